@@ -1,0 +1,98 @@
+"""Bounded fifo of requests: the only thing between two hardware units.
+
+All fifos of a machine share one pool of request slots; a fifo is a ring of `mask + 1` slots from `base` on.
+`limit` is its depth in requests (the back-pressure point), at most the ring's size.
+"""
+
+import numpy as np
+
+from sim.hw.request import NEVER, REQUEST
+from tracer.jit import kernel
+
+FIFO = np.dtype(
+    [
+        # constants
+        ("base", "i8"),  # first slot in the pool
+        ("mask", "i8"),  # ring size - 1, a power of two less one
+        ("limit", "i8"),  # requests held at most
+        # state
+        ("head", "i8"),  # requests taken so far
+        ("tail", "i8"),  # requests put so far
+        # counters
+        ("fill_max", "i8"),  # most requests held at once
+        ("refusals", "i8"),  # times a producer found it full
+    ]
+)
+
+
+def make_fifos(depths):
+    """Fifo records and their shared pool.
+
+    Args:
+        depths: requests each fifo holds at most, one int per fifo, each >= 1.
+
+    Returns:
+        (fifos, pool): arrays of FIFO (one per depth) and REQUEST.
+    """
+    fifos = np.zeros(len(depths), FIFO)
+    base = 0
+    for fifo, depth in zip(fifos, depths, strict=True):
+        if depth < 1:
+            raise ValueError(f"a fifo must hold at least one request, not {depth}")
+        ring = 1 << (int(depth) - 1).bit_length()
+        fifo["base"], fifo["mask"], fifo["limit"] = base, ring - 1, depth
+        base += ring
+    return fifos, np.zeros(base, REQUEST)
+
+
+@kernel
+def fifo_fill(fifo):
+    """Requests held, whether visible yet or not."""
+    return fifo.tail - fifo.head
+
+
+@kernel
+def fifo_full(fifo):
+    return fifo.tail - fifo.head >= fifo.limit
+
+
+@kernel
+def fifo_head_ps(fifo, pool):
+    """Time at which the head may be seen, NEVER when empty."""
+    if fifo.tail == fifo.head:
+        return NEVER
+    return pool[fifo.base + (fifo.head & fifo.mask)].ready_ps
+
+
+@kernel
+def fifo_head(fifo, pool):
+    """The oldest request (a view: use it before the next push). The fifo must not be empty."""
+    return pool[fifo.base + (fifo.head & fifo.mask)]
+
+
+@kernel
+def fifo_pop(fifo):
+    fifo.head += 1
+
+
+@kernel
+def fifo_push(fifo, pool):
+    """Claim the next slot and return it for the caller to fill. The fifo must not be full."""
+    slot = pool[fifo.base + (fifo.tail & fifo.mask)]
+    fifo.tail += 1
+    fill = fifo.tail - fifo.head
+    if fill > fifo.fill_max:
+        fifo.fill_max = fill
+    return slot
+
+
+@kernel
+def fifo_push_copy(fifo, pool, request, ready_ps):
+    """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full."""
+    index = fifo.base + (fifo.tail & fifo.mask)
+    pool[index] = request
+    pool[index].ready_ps = ready_ps
+    fifo.tail += 1
+    fill = fifo.tail - fifo.head
+    if fill > fifo.fill_max:
+        fifo.fill_max = fill

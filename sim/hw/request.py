@@ -1,0 +1,56 @@
+"""The request: one 128-byte line of one warp event (or DMA burst), with a 4-bit mask of its 32-byte sectors.
+
+Fifos carry requests, never sectors. A request keeps its stream and kind from the CU (or DMA engine) that made it
+to the DRAM bank that serves it, so every queue on the way can arbitrate and account by stream.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+LINE_BYTES = 128
+SECTOR_BYTES = 32
+SECTORS_PER_LINE = 4
+NEVER = (1 << 62) - 1
+"""Wake time of a unit that waits for somebody else (picoseconds)."""
+
+
+class Op(IntEnum):
+    """What the memory system does for a request."""
+
+    READ = 0
+    WRITE = 1
+    UPDATE = 2  # near-memory op-and-store at the DRAM bank (T3, NMC); no answer
+    ATOMIC = 3  # read-modify-write at L2 with an answer
+    REDUCE = 4  # read-modify-write at L2 without an answer
+
+
+class Stream(IntEnum):
+    """On whose behalf the request travels; arbiters and counters go by it."""
+
+    COMPUTE_READ = 0
+    COMPUTE_WRITE = 1  # a kernel's stores and updates, L2 write-backs
+    COMM_READ = 2  # collective or DMA reads
+    COMM_WRITE = 3  # arriving writes or updates of a collective
+
+
+STREAMS = len(Stream)
+
+REQUEST = np.dtype(
+    [
+        ("line", "i8"),  # byte address of the line, a multiple of 128
+        ("ready_ps", "i8"),  # the consumer may see the request from this time on
+        ("born_ps", "i8"),  # when the CU or DMA engine issued it
+        ("tag", "i4"),  # workgroup (output tile) it belongs to, -1 where none: the Tracker's key
+        ("load", "i4"),  # entry of the requester's load table that waits for the answer, -1 where none
+        ("source", "i4"),  # requester: CU index within the GPU, or a DMA engine
+        ("gpu", "i4"),  # GPU that issued it
+        ("sectors", "u1"),  # sectors touched, bit 0 = lowest address
+        ("full", "u1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise
+        ("op", "u1"),  # Op
+        ("stream", "u1"),  # Stream
+        ("cache", "u1"),  # traces.schema.Cache
+        ("pad", "u1", 3),
+    ],
+    align=True,
+)

@@ -1,0 +1,205 @@
+"""The machine as frozen data, one struct per hardware unit; a preset is a TOML file that fills all of them.
+
+Units stand in the field names: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`.
+How a preset is read, and that every value carries its source, is `sim.presets`.
+"""
+
+from enum import IntEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all hardware units: immutable, unknown fields refused."""
+
+
+class CacheIndex(IntEnum):
+    """How a line address picks a set, an L2 bank or a channel."""
+
+    INTERLEAVE = 0  # low-order bits
+    HASH = 1  # low-order bits XOR-folded with all higher bits: power-of-two strides spread
+
+
+class QueueOrganisation(IntEnum):
+    """DRAM scheduler queue of a channel."""
+
+    UNIFIED = 0  # one queue, reads and writes in one FR-FCFS order
+    SPLIT = 1  # a read queue and a write queue; writes drain between two watermarks
+
+
+class BankMap(IntEnum):
+    """Channel-local address to bank, most significant first (hbm2.md)."""
+
+    RO = 0  # row | group | bank | column: a row is contiguous
+    BG = 1  # row | bank | column | group | 64 B: the bank group changes every 64 bytes
+
+
+class PagePolicy(IntEnum):
+    OPEN = 0
+    CLOSED = 1  # precharge when no queued request hits the open row
+
+
+class UpdateScope(IntEnum):
+    """Which later updates wait CCDWL after an update."""
+
+    SAME_GROUP = 0
+    CHANNEL = 1
+    OFF = 2
+
+
+class Arbiter(IntEnum):
+    """Which stream's request enters a channel's DRAM queue next."""
+
+    FCFS = 0  # oldest first
+    ROUND_ROBIN = 1  # streams in turn (T3 without MCA)
+
+
+class WorkgroupOrder(IntEnum):
+    """How workgroups are dealt to CUs."""
+
+    BREADTH_FIRST = 0  # one to every CU, then a second one
+    DEPTH_FIRST = 1  # fill a CU before the next
+
+
+class ComputeUnit(Unit):
+    """A CU / SM: residency limits, issue and pipes."""
+
+    count: Positive
+    clock_MHz: Rate
+    lanes_per_warp: Positive  # 32 (NVIDIA) or 64 (AMD)
+    warps: Positive  # resident at most
+    workgroups: Positive  # resident at most
+    threads: Positive  # resident at most
+    registers_bytes: Positive  # register file
+    register_granule: Positive  # registers per thread are rounded up to this
+    shared_bytes: Positive  # shared memory (LDS) that workgroups may use
+    shared_granule_bytes: Positive
+    schedulers: Positive  # warps are pinned to scheduler warp % schedulers
+    issue_per_clk: Rate  # warp instructions per scheduler and clock
+    alu_warps_per_clk: Rate  # warp instructions of each pipe, per scheduler and clock
+    fma_warps_per_clk: Rate
+    fp64_warps_per_clk: Rate
+    sfu_warps_per_clk: Rate
+    tensor_macs_per_clk: Rate  # multiply-accumulates per CU and clock, dense fp16
+    shared_bytes_per_clk: Positive  # LDS port of the CU
+    shared_latency_clk: Count
+    lsu_lines_per_clk: Rate  # line requests that the load/store unit makes
+    loads_outstanding: Positive  # warp-level memory events in flight per CU
+
+
+class L1(Unit):
+    """L1 data cache, sectored, write-through, no write-allocate."""
+
+    bytes: Positive  # with unified_with_shared: shared memory and L1 together
+    unified_with_shared: bool
+    ways: Positive
+    latency_clk: Count  # hit
+    mshrs: Positive  # lines in flight
+    index: CacheIndex
+
+
+class NoC(Unit):
+    """Crossbar between CUs and L2 banks: one port each way per CU and per bank."""
+
+    clock_MHz: Rate
+    request_bytes_per_clk: Positive  # CU -> L2, per CU port
+    response_bytes_per_clk: Positive  # L2 -> CU, per CU port
+    bank_bytes_per_clk: Positive  # either way, per L2 bank port
+    header_bytes: Count  # of each packet
+    latency_clk: Count  # one way, unloaded
+    cu_fifo: Positive  # requests waiting at a CU port
+    bank_fifo: Positive  # requests waiting at an L2 bank
+
+
+class L2(Unit):
+    """Banked, sectored, write-back L2; write-allocate without fetch."""
+
+    bytes: Positive
+    banks: Positive  # a multiple of the channels
+    ways: Positive
+    clock_MHz: Rate
+    latency_clk: Count  # request in -> hit data out
+    mshrs: Positive  # lines in flight per bank
+    mshr_merges: Positive  # requests waiting on one line
+    index: CacheIndex  # set index
+    dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
+
+
+class Timing(Unit):
+    """DRAM timing in clocks of hbm.clock_MHz; names as in JEDEC (hbm2.md)."""
+
+    burst: Positive  # data bus clocks of one 32-byte column
+    CL: Count
+    WL: Count
+    RCD_rd: Count
+    RCD_wr: Count
+    RP: Count
+    RAS: Count
+    RC: Count
+    CCD_S: Count
+    CCD_L: Count
+    RRD_S: Count
+    RRD_L: Count
+    FAW: Count
+    RTP: Count
+    WR: Count
+    WTR_S: Count  # end of write data -> read, other group
+    WTR_L: Count  # same group
+    RTW: Count  # read command -> write command (CL + burst + 2 - WL in set G)
+    CCDWL: Count  # NMC update -> update
+    REFI: Count  # 0 = no refresh
+    RFC: Count
+
+
+class HBM(Unit):
+    """High-bandwidth memory: channels of banks behind FR-FCFS schedulers."""
+
+    channels: Positive
+    clock_MHz: Rate
+    bank_groups: Positive
+    banks_per_group: Positive
+    row_bytes: Positive
+    capacity_bytes: Positive
+    interleave_bytes: Positive  # contiguous bytes of one channel
+    index: CacheIndex  # channel choice
+    bank_map: BankMap
+    queue: QueueOrganisation
+    queue_entries: Positive  # 32-byte columns: of the one queue, or of each of the two
+    write_high: Share  # SPLIT: start to drain writes above this fill
+    write_low: Share  # SPLIT: back to reads below it
+    stream_fifo: Positive  # requests waiting per stream before the queue
+    page: PagePolicy
+    arbiter: Arbiter
+    update_scope: UpdateScope
+    extra_latency_ps: Count  # controller and PHY outside the DRAM timing, per read
+    refresh_postpone: Count  # refreshes that may be delayed (JEDEC: 8)
+    timing: Timing
+
+
+class Dispatch(Unit):
+    """Kernel launch and workgroup dispatch."""
+
+    order: WorkgroupOrder
+    launch_ps: Count  # kernel launch to first workgroup, first kernel
+    gap_ps: Count  # end of a kernel to the first workgroup of the next
+    workgroup_ps: Count  # between two dispatches
+    jitter_ps: Count  # uniform random delay of each workgroup's start
+    seed: Count
+
+
+class Machine(Unit):
+    """One GPU."""
+
+    cu: ComputeUnit
+    l1: L1
+    noc: NoC
+    l2: L2
+    hbm: HBM
+    dispatch: Dispatch

@@ -1,0 +1,106 @@
+"""What a trace archive contains: the warp-level event, its enums, and the version of the format.
+
+A row is one *warp-level event*: what one warp (32 lanes) or wavefront (64 lanes) does at one point of its
+program. Events of a warp are stored in program order; a run of equal-pipe arithmetic is folded into one
+COMPUTE row, so rows are far fewer than instructions (`count` keeps the number of warp instructions).
+
+Lane addresses of a memory event, k = 0, 1, ... over the *active* lanes in lane order (popcount(mask) of them):
+
+    inner > 0:   address(k) = base + (k % inner) * stride + (k // inner) * row_stride
+    inner == 0:  address(k) = addresses[base + k]        (explicit list in the kernel's `addresses` dataset)
+
+`inner` is the number of active lanes in one row of a two-level pattern (a GEMM tile load: 4 lanes x 16 B, then
+the next matrix row); a plain base+stride access has inner = 255 with row_stride = 0 (a warp never has 255 lanes).
+
+Dependences: each warp has 64 scoreboard *slots*. An event with a slot adds one to the slot's counter when it
+issues and takes it away when its result has arrived; an event whose `wait` has bit s set may issue only when the
+counter of slot s is zero. Several events may share a slot (the copies of one commit group, say).
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+FORMAT_NAME = "t3sim-trace"
+FORMAT_VERSION = 1
+
+NO_SLOT = 255
+"""`slot` of an event that nobody waits for."""
+PLAIN_STRIDE = 255
+"""`inner` of a one-level base + k * stride pattern."""
+EXPLICIT = 0
+"""`inner` of an event whose lane addresses are listed in `addresses`."""
+SLOTS = 64
+"""Scoreboard slots of a warp; `wait` is a bit mask over them."""
+LINE_BYTES = 128
+SECTOR_BYTES = 32
+
+
+class Kind(IntEnum):
+    """What an event does."""
+
+    LOAD = 0  # memory -> registers
+    STORE = 1  # registers -> memory
+    ATOMIC = 2  # read-modify-write at L2 that returns a value
+    REDUCE = 3  # read-modify-write at L2 without a returned value
+    ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS, TMA load)
+    BARRIER = 5  # workgroup barrier; slot = barrier number, width_bytes unused, work = threads expected (0 = all)
+    COMPUTE = 6  # `count` instructions of one pipe
+    WAIT = 7  # nothing but its `wait` mask (DEPBAR, s_waitcnt)
+    EXIT = 8  # last event of every warp
+
+
+class Space(IntEnum):
+    """Address space of a memory event."""
+
+    GLOBAL = 0
+    LOCAL = 1  # per-thread spill space in global memory
+    SHARED = 2  # on-chip shared memory (LDS); makes no sector requests
+
+
+class Cache(IntEnum):
+    """Cache policy of a global access."""
+
+    DEFAULT = 0  # L1 and L2
+    BYPASS_L1 = 1  # .CG, STRONG.GPU, volatile
+    STREAM = 2  # evict first (.CS, .EF)
+    UNCACHED = 3  # neither L1 nor L2 (system-scope, T3 output stores)
+
+
+class Pipe(IntEnum):
+    """Execution pipe of a COMPUTE event."""
+
+    ALU = 0  # integer, logic, conversion, move, special registers
+    FMA = 1  # fp32 and packed fp16
+    FP64 = 2
+    SFU = 3  # transcendental
+    TENSOR = 4  # matrix unit; work = multiply-accumulates of the warp
+    BRANCH = 5
+    UNIFORM = 6  # scalar / uniform data path, constant loads
+
+
+EVENT = np.dtype(
+    [
+        ("kind", "u1"),  # Kind
+        ("space", "u1"),  # Space (memory events)
+        ("cache", "u1"),  # Cache (memory events)
+        ("pipe", "u1"),  # Pipe (COMPUTE)
+        ("width_bytes", "u1"),  # bytes per lane: 1, 2, 4, 8, 16
+        ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
+        ("inner", "u1"),  # lane pattern, see above
+        ("reserved", "u1"),
+        ("stride", "i4"),  # bytes between neighbouring active lanes of a row
+        ("count", "u4"),  # warp instructions that this row stands for
+        ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs
+        ("work", "u4"),  # COMPUTE on TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected
+        ("pc", "u4"),  # program counter of the first instruction
+        ("pad", "u4"),
+        ("row_stride", "i8"),  # bytes between rows of a two-level pattern
+        ("base", "u8"),  # address of the first active lane, or index into `addresses`
+        ("mask", "u8"),  # active lanes
+        ("wait", "u8"),  # slots that must be empty before this event issues
+    ]
+)
+"""One warp-level event, 64 bytes in memory; stored column by column."""
+
+assert EVENT.itemsize == 64
