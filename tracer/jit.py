@@ -1,8 +1,69 @@
-"""The one kernel decorator."""
+"""The one kernel decorator, and the account of what was compiled in this process.
+
+`@kernel` compiles a function with numba in nopython mode and keeps the machine code on disk
+(`tracer.kernel_cache`). With NUMBA_DISABLE_JIT=1 the function stays plain Python; it then wants `np.recarray` views
+of the same records. NUMBA_BOUNDSCHECK=1 checks every index. Kernels passed as arguments, or that close over variables,
+are compiled again in every process: call them by name.
+"""
+
+import os
+import sys
+from time import perf_counter
 
 import numba
+from numba.core import config
+from numba.core.event import Listener, register
+
+from tracer.kernel_cache import KernelCache
 
 
 def kernel(function):
-    """Compile `function` with numba in nopython mode, cached on disk."""
-    return numba.njit(**{"cache": True, "error_model": "numpy"})(function)
+    """Compile `function` with numba in nopython mode, cached on disk.
+
+    Division by zero follows numpy (no exception), and the interpreter lock is released, so that a progress display
+    can move while a kernel runs.
+    """
+    if config.DISABLE_JIT:
+        return function
+    dispatcher = numba.njit(error_model="numpy", nogil=True)(function)
+    path = function.__code__.co_filename
+    if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file to take a fingerprint of
+        dispatcher._cache = KernelCache(function, path)
+    return dispatcher
+
+
+def compile_seconds():
+    """Wall time that this process has spent compiling kernels (cache hits cost none)."""
+    return _watch.seconds
+
+
+def compiled_kernels():
+    """Number of kernel signatures that this process has compiled itself."""
+    return _watch.count
+
+
+class _CompileWatch(Listener):
+    """Counts compilations, times the outermost one, and says once that compiling has begun."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.count = 0
+        self._depth = 0
+        self._began_s = 0.0
+
+    def on_start(self, event):
+        if self._depth == 0:
+            self._began_s = perf_counter()
+            if self.count == 0:
+                print("t3sim: compiling kernels, once", file=sys.stderr, flush=True)
+        self._depth += 1
+        self.count += 1
+
+    def on_end(self, event):
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += perf_counter() - self._began_s
+
+
+_watch = _CompileWatch()
+register("numba:compile", _watch)

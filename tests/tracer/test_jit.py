@@ -1,0 +1,166 @@
+"""The kernel decorator: what makes it compile again, what does not, and what several processes see."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tracer.sources import ROOT, import_closure, source_fingerprint
+
+PROGRAM = """
+import sys
+from tracer import jit
+import caller, other
+value = float(sys.argv[1]) if len(sys.argv) > 1 else 1
+print(caller.outer(1), other.alone(value), jit.compiled_kernels(), jit.compile_seconds() > 0)
+"""
+CALLER = """
+from tracer.jit import kernel
+from callee import inner
+from numbers_of import Size
+@kernel
+def outer(x):
+    return inner(x) * 100 + Size.BIG
+"""
+CALLEE = """
+from tracer.jit import kernel
+@kernel
+def inner(x):
+    return x + 1
+"""
+NUMBERS = """
+from enum import IntEnum
+class Size(IntEnum):
+    BIG = 7
+"""
+OTHER = """
+from tracer.jit import kernel
+@kernel
+def alone(x):
+    return -x
+"""
+
+
+@pytest.fixture
+def modules(tmp_path):
+    """A folder with four kernel modules and a program that calls them."""
+    sources = {"program": PROGRAM, "caller": CALLER, "callee": CALLEE, "numbers_of": NUMBERS, "other": OTHER}
+    for name, text in sources.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def run(folder, *arguments, **settings):
+    """Run the program of `folder`; returns (printed words, stderr)."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "T3SIM_"))}
+    env |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "T3SIM_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, str(folder / "program.py"), *map(str, arguments)]
+    done = subprocess.run(command, env=env | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+def replace_in(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_second_process_compiles_nothing(modules):
+    first, says = run(modules)
+    assert first == ["207", "-1", "3", "True"] and says.count("compiling kernels, once") == 1
+    second, says = run(modules)
+    assert second == ["207", "-1", "0", "False"] and says == ""
+
+
+def test_edited_callee_in_another_file_is_noticed(modules):
+    run(modules)
+    replace_in(modules / "callee.py", "x + 1", "x + 2")
+    assert run(modules)[0][:3] == ["307", "-1", "2"]  # caller and callee again, `other` not
+
+
+def test_changed_enum_in_another_file_is_noticed(modules):
+    run(modules)
+    replace_in(modules / "numbers_of.py", "BIG = 7", "BIG = 8")
+    assert run(modules)[0][:3] == ["208", "-1", "1"]  # only the caller: `inner` comes from the cache
+
+
+def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
+    run(modules)
+    replace_in(modules / "other.py", "-x", "-2 * x")
+    assert run(modules)[0][:3] == ["207", "-2", "1"]
+
+
+def test_boundscheck_has_its_own_entries(modules):
+    run(modules)
+    assert run(modules, NUMBA_BOUNDSCHECK="1")[0][2] == "3"
+    assert run(modules)[0][2] == "0"
+
+
+def test_disabled_jit_gives_plain_functions(modules):
+    assert run(modules, NUMBA_DISABLE_JIT="1")[0] == ["207", "-1", "0", "False"]
+    assert not (modules / "cache").exists()
+
+
+def test_unwritable_cache_warns_once_and_works(modules):
+    (modules / "cache").write_text("a file where the folder should be")
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"]
+    assert says.count("RuntimeWarning") == 1
+
+
+def test_damaged_cache_file_is_compiled_again(modules):
+    run(modules)
+    for file in (modules / "cache").rglob("*.kernel"):
+        file.write_bytes(file.read_bytes()[:-10])
+    assert run(modules)[0][:3] == ["207", "-1", "3"]
+    assert run(modules)[0][2] == "0"
+
+
+def test_parallel_processes_share_a_cold_cache(modules):
+    arguments = [[], ["1.5"], [], ["1.5"]]  # two signatures of one function, each compiled by two processes
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda argument: run(modules, *argument)[0][1], arguments))
+    assert answers == ["-1", "-1.5", "-1", "-1.5"]
+    assert run(modules)[0][1:3] == ["-1", "0"]
+    assert run(modules, "1.5")[0][1:3] == ["-1.5", "0"]
+
+
+def test_users_policy_is_part_of_the_key(monkeypatch, tmp_path):
+    policy = tmp_path / "mine.py"
+    policy.write_text("A = 1\n")
+    slot = tmp_path / "uses_slot.py"
+    slot.write_text("import sim.hw.policy\n")
+    if not (ROOT / "sim" / "hw" / "policy.py").exists():
+        monkeypatch.setattr("tracer.sources.POLICY_SLOT", "sim.hw.request")
+        slot.write_text("import sim.hw.request\n")
+    monkeypatch.delenv("T3SIM_POLICY", raising=False)
+    prints = [source_fingerprint("uses_slot", slot)]
+    monkeypatch.setenv("T3SIM_POLICY", str(policy))
+    prints.append(source_fingerprint("uses_slot", slot))
+    policy.write_text("A = 2  # edited\n")
+    prints.append(source_fingerprint("uses_slot", slot))
+    assert len(set(prints)) == 3
+    policy_free = [source_fingerprint("tracer.jit", ROOT / "tracer" / "jit.py")]
+    monkeypatch.delenv("T3SIM_POLICY")
+    assert policy_free == [source_fingerprint("tracer.jit", ROOT / "tracer" / "jit.py")]
+
+
+def test_closure_follows_every_form_of_import(tmp_path):
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("from . import b\nfrom .c import VALUE\nimport numpy\n")
+    (package / "b.py").write_text("def f():\n    from pack import d\n")
+    for leaf in "cd":
+        (package / f"{leaf}.py").write_text("VALUE = 1\n")
+    closure = import_closure("pack.a", package / "a.py")
+    assert set(closure) == {"pack", "pack.a", "pack.b", "pack.c", "pack.d"}
+
+
+def test_closure_of_a_room_module():
+    closure = import_closure("sim.hw.fifo", ROOT / "sim" / "hw" / "fifo.py")
+    assert {"sim.hw.fifo", "sim.hw.request", "tracer.jit", "tracer.kernel_cache", "tracer.sources"} <= set(closure)
+    assert "validation" not in closure
