@@ -68,7 +68,7 @@ class WorkgroupOrder(IntEnum):
     DEPTH_FIRST = 1  # fill a CU before the next
 
 
-class ComputeUnit(Unit):
+class ComputeUnit(Unit, frozen=True):
     """A CU / SM: residency limits, issue and pipes."""
 
     count: Positive
@@ -94,7 +94,7 @@ class ComputeUnit(Unit):
     loads_outstanding: Positive  # warp-level memory events in flight per CU
 
 
-class L1(Unit):
+class L1(Unit, frozen=True):
     """L1 data cache, sectored, write-through, no write-allocate."""
 
     bytes: Positive  # with unified_with_shared: shared memory and L1 together
@@ -105,7 +105,7 @@ class L1(Unit):
     index: CacheIndex
 
 
-class NoC(Unit):
+class NoC(Unit, frozen=True):
     """Crossbar between CUs and L2 banks: one port each way per CU and per bank."""
 
     clock_MHz: Rate
@@ -118,7 +118,7 @@ class NoC(Unit):
     bank_fifo: Positive  # requests waiting at an L2 bank
 
 
-class L2(Unit):
+class L2(Unit, frozen=True):
     """Banked, sectored, write-back L2; write-allocate without fetch."""
 
     bytes: Positive
@@ -132,7 +132,7 @@ class L2(Unit):
     dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
 
 
-class Timing(Unit):
+class Timing(Unit, frozen=True):
     """DRAM timing in clocks of hbm.clock_MHz; names as in JEDEC (hbm2.md)."""
 
     burst: Positive  # data bus clocks of one 32-byte column
@@ -158,7 +158,7 @@ class Timing(Unit):
     RFC: Count
 
 
-class HBM(Unit):
+class HBM(Unit, frozen=True):
     """High-bandwidth memory: channels of banks behind FR-FCFS schedulers."""
 
     channels: Positive
@@ -183,7 +183,7 @@ class HBM(Unit):
     timing: Timing
 
 
-class Dispatch(Unit):
+class Dispatch(Unit, frozen=True):
     """Kernel launch and workgroup dispatch."""
 
     order: WorkgroupOrder
@@ -194,7 +194,7 @@ class Dispatch(Unit):
     seed: Count
 
 
-class Machine(Unit):
+class Machine(Unit, frozen=True):
     """One GPU."""
 
     cu: ComputeUnit

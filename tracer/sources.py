@@ -43,38 +43,37 @@ def import_closure(module_name, path):
     """Project modules that a module imports, transitively, itself included.
 
     Modules of the four rooms are looked up beside this package; for a module outside the rooms (a test, a user's
-    script or policy) also the files beside its own top-level package count. Libraries do not: their versions
+    script or policy) also those of its own top-level package or folder count. Libraries do not: their versions
     stand in the cache key.
 
     Returns:
         dict of dotted module name -> Path.
     """
-    roots = [ROOT]
-    if module_name.split(".")[0] not in ROOMS:
-        roots.append(path.parents[module_name.count(".") + (path.name == "__init__.py")])
+    own_top, *inner = module_name.split(".")
+    own_root = path.parents[len(inner) + (path.name == "__init__.py")]
     closure = {module_name: path}
     pending = [module_name]
     while pending:
         name = pending.pop()
-        for imported in _imports_of(closure[name], name):
-            if imported in closure:
-                continue
-            found = _find(imported, roots)
+        for imported in _imports_of(closure[name], name) - closure.keys():
+            top = imported.split(".")[0]
+            found = None
+            if top in ROOMS:
+                found = _find(imported, ROOT)
+            elif top == own_top or own_root != ROOT:
+                found = _find(imported, own_root)
             if found is not None:
                 closure[imported] = found
                 pending.append(imported)
     return closure
 
 
-def _find(module_name, roots):
-    """Source file of a project module, or None for a library."""
-    parts = module_name.split(".")
-    for root in roots:
-        if root == ROOT and parts[0] not in ROOMS:
-            continue
-        for candidate in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
-            if candidate.is_file():
-                return candidate
+def _find(module_name, root):
+    """Source file of a module below `root`, or None."""
+    place = root.joinpath(*module_name.split("."))
+    for candidate in (place.with_suffix(".py"), place / "__init__.py"):
+        if candidate.is_file():
+            return candidate
     return None
 
 
