@@ -1,0 +1,70 @@
+"""A kernel trace in memory, one workgroup at a time: what tracers make, the archive stores and the simulator replays.
+
+The archive reader, the Accel-Sim reader and the GEMM synthesiser all hand out `KernelSource` objects, so whoever
+replays or stores a trace need not know where it comes from. Nothing here holds more than one workgroup.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Workgroup(NamedTuple):
+    """The events of one workgroup (thread block)."""
+
+    index: int  # linear workgroup id in the grid: x + grid_x * (y + grid_y * z)
+    warp: np.ndarray  # u2 [warps]: warp index within the workgroup
+    first_event: np.ndarray  # i8 [warps + 1]: warp w owns events[first_event[w] : first_event[w + 1]]
+    events: np.ndarray  # EVENT [events]
+    addresses: np.ndarray  # u8: explicit lane addresses; `base` of an EXPLICIT event is an index into this array
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What is known of a kernel before its events are read."""
+
+    name: str
+    grid: tuple[int, int, int]  # workgroups
+    block: tuple[int, int, int]  # threads
+    lanes_per_warp: int
+    registers: int  # per thread; 0 = unknown
+    shared_bytes: int  # per workgroup, static and dynamic
+    stream: int
+    warps_per_workgroup: int
+    workgroups: int  # in the trace (a tracer that only streams gives the grid's size until it has read the trace)
+    attributes: dict[str, Any] = field(default_factory=dict)  # provenance; values that JSON can hold
+
+
+class KernelSource(Protocol):
+    """One kernel, whose workgroups are read when they are asked for."""
+
+    @property
+    def info(self) -> KernelInfo: ...
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups in launch order, from the `start`-th on."""
+        ...
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what determines the content."""
+        ...
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """A copy from the host that leaves `bytes` bytes at `address` in L2 (MemcpyHtoD)."""
+
+    address: int
+    bytes: int
+
+
+class TraceSource(Protocol):
+    """Commands of one GPU in program order."""
+
+    def commands(self) -> Iterator[KernelSource | Prefill]: ...
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what determines the content."""
+        ...
