@@ -1,0 +1,194 @@
+"""Lane addresses of one warp event become line requests: the only place where that happens.
+
+A memory event touches bytes; the memory system sees 128-byte lines with a mask of 32-byte sectors. Lanes are taken
+in lane order, so the lines come out in the order in which the hardware's coalescer first meets them.
+
+Addresses are 64 bits wide and wrap; a line is an int64 (the same bits), a multiple of 128.
+"""
+
+import numpy as np
+
+from tracer.jit import kernel
+from traces.schema import EXPLICIT, LINE_BYTES, SECTOR_BYTES, Kind, Space
+
+LINES_PER_EVENT = 128
+"""Lines of one event at most: 64 lanes, each of which may straddle two lines. The size of the output arrays."""
+
+LOWEST = -(1 << 63)
+SECTOR_SHIFT = 5
+WHOLE_SECTOR = (1 << SECTOR_BYTES) - 1
+STORE = int(Kind.STORE)
+LAST_MEMORY_KIND = int(Kind.ASYNC_COPY)
+SHARED = int(Space.SHARED)
+
+# Masks of the population count, typed so that numba keeps the arithmetic in 64 unsigned bits.
+PAIRS = np.uint64(0x5555555555555555)
+NIBBLES = np.uint64(0x3333333333333333)
+BYTES = np.uint64(0x0F0F0F0F0F0F0F0F)
+SHIFT_1, SHIFT_2, SHIFT_4 = np.uint64(1), np.uint64(2), np.uint64(4)
+SHIFT_8, SHIFT_16, SHIFT_32 = np.uint64(8), np.uint64(16), np.uint64(32)
+
+
+@kernel
+def active_lanes(mask):
+    """Number of set bits of a lane mask."""
+    x = np.uint64(mask)
+    x = x - ((x >> SHIFT_1) & PAIRS)
+    x = (x & NIBBLES) + ((x >> SHIFT_2) & NIBBLES)
+    x = (x + (x >> SHIFT_4)) & BYTES
+    x = x + (x >> SHIFT_8)
+    x = x + (x >> SHIFT_16)
+    x = x + (x >> SHIFT_32)
+    return np.int64(x) & 127
+
+
+@kernel
+def makes_requests(event):
+    """True for events that go to the memory system: global or local accesses with at least one active lane."""
+    return event.kind <= LAST_MEMORY_KIND and event.space != SHARED and event.mask != 0
+
+
+@kernel
+def coalesce(event, addresses, line_out, sectors_out, full_out):
+    """Line requests of one memory event.
+
+    Bytes are taken in runs of adjacent ones (a row of neighbouring lanes, or one lane). The arrays go to few callees
+    on purpose: handing an array to a function costs more than the arithmetic here.
+
+    Args:
+        event: record of `traces.schema.EVENT`, a memory event (any number of active lanes, 0 included).
+        addresses: u8[:], explicit lane addresses of the workgroup.
+        line_out: i8[LINES_PER_EVENT], receives the distinct lines, in order of first touch by lane.
+        sectors_out: u1[LINES_PER_EVENT], receives the touched sectors of each line, bit 0 = lowest address.
+        full_out: u1[LINES_PER_EVENT], of a STORE: the sectors all of whose 32 bytes are written; else `sectors_out`.
+
+    Returns:
+        Number of lines.
+    """
+    lanes = active_lanes(event.mask)
+    lane, n, highest = 0, 0, LOWEST
+    while lane < lanes:
+        line, low, end, run_lanes = next_run(event, addresses, lane, lanes)
+        lane += run_lanes
+        while end > 0:
+            sectors, full = sector_masks(low, min(end, LINE_BYTES))
+            i = n if line > highest else find_line(line, n, line_out)
+            if i == n:
+                line_out[n], sectors_out[n], full_out[n] = line, sectors, full
+                n += 1
+                highest = max(highest, line)
+            else:
+                sectors_out[i] |= sectors
+                full_out[i] |= full
+            line, low, end = line + LINE_BYTES, 0, end - LINE_BYTES
+    if event.kind == STORE:
+        complete_full_sectors(event, addresses, n, line_out, sectors_out, full_out)
+    else:
+        full_out[:n] = sectors_out[:n]
+    return n
+
+
+@kernel
+def next_run(event, addresses, lane, lanes):
+    """The adjacent bytes that begin with active lane number `lane`.
+
+    Returns:
+        (line, first byte, end, lanes taken): first and end count from the line; the end may lie beyond it.
+    """
+    if event.inner == EXPLICIT:
+        start = np.int64(addresses[np.int64(event.base) + lane])
+        taken, run_bytes = listed_run(addresses, np.int64(event.base) + lane, lanes - lane, event.width_bytes)
+    else:
+        row = np.int64(np.uint32(lane) // np.uint32(event.inner))
+        column = lane - row * event.inner
+        start = np.int64(event.base) + column * event.stride + row * event.row_stride
+        row_left = min(lanes - lane, event.inner - column)
+        if event.stride == event.width_bytes:
+            taken, run_bytes = row_left, row_left * event.width_bytes
+        else:
+            taken, run_bytes = (row_left if event.stride == 0 else 1), np.int64(event.width_bytes)
+    line = start & -LINE_BYTES
+    return line, start - line, start - line + run_bytes, taken
+
+
+@kernel
+def listed_run(addresses, first, lanes, width_bytes):
+    """Listed lanes from `first` on that are adjacent in memory: (lanes, bytes)."""
+    k = 1
+    while k < lanes and np.int64(addresses[first + k]) == np.int64(addresses[first]) + k * width_bytes:
+        k += 1
+    return k, np.int64(k * width_bytes)
+
+
+@kernel
+def sector_masks(low, high):
+    """Sectors of a line that bytes [low, high) touch, and those that they fill."""
+    touched = (2 << (high - 1 >> SECTOR_SHIFT)) - (1 << (low >> SECTOR_SHIFT))
+    first_full, end_full = low + SECTOR_BYTES - 1 >> SECTOR_SHIFT, high >> SECTOR_SHIFT
+    return touched, (1 << end_full) - (1 << first_full) if end_full > first_full else 0
+
+
+@kernel
+def find_line(line, n, line_out):
+    """Index of `line` among the first n, newest first, or n."""
+    for i in range(n - 1, -1, -1):
+        if line_out[i] == line:
+            return i
+    return n
+
+
+@kernel
+def complete_full_sectors(event, addresses, n, line_out, sectors_out, full_out):
+    """Add the sectors that no single run fills but several do together."""
+    for i in range(n):
+        for s in range(LINE_BYTES // SECTOR_BYTES):
+            bit = 1 << s
+            if not (sectors_out[i] & ~full_out[i]) & bit:
+                continue
+            if touched_bytes(event, addresses, line_out[i] + s * SECTOR_BYTES) == WHOLE_SECTOR:
+                full_out[i] |= bit
+
+
+@kernel
+def touched_bytes(event, addresses, sector):
+    """Bit mask of the 32 bytes from address `sector` that some lane touches."""
+    touched = 0
+    width_bytes = np.int64(event.width_bytes)
+    span = (1 << width_bytes) - 1
+    for k in range(active_lanes(event.mask)):
+        offset = lane_address(event, addresses, k) - sector
+        if offset > -width_bytes and offset < SECTOR_BYTES:
+            touched |= span << offset if offset >= 0 else span >> -offset
+    return touched & WHOLE_SECTOR
+
+
+@kernel
+def lane_address(event, addresses, k):
+    """Byte address (int64, wrapping) of the k-th active lane."""
+    if event.inner == EXPLICIT:
+        return np.int64(addresses[np.int64(event.base) + k])
+    row = np.int64(np.uint32(k) // np.uint32(event.inner))
+    return np.int64(event.base) + (k - row * event.inner) * event.stride + row * event.row_stride
+
+
+@kernel
+def count_requests(events, addresses, lines_by_kind, sectors_by_kind):
+    """Add the line requests and sectors of all memory events to totals.
+
+    Args:
+        events: EVENT[:] of one workgroup (or any part of one).
+        addresses: u8[:], its explicit lane addresses.
+        lines_by_kind: i8[5], totals by Kind (LOAD .. ASYNC_COPY), in requests.
+        sectors_by_kind: i8[5], the same in 32-byte sectors.
+    """
+    line = np.empty(LINES_PER_EVENT, np.int64)
+    sectors = np.empty(LINES_PER_EVENT, np.uint8)
+    full = np.empty(LINES_PER_EVENT, np.uint8)
+    for e in range(events.size):
+        event = events[e]
+        if not makes_requests(event):
+            continue
+        n = coalesce(event, addresses, line, sectors, full)
+        lines_by_kind[event.kind] += n
+        for i in range(n):
+            sectors_by_kind[event.kind] += active_lanes(sectors[i])
