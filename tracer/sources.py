@@ -85,7 +85,7 @@ def _imports_of(path, module_name):
 
 
 @cache
-def _parsed_imports(path, package, _mtime_ns, _size):
+def _parsed_imports(path, package, _mtime_ns, _file_bytes):
     names = set()
     for node in ast.walk(ast.parse(Path(path).read_bytes(), path)):
         if isinstance(node, ast.Import):
@@ -113,5 +113,5 @@ def _content_digest(path):
 
 
 @cache
-def _read_digest(path, _mtime_ns, _size):
+def _read_digest(path, _mtime_ns, _file_bytes):
     return hashlib.sha256(Path(path).read_bytes()).digest()

@@ -1,0 +1,177 @@
+"""The plan of the house, checked on the syntax trees: who may import whom, what stands where, what is refused."""
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("traces", "tracer", "sim", "validation")
+"""From left to right: a room imports only from itself and from the rooms to its left."""
+TOP_LEVEL = {
+    *ROOMS,
+    "tests",
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+}
+NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py"}
+"""The only files that may import numba."""
+HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray"}
+"""Libraries that are slow to import or optional: allowed inside a function, where they are used."""
+VAGUE_NAMES = re.compile(r"^(utils?|common|helpers?|misc|stuff|tools)$|(_old|_new|_copy|_backup|\d+_fixed)$")
+BARE_QUANTITIES = {"latency", "delay", "interval", "timeout", "period", "duration", "bandwidth", "size"}
+"""Words that say what is measured but not in which unit: a name in the machine must not end with one."""
+LINES_PER_FILE = 400
+LINES_PER_FUNCTION = 35
+FUNCTIONS_THAT_FIT = 0.9
+
+
+def tracked_files():
+    """Paths of the project relative to ROOT: what git tracks or would track, or all files outside a repository."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listing.returncode == 0:
+        return [line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
+    return [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
+
+
+FILES = tracked_files()
+SOURCES = [name for name in FILES if name.endswith(".py") and name.split("/")[0] in ROOMS]
+
+
+@cache
+def tree_of(name):
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+
+
+def module_name(name):
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imported_names(node):
+    """Dotted names of one import statement; `from a import b` gives a.b as well as a."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+
+
+def imports(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
+def functions(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_imports_go_only_leftwards(name):
+    own = ROOMS.index(name.split("/")[0])
+    for node in imports(tree_of(name)):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{name}:{node.lineno}: relative import"
+        for imported in imported_names(node):
+            room = imported.split(".")[0]
+            assert room not in ROOMS or ROOMS.index(room) <= own, f"{name}:{node.lineno}: imports {imported}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_imports_stand_at_the_top(name):
+    for function in functions(tree_of(name)):
+        for node in imports(function):
+            for imported in imported_names(node):
+                library = imported.split(".")[0]
+                assert library in HEAVY, f"{name}:{node.lineno}: import of {imported} inside a function"
+
+
+def test_modules_have_no_import_cycles():
+    modules = {module_name(name): name for name in SOURCES}
+    needs = {}
+    for module, name in modules.items():
+        found = {imported for node in imports(tree_of(name)) for imported in imported_names(node)}
+        needs[module] = sorted((found & modules.keys()) - {module})
+    finished, path = set(), []
+
+    def visit(module):
+        assert module not in path, "import cycle: " + " -> ".join([*path[path.index(module) :], module])
+        if module not in finished:
+            path.append(module)
+            for needed in needs[module]:
+                visit(needed)
+            finished.add(path.pop())
+
+    for module in modules:
+        visit(module)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_numba_comes_through_one_decorator(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert "jitclass" not in text, f"{name}: jitclass is compiled in every process"
+    if name not in NUMBA_DOORS:
+        for node in imports(tree_of(name)):
+            libraries = {imported.split(".")[0] for imported in imported_names(node)}
+            assert not libraries & {"numba", "llvmlite"}, f"{name}:{node.lineno}: use tracer.jit.kernel"
+
+
+def test_top_level_layout():
+    assert {name.split("/")[0] for name in FILES} <= TOP_LEVEL
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".py")])
+def test_file_names_say_what_is_inside(name):
+    for part in Path(name).with_suffix("").parts:
+        assert not VAGUE_NAMES.search(part), f"{name}: a name that says nothing"
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith(("sim/", "validation/"))])
+def test_names_of_quantities_end_with_their_unit(name):
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.arg):
+            word = node.arg
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            word = node.target.id
+        else:
+            continue
+        last = word.rpartition("_")[2]
+        assert last not in BARE_QUANTITIES, f"{name}:{node.lineno}: {word} has no unit"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_files_are_short(name):
+    lines = len((ROOT / name).read_text(encoding="utf-8").splitlines())
+    assert lines <= LINES_PER_FILE, f"{name}: {lines} lines, is it one thing?"
+
+
+def test_functions_are_short():
+    lengths = [
+        (node.end_lineno - node.lineno + 1, f"{name}:{node.lineno} {node.name}")
+        for name in SOURCES
+        for node in functions(tree_of(name))
+    ]
+    long = sorted((entry for entry in lengths if entry[0] > LINES_PER_FUNCTION), reverse=True)
+    assert len(long) <= (1 - FUNCTIONS_THAT_FIT) * len(lengths), long
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".py", ".md", ".toml", ".csv", "run"))])
+def test_nothing_unfinished_and_no_machine_in_the_text(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    unfinished = re.search(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b", text)
+    assert not unfinished, f"{name}: {unfinished}"
+    place = re.search(r"(?<![\w.])/(home|root|work|Users|mnt)/", text) if name != "tests/test_doors.py" else None
+    assert not place, f"{name}: names a place of one machine: {place}"
