@@ -1,0 +1,1 @@
+"""Kernel resources and line tables out of CUDA and AMD binaries."""

@@ -1,0 +1,193 @@
+"""An ELF image in memory: its header, sections and symbols, with every kind of damage reported as a UserError.
+
+pyelftools reads the header and the section table. Symbols are read here, because CUDA marks its kernels with a
+bit of `st_other` that pyelftools does not keep, and relocations, because it refuses the CUDA types.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import NamedTuple
+
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+
+from traces.errors import UserError
+
+DAMAGE = (
+    ELFError,
+    DWARFError,
+    ConstructError,
+    struct.error,
+    zlib.error,
+    # what pyelftools and our own decoders raise when an offset or a count in the file is nonsense
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    EOFError,
+    OSError,
+    OverflowError,
+    MemoryError,
+)
+SYMBOL = struct.Struct("<IBBHQQ")  # st_name, st_info, st_other, st_shndx, st_value, st_size
+SYMBOL_FUNCTION = 2
+SYMBOL_OBJECT = 1
+SECTION_WITHOUT_BYTES = "SHT_NOBITS"
+HEADER_BYTES = 64
+SECTION_HEADER_BYTES = 64
+RELOCATION = {"SHT_REL": struct.Struct("<QQ"), "SHT_RELA": struct.Struct("<QQq")}
+
+
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Turn what a damaged file provokes inside the block into one UserError naming `where`."""
+    try:
+        yield
+    except DAMAGE as cause:
+        detail = str(cause) or type(cause).__name__
+        raise UserError(f"{where}: damaged or truncated: {detail}") from cause
+
+
+class Section(NamedTuple):
+    """One section; `size` counts memory, so it is also right for sections without bytes in the file (.nv.shared)."""
+
+    number: int
+    name: str
+    kind: str  # SHT_...
+    flags: int
+    info: int
+    link: int
+    address: int
+    size: int
+    data: bytes
+
+
+class Symbol(NamedTuple):
+    name: str
+    kind: int  # SYMBOL_FUNCTION, SYMBOL_OBJECT, ...
+    other: int  # visibility and vendor bits
+    section: int
+    value: int
+    size: int
+
+
+class Relocation(NamedTuple):
+    offset: int  # in the section that is relocated
+    symbol: int  # index in the symbol table
+    addend: int
+
+
+class Image:
+    """A 64-bit little-endian ELF file held in memory.
+
+    Attributes:
+        where: what errors call it: the path, and the member where it was inside another file.
+        machine: `EM_CUDA`, `EM_AMDGPU`, `EM_X86_64`, ... (or the number).
+        os_abi: the EI_OSABI byte.
+        flags: e_flags.
+        sections: list of Section in file order.
+    """
+
+    def __init__(self, data: bytes, where: str):
+        self.where = where
+        if data[:4] != b"\x7fELF":
+            raise UserError(f"{where}: no ELF file (starts with {data[:4].hex(' ') or 'nothing'}, not 7f 45 4c 46)")
+        if len(data) < HEADER_BYTES:
+            raise UserError(f"{where}: truncated: {len(data)} bytes, an ELF header has {HEADER_BYTES}")
+        if data[4:6] != b"\x02\x01":
+            raise UserError(
+                f"{where}: ELF class {data[4]}, byte order {data[5]}; only 64-bit little-endian (2, 1) is read"
+            )
+        self.os_abi = data[7]
+        with reading(where):
+            elf = ELFFile(BytesIO(data))
+            self.machine = elf["e_machine"]
+            self.flags = elf["e_flags"]
+            _check_section_table(elf, len(data), where)
+            self.sections = [_section(elf, i, data, where) for i in range(elf.num_sections())]
+        self._by_name = {section.name: section for section in reversed(self.sections)}
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return self._by_name.get(name)
+
+    def prefixed(self, prefix: str) -> dict[str, Section]:
+        """Sections `<prefix><rest>` by their rest."""
+        return {s.name[len(prefix) :]: s for s in self.sections if s.name.startswith(prefix)}
+
+    def symbols(self) -> list[Symbol]:
+        """The symbol table in its own order (relocations count in it); dynamic symbols where the file was stripped."""
+        for kind in ("SHT_SYMTAB", "SHT_DYNSYM"):
+            for table in self.sections:
+                if table.kind == kind:
+                    with reading(f"{self.where}: section {table.name}"):
+                        return _symbols(table.data, self.sections[table.link].data)
+        return []
+
+    def relocations(self, name: str) -> list[Relocation]:
+        """Relocations of the section `name`; the addend of a SHT_REL entry lies in the section itself."""
+        target = self.section(name)
+        found: list[Relocation] = []
+        for table in self.sections:
+            layout = RELOCATION.get(table.kind)
+            if layout is None or target is None or table.info != target.number:
+                continue
+            with reading(f"{self.where}: section {table.name}"):
+                for offset, info, *addend in layout.iter_unpack(table.data):
+                    found.append(Relocation(offset, info >> 32, addend[0] if addend else 0))
+        return found
+
+
+def _check_section_table(elf, file_bytes, where):
+    """Refuse a section table that leaves the file, before anything walks it."""
+    start, each = elf["e_shoff"], elf["e_shentsize"]
+    if start == 0:
+        raise UserError(f"{where}: no section table, so nothing to read kernels from")
+    if each != SECTION_HEADER_BYTES or start + each > file_bytes:
+        raise UserError(
+            f"{where}: truncated or damaged: section table at byte {start} of {file_bytes}, entries of {each} bytes"
+        )
+    count = elf.num_sections()
+    if start + count * each > file_bytes:
+        raise UserError(f"{where}: truncated: {count} sections at byte {start} do not fit in {file_bytes} bytes")
+
+
+def _section(elf, index, data, where):
+    header = elf._get_section_header(index)
+    name = elf._get_section_name(header)
+    start, size = header["sh_offset"], header["sh_size"]
+    in_file = header["sh_type"] not in (SECTION_WITHOUT_BYTES, "SHT_NULL")
+    if in_file and start + size > len(data):
+        raise UserError(f"{where}: truncated: section {name} ends at byte {start + size} of {len(data)}")
+    return Section(
+        number=index,
+        name=name,
+        kind=str(header["sh_type"]),
+        flags=header["sh_flags"],
+        info=header["sh_info"],
+        link=header["sh_link"],
+        address=header["sh_addr"],
+        size=size,
+        data=data[start : start + size] if in_file else b"",
+    )
+
+
+def _symbols(table: bytes, names: bytes) -> list[Symbol]:
+    return [
+        Symbol(text(names, name), info & 15, other, section, value, size)
+        for name, info, other, section, value, size in SYMBOL.iter_unpack(table)
+    ]
+
+
+def text(data: bytes, offset: int) -> str:
+    """The zero-terminated string at `offset`.
+
+    Raises:
+        ValueError: no terminator before the end.
+    """
+    return data[offset : data.index(0, offset)].decode("utf-8", "replace")

@@ -1,0 +1,26 @@
+"""A C++ kernel name as people know it."""
+
+
+def plain_name(name: str) -> str:
+    """The qualified name inside an Itanium-mangled one: `_ZN7stencil5scaleIfEEvPT_` -> `stencil::scale`.
+
+    Template arguments and parameters are left out, which is what a reader of a table wants; a name that is not
+    mangled, or mangled in a way that needs more than this (operators, lambdas, substitutions), is returned as it is.
+    """
+    if not name.startswith("_Z"):
+        return name
+    nested = name.startswith("_ZN")
+    at = 3 if nested else 2
+    parts = []
+    while at < len(name) and name[at].isdecimal():
+        end = at
+        while end < len(name) and name[end].isdecimal():
+            end += 1
+        stop = end + int(name[at:end])
+        part = name[end:stop]
+        parts.append("(anonymous)" if part.startswith("_GLOBAL__N_") else part)
+        at = stop
+        if not nested or at > len(name):
+            break
+    complete = parts and all(parts) and at <= len(name) and (not nested or name[at : at + 1] in ("I", "E"))
+    return "::".join(parts) if complete else name
