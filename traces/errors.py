@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: the message names the file and line or the field, what was found, what is allowed."""
+    """A mistake in what the user gave: the message names file and line or field, what was found, what is allowed."""

@@ -14,7 +14,7 @@ import numpy as np
 class Workgroup(NamedTuple):
     """The events of one workgroup (thread block)."""
 
-    index: int  # linear workgroup id in the grid: x + grid_x * (y + grid_y * z)
+    index: int  # type: ignore[assignment]  # linear workgroup id in the grid: x + grid_x * (y + grid_y * z)
     warp: np.ndarray  # u2 [warps]: warp index within the workgroup
     first_event: np.ndarray  # i8 [warps + 1]: warp w owns events[first_event[w] : first_event[w + 1]]
     events: np.ndarray  # EVENT [events]

@@ -1,0 +1,330 @@
+"""Read, check and describe trace archives. Writing is in `traces.write`, the list of datasets in `traces.layout`."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from traces.checksum import KernelHash, archive_digest
+from traces.compress import load_plugin
+from traces.errors import UserError
+from traces.layout import (
+    CHUNK_ROWS,
+    COMMAND_DATASETS,
+    COMMAND_KERNEL,
+    EVENT_COLUMNS,
+    KERNEL_ATTRIBUTES,
+    KERNEL_DATASETS,
+    dimension_sizes,
+    kernel_group,
+)
+from traces.schema import EVENT, EXPLICIT, FORMAT_NAME, FORMAT_VERSION, Kind
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
+from traces.write import Progress, Summary, write_archive
+
+__all__ = [
+    "Archive", "ArchiveKernel", "KernelInfo", "KernelSource", "Prefill", "Progress", "Summary", "TraceSource",
+    "Workgroup", "describe", "open_archive", "verify_archive", "write_archive",
+]  # fmt: skip
+
+WORKGROUPS_PER_READ = 1024
+"""Workgroups whose offsets are read at once."""
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """HDF5's errors while reading `path` as UserErrors: a truncated or damaged file is the user's to replace."""
+    try:
+        yield
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise UserError(f"{path}: damaged or truncated archive ({text})") from error
+
+
+class ArchiveKernel:
+    """One kernel of an open archive (a KernelSource)."""
+
+    def __init__(self, path: Path, group: Any) -> None:
+        self._path, self._group = path, group
+        attributes = group.attrs
+        missing = [name for name in KERNEL_ATTRIBUTES if name not in attributes]
+        missing += [name for name in KERNEL_DATASETS if name not in group]
+        if missing:
+            raise UserError(f"{path}: {group.name} lacks {', '.join(missing)}")
+        grid, block = ([int(n) for n in attributes[name]] for name in ("grid", "block"))
+        self.info = KernelInfo(
+            name=str(attributes["name"]),
+            grid=(grid[0], grid[1], grid[2]),
+            block=(block[0], block[1], block[2]),
+            lanes_per_warp=int(attributes["lanes_per_warp"]),
+            registers=int(attributes["registers"]),
+            shared_bytes=int(attributes["shared_bytes"]),
+            stream=int(attributes["stream"]),
+            warps_per_workgroup=int(attributes["warps_per_workgroup"]),
+            workgroups=int(attributes["workgroups"]),
+            attributes=json.loads(attributes["attributes"]),
+        )
+        self.checksum = str(attributes["checksum"])
+        self.warps = group["warp_index"].shape[0]
+        self.events = group["kind"].shape[0]
+        self.explicit_addresses = group["addresses"].shape[0]
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        sizes = dimension_sizes(self.info.workgroups, self.warps, self.events, self.explicit_addresses)
+        for name, entry in KERNEL_DATASETS.items():
+            dataset = self._group[name]
+            if dataset.dtype != np.dtype(entry.dtype) or dataset.shape != (sizes[entry.dimension],):
+                raise UserError(
+                    f"{self._path}: {self._group.name}/{name}: found {dataset.dtype} {dataset.shape}, "
+                    f"expected {entry.dtype} ({sizes[entry.dimension]},)"
+                )
+
+    def fingerprint(self) -> str:
+        """The stored checksum of the kernel."""
+        return self.checksum
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups in launch order from the `start`-th on; about CHUNK_ROWS events are in memory at a time."""
+        if not 0 <= start <= self.info.workgroups:
+            raise UserError(f"{self._path}: workgroup {start}: allowed 0 to {self.info.workgroups}")
+        for first in range(start, self.info.workgroups, WORKGROUPS_PER_READ):
+            with _reading(self._path):
+                batches = list(self._batches(first, min(first + WORKGROUPS_PER_READ, self.info.workgroups)))
+            for batch in batches:
+                with _reading(self._path):
+                    workgroups = self._read(*batch)
+                yield from workgroups
+
+    def _batches(self, first: int, last: int) -> Iterator[tuple[np.ndarray, ...]]:
+        """Offsets of workgroups [first, last) in portions of about CHUNK_ROWS events."""
+        group = self._group
+        index = group["workgroup_index"][first:last]
+        warp_edge = group["workgroup_first_warp"][first : last + 1]
+        address_edge = group["workgroup_first_address"][first : last + 1]
+        self._check_edges("workgroup_first_warp", warp_edge, self.warps)
+        self._check_edges("workgroup_first_address", address_edge, self.explicit_addresses)
+        warp = group["warp_index"][warp_edge[0] : warp_edge[-1]]
+        event_edge = group["warp_first_event"][warp_edge[0] : warp_edge[-1] + 1]
+        self._check_edges("warp_first_event", event_edge, self.events)
+        warp_edge = warp_edge - warp_edge[0]
+        start = 0
+        while start < last - first:
+            stop = start + 1
+            while stop < last - first and event_edge[warp_edge[stop + 1]] - event_edge[warp_edge[start]] <= CHUNK_ROWS:
+                stop += 1
+            warps = slice(warp_edge[start], warp_edge[stop])
+            yield (
+                index[start:stop],
+                warp_edge[start : stop + 1] - warp_edge[start],
+                address_edge[start : stop + 1],
+                warp[warps],
+                event_edge[warps.start : warps.stop + 1],
+            )
+            start = stop
+
+    def _check_edges(self, name: str, edges: np.ndarray, end: int) -> None:
+        if edges[0] < 0 or edges[-1] > end or np.any(np.diff(edges) < 0):
+            raise UserError(f"{self._path}: {self._group.name}/{name}: offsets do not rise from 0 to {end}")
+
+    def _read(self, index: np.ndarray, warp_edge: np.ndarray, address_edge: np.ndarray, warp: np.ndarray,
+              event_edge: np.ndarray) -> list[Workgroup]:  # fmt: skip
+        first, last = int(event_edge[0]), int(event_edge[-1])
+        events = np.zeros(last - first, EVENT)
+        for name in EVENT_COLUMNS:
+            events[name] = self._group[name][first:last]
+        base = int(address_edge[0])
+        addresses = self._group["addresses"][base : address_edge[-1]]
+        workgroups = []
+        for k, number in enumerate(index):
+            warps = slice(warp_edge[k], warp_edge[k + 1])
+            edges = event_edge[warps.start : warps.stop + 1]
+            workgroups.append(
+                Workgroup(
+                    index=int(number),
+                    warp=warp[warps],
+                    first_event=edges - edges[0],
+                    events=events[edges[0] - first : edges[-1] - first],
+                    addresses=addresses[address_edge[k] - base : address_edge[k + 1] - base],
+                )
+            )
+        return workgroups
+
+    def read_column(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Rows [start, stop) of one dataset of `traces.layout.KERNEL_DATASETS`."""
+        if name not in KERNEL_DATASETS:
+            raise UserError(f"column: found {name!r}, allowed {', '.join(KERNEL_DATASETS)}")
+        with _reading(self._path):
+            values: np.ndarray = self._group[name][start:stop]
+        return values
+
+
+class Archive:
+    """An open trace archive (a TraceSource and a context manager)."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise UserError(f"{self.path}: no such file")
+        with _reading(self.path):
+            if not h5py.is_hdf5(self.path):
+                raise UserError(f"{self.path}: not a trace archive (not an HDF5 file)")
+            self._file = h5py.File(self.path, "r")
+            try:
+                self._check_header()
+                self.kernels = [
+                    ArchiveKernel(self.path, self._file[kernel_group(number)])
+                    for number in range(int(self._file.attrs["kernels"]))
+                ]
+                self._commands = {name: self._file["commands"][name][:] for name in COMMAND_DATASETS}
+                self._check_commands()
+            except BaseException:
+                self._file.close()
+                raise
+
+    def _check_header(self) -> None:
+        attributes = self._file.attrs
+        file_type = attributes.get("file_type")
+        if file_type != FORMAT_NAME:
+            raise UserError(f"{self.path}: not a trace archive: file_type is {file_type!r}, expected {FORMAT_NAME!r}")
+        version = int(attributes["format_version"])
+        if not 1 <= version <= FORMAT_VERSION:
+            raise UserError(f"{self.path}: format_version {version}, this program reads 1 to {FORMAT_VERSION}")
+        self.writer = str(attributes["writer"])
+        self.compression = str(attributes["compression"])
+        self.checksum = str(attributes["checksum"])
+        if self.compression != "gzip":
+            load_plugin()
+
+    def _check_commands(self) -> None:
+        kernels = self._commands["command_kernel"][self._commands["command_kind"] == COMMAND_KERNEL]
+        if list(kernels) != list(range(len(self.kernels))):
+            raise UserError(f"{self.path}: /commands does not name the {len(self.kernels)} kernels in order")
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; its kernels can no longer be read."""
+        self._file.close()
+
+    def fingerprint(self) -> str:
+        """The stored checksum of the content."""
+        return self.checksum
+
+    def commands(self) -> Iterator[KernelSource | Prefill]:
+        """Kernels and prefills in program order."""
+        columns = self._commands
+        for row in range(len(columns["command_kind"])):
+            if columns["command_kind"][row] == COMMAND_KERNEL:
+                yield self.kernels[int(columns["command_kernel"][row])]
+            else:
+                yield Prefill(int(columns["command_address"][row]), int(columns["command_bytes"][row]))
+
+    def content_checksum(self) -> str:
+        """Checksum of the commands and of the kernels' stored checksums."""
+        return archive_digest([kernel.checksum for kernel in self.kernels], self._commands)
+
+
+def open_archive(path: str | os.PathLike[str]) -> Archive:
+    """Open a trace archive for reading.
+
+    Raises:
+        UserError: no such file, another file type, a newer version, truncated, datasets missing or of wrong shape.
+    """
+    return Archive(path)
+
+
+def verify_archive(path: str | os.PathLike[str]) -> Summary:
+    """Read everything in an archive, compare its checksums and check that its values are possible.
+
+    Raises:
+        UserError: what `open_archive` raises, a checksum that differs, or an impossible value.
+    """
+    with open_archive(path) as archive:
+        summary = Summary(kernels=len(archive.kernels), file_bytes=archive.path.stat().st_size)
+        for number, kernel in enumerate(archive.kernels):
+            found = _hash_kernel(kernel)
+            if found != kernel.checksum:
+                raise UserError(
+                    f"{path}: kernel {number}: checksum mismatch: content {found}, stored {kernel.checksum}"
+                )
+            for workgroup in kernel.workgroups():
+                _check_values(path, number, workgroup)
+                summary.instructions += int(workgroup.events["count"].sum(dtype=np.int64))
+            summary.workgroups += kernel.info.workgroups
+            summary.warps += kernel.warps
+            summary.events += kernel.events
+            summary.addresses += kernel.explicit_addresses
+        if archive.content_checksum() != archive.checksum:
+            raise UserError(f"{path}: checksum mismatch: the commands or kernel checksums differ from the file's")
+        summary.prefills = sum(isinstance(command, Prefill) for command in archive.commands())
+        summary.checksum = archive.checksum
+    return summary
+
+
+def _hash_kernel(kernel: ArchiveKernel) -> str:
+    digest = KernelHash()
+    sizes = dimension_sizes(kernel.info.workgroups, kernel.warps, kernel.events, kernel.explicit_addresses)
+    for name, entry in KERNEL_DATASETS.items():
+        for start in range(0, sizes[entry.dimension], CHUNK_ROWS):
+            digest.update(name, kernel.read_column(name, start, start + CHUNK_ROWS))
+    return digest.digest(kernel.info)
+
+
+def _check_values(path: str | os.PathLike[str], number: int, workgroup: Workgroup) -> None:
+    """Values that would lead a replay astray: unknown kinds, explicit addresses outside the list."""
+    events = workgroup.events
+    where = f"{path}: kernel {number}, workgroup {workgroup.index}"
+    if len(events) and events["kind"].max() > max(Kind):
+        raise UserError(f"{where}: kind {events['kind'].max()}, allowed 0 to {int(max(Kind))}")
+    explicit = events[(events["inner"] == EXPLICIT) & (events["kind"] <= Kind.ASYNC_COPY)]
+    lanes = np.bitwise_count(explicit["mask"]).astype(np.uint64)
+    if len(explicit) and (explicit["base"] + lanes).max() > len(workgroup.addresses):
+        raise UserError(f"{where}: an event lists addresses beyond the {len(workgroup.addresses)} stored")
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What an archive holds, as plain values for a table or JSON (reads no events)."""
+    with open_archive(path) as archive:
+        kernels = []
+        for number, kernel in enumerate(archive.kernels):
+            info = kernel.info
+            kernels.append(
+                {
+                    "kernel": number,
+                    "name": info.name,
+                    "grid": list(info.grid),
+                    "block": list(info.block),
+                    "registers": info.registers,
+                    "shared_bytes": info.shared_bytes,
+                    "stream": info.stream,
+                    "lanes_per_warp": info.lanes_per_warp,
+                    "workgroups": info.workgroups,
+                    "warps": kernel.warps,
+                    "events": kernel.events,
+                    "explicit_addresses": kernel.explicit_addresses,
+                    "attributes": info.attributes,
+                    "checksum": kernel.checksum,
+                }
+            )
+        prefills = [command for command in archive.commands() if isinstance(command, Prefill)]
+        return {
+            "file": str(path),
+            "file_bytes": archive.path.stat().st_size,
+            "format_version": FORMAT_VERSION,
+            "writer": archive.writer,
+            "compression": archive.compression,
+            "checksum": archive.checksum,
+            "prefills": len(prefills),
+            "prefill_bytes": sum(prefill.bytes for prefill in prefills),
+            "kernels": kernels,
+        }
