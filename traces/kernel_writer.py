@@ -31,24 +31,34 @@ class _Column:
 
     def close(self) -> Any:
         """Write what waits and return the dataset."""
-        self._write(self._waiting_rows)
+        if self._dataset is None:  # all within one chunk: of fixed length, which takes a third of the room
+            values = self._take(self._waiting_rows)
+            self._dataset = self._create(len(values), None)
+            self._dataset[:] = values
+        elif self._waiting_rows:
+            self._write(self._waiting_rows)
         return self._dataset
 
     def _write(self, rows: int) -> None:
+        values = self._take(rows)
+        if self._dataset is None:
+            self._dataset = self._create(0, (None,))
+        done = self._dataset.shape[0]
+        self._dataset.resize((done + rows,))
+        self._dataset[done:] = values
+
+    def _create(self, rows: int, maxshape: tuple[None] | None) -> Any:
+        chunk = CHUNK_ROWS if maxshape else rows
+        options = {"chunks": (chunk,), "fletcher32": True, **self._options} if chunk else {}
+        return self._group.create_dataset(self._name, (rows,), self._dtype, maxshape=maxshape, **options)
+
+    def _take(self, rows: int) -> np.ndarray:
+        """The first `rows` waiting rows, counted into the checksum."""
         values = np.concatenate(self._waiting) if self._waiting else np.zeros(0, self._dtype)
         self._waiting = [values[rows:].copy()] if rows < len(values) else []
         self._waiting_rows = len(values) - rows
-        values = values[:rows]
-        self._digest.update(self._name, values)
-        if self._dataset is None:  # a column that ends within one chunk needs no more than its own length
-            self._dataset = self._group.create_dataset(
-                self._name, (0,), self._dtype, maxshape=(None,), chunks=(max(1, min(rows, CHUNK_ROWS)),),
-                fletcher32=True, **self._options,
-            )  # fmt: skip
-        if rows:
-            done = self._dataset.shape[0]
-            self._dataset.resize((done + rows,))
-            self._dataset[done:] = values
+        self._digest.update(self._name, values[:rows])
+        return values[:rows]
 
 
 class KernelWriter:
@@ -108,8 +118,8 @@ def attach_dimensions(
 ) -> None:
     """Dimension scales without values (netCDF's convention), and unit and meaning of each dataset."""
     for dimension, size in sizes.items():
-        chunk = max(1, min(size, CHUNK_ROWS))
-        scale = group.create_dataset(dimension, (size,), "u1", maxshape=(None,), chunks=(chunk,))
+        chunks = (min(size, CHUNK_ROWS),) if size else None
+        scale = group.create_dataset(dimension, (size,), "u1", chunks=chunks)
         scale.make_scale(f"{_DIMENSION_NAME}{size:10d}")  # never written: takes no room
     for name, dataset in datasets.items():
         entry = registry[name]

@@ -111,7 +111,7 @@ def new_file(path: Path) -> Iterator[tuple[Any, Sink]]:
     """A new HDF5 file and its sink, synced when the block ends well."""
     sink = Sink(path)
     try:
-        with h5py.File(sink, "w", libver=("v108", "v110")) as file:
+        with h5py.File(sink, "w", libver=("v110", "v110")) as file:
             yield file, sink
         sink.close()
     finally:
