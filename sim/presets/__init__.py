@@ -1,0 +1,15 @@
+"""Machines as TOML files: every value with the kind of evidence and the source it has.
+
+    [hbm]
+    channels = { value = 32, kind = "standard", source = "JESD235: 4 stacks of 8 channels" }
+
+`extends = "v100"` takes the values that a file does not give from another preset. Enums are given by lower-case name.
+
+    preset = load_preset("t3_2024", overrides=["hbm.queue_entries=32"])
+    preset.machine.hbm.queue_entries, preset.sources["hbm.channels"].kind
+"""
+
+from sim.presets.load import load_preset, preset_from_dict, presets
+from sim.presets.preset import Preset, Source, assumed
+
+__all__ = ["Preset", "Source", "assumed", "load_preset", "preset_from_dict", "presets"]

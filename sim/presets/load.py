@@ -1,0 +1,193 @@
+"""Reads a preset: TOML file, the file it extends, the user's overrides; every mistake names file, field and choice."""
+
+import difflib
+import tomllib
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sim.presets.check import check_machine
+from sim.presets.preset import KINDS, OVERRIDE, Preset, Source
+from sim.spec import Machine
+from traces.errors import UserError
+
+FOLDER = Path(__file__).parent
+HEADER = ("title", "note", "extends")
+SHORT_LIST = 12
+"""A list of allowed names up to this length is printed whole; of a longer one the nearest names."""
+LEAF = ("value", "kind", "source")
+
+
+class PresetError(UserError):
+    """A mistake in a preset file or an override."""
+
+
+def presets():
+    """Names of the presets that come with t3sim, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_preset(name_or_path, overrides=()):
+    """Read a preset.
+
+    Args:
+        name_or_path: a name of `presets()`, or the path of a TOML file.
+        overrides: strings "unit.field=value" that replace single values, e.g. "hbm.queue_entries=32".
+
+    Returns:
+        Preset.
+
+    Raises:
+        PresetError: unknown name, field or enum member, wrong type or range, missing value, kind or source,
+            or values that contradict each other.
+    """
+    title, given = _read(_path_of(name_or_path), ())
+    for override in overrides:
+        field, value = _parse_override(override)
+        given[field] = (value, Source(OVERRIDE, "set for this run"), f"--set {override}")
+    return _assemble(str(name_or_path), title, given)
+
+
+def preset_from_dict(stored):
+    """The Preset whose `as_dict()` was stored, in a results archive for instance."""
+    given = {
+        field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
+        for field, leaf in stored["fields"].items()
+    }
+    return _assemble(stored["name"], stored["title"], given)
+
+
+def _path_of(name_or_path):
+    path = Path(name_or_path)
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        if not path.is_file():
+            raise PresetError(f"{path}: no such preset file")
+        return path
+    if str(name_or_path) not in presets():
+        raise PresetError(f"no preset {name_or_path!r}; {_choices(str(name_or_path), presets())}, or a .toml file")
+    return FOLDER / f"{name_or_path}.toml"
+
+
+def _read(path, children):
+    """Title and leaves (dotted field -> (value, Source, where)) of a file and what it extends."""
+    if path in children:
+        raise PresetError(f"{path}: extends: a circle of {', '.join(child.name for child in children)}")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise PresetError(f"{path}: not a TOML file: {problem}") from None
+    header = {name: content.pop(name, "") for name in HEADER}
+    for name, value in header.items():
+        if not isinstance(value, str):
+            raise PresetError(f"{path}: {name}: found {value!r}, allowed is a text")
+    given = {}
+    if header["extends"]:
+        base = path.parent / header["extends"] if header["extends"].endswith(".toml") else header["extends"]
+        _, given = _read(_path_of(base), (*children, path))
+    _collect(content, Machine, "", path, given)
+    return header["title"] or path.stem, given
+
+
+def _collect(table, unit, prefix, path, given):
+    """Add the leaves of a TOML table, which describes the struct `unit`, to `given`."""
+    types = _field_types(unit)
+    for name, content in table.items():
+        field = prefix + name
+        if name not in types:
+            raise PresetError(f"{path}: {field}: unknown field; {_choices(name, types)}")
+        if not isinstance(content, dict):
+            raise PresetError(f"{path}: {field}: found {content!r}, allowed is {{ value, kind, source }}")
+        if _is_unit(types[name]):
+            _collect(content, types[name], f"{field}.", path, given)
+        else:
+            given[field] = (*_leaf(content, f"{path}: {field}"), f"{path}")
+
+
+def _leaf(content, where):
+    """(value, Source) of a TOML leaf."""
+    for key in content:
+        if key not in LEAF:
+            raise PresetError(f"{where}: unknown key {key!r}; {_choices(key, LEAF)}")
+    for key in LEAF:
+        if key not in content:
+            raise PresetError(f"{where}: no {key}; every value has {', '.join(LEAF)}")
+    if content["kind"] not in KINDS:
+        raise PresetError(f"{where}: kind: found {content['kind']!r}; {_choices(str(content['kind']), KINDS)}")
+    if not isinstance(content["source"], str) or not content["source"].strip():
+        raise PresetError(f"{where}: source: found {content['source']!r}, allowed is a text that names the source")
+    return content["value"], Source(content["kind"], content["source"])
+
+
+def _parse_override(text):
+    """(dotted field, value) of "field=value"."""
+    field, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not field or not value:
+        raise PresetError(f"--set {text}: allowed is unit.field=value, e.g. hbm.queue_entries=32")
+    try:
+        return field, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return field, value  # the bare name of an enum member
+
+
+def _assemble(name: str, title: str, given: dict) -> Preset:
+    """Preset from leaves: none unknown, none missing, each of its type, all of them fitting each other."""
+    fields = _fields_of(Machine)
+    for field, (_, _, where) in given.items():
+        if field not in fields:
+            raise PresetError(f"{where}: {field}: unknown field; {_choices(field, fields)}")
+    values: dict[str, Any] = {}
+    for field, kind in fields.items():
+        if field not in given:
+            raise PresetError(f"{name}: {field}: missing; give value, kind and source")
+        value, _, where = given[field]
+        *units, last = field.split(".")
+        table = values
+        for unit in units:
+            table = table.setdefault(unit, {})
+        table[last] = _checked(value, kind, f"{where}: {field}")
+    machine = msgspec.convert(values, Machine)
+    check_machine(machine, name, PresetError)
+    return Preset(name, title, machine, {field: given[field][1] for field in fields})
+
+
+def _fields_of(unit, prefix=""):
+    """Dotted field -> type, of a struct and those in it."""
+    fields = {}
+    for name, kind in _field_types(unit).items():
+        if _is_unit(kind):
+            fields.update(_fields_of(kind, f"{prefix}{name}."))
+        else:
+            fields[prefix + name] = kind
+    return fields
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    """A plain value as the type of its field."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        members = {member.name.lower(): member for member in kind}
+        if value not in members:
+            raise PresetError(f"{where}: found {value!r}; {_choices(str(value), members)}")
+        return members[value]
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as problem:
+        allowed = str(problem).partition("Expected ")[2].partition(",")[0].replace("`", "")
+        raise PresetError(f"{where}: found {value!r}, allowed is {allowed}") from None
+
+
+def _field_types(unit):
+    return {field.name: field.type for field in msgspec.structs.fields(unit)}
+
+
+def _is_unit(kind):
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _choices(found, allowed):
+    """The allowed names, or the nearest of them where there are many."""
+    near = difflib.get_close_matches(found, allowed, n=3)
+    if len(allowed) > SHORT_LIST:
+        return f"did you mean {' or '.join(near)}?" if near else "`t3sim presets NAME` lists all"
+    return f"allowed are {', '.join(allowed)}"

@@ -1,0 +1,76 @@
+"""A loaded preset: one machine and the evidence for each of its values."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from sim.presets.peaks import Peaks
+from sim.spec import Machine
+
+KINDS = ("paper", "standard", "measured", "assumed", "calibrated", "derived")
+"""Evidence for a value. paper: the T3 paper. standard: a standard, a data sheet or a named simulator's configuration.
+measured: on the real machine. calibrated: chosen so that a named measurement comes out. derived: follows from others.
+assumed: our choice, listed by every run."""
+OVERRIDE = "override"
+"""Kind of a value that the user set for one run."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value comes from: its kind (KINDS or OVERRIDE) and a reference."""
+
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A machine with the source of every value.
+
+    Attributes:
+        name: of the preset, or the path of the file.
+        title: one line for people.
+        machine: the values.
+        sources: dotted field ("hbm.timing.CL") -> Source, one for each value of the machine.
+    """
+
+    name: str
+    title: str
+    machine: Machine
+    sources: dict[str, Source]
+
+    def values(self):
+        """Dotted field -> plain value (int, float, bool, or the lower-case name of an enum), in field order."""
+        return dict(leaves(self.machine))
+
+    def peaks(self):
+        """Peak rates that follow from the values (sim.presets.peaks.Peaks)."""
+        return Peaks.of(self.machine)
+
+    def as_dict(self):
+        """Everything as plain nested dicts, for a results archive; `preset_from_dict` reads it back."""
+        fields = {
+            field: {"value": value, "kind": self.sources[field].kind, "source": self.sources[field].source}
+            for field, value in self.values().items()
+        }
+        return {"name": self.name, "title": self.title, "fields": fields}
+
+
+def assumed(preset):
+    """Dotted field -> (value, source) of the values that rest on nothing but our choice."""
+    return {
+        field: (value, preset.sources[field].source)
+        for field, value in preset.values().items()
+        if preset.sources[field].kind == "assumed"
+    }
+
+
+def leaves(unit, prefix=""):
+    """(dotted field, plain value) of every value of a spec struct, in field order."""
+    for field in msgspec.structs.fields(unit):
+        value = getattr(unit, field.name)
+        if isinstance(value, msgspec.Struct):
+            yield from leaves(value, f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, value.name.lower() if isinstance(value, Enum) else value
