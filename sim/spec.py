@@ -59,6 +59,7 @@ class Arbiter(IntEnum):
 
     FCFS = 0  # oldest first
     ROUND_ROBIN = 1  # streams in turn (T3 without MCA)
+    USER = 9  # the kernel that the environment variable T3SIM_POLICY names (sim.hw.policy)
 
 
 class WorkgroupOrder(IntEnum):
@@ -68,7 +69,7 @@ class WorkgroupOrder(IntEnum):
     DEPTH_FIRST = 1  # fill a CU before the next
 
 
-class ComputeUnit(Unit, frozen=True):
+class ComputeUnit(Unit, frozen=True, kw_only=True):
     """A CU / SM: residency limits, issue and pipes."""
 
     count: Positive
@@ -94,7 +95,7 @@ class ComputeUnit(Unit, frozen=True):
     loads_outstanding: Positive  # warp-level memory events in flight per CU
 
 
-class L1(Unit, frozen=True):
+class L1(Unit, frozen=True, kw_only=True):
     """L1 data cache, sectored, write-through, no write-allocate."""
 
     bytes: Positive  # with unified_with_shared: shared memory and L1 together
@@ -105,7 +106,7 @@ class L1(Unit, frozen=True):
     index: CacheIndex
 
 
-class NoC(Unit, frozen=True):
+class NoC(Unit, frozen=True, kw_only=True):
     """Crossbar between CUs and L2 banks: one port each way per CU and per bank."""
 
     clock_MHz: Rate
@@ -118,7 +119,7 @@ class NoC(Unit, frozen=True):
     bank_fifo: Positive  # requests waiting at an L2 bank
 
 
-class L2(Unit, frozen=True):
+class L2(Unit, frozen=True, kw_only=True):
     """Banked, sectored, write-back L2; write-allocate without fetch."""
 
     bytes: Positive
@@ -132,7 +133,7 @@ class L2(Unit, frozen=True):
     dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
 
 
-class Timing(Unit, frozen=True):
+class Timing(Unit, frozen=True, kw_only=True):
     """DRAM timing in clocks of hbm.clock_MHz; names as in JEDEC (hbm2.md)."""
 
     burst: Positive  # data bus clocks of one 32-byte column
@@ -158,7 +159,7 @@ class Timing(Unit, frozen=True):
     RFC: Count
 
 
-class HBM(Unit, frozen=True):
+class HBM(Unit, frozen=True, kw_only=True):
     """High-bandwidth memory: channels of banks behind FR-FCFS schedulers."""
 
     channels: Positive
@@ -171,7 +172,8 @@ class HBM(Unit, frozen=True):
     index: CacheIndex  # channel choice
     bank_map: BankMap
     queue: QueueOrganisation
-    queue_entries: Positive  # 32-byte columns: of the one queue, or of each of the two
+    column_bytes: Positive = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
+    queue_entries: Positive  # 32-byte entries: of the one queue, or of each of the two
     write_high: Share  # SPLIT: start to drain writes above this fill
     write_low: Share  # SPLIT: back to reads below it
     stream_fifo: Positive  # requests waiting per stream before the queue
@@ -180,10 +182,11 @@ class HBM(Unit, frozen=True):
     update_scope: UpdateScope
     extra_latency_ps: Count  # controller and PHY outside the DRAM timing, per read
     refresh_postpone: Count  # refreshes that may be delayed (JEDEC: 8)
+    age_limit_ps: Count = 0  # a transaction queued longer goes first, 0 = no limit (starvation guard)
     timing: Timing
 
 
-class Dispatch(Unit, frozen=True):
+class Dispatch(Unit, frozen=True, kw_only=True):
     """Kernel launch and workgroup dispatch."""
 
     order: WorkgroupOrder
@@ -194,7 +197,7 @@ class Dispatch(Unit, frozen=True):
     seed: Count
 
 
-class Machine(Unit, frozen=True):
+class Machine(Unit, frozen=True, kw_only=True):
     """One GPU."""
 
     cu: ComputeUnit

@@ -1,0 +1,114 @@
+"""Where an address lives: channel, L2 bank and set, DRAM bank, row and column.
+
+Every map here is a bijection: channel and channel-local address give the address back, and bank, row and column give
+the channel-local address back, so no two lines ever share a place. Channels, slices and sets need not be powers of
+two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so their maps are shifts of bits.
+"""
+
+from sim.hw.request import LINE_BYTES, SECTOR_BYTES
+from sim.spec import BankMap, CacheIndex
+from tracer.jit import kernel
+
+ATOM_BYTES = 64
+"""One DRAM transaction: up to two 32-byte columns of one bank and row."""
+ATOM_BITS = 6
+
+
+@kernel
+def fold(value, places):
+    """XOR of all digits of `value`, each wide enough for `places`: spreads power-of-two strides. In 0 .. 2*places."""
+    digit = 1
+    while (1 << digit) < places:
+        digit += 1
+    folded = 0
+    while value > 0:
+        folded ^= value & ((1 << digit) - 1)
+        value >>= digit
+    return folded
+
+
+@kernel
+def spread(value, places, index):
+    """Which of `places` the `value` picks; with `value // places` it is unique, whatever the index policy."""
+    if index == CacheIndex.HASH:
+        return (value + fold(value // places, places)) % places
+    return value % places
+
+
+@kernel
+def unspread(quotient, place, places, index):
+    """The value whose `value // places` is `quotient` and whose `spread` is `place`."""
+    if index == CacheIndex.HASH:
+        return quotient * places + (place - fold(quotient, places)) % places
+    return quotient * places + place
+
+
+@kernel
+def channel_of(address, interleave_bytes, channels, index):
+    """Channel of a byte address; `index` is a CacheIndex."""
+    return spread(address // interleave_bytes, channels, index)
+
+
+@kernel
+def channel_local(address, interleave_bytes, channels):
+    """Byte address within its channel."""
+    return address // (interleave_bytes * channels) * interleave_bytes + address % interleave_bytes
+
+
+@kernel
+def channel_address(channel, local, interleave_bytes, channels, index):
+    """Inverse of `channel_of` and `channel_local`."""
+    block = unspread(local // interleave_bytes, channel, channels, index)
+    return block * interleave_bytes + local % interleave_bytes
+
+
+@kernel
+def l2_bank_of(line, interleave_bytes, channels, banks, index):
+    """L2 bank of a line address: each channel has `banks // channels` slices, its lines are dealt over them."""
+    slices = banks // channels
+    local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
+    return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
+
+
+@kernel
+def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
+    """Set of a line within its L2 bank; the lines of one bank, in order, walk over all sets evenly."""
+    local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
+    return spread(local_line // (banks // channels), sets, index)
+
+
+@kernel
+def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
+    """Bank (group-major), row and 32-byte column of a channel-local byte address.
+
+    Args:
+        local: byte address within the channel.
+        group_bits, bank_bits, row_bits: log2 of bank groups, banks per group, bytes per row.
+        bank_map: BankMap. RO: row | group | bank | column | offset; BG: row | bank | column | group | 64 B.
+
+    Returns:
+        (bank, row, column) with bank = group * banks_per_group + bank within its group.
+    """
+    row = local >> (row_bits + bank_bits + group_bits)
+    if bank_map == BankMap.BG:
+        group = (local >> ATOM_BITS) & ((1 << group_bits) - 1)
+        atom = (local >> (ATOM_BITS + group_bits)) & ((1 << (row_bits - ATOM_BITS)) - 1)
+        byte = (atom << ATOM_BITS) + (local & (ATOM_BYTES - 1))
+        bank = (local >> (row_bits + group_bits)) & ((1 << bank_bits) - 1)
+    else:
+        byte = local & ((1 << row_bits) - 1)
+        bank = (local >> row_bits) & ((1 << bank_bits) - 1)
+        group = (local >> (row_bits + bank_bits)) & ((1 << group_bits) - 1)
+    return (group << bank_bits) + bank, row, byte // SECTOR_BYTES
+
+
+@kernel
+def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
+    """Channel-local byte address of a bank, row and column: inverse of `bank_row_column`."""
+    group = bank >> bank_bits
+    bank_in_group = bank & ((1 << bank_bits) - 1)
+    byte = column * SECTOR_BYTES
+    if bank_map == BankMap.BG:
+        atom = (((row << bank_bits) + bank_in_group) << (row_bits - ATOM_BITS)) + (byte >> ATOM_BITS)
+        return (((atom << group_bits) + group) << ATOM_BITS) + (byte & (ATOM_BYTES - 1))
+    return (((((row << group_bits) + group) << bank_bits) + bank_in_group) << row_bits) + byte

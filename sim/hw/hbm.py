@@ -1,0 +1,145 @@
+"""One HBM channel: stream fifos, arbiter, FR-FCFS queue, banks, data bus (JESD235; timing sets in hbm2.md).
+
+    in_fifo[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
+
+Time is int64 picoseconds, commands issue on clock edges: at most one row and one column command per edge (HBM has two
+command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_scheduler` (what
+issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`, `hbm_record` (state and counters),
+`hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down, ECC; the latency of controller and
+PHY is `extra_latency_ps`.
+"""
+
+from sim.hw.arbiter import pick_stream
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop
+from sim.hw.hbm_queue import MAX_ATOMS, account_occupancy, conflicts, enqueue, fits
+from sim.hw.hbm_refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
+from sim.hw.hbm_scheduler import issue_column, issue_row, serve, watch_age
+from sim.hw.hbm_setup import make_hbm_channels
+from sim.hw.request import NEVER, STREAMS, Op
+from sim.spec import PagePolicy
+from tracer.jit import kernel
+
+
+def make_channels(machine, in_fifos, out_fifos):
+    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`)."""
+    return make_hbm_channels(machine.hbm, in_fifos, out_fifos)
+
+
+@kernel
+def clock_edge_ps(channel, time_ps):
+    """The first clock edge at or after `time_ps`."""
+    return (time_ps + channel.period_ps - 1) // channel.period_ps * channel.period_ps
+
+
+@kernel
+def accept(channel, fifos, pool, now_ps):
+    """Take requests from the stream fifos, as the arbiter chooses, while they fit.
+
+    A head that does not fit holds back the streams that want the same queue, so a large request is not passed by
+    small ones for ever. Returns the earliest time at which a head becomes visible.
+    """
+    channel.read_held = 0
+    arrival_ps = NEVER
+    waiting = 0
+    for stream in range(STREAMS):
+        head_ps = fifo_head_ps(fifos[channel.in_fifo[stream]], pool)
+        if head_ps > now_ps:
+            arrival_ps = min(arrival_ps, head_ps)
+            head_ps = NEVER
+        else:
+            waiting += 1
+        channel.head_ps[stream] = head_ps
+    while waiting > 0:
+        stream = pick_stream(channel, now_ps)
+        if stream < 0:
+            return arrival_ps
+        fifo = fifos[channel.in_fifo[stream]]
+        request = fifo_head(fifo, pool)
+        if not fits(channel, request):
+            _hold_back(channel, fifos, pool, request.op)
+        elif conflicts(channel, request):
+            channel.head_ps[stream] = NEVER
+            if request.op == Op.READ:
+                channel.read_held = 1
+        else:
+            enqueue(channel, request, now_ps)
+            fifo_pop(fifo)
+            channel.last_stream = stream
+            head_ps = fifo_head_ps(fifo, pool)
+            if head_ps > now_ps:
+                arrival_ps = min(arrival_ps, head_ps)
+                head_ps = NEVER
+            channel.head_ps[stream] = head_ps
+    return arrival_ps
+
+
+@kernel
+def _hold_back(channel, fifos, pool, op):
+    """A request of kind `op` did not fit: no stream whose head wants the same queue goes in its place."""
+    for stream in range(STREAMS):
+        if channel.head_ps[stream] < NEVER:
+            other = fifo_head(fifos[channel.in_fifo[stream]], pool).op
+            if channel.split == 0 or (other == Op.READ) == (op == Op.READ):
+                channel.head_ps[stream] = NEVER
+
+
+@kernel
+def channel_step(channel, fifos, pool, now_ps, log):
+    """Do all that is legal at `now_ps`.
+
+    Args:
+        channel: a record of CHANNEL.
+        fifos, pool: the machine's fifos and their request slots.
+        now_ps: current time, never before that of an earlier call.
+        log: array of `hbm_log.LOG` for the commands; of length zero for none.
+
+    Returns:
+        When to call again, NEVER when only a new request (or room in a full `out_fifo`) can change anything. To call
+        earlier or more often does no harm.
+    """
+    edge_ps = clock_edge_ps(channel, now_ps)
+    if edge_ps > now_ps:
+        return edge_ps
+    account_occupancy(channel, now_ps)
+    if channel.tREFI_ps > 0 and channel.free_atoms == MAX_ATOMS:
+        settle_idle_refreshes(channel, now_ps, log)
+    wake_ps = accept(channel, fifos, pool, now_ps)
+    if channel.free_atoms == MAX_ATOMS:
+        return min(wake_ps, _close_rows_when_idle(channel, now_ps, log))
+    watch_age(channel, now_ps)
+    serve(channel, fifo_full(fifos[channel.out_fifo]))
+    if now_ps >= urgent_ps(channel):
+        return min(wake_ps, _refresh_now(channel, now_ps, log))
+    issue_column(channel, fifos, pool, now_ps, log)
+    issue_row(channel, now_ps, log)
+    wake_ps = min(wake_ps, channel.column_wake_ps, channel.row_wake_ps, channel.age_check_ps, urgent_ps(channel))
+    return max(now_ps + channel.period_ps, wake_ps)
+
+
+@kernel
+def _close_rows_when_idle(channel, now_ps, log):
+    """CLOSED page policy without requests. A refresh that is due closes the rows itself. Returns the next time."""
+    if channel.page == PagePolicy.OPEN or channel.open_banks == 0:
+        return NEVER
+    if channel.tREFI_ps > 0 and now_ps >= channel.refresh_due_ps:
+        return NEVER
+    issue_row(channel, now_ps, log)
+    return channel.row_wake_ps
+
+
+@kernel
+def _refresh_now(channel, now_ps, log):
+    """Go on with an urgent refresh. Returns the time of its next command."""
+    ready_ps = refresh_ready_ps(channel, now_ps)
+    if ready_ps > now_ps:
+        return ready_ps
+    issue_refresh(channel, now_ps, log)
+    return now_ps + channel.period_ps
+
+
+@kernel
+def channel_settle(channel, now_ps, log):
+    """Bring counters up to `now_ps`, the end of a run or sample: occupancy, and refreshes of idle time."""
+    account_occupancy(channel, now_ps)
+    if channel.tREFI_ps > 0 and channel.free_atoms == MAX_ATOMS:
+        settle_idle_refreshes(channel, now_ps, log)

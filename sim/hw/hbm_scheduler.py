@@ -1,0 +1,258 @@
+"""FR-FCFS: which column and which row command a channel issues this clock.
+
+Column: the oldest atom among the row hits that may issue now. Row: for the oldest atom whose bank has no hits left in
+the directions served, ACT when the bank is closed, PRE when another row is open; so a row with pending hits is never
+closed. Both may issue in one clock. With split queues only one direction is served at a time. An atom older than the
+age limit goes first: its bank and, once its row is open, the data bus serve nobody who would delay it.
+
+`column_wake_ps` and `row_wake_ps` hold the earliest time at which a search may find something; every change that
+could give an earlier answer lowers them.
+"""
+
+from sim.hw.fifo import fifo_push_copy
+from sim.hw.hbm_lists import row_closed, row_opened
+from sim.hw.hbm_log import Command, log_column_command, log_row_command
+from sim.hw.hbm_queue import READS, WRITES, column_moved, free_request, oldest_atom
+from sim.hw.hbm_timing import activate, activate_ready_ps, column_ready_ps, precharge, read_issued, write_issued
+from sim.hw.request import NEVER, Op
+from sim.spec import PagePolicy
+from tracer.jit import kernel
+
+
+@kernel
+def search_again(channel):
+    """Forget what is known about the next command."""
+    channel.column_wake_ps = 0
+    channel.row_wake_ps = 0
+
+
+@kernel
+def watch_age(channel, now_ps):
+    """Find the oldest atom if it may have passed the age limit."""
+    if channel.age_limit_ps == 0 or now_ps < channel.age_check_ps:
+        return
+    slot = oldest_atom(channel)
+    if slot < 0:
+        channel.age_check_ps = now_ps + channel.age_limit_ps
+    else:
+        channel.age_check_ps = channel.atom[slot].accepted_ps + channel.age_limit_ps
+        if channel.age_check_ps <= now_ps:
+            channel.aged = slot
+            channel.age_check_ps = NEVER
+            search_again(channel)
+
+
+@kernel
+def direction_of(atom):
+    return READS if atom.op == Op.READ else WRITES
+
+
+@kernel
+def serve(channel, reads_blocked):
+    """Set `channel.mode` (split queues) and `channel.served`, the mask of directions whose columns may issue."""
+    aged = channel.aged
+    if aged >= 0 and reads_blocked and channel.atom[aged].op == Op.READ:
+        aged = -1
+    if channel.split == 0:
+        served = 3
+        if aged >= 0 and channel.bank[channel.atom[aged].bank].open_row == channel.atom[aged].row:
+            served = 1 << direction_of(channel.atom[aged])
+    else:
+        if aged >= 0:
+            mode = direction_of(channel.atom[aged])
+        else:
+            mode = _next_mode(channel, 0 if reads_blocked else channel.queued[READS])
+        if mode != channel.mode:
+            _switch(channel, mode)
+        served = 1 << mode
+    if reads_blocked:
+        served &= ~(1 << READS)
+    if served != channel.served:
+        channel.served = served
+        search_again(channel)
+
+
+@kernel
+def _next_mode(channel, reads):
+    """Write mode above the high mark or without reads; back below the low mark with reads waiting.
+
+    A drain serves at most what waited when it began, and the reads that wait at the end of such a drain are served
+    before the next: writes that keep coming cannot starve reads. A read held outside for a queued write starts a drain.
+    """
+    writes = channel.queued[WRITES]
+    if channel.mode == READS:
+        pressing = (writes > channel.write_high or channel.read_held == 1) and channel.phase_left <= 0
+        return WRITES if writes > 0 and (reads == 0 or pressing) else READS
+    drained = writes == 0 or (writes < channel.write_low and channel.read_held == 0)
+    return READS if reads > 0 and (drained or channel.phase_left <= 0) else WRITES
+
+
+@kernel
+def _switch(channel, mode):
+    channel.mode = mode
+    if mode == WRITES:
+        channel.phase_left = channel.queued[WRITES]
+        channel.drains += 1
+    else:
+        channel.phase_left = channel.queued[READS] if channel.queued[WRITES] >= channel.write_low else 0
+    search_again(channel)
+
+
+@kernel
+def keeps_for_aged(channel, bank_index):
+    """Whether the bank must not serve its open row, because the aged atom wants another."""
+    if channel.aged < 0:
+        return False
+    aged = channel.atom[channel.aged]
+    return aged.bank == bank_index and channel.bank[bank_index].open_row != aged.row
+
+
+@kernel
+def pick_column(channel, now_ps):
+    """(slot of the oldest row hit that may issue now or -1, earliest time of any other)."""
+    chosen = -1
+    order = NEVER
+    wake_ps = NEVER
+    for direction in range(2):
+        if (channel.served >> direction) & 1 == 0:
+            continue
+        for place in range(channel.hit_banks[direction]):
+            bank_index = channel.hit_bank[direction, place]
+            bank = channel.bank[bank_index]
+            slot = bank.hit_head[direction]
+            atom = channel.atom[slot]
+            if atom.order > order or keeps_for_aged(channel, bank_index):
+                continue
+            ready_ps = column_ready_ps(channel, bank, atom.op)
+            if ready_ps > now_ps:
+                wake_ps = min(wake_ps, ready_ps)
+            else:
+                chosen = slot
+                order = atom.order
+    return chosen, wake_ps
+
+
+@kernel
+def issue_column(channel, fifos, pool, now_ps, log):
+    """Issue at most one column command; answer a read whose last column it was."""
+    if now_ps < channel.column_wake_ps:
+        return
+    slot, wake_ps = pick_column(channel, now_ps)
+    if slot < 0:
+        channel.column_wake_ps = wake_ps
+        return
+    channel.column_wake_ps = now_ps + channel.period_ps
+    atom = channel.atom[slot]
+    request = channel.request[atom.request]
+    bank = channel.bank[atom.bank]
+    stream = atom.stream
+    direction = direction_of(atom)
+    if atom.op == Op.READ:
+        end_ps = read_issued(channel, bank, now_ps)
+        log_column_command(channel, log, now_ps, Command.RD, atom, request)
+        channel.read_columns[stream] += channel.column_entries
+    else:
+        end_ps = write_issued(channel, bank, atom.op, now_ps)
+        if atom.op == Op.UPDATE:
+            log_column_command(channel, log, now_ps, Command.UPD, atom, request)
+            channel.update_columns[stream] += channel.column_entries
+        else:
+            log_column_command(channel, log, now_ps, Command.WR, atom, request)
+            channel.write_columns[stream] += channel.column_entries
+    channel.bus_end_ps = max(channel.bus_end_ps, end_ps)
+    channel.bus_busy_ps += channel.tBURST_ps
+    channel.phase_left -= channel.column_entries
+    channel.age_max_ps[stream] = max(channel.age_max_ps[stream], now_ps - atom.accepted_ps)
+    finished = column_moved(channel, slot, direction)
+    if finished >= 0:
+        if direction == READS:
+            answer_ps = end_ps + channel.extra_latency_ps
+            channel.read_latency_ps += answer_ps - channel.accepted_ps[finished]
+            channel.reads_answered += 1
+            fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[finished], answer_ps)
+        free_request(channel, finished)
+
+
+@kernel
+def pick_row(channel, now_ps):
+    """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
+    chosen = -1
+    order = NEVER
+    wake_ps = NEVER
+    serves = 3 if channel.split == 0 else 1 << channel.mode
+    for direction in range(2):
+        if (serves >> direction) & 1 == 0:
+            continue
+        for place in range(channel.miss_banks[direction]):
+            bank_index = channel.miss_bank[direction, place]
+            bank = channel.bank[bank_index]
+            slot = bank.miss_head[direction]
+            if channel.atom[slot].order > order:
+                continue
+            if bank.open_row < 0:
+                ready_ps = activate_ready_ps(channel, bank)
+            elif _has_hits(bank, serves) and not keeps_for_aged(channel, bank_index):
+                continue
+            else:
+                ready_ps = bank.precharge_ps
+            if ready_ps > now_ps:
+                wake_ps = min(wake_ps, ready_ps)
+            else:
+                chosen = slot
+                order = channel.atom[slot].order
+    return chosen, wake_ps
+
+
+@kernel
+def _has_hits(bank, serves):
+    reads = serves & 1 and bank.hit_head[READS] >= 0
+    writes = serves & 2 and bank.hit_head[WRITES] >= 0
+    return reads or writes
+
+
+@kernel
+def issue_row(channel, now_ps, log):
+    """Issue at most one row command."""
+    if now_ps < channel.row_wake_ps:
+        return
+    if now_ps < channel.row_ps:
+        channel.row_wake_ps = channel.row_ps
+        return
+    slot, wake_ps = pick_row(channel, now_ps)
+    if slot >= 0:
+        atom = channel.atom[slot]
+        bank_index = atom.bank
+        bank = channel.bank[bank_index]
+        if bank.open_row >= 0:
+            close_bank(channel, bank_index, now_ps, log)
+        else:
+            atom.opened = 1
+            activate(channel, bank, bank_index, atom.row, now_ps, log)
+            row_opened(channel, bank_index, atom.row)
+            channel.column_wake_ps = min(channel.column_wake_ps, bank.read_ps, bank.write_ps)
+        channel.row_wake_ps = now_ps + channel.period_ps
+    elif channel.page == PagePolicy.CLOSED:
+        close_idle_bank(channel, now_ps, wake_ps, log)
+    else:
+        channel.row_wake_ps = wake_ps
+
+
+@kernel
+def close_bank(channel, bank_index, now_ps, log):
+    precharge(channel, channel.bank[bank_index], now_ps)
+    log_row_command(channel, log, now_ps, Command.PRE, bank_index, -1)
+    row_closed(channel, bank_index)
+
+
+@kernel
+def close_idle_bank(channel, now_ps, wake_ps, log):
+    """CLOSED page policy: precharge the first bank whose open row no queued atom hits."""
+    for bank_index in range(channel.banks):
+        bank = channel.bank[bank_index]
+        if bank.open_row >= 0 and bank.hit_head[READS] < 0 and bank.hit_head[WRITES] < 0:
+            if bank.precharge_ps <= now_ps:
+                close_bank(channel, bank_index, now_ps, log)
+                channel.row_wake_ps = now_ps + channel.period_ps
+                return
+            wake_ps = min(wake_ps, bank.precharge_ps)
+    channel.row_wake_ps = wake_ps

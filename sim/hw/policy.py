@@ -1,0 +1,46 @@
+"""The slot for a user's own arbiter: bound here, before anything is compiled.
+
+`T3SIM_POLICY=/path/to/file.py` names a Python file with a function `pick(channel, now_ps)`, plain or a kernel. It
+returns the stream whose head enters the DRAM queue next, or -1 for none; `channel.head_ps[stream]` is the time since
+which a stream's head waits, NEVER where it cannot be taken (`sim.hw.arbiter`). The policy is used where the machine
+says `arbiter = "user"`.
+"""
+
+import importlib.util
+import os
+
+from sim.hw.request import NEVER, STREAMS
+from tracer.jit import kernel
+from traces.errors import UserError
+
+VARIABLE = "T3SIM_POLICY"
+
+
+@kernel
+def oldest_head(channel, now_ps):
+    """Default of the slot: the stream whose head has waited longest (the lowest stream where two are equal)."""
+    chosen = -1
+    chosen_ps = NEVER
+    for stream in range(STREAMS):
+        if channel.head_ps[stream] < chosen_ps:
+            chosen = stream
+            chosen_ps = channel.head_ps[stream]
+    return chosen
+
+
+def bound_policy(path):
+    """The `pick` kernel of the file at `path`, or the default where the path is empty."""
+    if not path:
+        return oldest_head
+    if not os.path.isfile(path):
+        raise UserError(f"{VARIABLE}: no file {path}")
+    module_spec = importlib.util.spec_from_file_location("t3sim_user_policy", path)
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    function = getattr(module, "pick", None)
+    if not callable(function):
+        raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")
+    return function if hasattr(function, "py_func") else kernel(function)
+
+
+pick = bound_policy(os.environ.get(VARIABLE, ""))

@@ -1,0 +1,88 @@
+"""The address maps are bijections and use every channel, bank and set evenly."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.hw.address_map import (
+    bank_row_column,
+    channel_address,
+    channel_local,
+    channel_of,
+    l2_bank_of,
+    l2_set_of,
+    local_of,
+)
+from sim.spec import BankMap, CacheIndex
+
+INDEXES = [int(index) for index in CacheIndex]  # plain integers: an enum member is another kernel signature
+L2_GEOMETRIES = [  # interleave_bytes, channels, banks, sets: V100-, A100-, MI210-, H200-like, and one odd machine
+    (256, 32, 64, 32),
+    (512, 40, 80, 512),
+    (256, 32, 32, 128),
+    (256, 48, 96, 256),
+    (128, 3, 9, 7),
+]
+DRAM_GEOMETRIES = [(2, 2, 11), (2, 2, 10), (2, 3, 11), (0, 4, 11), (3, 0, 12)]  # log2 groups, banks per group, row
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@settings(deadline=None)
+@given(address=st.integers(0, 2**44), interleave=st.sampled_from([128, 256, 512, 4096]), channels=st.integers(1, 64))
+def test_channel_and_local_address_give_the_address_back(index, address, interleave, channels):
+    channel = channel_of(address, interleave, channels, index)
+    local = channel_local(address, interleave, channels)
+    assert 0 <= channel < channels
+    assert channel_address(channel, local, interleave, channels, index) == address
+
+
+@pytest.mark.parametrize("bank_map", [int(bank_map) for bank_map in BankMap])
+@pytest.mark.parametrize("geometry", DRAM_GEOMETRIES)
+def test_bank_row_column_round_trip(bank_map, geometry):
+    group_bits, bank_bits, row_bits = geometry
+    seen = set()
+    columns = 1 << (group_bits + bank_bits + row_bits - 5 + 1)  # two rows of every bank
+    for local in range(0, 32 * columns, 32):
+        bank, row, column = bank_row_column(local, *geometry, bank_map)
+        assert 0 <= bank < 1 << (group_bits + bank_bits)
+        assert 0 <= column < 1 << (row_bits - 5)
+        assert local_of(bank, row, column, *geometry, bank_map) == local
+        seen.add((bank, row, column))
+    assert len(seen) == columns
+
+
+def test_maps_of_hbm2_md():
+    """RO: row15|bg2|bank2|col5|off6; BG: row15|bank2|col5|bg2|off6."""
+    geometry = (2, 2, 11)
+    assert bank_row_column(64, *geometry, int(BankMap.RO)) == (0, 0, 2)
+    assert bank_row_column(2048, *geometry, int(BankMap.RO)) == (1, 0, 0)
+    assert bank_row_column(8192, *geometry, int(BankMap.RO)) == (4, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.RO)) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.BG)) == (4, 0, 0)
+    assert bank_row_column(256, *geometry, int(BankMap.BG)) == (0, 0, 2)
+    assert bank_row_column(8192, *geometry, int(BankMap.BG)) == (1, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.BG)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("geometry", L2_GEOMETRIES)
+def test_a_buffer_of_the_size_of_l2_fills_every_set_evenly(index, geometry):
+    interleave, channels, banks, sets = geometry
+    ways = 2
+    lines = interleave // 128 * channels * (banks // channels) * sets * ways
+    fill = np.zeros((banks, sets), int)
+    for line in range(lines):
+        bank = l2_bank_of(line * 128, interleave, channels, banks, index)
+        fill[bank, l2_set_of(line * 128, interleave, channels, banks, sets, index)] += 1
+    assert fill.min() == fill.max() == lines // (banks * sets)
+
+
+@pytest.mark.parametrize("geometry", L2_GEOMETRIES)
+def test_hash_spreads_power_of_two_strides(geometry):
+    interleave, channels, _, _ = geometry
+    for stride_bits in range(10, 21):
+        hits = np.zeros(channels, int)
+        for step in range(64 * channels):
+            hits[channel_of(step << stride_bits, interleave, channels, int(CacheIndex.HASH))] += 1
+        assert hits.max() <= 4 * 64
