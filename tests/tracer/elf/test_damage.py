@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tracer.elf.describe import describe_elf
+from tracer.elf.image import Image
+from tracer.elf.line_table import line_table
 from traces.errors import UserError
 
 BINARIES = Path(__file__).parent / "binaries"
@@ -61,3 +63,22 @@ def test_overwritten_ranges(file, tmp_path):
         start, size = chance.randrange(len(data)), chance.randrange(1, 65)
         damaged[start : start + size] = chance.randbytes(len(damaged[start : start + size]))
         survives(bytes(damaged), tmp_path / file)
+
+
+@pytest.mark.parametrize("file", ["lines_sm90.cubin", "kernels_sm70.cubin", "kernels_gfx942.co"])
+def test_damaged_line_program(file, tmp_path):
+    """Every byte of the line program is overwritten once."""
+    data = (BINARIES / file).read_bytes()
+    section = Image(data, file).section(".debug_line").data
+    start = data.index(section)
+    path = tmp_path / file
+    chance = random.Random(file)
+    for at in range(start, start + len(section)):
+        damaged = bytearray(data)
+        damaged[at] ^= chance.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            line_table(path, "promised")
+        except UserError as error:
+            assert path.name in str(error)
+            assert "\n" not in str(error)

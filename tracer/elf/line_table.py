@@ -1,0 +1,149 @@
+"""Program counter -> source line of one kernel."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tracer.elf import cuda
+from tracer.elf.device_images import device_images
+from tracer.elf.image import SYMBOL_FUNCTION, Image, Symbol, reading
+from tracer.elf.line_header import Strings
+from tracer.elf.line_program import Row, line_rows
+from tracer.elf.names import plain_name
+from traces.errors import UserError
+
+SECTION = ".debug_line"
+NO_FILE = -1
+NO_LINE = 0
+LISTED = 8  # names in an error
+PC_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """Ranges of program counters, each with its source line.
+
+    Range i is `[pcs[i], pcs[i + 1])`; the last one ends at `end_pc`. Program counters count bytes from the kernel's
+    first instruction, as tracers print them. Inlined code has the line of the inlined function.
+    """
+
+    kernel: str
+    architecture: str
+    files: tuple[str, ...]
+    pcs: np.ndarray  # u8 [ranges], ascending
+    file_numbers: np.ndarray  # i4 [ranges], index in `files`, NO_FILE between sequences
+    lines: np.ndarray  # i4 [ranges], NO_LINE between sequences
+    end_pc: int
+
+    def rows(self) -> list[tuple[int, str, int]]:
+        """(pc, file, line) of every range."""
+        return [
+            (int(pc), self.files[number] if number >= 0 else "", int(line))
+            for pc, number, line in zip(self.pcs, self.file_numbers, self.lines, strict=True)
+        ]
+
+    def lines_of(self, pcs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(file numbers, lines) of program counters; NO_FILE and NO_LINE where the table says nothing."""
+        pcs = np.asarray(pcs, np.uint64)
+        at = np.searchsorted(self.pcs, pcs, side="right") - 1
+        known = (at >= 0) & (pcs < self.end_pc)
+        at = np.where(known, at, 0)
+        return np.where(known, self.file_numbers[at], NO_FILE), np.where(known, self.lines[at], NO_LINE)
+
+
+def line_table(path: str | Path, kernel: str, architecture: str | None = None) -> LineTable:
+    """The line table of a kernel.
+
+    Args:
+        path: any file that `device_images` reads, built with line information.
+        kernel: name as in the binary, or its plain name where only one kernel has it.
+        architecture: which member to read, where several hold the kernel.
+
+    Raises:
+        UserError: no such kernel, several that match, or no line information.
+    """
+    found = [
+        (image, device.architecture, symbol)
+        for device in device_images(path)
+        if (image := device.image) is not None and architecture in (None, device.architecture)
+        for symbol in _kernels(image)
+        if kernel in (symbol.name, plain_name(symbol.name))
+    ]
+    if not found:
+        raise UserError(_no_such_kernel(path, kernel, architecture))
+    if len(found) > 1:
+        choices = ", ".join(f"{symbol.name} for {machine}" for _, machine, symbol in found[:LISTED])
+        raise UserError(f"{path}: {len(found)} kernels are called {kernel}: {choices}; name one and its architecture")
+    image, machine, symbol = found[0]
+    with reading(f"{image.where}: section {SECTION}"):
+        if rows := _rows_of(image, symbol):
+            return _table(symbol, machine, rows)
+    raise UserError(
+        f"{path}: no line table for kernel {kernel}; build it with -lineinfo (nvcc) or -gline-tables-only (clang)"
+    )
+
+
+def _kernels(image: Image) -> list[Symbol]:
+    marked = cuda.ENTRY if cuda.is_cubin(image) else 0
+    return [s for s in image.symbols() if s.kind == SYMBOL_FUNCTION and s.section and s.other & marked == marked]
+
+
+def _no_such_kernel(path, kernel, architecture) -> str:
+    names = {
+        f"{plain_name(symbol.name)} ({device.architecture})"
+        for device in device_images(path)
+        if device.image is not None
+        for symbol in _kernels(device.image)
+    }
+    wanted = kernel if architecture is None else f"{kernel} for {architecture}"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"{path}: no kernel {wanted}, only {', '.join(sorted(names)[:LISTED]) or 'none'}{more}"
+
+
+def _rows_of(image: Image, kernel: Symbol) -> list[Row]:
+    """Rows of one kernel, their addresses counted from its first instruction."""
+    section = image.section(SECTION)
+    if section is None:
+        return []
+    strings = [image.section(name) for name in (".debug_str", ".debug_line_str")]
+    rows = line_rows(section.data, Strings(*(s.data if s else b"" for s in strings)))
+    relocated = {entry.offset: entry for entry in image.relocations(SECTION)}
+    symbols = image.symbols()
+    found = []
+    for row in rows:
+        address, owner = row.address, kernel.section
+        if entry := relocated.get(row.origin):
+            target = symbols[entry.symbol]
+            address, owner = (address + target.value + entry.addend) & PC_MASK, target.section
+        inside = 0 <= address - kernel.value < kernel.size or (row.ends and address - kernel.value == kernel.size)
+        if owner == kernel.section and inside:
+            found.append(row._replace(address=address - kernel.value))
+    return found
+
+
+def _table(kernel: Symbol, architecture: str, rows: list[Row]) -> LineTable:
+    """Sorted ranges; of rows at one address the last one counts, which is the innermost inlined line.
+
+    Neighbouring rows of the same line are one range.
+    """
+    last: dict[int, Row] = {}
+    for row in rows:
+        if not (row.ends and row.address in last):  # a sequence may begin where another one ends
+            last[row.address] = row
+    ordered: list[Row] = []
+    for address in sorted(last):
+        row = last[address]
+        if not ordered or (row.file, row.line, row.ends) != (ordered[-1].file, ordered[-1].line, ordered[-1].ends):
+            ordered.append(row)
+    files = tuple(sorted({row.file for row in ordered if not row.ends}))
+    number = {file: i for i, file in enumerate(files)}
+    return LineTable(
+        kernel=kernel.name,
+        architecture=architecture,
+        files=files,
+        pcs=np.array([row.address for row in ordered], np.uint64),
+        file_numbers=np.array([NO_FILE if row.ends else number[row.file] for row in ordered], np.int32),
+        lines=np.array([NO_LINE if row.ends else row.line for row in ordered], np.int32),
+        end_pc=kernel.size,
+    )
