@@ -4,21 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tracer.lane_twin import WORD, lane_addresses
 from tracer.coalesce import LINES_PER_EVENT, active_lanes, coalesce, count_requests
 from tracer.jit import kernel
 from traces.schema import EVENT, EXPLICIT, PLAIN_STRIDE, Kind, Space
-
-WORD = 1 << 64
-
-
-def lane_addresses(event, addresses):
-    """Byte addresses of the active lanes, straight from the text of traces.schema."""
-    inner, base = int(event["inner"]), int(event["base"])
-    lanes = int(event["mask"]).bit_count()
-    if inner == EXPLICIT:
-        return [int(addresses[base + k]) for k in range(lanes)]
-    stride, row_stride = int(event["stride"]), int(event["row_stride"])
-    return [(base + (k % inner) * stride + (k // inner) * row_stride) % WORD for k in range(lanes)]
 
 
 def coalesce_naive(event, addresses):
