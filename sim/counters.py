@@ -1,0 +1,161 @@
+"""The registry of counters: which fields of the unit records are counters, and what each of them counts.
+
+Counters are raw integers that only grow (or keep a maximum: `_max`, `_max_ps`); the unit of measure stands at the end
+of the name. Ratios are pure functions over totals, computed late. The counters of a kernel are the difference of the
+records after and before it.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sim.hw.hbm_record import COUNTERS as HBM_COUNTERS
+from sim.hw.request import Stream
+
+COUNTERS: dict[str, dict[str, str]] = {
+    "cu": {
+        "warp_instructions": "warp instructions that the issued events stand for",
+        "events": "warp events issued",
+        "slot_stall_ps": "sum over warps: time asleep until data came",
+        "barrier_stall_ps": "sum over warps: time at a barrier",
+        "issue_busy_ps": "sum over schedulers: issue slot taken",
+        "tensor_busy_ps": "sum over schedulers: matrix pipe taken",
+        "shared_busy_ps": "shared-memory port taken",
+        "tensor_macs": "multiply-accumulates done by the matrix pipes",
+        "shared_bytes": "bytes through the shared-memory port",
+        "workgroups": "workgroups that ran here",
+    },
+    "lsu": {
+        "line_requests": "lines of warp events taken in, loads and stores",
+        "blocked_ps": "time with an event in hand and no room for its next line",
+        "atomic_sectors": "sectors of atomics and reductions, which pass L1",
+    },
+    "l1": {
+        "read_sectors": "sectors read by loads",
+        "read_hit_sectors": "of these, present",
+        "read_merged_sectors": "of these, already on their way",
+        "write_sectors": "sectors stored",
+        "fills": "answers that filled a line",
+        "entries_used_max": "most miss entries (MSHRs) in use at once",
+    },
+    "noc": {
+        "request_packets": "packets from CUs to L2 banks",
+        "request_bytes": "bytes of these, header and data",
+        "answer_packets": "packets from L2 banks to CUs",
+        "answer_bytes": "bytes of these, header and data",
+        "refused": "times that a CU found its bank full",
+    },
+    "l2": {
+        "read_sectors": "sectors that reads asked for",
+        "read_hit_sectors": "of these, present",
+        "read_merged_sectors": "of these, already on their way (MSHR merge)",
+        "read_miss_sectors": "of these, asked from DRAM",
+        "write_sectors": "sectors written into the cache",
+        "atomic_sectors": "sectors of atomics and reductions done here",
+        "uncached_read_sectors": "reads passed through to DRAM",
+        "uncached_write_sectors": "writes and updates passed through to DRAM",
+        "writeback_sectors": "dirty sectors written back by eviction",
+        "flush_sectors": "dirty sectors written back by a flush",
+        "requests_served": "requests taken from the crossbar",
+        "blocked_ps": "time in which the oldest request could not be taken",
+        "misses_used_max": "most lines in flight (MSHRs) at once",
+    },
+    "hbm": HBM_COUNTERS,
+}
+"""Unit -> counter field of its record -> meaning."""
+
+_UNITS = (("_ps", "ps"), ("_bytes", "byte"), ("_sectors", "32-byte sector"), ("_columns", "32-byte column"))
+_RATIOS = {
+    "l1_hit_rate": ("l1.read_hit_sectors", "l1.read_sectors"),
+    "l2_hit_rate": ("l2.read_hit_sectors", "l2.read_sectors"),
+    "l2_merge_rate": ("l2.read_merged_sectors", "l2.read_sectors"),
+    "dram_row_hit_rate": ("hbm.row_hits", "hbm.atoms"),
+    "sectors_per_line_request": ("l1.read_sectors + l1.write_sectors", "lsu.line_requests"),
+}
+
+
+def unit_of_measure(counter):
+    """Unit of a counter's values, from the end of its name; "1" for plain counts."""
+    return next((unit for suffix, unit in _UNITS if counter.removesuffix("_max").endswith(suffix)), "1")
+
+
+def is_maximum(counter):
+    """Does the counter keep a maximum (True) or a sum (False)?"""
+    return counter.endswith(("_max", "_max_ps"))
+
+
+def take(unit, records):
+    """A copy of the counter fields of unit records: structured array with the same instances."""
+    fields = [name for name in COUNTERS[unit] if name in records.dtype.names]
+    counters = np.empty(records.shape, [(name, records.dtype[name]) for name in fields])
+    for name in fields:
+        counters[name] = records[name]
+    return counters
+
+
+def difference(after, before):
+    """What happened between two `take`s: sums are subtracted, maxima are those of `after`."""
+    passed = after.copy()
+    for name in after.dtype.names:
+        if not is_maximum(name):
+            passed[name] -= before[name]
+    return passed
+
+
+def totals(units):
+    """Counters over all instances.
+
+    Args:
+        units: unit -> structured array of counters, as from `take` or `difference`.
+
+    Returns:
+        dict "unit.counter" -> int; a counter per stream also gives "unit.counter.stream" for each stream.
+    """
+    found = {}
+    for unit, counters in units.items():
+        for name in counters.dtype.names:
+            combine = np.max if is_maximum(name) else np.sum
+            values = combine(counters[name].reshape(len(counters), -1), axis=0)
+            found[f"{unit}.{name}"] = int(combine(values))
+            if len(values) == len(Stream):
+                for stream in Stream:
+                    found[f"{unit}.{name}.{stream.name.lower()}"] = int(values[stream])
+    return found
+
+
+def add_totals(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Totals of several kernels together."""
+    whole: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.items():
+            counter = name.split(".")[1]
+            whole[name] = max(whole.get(name, 0), value) if is_maximum(counter) else whole.get(name, 0) + value
+    return whole
+
+
+def ratios(total):
+    """Dimensionless ratios of totals; None where nothing was counted."""
+    found = {}
+    for name, (part, whole) in _RATIOS.items():
+        counted = sum(total[term] for term in part.split(" + "))
+        found[name] = counted / total[whole] if total[whole] else None
+    return found
+
+
+def headline(total):
+    """The counts that every run reports, in 32-byte sectors; `dram_write_sectors` is before the last flush of L2."""
+    written = total["hbm.write_columns"] + total["hbm.update_columns"]
+    return {
+        "warp_instructions": total["cu.warp_instructions"],
+        "line_requests": total["lsu.line_requests"],
+        "l1_read_sectors": total["l1.read_sectors"],
+        "l1_read_hit_sectors": total["l1.read_hit_sectors"],
+        "l1_write_sectors": total["l1.write_sectors"],
+        "l2_read_sectors": total["l2.read_sectors"],
+        "l2_read_hit_sectors": total["l2.read_hit_sectors"],
+        "l2_read_merged_sectors": total["l2.read_merged_sectors"],
+        "l2_write_sectors": total["l2.write_sectors"],
+        "dram_read_sectors": total["hbm.read_columns"],
+        "dram_write_sectors": written - total["l2.flush_sectors"],
+        "dram_write_sectors_after_flush": written,
+    }
