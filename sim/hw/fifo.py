@@ -12,7 +12,7 @@ from tracer.jit import kernel
 FIFO = np.dtype(
     [
         # constants
-        ("base", "i8"),  # first slot in the pool
+        ("first", "i8"),  # slot in the pool (not `base`: every numpy scalar has an attribute of that name)
         ("mask", "i8"),  # ring size - 1, a power of two less one
         ("limit", "i8"),  # requests held at most
         # state
@@ -40,7 +40,7 @@ def make_fifos(depths):
         if depth < 1:
             raise ValueError(f"a fifo must hold at least one request, not {depth}")
         ring = 1 << (int(depth) - 1).bit_length()
-        fifo["base"], fifo["mask"], fifo["limit"] = base, ring - 1, depth
+        fifo["first"], fifo["mask"], fifo["limit"] = base, ring - 1, depth
         base += ring
     return fifos, np.zeros(base, REQUEST)
 
@@ -61,13 +61,13 @@ def fifo_head_ps(fifo, pool):
     """Time at which the head may be seen, NEVER when empty."""
     if fifo.tail == fifo.head:
         return NEVER
-    return pool[fifo.base + (fifo.head & fifo.mask)].ready_ps
+    return pool[fifo.first + (fifo.head & fifo.mask)].ready_ps
 
 
 @kernel
 def fifo_head(fifo, pool):
     """The oldest request (a view: use it before the next push). The fifo must not be empty."""
-    return pool[fifo.base + (fifo.head & fifo.mask)]
+    return pool[fifo.first + (fifo.head & fifo.mask)]
 
 
 @kernel
@@ -78,7 +78,7 @@ def fifo_pop(fifo):
 @kernel
 def fifo_push(fifo, pool):
     """Claim the next slot and return it for the caller to fill. The fifo must not be full."""
-    slot = pool[fifo.base + (fifo.tail & fifo.mask)]
+    slot = pool[fifo.first + (fifo.tail & fifo.mask)]
     fifo.tail += 1
     fill = fifo.tail - fifo.head
     if fill > fifo.fill_max:
@@ -89,7 +89,7 @@ def fifo_push(fifo, pool):
 @kernel
 def fifo_push_copy(fifo, pool, request, ready_ps):
     """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full."""
-    index = fifo.base + (fifo.tail & fifo.mask)
+    index = fifo.first + (fifo.tail & fifo.mask)
     pool[index] = request
     pool[index].ready_ps = ready_ps
     fifo.tail += 1
