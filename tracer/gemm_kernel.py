@@ -46,8 +46,8 @@ class GemmKernel:
     tile_m: int = 128
     tile_n: int = 128
     tile_k: int = 32
-    warps_m: int = 2  # the output tile is cut into warps_m x warps_n equal parts
-    warps_n: int = 4
+    warps_m: int = 4  # the output tile is cut into warps_m x warps_n equal parts
+    warps_n: int = 2
     pipeline_depth: int = 2  # K-steps on the way: loads run pipeline_depth - 1 steps ahead of the arithmetic
     vector_bytes: int = 16  # bytes per lane of a global access; narrower where that would misalign
     copy: Copy = Copy.LDG

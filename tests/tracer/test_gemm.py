@@ -105,7 +105,7 @@ def test_shared_memory_volume_follows_from_count_lanes_and_width():
         return sum(int(e["count"]) * int(e["mask"]).bit_count() * int(e["width_bytes"]) for e in events)
 
     assert volume(Site.SHARE) == 2 * (128 * 32 + 32 * 128) * 2  # two K-steps of both operands
-    assert volume(Site.FRAGMENTS) == 2 * 8 * 32 * (64 + 32) * 2  # 8 warps, parts of 64 x 32
+    assert volume(Site.FRAGMENTS) == 2 * 8 * 32 * (32 + 64) * 2  # 8 warps, parts of 32 x 64
 
 
 def test_last_tensor_instructions_guard_the_epilogue():
@@ -123,7 +123,7 @@ def test_split_k_adds_with_reductions():
         assert (at_site(workgroup, Site.STORE)["kind"] == Kind.REDUCE).all()
 
 
-@pytest.mark.parametrize("epilogue, run_bytes", [(Epilogue.DIRECT, 64), (Epilogue.STAGED, 256)])
+@pytest.mark.parametrize("epilogue, run_bytes", [(Epilogue.DIRECT, 128), (Epilogue.STAGED, 256)])
 def test_staging_widens_the_rows_of_a_store(epilogue, run_bytes):
     workgroup = GemmSource(GemmProblem(128, 128, 32), GemmKernel(epilogue=epilogue)).workgroup(0)
     stores = at_site(workgroup, Site.STORE)

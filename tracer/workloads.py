@@ -1,0 +1,105 @@
+"""Transformer sub-layers whose output needs an all-reduce, as GEMM problems; and the kernel that computes them all.
+
+With tensor parallelism (TP) each GPU multiplies its slice of K and so holds a partial sum of the whole output:
+M = tokens, N = H, K = (1, 3 or 4) x H / TP, fp16. Models and sub-layers are those of the T3 paper (arXiv 2401.16677,
+table of models, evaluation section).
+"""
+
+from dataclasses import dataclass
+
+from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
+from traces.errors import UserError
+
+ELEMENT_BYTES = 2
+ROW_ALIGNMENT_BYTES = 16
+"""Leading dimensions are padded to this, so that rows take 16-byte vectors (assumed)."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A Transformer as the paper lists it."""
+
+    name: str  # on the command line
+    title: str
+    hidden: int  # H
+    layers: int
+    sequence: int
+    batch: int
+    tp: tuple[int, ...]  # degrees of tensor parallelism that the paper evaluates
+    remark: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return self.sequence * self.batch
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A sub-layer before an all-reduce."""
+
+    name: str
+    title: str
+    hidden_multiple: int  # K = hidden_multiple x H / TP
+
+
+READING = "sequence length and batch are our best reading of the paper"
+MODELS = {
+    model.name: model
+    for model in (
+        Model("mega-gpt-2", "Mega-GPT-2", 3072, 74, 1024, 16, (8, 16)),
+        Model("t-nlg", "T-NLG", 4256, 78, 1024, 8, (8, 16)),
+        Model("gpt-3", "GPT-3", 12288, 96, 1024, 2, (32,), READING),
+        Model("palm", "PALM", 18432, 118, 1024, 2, (32,), READING),
+        Model("mt-nlg", "MT-NLG", 20480, 105, 1024, 2, (32,), READING),
+    )
+}
+LAYERS = {
+    layer.name: layer
+    for layer in (
+        Layer("op", "OP (attention output projection, forward)", 1),
+        Layer("fc2", "FC-2 (second fully connected, forward)", 4),
+        Layer("fc1", "FC-1 (first fully connected, backward)", 4),
+        Layer("ip", "IP (attention input projection, backward)", 3),
+    )
+}
+
+PAPER_CASES = tuple(
+    (model, layer, tp) for model in ("mega-gpt-2", "t-nlg") for tp in MODELS[model].tp for layer in LAYERS
+)
+"""The 16 sub-layer cases of the paper's evaluation: (model, layer, TP)."""
+
+# The one kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
+DEFAULT_KERNEL = GemmKernel(128, 128, 32, 4, 2, 2, 16, copy=Copy.LDG, epilogue=Epilogue.DIRECT, order=TileOrder.ROW)
+
+
+def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
+    """One GPU's GEMM of a sub-layer.
+
+    All matrices are row-major; A [M, K/TP] and B [K/TP, N] are slices of their own, as a framework that shards the
+    weights holds them, with rows padded to 16 bytes (assumed).
+
+    Raises:
+        UserError: an unknown name, or a TP that does not divide K.
+    """
+    chosen, part = _named(MODELS, "model", model), _named(LAYERS, "layer", layer)
+    k_total = part.hidden_multiple * chosen.hidden
+    if not isinstance(tp, int) or tp < 1 or k_total % tp:
+        raise UserError(f"tp = {tp!r}: must divide K = {k_total} of {model} {layer}")
+    k = k_total // tp
+    return GemmProblem(
+        m=chosen.tokens,
+        n=chosen.hidden,
+        k=k,
+        a_bytes=ELEMENT_BYTES,
+        b_bytes=ELEMENT_BYTES,
+        c_bytes=ELEMENT_BYTES,
+        lda=padded_leading_dimension(k, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
+        ldb=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
+        ldc=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
+    )
+
+
+def _named(table, what: str, name: str):
+    if name not in table:
+        raise UserError(f"{what} {name!r} is unknown: one of {', '.join(table)}")
+    return table[name]
