@@ -77,16 +77,29 @@ class GemmSource:
 
     def workgroup(self, index: int) -> Workgroup:
         """One workgroup."""
-        plan = self._plan.copy()  # its templates are scratch
         first_event = np.empty(self.kernel.warps + 1, np.int64)
         while True:
             events = np.empty(self._events_expected, EVENT)
-            n = write_workgroup(plan, index, events, first_event)
+            n = self.write_workgroup(index, events, first_event)
             if n <= events.size:
                 break
             self._events_expected = n
         warp = np.arange(self.kernel.warps, dtype=np.uint16)
         return Workgroup(index, warp, first_event, events[:n], np.empty(0, np.uint64))
+
+    def write_workgroup(self, index: int, events: np.ndarray, first_event: np.ndarray) -> int:
+        """One workgroup into arrays of the caller, who saves the page faults of fresh ones.
+
+        Args:
+            index: linear workgroup id.
+            events: EVENT[:], at least one element.
+            first_event: i8[warps + 1].
+
+        Returns:
+            Number of events; where it exceeds events.size, only that many elements make the call succeed.
+        """
+        plan = self._plan.copy()  # its templates are scratch
+        return write_workgroup(plan, index, events, first_event)
 
     def fingerprint(self) -> str:
         """SHA-256 of problem, kernel and the version of this synthesis."""
