@@ -36,6 +36,7 @@ class Stream(IntEnum):
 
 STREAMS = len(Stream)
 
+# Small fields are signed: numba mixes unsigned with signed integers into float64.
 REQUEST = np.dtype(
     [
         ("line", "i8"),  # byte address of the line, a multiple of 128
@@ -45,12 +46,12 @@ REQUEST = np.dtype(
         ("load", "i4"),  # entry of the requester's load table that waits for the answer, -1 where none
         ("source", "i4"),  # requester: CU index within the GPU, or a DMA engine
         ("gpu", "i4"),  # GPU that issued it
-        ("sectors", "u1"),  # sectors touched, bit 0 = lowest address
-        ("full", "u1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise
-        ("op", "u1"),  # Op
-        ("stream", "u1"),  # Stream
-        ("cache", "u1"),  # traces.schema.Cache
-        ("pad", "u1", 3),
+        ("sectors", "i1"),  # sectors touched, bit 0 = lowest address
+        ("full", "i1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise
+        ("op", "i1"),  # Op
+        ("stream", "i1"),  # Stream
+        ("cache", "i1"),  # traces.schema.Cache
+        ("pad", "i1", 3),
     ],
     align=True,
 )

@@ -1,0 +1,132 @@
+"""Workgroup dispatcher of one GPU: deals the workgroups of a kernel to the CUs as places become free.
+
+A *dispatch queue* is one kernel in progress: which CUs it may use, how many workgroups fit on a CU, and its
+workgroups in launch order. Their events lie in the *trace window*, filled ahead by the host; when the next workgroup
+is not there yet the dispatcher stops the clock (`needs`) until it is, so the outcome does not depend on how far the
+host reads ahead.
+"""
+
+import numpy as np
+
+from sim.hw.cu import MAX_WORKGROUPS
+from sim.hw.request import NEVER
+from sim.hw.warp import MAX_WARPS, warp_ready
+from sim.spec import WorkgroupOrder
+from tracer.jit import kernel
+
+STAGED = np.dtype(
+    [
+        ("tag", "i8"),  # workgroup number in the grid
+        ("slab", "i4"),
+        ("warps", "i4"),
+        ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
+        ("first_event", "i8", MAX_WARPS),  # of each warp, in the slab; a program ends with EXIT
+    ],
+    align=True,
+)
+"""A workgroup in the trace window, ready to be dispatched."""
+
+DISPATCH = np.dtype(
+    [
+        # constants of the kernel in progress
+        ("first_cu", "i8"),
+        ("last_cu", "i8"),  # one past
+        ("places", "i8"),  # workgroups per CU
+        ("warps", "i8"),  # per workgroup
+        ("order", "i8"),  # WorkgroupOrder
+        ("interval_ps", "i8"),
+        ("jitter_ps", "i8"),
+        ("seed", "i8"),
+        ("comm", "i8"),
+        # state
+        ("next_ps", "i8"),  # no dispatch before
+        ("staged", "i8"),  # workgroups put into the window so far
+        ("taken", "i8"),  # dispatched so far
+        ("finished", "i8"),
+        ("ended", "i8"),  # 1: the host has staged the last one
+        ("needs", "i8"),  # 1: waits for the host
+    ],
+    align=True,
+)
+
+
+@kernel
+def _random_share(seed, tag):
+    """Uniform in [0, 1), a pure function of seed and workgroup (splitmix64)."""
+    z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(tag) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0
+
+
+@kernel
+def choose_cu(dispatch, cus, base):
+    """CU for the next workgroup, -1 when all places are taken. Breadth-first: the one with the fewest residents."""
+    best = -1
+    for c in range(base + dispatch.first_cu, base + dispatch.last_cu):
+        residents = cus[c].residents
+        if residents < dispatch.places and (best < 0 or residents < cus[best].residents):
+            best = c
+            if residents == 0 or dispatch.order == WorkgroupOrder.DEPTH_FIRST:
+                break
+    return best
+
+
+@kernel
+def _settle(dispatch, queue, cu, warps, staged, start_ps):
+    """Give the staged workgroup a place in the CU; its warps issue from start_ps on."""
+    place = 0
+    while cu.resident[place].tag >= 0:
+        place += 1
+    resident = cu.resident[place]
+    resident.tag = staged.tag
+    resident.started_ps = start_ps
+    resident.slab = staged.slab
+    resident.alive = staged.warps
+    resident.first_warp = place * dispatch.warps
+    resident.warps = dispatch.warps
+    resident.queue = queue
+    resident.comm = dispatch.comm
+    resident.arrived[:] = 0
+    cu.residents += 1
+    for i in range(staged.warps):
+        w = resident.first_warp + np.int64(staged.warp[i])
+        warp = warps.warp[w]
+        warp.event = staged.first_event[i]
+        warp.slab = staged.slab
+        warp.pending = 0
+        warp.workgroup = place
+        warp_ready(warps, w, start_ps)
+
+
+@kernel
+def dispatch_step(dispatch, queue, cus, base, warps, staged, now_ps):
+    """Dispatch at most one workgroup.
+
+    Args:
+        base: first CU of this GPU in `cus` and `warps`.
+        staged: ring of STAGED, a power of two long.
+
+    Returns:
+        (wake_ps, cu, start_ps): the CU that got a workgroup, which wakes at start_ps; -1 if none did.
+    """
+    dispatch.needs = 0
+    if now_ps < dispatch.next_ps:
+        return dispatch.next_ps, -1, NEVER
+    if dispatch.taken == dispatch.staged:
+        dispatch.needs = 1 - dispatch.ended
+        return NEVER, -1, NEVER
+    c = choose_cu(dispatch, cus, base)
+    if c < 0:
+        return NEVER, -1, NEVER
+    workgroup = staged[dispatch.taken & (len(staged) - 1)]
+    start_ps = now_ps
+    if dispatch.jitter_ps > 0:
+        start_ps += np.int64(_random_share(dispatch.seed, workgroup.tag) * dispatch.jitter_ps)
+    _settle(dispatch, queue, cus[c], warps[c], workgroup, start_ps)
+    dispatch.taken += 1
+    dispatch.next_ps = now_ps + dispatch.interval_ps
+    return dispatch.next_ps, c, start_ps
+
+
+assert MAX_WORKGROUPS <= MAX_WARPS

@@ -1,0 +1,201 @@
+"""L1 data cache of one CU: sectored, write-through, no write-allocate, lines allocated when their data arrives.
+
+A *miss entry* (MSHR) is one read request on its way. Accesses to sectors that are already on their way join the
+entry; an access may wait on several entries, each answer takes one of its waits away (the load table in
+`sim.hw.lsu` counts them). Data arrive in a way of the line's set only when the answer comes, so a stream of loads
+never evicts what it has not read yet (the "streaming" L1 of Volta; Accel-Sim's `S:` caches do the same).
+
+Volta and later share one array between L1 and shared memory: `ways` shrinks to what the resident workgroups leave.
+"""
+
+import numpy as np
+
+from sim.hw.address_map import spread
+from sim.hw.tags import claim_way, find_way, sectors_in, touch, victim_way
+from tracer.jit import kernel
+
+MAX_ENTRIES = 1024
+MAX_JOINERS = 2048
+CHAINS = 256  # hash chains over the miss entries
+
+MISS_ENTRY = np.dtype(
+    [
+        ("line", "i8"),
+        ("load", "i4"),  # load-table entry that asked first
+        ("joiners", "i4"),  # first further load, -1 where none
+        ("next", "i4"),  # next entry of the hash chain or of the free list
+        ("sectors", "i1"),  # asked for
+        ("keep", "i1"),  # 1: the answer fills the cache; 0: bypass
+        ("pad", "i1", 2),
+    ],
+    align=True,
+)
+
+L1 = np.dtype(
+    [
+        # constants
+        ("first_set", "i8"),  # of this L1 in the array of sets
+        ("sets", "i8"),
+        ("hashed", "i8"),  # CacheIndex
+        ("latency_ps", "i8"),
+        ("entries", "i8"),  # miss entries (MSHRs)
+        # state
+        ("ways", "i8"),  # in use; 0 = no L1 beside the shared memory of this kernel
+        ("entries_used", "i8"),
+        ("free_entry", "i4"),
+        ("free_joiner", "i4"),
+        ("chain", "i4", CHAINS),
+        ("entry", MISS_ENTRY, MAX_ENTRIES),
+        ("joiner_load", "i4", MAX_JOINERS),
+        ("joiner_next", "i4", MAX_JOINERS),
+        # counters
+        ("read_sectors", "i8"),  # sectors read by loads
+        ("read_hit_sectors", "i8"),
+        ("read_merged_sectors", "i8"),  # already on their way
+        ("write_sectors", "i8"),
+        ("fills", "i8"),  # answers that filled a line
+        ("entries_used_max", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_l1s(spec, period_ps, count):
+    """L1 records and sets for `count` CUs.
+
+    Args:
+        spec: sim.spec.L1.
+        period_ps: clock period of the CU.
+
+    Returns:
+        (l1s, sets): L1 records; how many sets they need altogether.
+    """
+    l1s = np.zeros(count, L1)
+    sets = spec.bytes // (spec.ways * 128)
+    l1s["first_set"] = np.arange(count) * sets
+    l1s["sets"], l1s["hashed"], l1s["ways"] = sets, int(spec.index), spec.ways
+    l1s["latency_ps"] = spec.latency_clk * period_ps
+    l1s["entries"] = min(spec.mshrs, MAX_ENTRIES)
+    l1s["chain"] = -1
+    l1s["entry"]["next"] = np.append(np.arange(1, MAX_ENTRIES), -1)
+    l1s["joiner_next"] = np.append(np.arange(1, MAX_JOINERS), -1)
+    return l1s, sets * count
+
+
+@kernel
+def _chain_of(line):
+    return ((line >> 7) ^ (line >> 15) ^ (line >> 23)) & (CHAINS - 1)
+
+
+@kernel
+def l1_hit_sectors(l1, sets, line, sectors):
+    """Which of `sectors` are in the cache; makes the line the most recently used."""
+    if l1.ways == 0:
+        return 0
+    cache_set = sets[l1.first_set + spread(line >> 7, l1.sets, l1.hashed)]
+    way = find_way(cache_set, l1.ways, line)
+    if way < 0:
+        return 0
+    touch(cache_set, way)
+    return sectors & cache_set.valid[way]
+
+
+@kernel
+def l1_join(l1, line, sectors, load):
+    """Let `load` wait for those of `sectors` that are on their way.
+
+    Returns:
+        (joined, waits): the sectors found, and on how many entries the load now waits for them.
+    """
+    joined = 0
+    waits = 0
+    e = l1.chain[_chain_of(line)]
+    while e >= 0:
+        entry = l1.entry[e]
+        overlap = sectors & entry.sectors & ~joined
+        if entry.line == line and overlap != 0 and entry.keep == 1:
+            j = l1.free_joiner
+            l1.free_joiner = l1.joiner_next[j]
+            l1.joiner_load[j] = load
+            l1.joiner_next[j] = entry.joiners
+            entry.joiners = j
+            joined |= overlap
+            waits += 1
+        e = entry.next
+    return joined, waits
+
+
+@kernel
+def l1_has_room(l1):
+    """Can one more line access be taken, whatever it needs? (At most four entries hold sectors of one line.)"""
+    if l1.entries_used >= l1.entries:
+        return False
+    j = l1.free_joiner
+    for _ in range(4):
+        if j < 0:
+            return False
+        j = l1.joiner_next[j]
+    return True
+
+
+@kernel
+def l1_miss(l1, line, sectors, load, keep):
+    """Open a miss entry for `sectors` and return its number: the request carries it and the answer brings it back."""
+    e = l1.free_entry
+    entry = l1.entry[e]
+    l1.free_entry = entry.next
+    l1.entries_used += 1
+    l1.entries_used_max = max(l1.entries_used_max, l1.entries_used)
+    entry.line = line
+    entry.sectors = sectors
+    entry.load = load
+    entry.joiners = -1
+    entry.keep = keep
+    chain = _chain_of(line)
+    entry.next = l1.chain[chain]
+    l1.chain[chain] = e
+    return e
+
+
+@kernel
+def l1_fill(l1, sets, e):
+    """Data of entry `e` have arrived: put them in the cache (unless bypassed). The entry stays open for its loads."""
+    entry = l1.entry[e]
+    if entry.keep == 0 or l1.ways == 0:
+        return
+    l1.fills += 1
+    cache_set = sets[l1.first_set + spread(entry.line >> 7, l1.sets, l1.hashed)]
+    way = find_way(cache_set, l1.ways, entry.line)
+    if way < 0:
+        way = victim_way(cache_set, l1.ways)
+        claim_way(cache_set, way, entry.line)
+    cache_set.valid[way] |= entry.sectors
+
+
+@kernel
+def l1_close(l1, e):
+    """Give entry `e` and its joiners back."""
+    entry = l1.entry[e]
+    j = entry.joiners
+    while j >= 0:
+        following = l1.joiner_next[j]
+        l1.joiner_next[j] = l1.free_joiner
+        l1.free_joiner = j
+        j = following
+    chain = _chain_of(entry.line)
+    before = l1.chain[chain]
+    if before == e:
+        l1.chain[chain] = entry.next
+    else:
+        while l1.entry[before].next != e:
+            before = l1.entry[before].next
+        l1.entry[before].next = entry.next
+    entry.next = l1.free_entry
+    l1.free_entry = e
+    l1.entries_used -= 1
+
+
+@kernel
+def l1_write(l1, sectors):
+    """A store passes through. Bytes written over valid sectors update them in place, so no state changes."""
+    l1.write_sectors += sectors_in(sectors)

@@ -1,0 +1,253 @@
+"""Load/store unit of one CU: turns warp memory events into line requests, through L1 to the CU's NoC port.
+
+The unit works on one event at a time, one line per `line_ps`. A line enters only if L1 has a free miss entry and the
+port fifo has room; otherwise the unit blocks, and memory events of other warps queue behind it in the order in which
+they tried to issue. The tag look-ups of an event happen together when the event starts; its requests leave one by one.
+
+The load table holds the events that wait for data: how many answers are missing, and which scoreboard slot to clear.
+"""
+
+import numpy as np
+
+from sim.hw.fifo import fifo_full, fifo_push
+from sim.hw.l1 import l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.request import NEVER, Op, Stream
+from sim.hw.tags import sectors_in
+from sim.hw.warp import MAX_WARPS, slot_done, slot_take
+from tracer.coalesce import coalesce
+from tracer.jit import kernel
+from traces.schema import Cache, Kind
+
+MAX_LOADS = 512
+MAX_LINES = 128  # of one warp event: 64 lanes, two lines each
+
+LOAD = np.dtype(
+    [
+        ("done_ps", "i8"),  # latest arrival so far
+        ("warp", "i4"),
+        ("slot", "i4"),
+        ("answers", "i4"),  # still missing
+        ("open", "i4"),  # 1 while the unit is still issuing its lines
+        ("next", "i4"),  # free list
+        ("pad", "i4"),
+    ],
+    align=True,
+)
+
+LSU = np.dtype(
+    [
+        # constants
+        ("line_ps", "i8"),
+        ("loads", "i8"),  # load-table entries
+        ("port", "i8"),  # fifo towards the NoC
+        ("cu", "i4"),
+        ("gpu", "i4"),
+        # state
+        ("free_ps", "i8"),  # when the lines of the last event are through
+        ("lines", "i8"),  # of the event in hand
+        ("next_line", "i8"),  # == lines: no event in hand
+        ("op", "i8"),
+        ("stream", "i8"),
+        ("cache", "i8"),
+        ("load", "i8"),  # load-table entry of the event in hand, -1 for stores
+        ("tag", "i8"),
+        ("line", "i8", MAX_LINES),
+        ("sectors", "i1", MAX_LINES),
+        ("full", "i1", MAX_LINES),
+        ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
+        ("queue_head", "i8"),
+        ("queue_tail", "i8"),
+        ("free_load", "i8"),
+        ("loads_used", "i8"),
+        ("load_table", LOAD, MAX_LOADS),
+        # counters
+        ("line_requests", "i8"),  # lines taken in, loads and stores
+        ("blocked_ps", "i8"),  # time with an event in hand and no room for its next line
+        ("blocked_since_ps", "i8"),
+        ("atomic_sectors", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_lsus(spec, period_ps, ports):
+    """One LSU per CU. spec: sim.spec.ComputeUnit; ports: fifo number of each CU's NoC port."""
+    lsus = np.zeros(len(ports), LSU)
+    lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
+    lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
+    lsus["port"], lsus["cu"] = ports, np.arange(len(ports))
+    lsus["load_table"]["next"] = np.append(np.arange(1, MAX_LOADS), -1)
+    lsus["load"] = lsus["blocked_since_ps"] = -1
+    return lsus
+
+
+@kernel
+def lsu_idle(lsu, now_ps):
+    """Can an event start now?"""
+    return lsu.next_line == lsu.lines and lsu.free_ps <= now_ps and lsu.loads_used < lsu.loads
+
+
+@kernel
+def lsu_enqueue(lsu, w):
+    """Warp w waits for its turn."""
+    lsu.queue[lsu.queue_tail & (MAX_WARPS - 1)] = w
+    lsu.queue_tail += 1
+
+
+@kernel
+def lsu_start(lsu, warps, w, event, addresses, tag, comm, now_ps):
+    """Take the memory event of warp w in hand; `lsu_advance` sends its lines."""
+    lsu.lines = coalesce(event, addresses, lsu.line, lsu.sectors, lsu.full)
+    lsu.next_line = 0
+    lsu.tag = tag
+    lsu.cache = event.cache
+    lsu.load = -1
+    kind = event.kind
+    if kind == Kind.STORE:
+        lsu.op = Op.WRITE
+    elif kind == Kind.REDUCE:
+        lsu.op = Op.REDUCE
+    elif kind == Kind.ATOMIC:
+        lsu.op = Op.ATOMIC
+    else:
+        lsu.op = Op.READ
+    if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
+        lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
+        number = lsu.free_load
+        load = lsu.load_table[number]
+        lsu.free_load = load.next
+        lsu.loads_used += 1
+        load.warp, load.slot, load.answers, load.open, load.done_ps = w, event.slot, 0, 1, now_ps
+        slot_take(warps.warp[w], event.slot)
+        lsu.load = number
+    else:
+        lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
+    lsu.free_ps = now_ps
+
+
+@kernel
+def _finish_load(lsu, warps, number):
+    """Close load-table entry `number`: all its answers are in. Returns how long its warp had slept, or 0."""
+    load = lsu.load_table[number]
+    slept_ps = slot_done(warps, load.warp, load.slot, load.done_ps)
+    load.next = lsu.free_load
+    lsu.free_load = number
+    lsu.loads_used -= 1
+    return load.done_ps - slept_ps if slept_ps >= 0 else 0
+
+
+@kernel
+def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
+    """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits on it.
+
+    Returns:
+        Picoseconds that warps woken by it had slept.
+    """
+    stalled_ps = 0
+    l1_fill(l1, sets, entry)
+    number = l1.entry[entry].load
+    joiner = l1.entry[entry].joiners
+    while number >= 0:
+        load = lsu.load_table[number]
+        load.answers -= 1
+        load.done_ps = max(load.done_ps, now_ps)
+        if load.answers == 0 and load.open == 0:
+            stalled_ps += _finish_load(lsu, warps, number)
+        number = -1
+        if joiner >= 0:
+            number = l1.joiner_load[joiner]
+            joiner = l1.joiner_next[joiner]
+    l1_close(l1, entry)
+    return stalled_ps
+
+
+@kernel
+def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
+    request = fifo_push(fifos[lsu.port], pool)
+    request.line = line
+    request.ready_ps = leave_ps
+    request.born_ps = now_ps
+    request.tag = lsu.tag
+    request.load = entry
+    request.source = lsu.cu
+    request.gpu = lsu.gpu
+    request.sectors = sectors
+    request.full = full
+    request.op = lsu.op
+    request.stream = lsu.stream
+    request.cache = lsu.cache
+
+
+@kernel
+def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
+    """One line of a load: L1 hit, joined to misses on their way, or a new miss."""
+    line, sectors = lsu.line[i], lsu.sectors[i]
+    load = lsu.load_table[lsu.load]
+    keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
+    l1.read_sectors += sectors_in(sectors)
+    missing = sectors
+    if keep:
+        hit = l1_hit_sectors(l1, sets, line, sectors)
+        missing = sectors & ~hit
+        if hit != 0:
+            l1.read_hit_sectors += sectors_in(hit)
+            load.done_ps = max(load.done_ps, leave_ps + l1.latency_ps)
+        if missing != 0 and l1.entries_used > 0:
+            joined, waits = l1_join(l1, line, missing, lsu.load)
+            load.answers += waits
+            l1.read_merged_sectors += sectors_in(joined)
+            missing &= ~joined
+    if missing != 0:
+        load.answers += 1
+        entry = l1_miss(l1, line, missing, lsu.load, 1 if keep else 0)
+        _send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
+
+
+@kernel
+def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
+    """Send lines of the event in hand until it is done or blocked. Returns sleep time of a warp woken by it."""
+    if lsu.next_line == lsu.lines and lsu.load < 0:
+        return 0
+    port = fifos[lsu.port]
+    lsu.free_ps = max(lsu.free_ps, now_ps)
+    while lsu.next_line < lsu.lines:
+        i = lsu.next_line
+        if fifo_full(port) or (lsu.load >= 0 and not l1_has_room(l1)):
+            if lsu.blocked_since_ps < 0:
+                lsu.blocked_since_ps = now_ps
+            return 0
+        if lsu.op == Op.READ:
+            _load_line(lsu, l1, sets, fifos, pool, i, lsu.free_ps, now_ps)
+        elif lsu.op == Op.ATOMIC:
+            lsu.load_table[lsu.load].answers += 1
+            lsu.atomic_sectors += sectors_in(lsu.sectors[i])
+            entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+            _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+        else:
+            if lsu.op == Op.WRITE:
+                l1_write(l1, lsu.sectors[i])
+            else:
+                lsu.atomic_sectors += sectors_in(lsu.sectors[i])
+            _send(lsu, fifos, pool, -1, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+        lsu.line_requests += 1
+        lsu.next_line += 1
+        lsu.free_ps += lsu.line_ps
+    if lsu.blocked_since_ps >= 0:
+        lsu.blocked_ps += now_ps - lsu.blocked_since_ps
+        lsu.blocked_since_ps = -1
+    stalled_ps = 0
+    if lsu.load >= 0:
+        load = lsu.load_table[lsu.load]
+        load.open = 0
+        if load.answers == 0:
+            stalled_ps = _finish_load(lsu, warps, lsu.load)
+        lsu.load = -1
+    return stalled_ps
+
+
+@kernel
+def lsu_wake_ps(lsu):
+    """When the next queued memory event may start; NEVER while blocked or with nothing queued."""
+    if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:
+        return NEVER
+    return lsu.free_ps

@@ -1,0 +1,153 @@
+"""Warps of one CU: where each stands in its program, what it waits for, and which is the next to issue.
+
+Scoreboard: each warp has 64 slots. A slot counts the memory events in flight that use it and remembers when the
+last finished one arrived (`slot_ps`, possibly in the future: an L1 hit is known when it issues). An event may issue
+when every slot of its `wait` mask has counter zero and its time has come.
+
+Ready warps issue in the order of (time, warp number): oldest first among those that became ready together.
+"""
+
+import numpy as np
+
+from sim.hw.request import NEVER
+from tracer.jit import kernel
+from traces.schema import NO_SLOT, SLOTS
+
+MAX_WARPS = 64
+WARP_BITS = 6
+ASLEEP = (1 << 63) - 1
+
+# What a warp waits for (`state`).
+IDLE = 0  # no program
+READY = 1  # issues at its time in the warp calendar
+ON_SLOTS = 2  # memory events in flight
+ON_BARRIER = 3
+ON_LSU = 4  # its memory event waits in the LSU's queue
+
+WARP = np.dtype(
+    [
+        ("event", "i8"),  # next event, index into its slab of the trace window
+        ("pending", "u8"),  # slots that may still hold something
+        ("wait", "u8"),  # mask it sleeps on (ON_SLOTS)
+        ("slab", "i8"),  # of the trace window, where its workgroup's events lie
+        ("state", "i4"),
+        ("workgroup", "i4"),  # resident-workgroup number in the CU
+        ("slept_ps", "i8"),  # when it went to sleep, for the counters
+        ("slot_count", "i2", SLOTS),
+        ("slot_ps", "i8", SLOTS),
+    ],
+    align=True,
+)
+
+WARPS = np.dtype(
+    [
+        ("key", "i8", MAX_WARPS),  # (ready time << 6) | warp, ASLEEP when not READY
+        ("group_key", "i8", 4),  # smallest of 16 keys each
+        ("warp", WARP, MAX_WARPS),
+    ],
+    align=True,
+)
+"""Warp table of a CU with its own small calendar (two rows of 16, as in sim.calendar)."""
+
+
+def clear_warps(warps):
+    """Put an array of WARPS records to sleep."""
+    warps["key"] = ASLEEP
+    warps["group_key"] = ASLEEP
+
+
+@kernel
+def _set_key(warps, w, key):
+    warps.key[w] = key
+    group = w >> 4
+    best = warps.key[group << 4]
+    for k in range((group << 4) + 1, (group << 4) + 16):
+        best = min(best, warps.key[k])
+    warps.group_key[group] = best
+
+
+@kernel
+def warp_ready(warps, w, ready_ps):
+    """Warp w issues its next event at ready_ps."""
+    warps.warp[w].state = READY
+    _set_key(warps, w, (ready_ps << WARP_BITS) | w)
+
+
+@kernel
+def warp_sleep(warps, w, state, now_ps):
+    """Warp w issues nothing until somebody wakes it."""
+    warps.warp[w].state = state
+    warps.warp[w].slept_ps = now_ps
+    _set_key(warps, w, ASLEEP)
+
+
+@kernel
+def next_warp(warps):
+    """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP when none is ready."""
+    return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
+
+
+@kernel
+def lowest_bit(mask):
+    """Index of the lowest set bit of a non-zero 64-bit mask."""
+    index = 0
+    mask = np.uint64(mask)
+    for shift in (32, 16, 8, 4, 2, 1):
+        low = mask & ((np.uint64(1) << np.uint64(shift)) - np.uint64(1))
+        if low == np.uint64(0):
+            mask >>= np.uint64(shift)
+            index += shift
+        else:
+            mask = low
+    return index
+
+
+@kernel
+def slots_clear_ps(warp, wait, now_ps):
+    """When the slots of `wait` are all empty: now_ps or earlier = they are, NEVER = answers are outstanding.
+
+    Slots found empty and past are struck from `pending`, so the next look is cheap.
+    """
+    mask = warp.pending & wait
+    clear_ps = np.int64(0)
+    while mask != np.uint64(0):
+        slot = lowest_bit(mask)
+        bit = np.uint64(1) << np.uint64(slot)
+        mask &= ~bit
+        if warp.slot_count[slot] > 0:
+            return NEVER
+        if warp.slot_ps[slot] > now_ps:
+            clear_ps = max(clear_ps, warp.slot_ps[slot])
+        else:
+            warp.pending &= ~bit
+    return clear_ps
+
+
+@kernel
+def slot_take(warp, slot):
+    """A memory event with this slot was issued."""
+    if slot != NO_SLOT:
+        if warp.slot_count[slot] == 0 and (warp.pending >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
+            warp.slot_ps[slot] = 0
+        warp.slot_count[slot] += 1
+        warp.pending |= np.uint64(1) << np.uint64(slot)
+
+
+@kernel
+def slot_done(warps, w, slot, done_ps):
+    """The result of a memory event of warp w is there at done_ps; wakes the warp if that was all it waited for.
+
+    Returns:
+        Time the warp slept since (for the stall counter), or -1 if it was not woken.
+    """
+    if slot == NO_SLOT:
+        return -1
+    warp = warps.warp[w]
+    warp.slot_count[slot] -= 1
+    warp.slot_ps[slot] = max(warp.slot_ps[slot], done_ps)
+    if warp.state == ON_SLOTS and warp.slot_count[slot] == 0:
+        clear_ps = slots_clear_ps(warp, warp.wait, done_ps)
+        if clear_ps < NEVER:
+            warp_ready(warps, w, max(clear_ps, done_ps))
+            return warp.slept_ps
+    return -1
