@@ -78,10 +78,14 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     warps: Positive  # resident at most
     workgroups: Positive  # resident at most
     threads: Positive  # resident at most
-    registers_bytes: Positive  # register file
+    workgroup_threads: Positive  # of one workgroup at most
+    registers_bytes: Positive  # vector register file, split evenly over the schedulers
     register_granule: Positive  # registers per thread are rounded up to this
+    scalar_registers: Count  # of one scheduler, shared by its wavefronts (AMD); 0 = no such limit
     shared_bytes: Positive  # shared memory (LDS) that workgroups may use
-    shared_granule_bytes: Positive
+    shared_granule_bytes: Positive  # shared memory per workgroup is rounded up to this
+    shared_reserved_bytes: Count  # shared memory per workgroup that the system keeps for itself
+    barriers: Positive  # hardware barriers; a workgroup of several warps holds at least one
     schedulers: Positive  # warps are pinned to scheduler warp % schedulers
     issue_per_clk: Rate  # warp instructions per scheduler and clock
     alu_warps_per_clk: Rate  # warp instructions of each pipe, per scheduler and clock
