@@ -11,7 +11,7 @@ PHY is `extra_latency_ps`.
 
 from sim.hw.arbiter import pick_stream
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop
-from sim.hw.hbm_queue import MAX_ATOMS, account_occupancy, conflicts, enqueue, fits
+from sim.hw.hbm_queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
 from sim.hw.hbm_refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm_scheduler import issue_column, issue_row, serve, watch_age
 from sim.hw.hbm_setup import make_hbm_channels
@@ -38,7 +38,6 @@ def accept(channel, fifos, pool, now_ps):
     A head that does not fit holds back the streams that want the same queue, so a large request is not passed by
     small ones for ever. Returns the earliest time at which a head becomes visible.
     """
-    channel.read_held = 0
     arrival_ps = NEVER
     waiting = 0
     for stream in range(STREAMS):
@@ -59,8 +58,6 @@ def accept(channel, fifos, pool, now_ps):
             _hold_back(channel, fifos, pool, request.op)
         elif conflicts(channel, request):
             channel.head_ps[stream] = NEVER
-            if request.op == Op.READ:
-                channel.read_held = 1
         else:
             enqueue(channel, request, now_ps)
             fifo_pop(fifo)
@@ -71,6 +68,20 @@ def accept(channel, fifos, pool, now_ps):
                 head_ps = NEVER
             channel.head_ps[stream] = head_ps
     return arrival_ps
+
+
+@kernel
+def read_held(channel, fifos, pool, now_ps):
+    """1 when a read waits in front of the queue for a queued write to its address, else 0."""
+    if channel.queued[WRITES] == 0:
+        return 0
+    for stream in range(STREAMS):
+        fifo = fifos[channel.in_fifo[stream]]
+        if fifo_head_ps(fifo, pool) <= now_ps:
+            request = fifo_head(fifo, pool)
+            if request.op == Op.READ and conflicts(channel, request):
+                return 1
+    return 0
 
 
 @kernel
@@ -107,6 +118,8 @@ def channel_step(channel, fifos, pool, now_ps, log):
     if channel.free_atoms == MAX_ATOMS:
         return min(wake_ps, _close_rows_when_idle(channel, now_ps, log))
     watch_age(channel, now_ps)
+    if channel.split == 1:
+        channel.read_held = read_held(channel, fifos, pool, now_ps)
     serve(channel, fifo_full(fifos[channel.out_fifo]))
     if now_ps >= urgent_ps(channel):
         return min(wake_ps, _refresh_now(channel, now_ps, log))

@@ -83,8 +83,14 @@ def _next_mode(channel, reads):
     if channel.mode == READS:
         pressing = (writes > channel.write_high or channel.read_held == 1) and channel.phase_left <= 0
         return WRITES if writes > 0 and (reads == 0 or pressing) else READS
-    drained = writes == 0 or (writes < channel.write_low and channel.read_held == 0)
-    return READS if reads > 0 and (drained or channel.phase_left <= 0) else WRITES
+    return READS if reads > 0 and (_drained(channel) or channel.phase_left <= 0) else WRITES
+
+
+@kernel
+def _drained(channel):
+    """Whether a drain has done its work."""
+    writes = channel.queued[WRITES]
+    return writes == 0 or (writes < channel.write_low and channel.read_held == 0)
 
 
 @kernel
@@ -94,7 +100,7 @@ def _switch(channel, mode):
         channel.phase_left = channel.queued[WRITES]
         channel.drains += 1
     else:
-        channel.phase_left = channel.queued[READS] if channel.queued[WRITES] >= channel.write_low else 0
+        channel.phase_left = 0 if _drained(channel) else channel.queued[READS]
     search_again(channel)
 
 
