@@ -1,16 +1,18 @@
 """Traffic of synthesised GEMMs: every element exactly as often as the tiles need it, and real hardware counters."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.tracer.gemm_cases import at_site, gemms
 from tests.tracer.gemm_twin import naive_items, needed_operands, needed_outputs, touches
 from tracer.coalesce import count_requests
-from tracer.gemm import Copy, GemmKernel, GemmProblem, GemmSource, Layout
+from tracer.gemm import Copy, GemmKernel, GemmProblem, GemmSource, Layout, k_slice
 from tracer.gemm_plan import Site
 from traces.schema import Kind
 
@@ -119,3 +121,32 @@ def test_counters_hold_for_either_layout_of_b_and_either_copy(layout, copy):
     problem = GemmProblem(2560, 16, 2560, b_layout=layout)
     sectors = sectors_of(GemmSource(problem, GemmKernel(tile_k=64, copy=copy)))
     assert sectors[Kind.LOAD] + sectors[Kind.ASYNC_COPY] == int(row["l1_read_miss_sectors"])
+
+
+def test_waves_of_the_persistent_kernel_need_what_its_l2_misses():
+    """Workgroups in phase miss each panel once per wave: 13 x B + 38 row panels of A + C."""
+    row, problem, kernel = hardware_case("cudaTensorCoreGemm")
+    tiles = GemmSource(problem, kernel).output_tiles()
+    panels = 0
+    for first in range(0, tiles.size, kernel.persistent):
+        wave = tiles[first : first + kernel.persistent]
+        panels += np.unique(wave["row"]).size + np.unique(wave["column"]).size
+    panel_sectors = 128 * problem.k * 2 // 32
+    assert panels * panel_sectors + problem.output_bytes // 32 == int(row["l2_read_miss_sectors"]) == 16_973_824
+
+
+@settings(max_examples=60, deadline=None)
+@given(gemms(), st.integers(1, 4))
+def test_slices_of_k_together_read_the_whole_operands(gemm, ranks):
+    problem, kernel = gemm
+    problem = replace(problem, k=problem.k * ranks, lda=None, ldb=None)
+    kernel = replace(kernel, split_k=1)
+
+    def loads(part):
+        events = np.concatenate([workgroup.events for workgroup in GemmSource(part, kernel).workgroups()])
+        sites = (Site.LOAD_A, Site.LOAD_B)
+        return [touches(m, events[events["pc"] == 16 * s]) for m, s in zip((problem.a, problem.b), sites, strict=True)]
+
+    slices = [loads(k_slice(problem, rank, ranks)) for rank in range(ranks)]
+    for whole, parts in zip(loads(problem), zip(*slices, strict=True), strict=True):
+        np.testing.assert_array_equal(whole, sum(parts))

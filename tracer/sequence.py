@@ -1,0 +1,24 @@
+"""Kernels and copies made in memory, one after the other, as the trace of one GPU."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+from traces.source import KernelSource, Prefill
+
+
+class CommandSequence:
+    """A `traces.source.TraceSource` of these commands, in order."""
+
+    def __init__(self, commands: Sequence[KernelSource | Prefill]):
+        self._commands = tuple(commands)
+
+    def commands(self) -> Iterator[KernelSource | Prefill]:
+        return iter(self._commands)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the fingerprints of the commands."""
+        digest = sha256()
+        for command in self._commands:
+            text = repr(command) if isinstance(command, Prefill) else command.fingerprint()
+            digest.update(text.encode() + b"\n")
+        return digest.hexdigest()
