@@ -60,6 +60,10 @@ class KernelResult:
     def time_ps(self) -> int:
         return self.end_ps - self.start_ps
 
+    def headline(self) -> dict:
+        """`time_ns` and counts in 32-byte sectors (sim.counters.headline)."""
+        return {"time_ns": ps_to_ns(self.time_ps), **headline(self.totals)}
+
 
 @dataclass
 class Results:

@@ -42,20 +42,28 @@ def compiled_kernels():
     return _watch.count
 
 
+SAY_EVERY_S = 5.0
+"""A long compilation says how far it is."""
+
+
 class _CompileWatch(Listener):
-    """Counts compilations, times the outermost one, and says once that compiling has begun."""
+    """Counts compilations, times the outermost one, and says that compiling has begun and goes on."""
 
     def __init__(self):
         self.seconds = 0.0
         self.count = 0
         self._depth = 0
         self._began_s = 0.0
+        self._said_s = 0.0
 
     def on_start(self, event):
+        now_s = perf_counter()
         if self._depth == 0:
-            self._began_s = perf_counter()
-            if self.count == 0:
-                print("t3sim: compiling kernels, once", file=sys.stderr, flush=True)
+            self._began_s = now_s
+        if self.count == 0:
+            self._say("compiling kernels, once", now_s)
+        elif now_s > self._said_s + SAY_EVERY_S:
+            self._say(f"{self.count} kernels compiled", now_s)
         self._depth += 1
         self.count += 1
 
@@ -63,6 +71,10 @@ class _CompileWatch(Listener):
         self._depth -= 1
         if self._depth == 0:
             self.seconds += perf_counter() - self._began_s
+
+    def _say(self, text, now_s):
+        print(f"t3sim: {text}", file=sys.stderr, flush=True)
+        self._said_s = now_s
 
 
 _watch = _CompileWatch()

@@ -1,0 +1,115 @@
+"""The command `t3sim`: finds the verb, and turns mistakes into one line and an exit status.
+
+A verb's module is imported when it is called, so that each verb loads and compiles only what it needs.
+Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user's (one line says which), 130 = interrupted.
+"""
+
+import importlib
+import os
+import sys
+from typing import NamedTuple
+
+import click
+
+from traces.errors import UserError
+from traces.version import VERSION
+
+DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+
+class Verb(NamedTuple):
+    """Where a verb stands, and what the list of verbs says about it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class VerbGroup(click.Group):
+    """A click group that imports its verbs only when they are asked for."""
+
+    def __init__(self, verbs: dict[str, Verb], **settings) -> None:
+        super().__init__(**settings)
+        self._verbs = verbs
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._verbs)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self._verbs:
+            raise click.UsageError(f"no verb {args[0]!r}; allowed are {', '.join(self._verbs)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._verbs:
+            return None
+        verb = self._verbs[cmd_name]
+        command: click.Command = getattr(importlib.import_module(verb.module), verb.attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.summary) for name, verb in self._verbs.items()])
+
+
+TRACE_VERBS = {
+    "import": Verb("validation.verbs.trace_import", "import_trace", "Accel-Sim traces -> trace archive"),
+    "gemm": Verb("validation.verbs.trace_gemm", "gemm_trace", "synthesise a GEMM -> trace archive"),
+    "info": Verb("validation.verbs.trace_info", "trace_info", "what a trace archive holds"),
+    "verify": Verb("validation.verbs.trace_info", "verify_trace", "check every byte of a trace archive"),
+}
+trace = VerbGroup(
+    TRACE_VERBS,
+    name="trace",
+    help="Make and look at trace archives.\n\nExample: t3sim trace gemm --m 512 --n 512 --k 256 -o gemm.h5",
+    no_args_is_help=True,
+)
+VERBS = {
+    "trace": Verb("validation.cli", "trace", "make and look at trace archives"),
+    "run": Verb("validation.verbs.run", "run", "replay a trace or a GEMM on a machine -> results archive"),
+    "show": Verb("validation.verbs.show", "show", "what a results archive holds"),
+    "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),
+    "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),
+    "warm": Verb("validation.verbs.warm", "warm", "compile all kernels now"),
+}
+t3sim = VerbGroup(
+    VERBS,
+    name="t3sim",
+    help="Simulate GEMMs, traces and collectives on GPUs with near-memory compute.\n\n"
+    "Example: t3sim run --workload t-nlg/fc2/tp8 --preset t3_2024 -o result.h5",
+    no_args_is_help=True,
+)
+t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. Returns the exit status."""
+    try:
+        t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as end:
+        print(end.format_message())
+        return MISTAKE
+    except click.ClickException as mistake:
+        return _mistake(mistake.format_message(), getattr(mistake, "ctx", None))
+    except UserError as mistake:
+        return _mistake(str(mistake))
+    except BrokenPipeError:  # the reader of our output has gone: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as problem:
+        return _mistake(f"{problem.filename or 'input or output'}: {problem.strerror or problem}")
+    except (click.Abort, KeyboardInterrupt):
+        print("t3sim: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return DONE
+
+
+def _mistake(message: str, ctx: click.Context | None = None) -> int:
+    """Say on one line what the user must change."""
+    print(f"{ctx.command_path if ctx else 't3sim'}: {' '.join(message.split())}", file=sys.stderr)
+    return MISTAKE

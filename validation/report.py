@@ -1,0 +1,43 @@
+"""Output of the verbs: tables for people, one JSON object for programs."""
+
+import json
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDE = 100_000
+"""Columns of a console on which every table fits."""
+
+
+def print_json(content: dict) -> None:
+    """One JSON object on stdout and nothing else."""
+    json.dump(content, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table on stdout; numbers to the right, with thousands separated. In a pipe it is as wide as it needs to be."""
+    cells = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        numbers = all(isinstance(row[place], int | float) for row in cells)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(number_text(value)) for value in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)
+        console = Console(width=console.measure(table).maximum)
+    console.print(table)
+
+
+def number_text(value: object) -> str:
+    """Integers with separators, floats with four digits, nothing for None, anything else as it is."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

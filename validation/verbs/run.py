@@ -1,0 +1,110 @@
+"""`t3sim run`: replay a trace or a GEMM on a machine."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sim.presets import load_preset
+from sim.results import write_results
+from sim.run import simulate
+from sim.units import PS_PER_NS
+from tracer.accelsim import open_accelsim
+from tracer.gemm import GemmProblem, GemmSource
+from tracer.sequence import CommandSequence
+from traces.archive import open_archive
+from traces.errors import UserError
+from traces.source import TraceSource
+from validation.gemm_options import KERNEL_OPTIONS, Extents, kernel_of, with_options, workload_problem
+from validation.meter import Meter
+from validation.numbers import numbers_of
+from validation.process import process_costs
+from validation.report import print_json
+from validation.verbs.show import results_dict, show_results
+
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+@click.command()
+@click.argument("trace", required=False, type=click.Path())
+@click.option("--gemm", type=Extents(3), metavar="MxNxK", help="Instead of a trace: an fp16 GEMM.")
+@click.option("--workload", metavar="MODEL/LAYER/TPn", help="Instead of a trace: a sub-layer, e.g. t-nlg/fc2/tp8.")
+@click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
+@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option("--kernels", metavar="LIST", help="Only these kernels of the trace, counted from 0, e.g. 3-7.")
+@click.option("--flush/--keep-l2", default=True, help="Write back and empty L2 after every kernel, or keep it.")
+@click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
+@click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
+@with_options(KERNEL_OPTIONS)
+@click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def run(
+    trace: str | None,
+    gemm: tuple[int, int, int] | None,
+    workload: str | None,
+    preset: str,
+    overrides: tuple[str, ...],
+    kernels: str | None,
+    flush: bool,
+    interval_ns: int | None,
+    line_trace: bool,
+    output: str | None,
+    as_json: bool,
+    **kernel_options: Any,
+) -> None:
+    """Replay TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a GEMM, on a machine.
+
+    Example: t3sim run --gemm 4096x4096x4096 --preset v100 --set l2.mshrs=256 -o result.h5
+    """
+    if sum(given is not None for given in (trace, gemm, workload)) != 1:
+        raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
+    machine = load_preset(preset, overrides)
+    _check_output(output)
+    source = _source(trace, gemm, workload, kernel_options)
+    with Meter("workgroups") as meter:
+        results = simulate(
+            source,
+            machine,
+            kernels=None if kernels is None else numbers_of(kernels, "--kernels"),
+            flush_l2=flush,
+            interval_ps=(interval_ns or 0) * PS_PER_NS,
+            progress=meter.update,
+            line_trace=_to_stderr if line_trace else None,
+        )
+    if output:
+        write_results(output, results)
+    costs = process_costs()
+    if as_json:
+        print_json(results_dict(results) | costs)
+        return
+    show_results(results)
+    click.echo(_costs_text(costs) + (f"\nwrote {output}" if output else ""))
+
+
+def _to_stderr(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _check_output(output: str | None) -> None:
+    """Refuse a place that cannot be written before the work, not after it."""
+    if output and not Path(output).absolute().parent.is_dir():
+        raise UserError(f"--output: {output}: no such folder")
+
+
+def _source(
+    trace: str | None, gemm: tuple[int, int, int] | None, workload: str | None, kernel_options: dict[str, Any]
+) -> TraceSource:
+    if trace is None:
+        problem = GemmProblem(*gemm) if gemm else workload_problem(workload or "")
+        return CommandSequence([GemmSource(problem, kernel_of(kernel_options))])
+    given = [f"--{name.replace('_', '-')}" for name, value in kernel_options.items() if value is not None]
+    if given:
+        raise UserError(f"{', '.join(given)}: only with --gemm or --workload, the kernel of a trace is what it is")
+    with open(trace, "rb") as file:
+        is_archive = file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
+    return open_archive(trace) if is_archive else open_accelsim(trace)
+
+
+def _costs_text(costs: dict) -> str:
+    peak = f", peak memory {costs['peak_rss_bytes'] / 1e6:,.0f} MB" if costs["peak_rss_bytes"] else ""
+    return f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling{peak}"

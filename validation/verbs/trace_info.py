@@ -1,0 +1,44 @@
+"""`t3sim trace info` and `t3sim trace verify`."""
+
+import click
+
+from sim.units import bytes_text
+from traces.archive import describe, verify_archive
+from validation.report import print_json, print_table
+
+COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "workgroups", "warps", "events")
+
+
+@click.command("info")
+@click.argument("archive", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with the provenance of every kernel.")
+def trace_info(archive: str, as_json: bool) -> None:
+    """Say what a trace ARCHIVE holds: kernels, their shape and resources, events. Reads no events.
+
+    Example: t3sim trace info gemm.h5
+    """
+    found = describe(archive)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        ["x".join(map(str, kernel[name])) if name in ("grid", "block") else kernel[name] for name in COLUMNS]
+        for kernel in found["kernels"]
+    ]
+    print_table(f"{archive} ({bytes_text(found['file_bytes'])}, {found['writer']})", COLUMNS, rows)
+    click.echo(f"{found['prefills']} host copies, {bytes_text(found['prefill_bytes'])}\nchecksum {found['checksum']}")
+
+
+@click.command("verify")
+@click.argument("archive", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def verify_trace(archive: str, as_json: bool) -> None:
+    """Read everything in a trace ARCHIVE, compare the checksums and check that its values are possible.
+
+    Example: t3sim trace verify gemm.h5
+    """
+    summary = vars(verify_archive(archive))
+    if as_json:
+        print_json(summary)
+    else:
+        print_table(f"{archive}: whole", ("content", "count"), summary.items())
