@@ -8,7 +8,7 @@ from hashlib import sha256
 import numpy as np
 
 from tracer.gemm_kernel import Copy, Epilogue, GemmKernel, check_kernel, registers_per_thread, shared_bytes
-from tracer.gemm_plan import make_plan
+from tracer.gemm_plan import PLAN, make_plan
 from tracer.gemm_problem import GemmProblem, Layout, Matrix, k_slice, padded_leading_dimension
 from tracer.raster import TileOrder, walk
 from tracer.tiles import write_workgroup
@@ -62,7 +62,9 @@ class GemmSource:
         self.kernel = kernel
         self.tiles_m = -(-problem.m // kernel.tile_m)
         self.tiles_n = -(-problem.n // kernel.tile_n)
-        self._plan = make_plan(problem, kernel).reshape(1)
+        plan = make_plan(problem, kernel).reshape(1)
+        self._plan_bytes = plan.view(np.uint8)
+        self._workgroups = int(plan[0]["workgroups"])
         self._events_expected = 1
         self.info = self._make_info(name or f"gemm_{problem.m}x{problem.n}x{problem.k}")
 
@@ -78,29 +80,16 @@ class GemmSource:
 
     def workgroup(self, index: int) -> Workgroup:
         """One workgroup."""
+        plan = self._plan_bytes.copy().view(PLAN)  # templates are scratch; copying field by field takes 100 us
         first_event = np.empty(self.kernel.warps + 1, np.int64)
         while True:
             events = np.empty(self._events_expected, EVENT)
-            n = self.write_workgroup(index, events, first_event)
+            n = write_workgroup(plan, index, events, first_event)
             if n <= events.size:
                 break
             self._events_expected = n
         warp = np.arange(self.kernel.warps, dtype=np.uint16)
         return Workgroup(index, warp, first_event, events[:n], np.empty(0, np.uint64))
-
-    def write_workgroup(self, index: int, events: np.ndarray, first_event: np.ndarray) -> int:
-        """One workgroup into arrays of the caller, who saves the page faults of fresh ones.
-
-        Args:
-            index: linear workgroup id.
-            events: EVENT[:], at least one element.
-            first_event: i8[warps + 1].
-
-        Returns:
-            Number of events; where it exceeds events.size, only that many elements make the call succeed.
-        """
-        plan = self._plan.copy()  # its templates are scratch
-        return write_workgroup(plan, index, events, first_event)
 
     def fingerprint(self) -> str:
         """SHA-256 of problem, kernel and the version of this synthesis."""
@@ -136,7 +125,7 @@ class GemmSource:
             shared_bytes=shared_bytes(self.problem, kernel),
             stream=0,
             warps_per_workgroup=kernel.warps,
-            workgroups=int(self._plan[0]["workgroups"]),
+            workgroups=self._workgroups,
             attributes={
                 "source": "tracer.gemm",
                 "synthesis": SYNTHESIS_VERSION,
