@@ -1,0 +1,1 @@
+"""Accel-Sim traces: read every tracer version seen, write version 5."""

@@ -1,0 +1,187 @@
+"""The header of a kernel's trace file: `-name = value` lines up to the first line that begins with #."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracer.accelsim.latency import DEFAULT_ARCHITECTURE, TABLES
+from tracer.accelsim.problems import Problems, TraceError
+from traces.source import KernelInfo
+from traces.version import VERSION
+
+LANES_PER_WARP = 32
+REGISTERS_MAX = 255
+SHARED_BYTES_MAX = 1 << 20
+GRID_MAX = 1 << 31
+BLOCK_THREADS_MAX = 1024
+VERSIONS = (1, 2, 3, 4, 5, 6)
+_TRIPLE = re.compile(r"\((\d+),(\d+),(\d+)\)")
+
+
+@dataclass
+class Header:
+    """What the header says."""
+
+    path: Path
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    kernel_id: int = 0
+    shared_bytes: int = 0
+    registers: int = 0
+    architecture: int = DEFAULT_ARCHITECTURE
+    stream: int = 0
+    shared_base: int = 0
+    local_base: int = 0
+    nvbit: str = ""
+    version: int = 0
+    version_text: str = ""
+    lineinfo: int = 0
+    lines: int = 0  # lines read, blank ones included
+    fields: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps(self) -> int:
+        """Warps of a workgroup."""
+        return -(-self.threads // LANES_PER_WARP)
+
+    @property
+    def workgroups(self) -> int:
+        """Workgroups of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    def info(self) -> KernelInfo:
+        """The header as a KernelInfo; `workgroups` is the grid's, for the trace may lack some."""
+        return KernelInfo(
+            name=self.name,
+            grid=self.grid,
+            block=self.block,
+            lanes_per_warp=LANES_PER_WARP,
+            registers=self.registers,
+            shared_bytes=self.shared_bytes,
+            stream=self.stream,
+            warps_per_workgroup=self.warps,
+            workgroups=self.workgroups,
+            attributes={
+                "source": "accelsim",
+                "file": self.path.name,
+                "kernel_id": self.kernel_id,
+                "architecture": f"sm_{self.architecture}",
+                "shared_base": self.shared_base,
+                "local_base": self.local_base,
+                "nvbit_version": self.nvbit,
+                "tracer_version": self.version_text,
+                "importer": f"t3sim {VERSION}",
+            },
+        )
+
+
+def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
+    """Header from the lines before the first # line.
+
+    Raises:
+        TraceError: a line that is no `-name = value`, grid or block dimensions or tracer version missing or impossible.
+    """
+    fields: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text:
+            continue
+        name, equals, value = text.partition("=")
+        if not text.startswith("-") or not equals:
+            raise TraceError(f"{path}:{number}: header: found {text[:60]!r}, expected `-name = value`")
+        fields[name[1:].strip()] = (number, value.strip())
+    reader = _Fields(path, fields, problems)
+    version_text = fields.get("accelsim tracer version", (0, ""))[1]
+    header = Header(
+        path=path,
+        name=fields.get("kernel name", (0, "unnamed"))[1] or "unnamed",
+        grid=reader.triple("grid dim", GRID_MAX),
+        block=reader.triple("block dim", BLOCK_THREADS_MAX),
+        kernel_id=reader.number("kernel id", 0, GRID_MAX),
+        shared_bytes=reader.number("shmem", 0, SHARED_BYTES_MAX),
+        registers=reader.number("nregs", 0, REGISTERS_MAX),
+        stream=reader.number("cuda stream id", 0, (1 << 63) - 1),
+        shared_base=reader.address("shmem base_addr"),
+        local_base=reader.address("local mem base_addr"),
+        nvbit=fields.get("nvbit version", (0, ""))[1],
+        version=reader.version(version_text),
+        version_text=version_text,
+        lineinfo=reader.number("enable lineinfo", 0, 1),
+        lines=len(lines),
+    )
+    header.architecture = reader.architecture()
+    if header.threads > BLOCK_THREADS_MAX:
+        raise TraceError(f"{reader.where('block dim')}: {header.threads} threads, allowed 1 to {BLOCK_THREADS_MAX}")
+    if header.workgroups >= 1 << 48:
+        raise TraceError(f"{reader.where('grid dim')}: {header.workgroups} workgroups, allowed up to 2^48")
+    return header
+
+
+class _Fields:
+    """Header values by name, with their line for errors."""
+
+    def __init__(self, path: Path, fields: dict[str, tuple[int, str]], problems: Problems) -> None:
+        self._path, self._fields, self._problems = path, fields, problems
+
+    def where(self, name: str) -> str:
+        return f"{self._path}:{self._fields[name][0] if name in self._fields else 1}"
+
+    def triple(self, name: str, limit: int) -> tuple[int, int, int]:
+        """Three sizes, which a trace cannot do without."""
+        text = self._fields.get(name, (0, ""))[1]
+        match = _TRIPLE.fullmatch(text.replace(" ", ""))
+        values = tuple(int(part[:12]) for part in match.groups()) if match else ()
+        if len(values) != 3 or not all(1 <= value <= limit for value in values):
+            raise TraceError(f"{self.where(name)}: {name}: found {text[:60]!r}, expected (x,y,z), each 1 to {limit}")
+        return values[0], values[1], values[2]
+
+    def number(self, name: str, low: int, high: int) -> int:
+        """A number that a trace can do without: an impossible one counts as unknown (0) and is reported."""
+        if name not in self._fields:
+            return 0
+        text = self._fields[name][1]
+        value = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else -1
+        if low <= value <= high:
+            return value
+        self._problems.warn(
+            f"header {name}", self.where(name), f"{name} = {text[:40]}: expected {low} to {high}, taken as unknown"
+        )
+        return 0
+
+    def address(self, name: str) -> int:
+        """A hexadecimal address, 0 where it is missing or unreadable."""
+        text = self._fields.get(name, (0, "0"))[1]
+        try:
+            value = int(text, 16)
+        except ValueError:
+            value = -1
+        if 0 <= value < 1 << 64:
+            return value
+        self._problems.warn(f"header {name}", self.where(name), f"{name} = {text[:40]}: no address, taken as unknown")
+        return 0
+
+    def version(self, text: str) -> int:
+        """Tracer version, of which the part before the dot counts."""
+        number = text.split(".")[0]
+        if number.isascii() and number.isdigit() and len(number) < 4 and int(number) in VERSIONS:
+            return int(number)
+        raise TraceError(
+            f"{self.where('accelsim tracer version')}: accelsim tracer version: found {text[:40]!r}, "
+            f"allowed {', '.join(map(str, VERSIONS))} (1.2 counts as 1)"
+        )
+
+    def architecture(self) -> int:
+        """Binary version (compute capability times ten); an unknown one is taken as DEFAULT_ARCHITECTURE."""
+        value = self.number("binary version", min(TABLES), 999)
+        if value:
+            return value
+        where = self.where("binary version")
+        self._problems.warn(
+            "header architecture", where, f"binary version unknown: latencies of sm_{DEFAULT_ARCHITECTURE} assumed"
+        )
+        return DEFAULT_ARCHITECTURE

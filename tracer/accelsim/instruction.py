@@ -1,0 +1,188 @@
+"""Tables that the line scanner fills for one workgroup, and the errors it can meet."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from tracer.accelsim.opcodes import MAX_SOURCES
+
+NO_REGISTER = -1
+UNIFORM_BASE = 256
+"""Number of UR0; R0 is 0."""
+REGISTERS = 512
+OPCODES_MAX = 4096
+OPCODE_BYTES_MAX = 128
+OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
+
+INSTRUCTION = np.dtype(
+    [
+        ("line", "i8"),
+        ("imm", "i8"),
+        ("base", "u8"),  # lane pattern as in traces.schema.EVENT
+        ("row_stride", "i8"),
+        ("note_wait", "u8"),  # the writer's note: slots waited for
+        ("pc", "u4"),
+        ("mask", "u4"),
+        ("stride", "i4"),
+        ("opcode", "i4"),  # number of the opcode's text
+        ("lanes", "i4"),  # addresses given; 0 = no address
+        ("dst", "i2"),  # NO_REGISTER = none
+        ("src", "i2", MAX_SOURCES),
+        ("inner", "u1"),
+        ("sources", "u1"),
+        ("noted", "u1"),  # 1 = the line carries the writer's note
+        ("note_slot", "u1"),
+        ("note_cache", "u1"),
+    ],
+    align=True,
+)
+"""One line of the trace."""
+
+WARP = np.dtype([("index", "i8"), ("first", "i8"), ("declared", "i8"), ("line", "i8")])
+"""A warp's header: its index in the workgroup, its first instruction in the table, how many it should have."""
+
+SCAN = np.dtype(
+    [
+        # constants of the file
+        ("version", "i8"),
+        ("prefix", "i8"),  # words before the program counter on every line
+        ("ids", "i8"),  # 1 = the first four of them are block x y z and warp
+        ("grid_x", "i8"),
+        ("grid_y", "i8"),
+        ("grid_z", "i8"),
+        ("warps", "i8"),  # of a workgroup, by the block's size
+        # position
+        ("pos", "i8"),
+        ("line", "i8"),  # lines read so far
+        # the workgroup being read
+        ("in_block", "i8"),
+        ("block", "i8"),  # linear index, -1 = not yet given
+        ("block_line", "i8"),
+        ("open_warp", "i8"),  # 1 = instructions may follow
+        ("n_warps", "i8"),
+        ("n_instructions", "i8"),
+        ("n_addresses", "i8"),
+        # opcodes seen
+        ("n_opcodes", "i8"),
+        ("opcode_bytes", "i8"),
+        # what went wrong, and oddities
+        ("error", "i8"),
+        ("error_line", "i8"),
+        ("error_pos", "i8"),  # offset of the line's text in the data
+        ("extra_columns", "i8"),
+        ("extra_columns_line", "i8"),
+        ("gap_strides", "i8"),
+        ("gap_strides_line", "i8"),
+    ]
+)
+
+
+class Outcome(IntEnum):
+    """Why the scanner came back."""
+
+    MORE = 0  # all data read
+    WORKGROUP = 1  # a workgroup is complete
+    GROW = 2  # a table is nearly full
+    ERROR = 3  # SCAN.error; scanning may go on after it
+
+
+class Trouble(IntEnum):
+    """SCAN.error."""
+
+    NONE = 0
+    NOT_A_LINE = 1
+    OUTSIDE_BLOCK = 2
+    NO_WARP = 3
+    BEGIN_IN_BLOCK = 4
+    END_OUTSIDE = 5
+    BAD_BLOCK = 6
+    BLOCK_OUTSIDE_GRID = 7
+    BAD_WARP = 8
+    WARP_TOO_HIGH = 9
+    WARP_TWICE = 10
+    BAD_COUNT = 11
+    WRONG_COUNT = 12
+    BAD_PREFIX = 13
+    BAD_PC = 14
+    BAD_MASK = 15
+    BAD_REGISTER_COUNT = 16
+    BAD_REGISTER = 17
+    BAD_OPCODE = 18
+    TOO_MANY_OPCODES = 19
+    BAD_WIDTH = 20
+    BAD_MODE = 21
+    BAD_ADDRESS = 22
+    TOO_FEW_ADDRESSES = 23
+    NO_IMMEDIATE = 24
+    BAD_NOTE = 25
+    NO_BLOCK = 26
+    OTHER_BLOCK = 27
+    BAD_BULK = 28
+
+
+MEANING: dict[Trouble, str] = {
+    Trouble.NOT_A_LINE: "neither an instruction nor a block or warp header",
+    Trouble.OUTSIDE_BLOCK: "an instruction or warp outside #BEGIN_TB ... #END_TB",
+    Trouble.NO_WARP: "an instruction before `warp =` and `insts =`",
+    Trouble.BEGIN_IN_BLOCK: "#BEGIN_TB before the previous block's #END_TB",
+    Trouble.END_OUTSIDE: "#END_TB without #BEGIN_TB",
+    Trouble.BAD_BLOCK: "`thread block =` needs three numbers x,y,z",
+    Trouble.BLOCK_OUTSIDE_GRID: "thread block lies outside the grid",
+    Trouble.BAD_WARP: "`warp =` needs a number",
+    Trouble.WARP_TOO_HIGH: "warp number is beyond the block's warps",
+    Trouble.WARP_TWICE: "a warp that this block already had",
+    Trouble.BAD_COUNT: "`insts =` needs a number",
+    Trouble.WRONG_COUNT: "the warp has another number of instructions than `insts =` says",
+    Trouble.BAD_PREFIX: "the words before the program counter are incomplete or no numbers",
+    Trouble.BAD_PC: "program counter is no hexadecimal number",
+    Trouble.BAD_MASK: "mask is not 8 hexadecimal digits",
+    Trouble.BAD_REGISTER_COUNT: "number of registers: allowed 0 to 2 destinations, 0 to 8 sources",
+    Trouble.BAD_REGISTER: "not a register: allowed R0-R255, UR0-UR255, P, UP or B with a number",
+    Trouble.BAD_OPCODE: "not an opcode",
+    Trouble.TOO_MANY_OPCODES: f"more than {OPCODES_MAX} different opcodes",
+    Trouble.BAD_WIDTH: "memory width is no number from 0 to 1024",
+    Trouble.BAD_MODE: "address mode: allowed 0, 1, 2",
+    Trouble.BAD_ADDRESS: "bad or missing address or stride",
+    Trouble.TOO_FEW_ADDRESSES: "fewer addresses or deltas than active lanes",
+    Trouble.NO_IMMEDIATE: "the line ends before its immediate column",
+    Trouble.BAD_NOTE: "bad T3 note",
+    Trouble.NO_BLOCK: "a warp before `thread block =`",
+    Trouble.OTHER_BLOCK: "the line's block or warp is not the one announced",
+    Trouble.BAD_BULK: "bad columns of a bulk copy",
+}
+
+
+class Tables(NamedTuple):
+    """Arrays that the scanner fills; `grown` makes larger ones."""
+
+    instructions: np.ndarray  # INSTRUCTION
+    warps: np.ndarray  # WARP
+    addresses: np.ndarray  # u8, explicit lane addresses
+    opcode_hash: np.ndarray  # i4 [OPCODE_HASH_SLOTS]: opcode number + 1, 0 = free
+    opcode_first: np.ndarray  # i8 [OPCODES_MAX + 1]: first byte of each opcode's text
+    opcode_text: np.ndarray  # u1
+    opcode_form: np.ndarray  # u1 [OPCODES_MAX]: 1 = GMMA (an extra column), 2 = bulk copy (TMA)
+    lanes: np.ndarray  # u8 [64]: scratch
+
+
+def new_tables(instructions: int = 1 << 14, addresses: int = 1 << 14) -> Tables:
+    """Empty tables."""
+    return Tables(
+        instructions=np.zeros(instructions, INSTRUCTION),
+        warps=np.zeros(1024, WARP),
+        addresses=np.zeros(addresses, np.uint64),
+        opcode_hash=np.zeros(OPCODE_HASH_SLOTS, np.int32),
+        opcode_first=np.zeros(OPCODES_MAX + 1, np.int64),
+        opcode_text=np.zeros(OPCODES_MAX * OPCODE_BYTES_MAX, np.uint8),
+        opcode_form=np.zeros(OPCODES_MAX, np.uint8),
+        lanes=np.zeros(64, np.uint64),
+    )
+
+
+def grown(tables: Tables) -> Tables:
+    """The same tables with twice the room for instructions and addresses."""
+    return tables._replace(
+        instructions=np.concatenate([tables.instructions, np.zeros_like(tables.instructions)]),
+        addresses=np.concatenate([tables.addresses, np.zeros_like(tables.addresses)]),
+    )

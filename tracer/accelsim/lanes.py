@@ -1,0 +1,46 @@
+"""Lane addresses to the shortest pattern that gives them back."""
+
+import numpy as np
+
+from tracer.jit import kernel
+from traces.schema import EXPLICIT, PLAIN_STRIDE
+
+STRIDE_MAX = (1 << 31) - 1
+
+
+@kernel
+def difference(lanes, k):
+    """Address of lane k less that of lane k - 1, as int64."""
+    return np.int64(lanes[k] - lanes[k - 1])
+
+
+@kernel
+def row_length(lanes, n):
+    """Lanes of a row: how far the first difference holds."""
+    k = 2
+    first = difference(lanes, 1)
+    while k < n and difference(lanes, k) == first:
+        k += 1
+    return k
+
+
+@kernel
+def find_pattern(lanes, n):
+    """Pattern of n addresses (traces.schema): (inner, stride, row_stride); inner = EXPLICIT where there is none.
+
+    A single lane is a plain pattern of stride 0.
+    """
+    if n <= 1:
+        return PLAIN_STRIDE, 0, 0
+    stride = difference(lanes, 1)
+    if stride > STRIDE_MAX or stride < -STRIDE_MAX:
+        return EXPLICIT, 0, 0
+    inner = row_length(lanes, n)
+    if inner == n:
+        return PLAIN_STRIDE, stride, 0
+    row_stride = np.int64(lanes[inner] - lanes[0])
+    for k in range(n):
+        expected = lanes[0] + np.uint64((k % inner) * stride) + np.uint64((k // inner) * row_stride)
+        if lanes[k] != expected:
+            return EXPLICIT, 0, 0
+    return inner, stride, row_stride

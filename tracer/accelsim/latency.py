@@ -1,0 +1,106 @@
+"""Latency of fixed-latency instructions, per architecture, in core clocks from issue to use by the same warp.
+
+Only chains of arithmetic between memory events use these numbers (`cycles` of a COMPUTE event); the throughput of the
+pipes is the machine's business. Each row names its source; where no measurement of an architecture is at hand the
+nearest one's is taken and marked assumed.
+"""
+
+from enum import IntEnum
+
+
+class Latency(IntEnum):
+    """Groups of instructions with one latency."""
+
+    ALU = 0  # integer add, logic, shift, move, compare
+    FP32 = 1
+    IMAD = 2
+    HALF2 = 3  # packed fp16
+    FP64 = 4
+    SFU = 5  # MUFU
+    CONVERT = 6
+    POPC = 7
+    SHUFFLE = 8
+    SPECIAL_REGISTER = 9  # S2R
+    CONSTANT = 10  # LDC
+    UNIFORM = 11
+    BRANCH = 12
+    TENSOR = 13
+    NONE = 14  # no result: stores, barriers, NOP
+
+
+JIA_VOLTA = "Jia et al. 2018, Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, table 4.1"
+ACCELSIM_GV100 = "Accel-Sim tested-cfgs/SM7_GV100/trace.config"
+ACCELSIM_A100 = "Accel-Sim tested-cfgs/SM80_A100/trace.config"
+ACCELSIM_H100 = "Accel-Sim tested-cfgs/SM90_H100/trace.config"
+ASSUMED = "assumed"
+
+_SHARED_ASSUMED: dict[Latency, tuple[int, str]] = {
+    Latency.SHUFFLE: (23, ASSUMED),
+    Latency.SPECIAL_REGISTER: (20, ASSUMED),
+    Latency.CONSTANT: (26, ASSUMED),
+    Latency.BRANCH: (4, ACCELSIM_A100),
+    Latency.UNIFORM: (4, ACCELSIM_A100),
+    Latency.NONE: (1, ASSUMED),
+}
+_VOLTA: dict[Latency, tuple[int, str]] = {
+    Latency.ALU: (4, JIA_VOLTA),
+    Latency.FP32: (4, JIA_VOLTA),
+    Latency.IMAD: (5, JIA_VOLTA),
+    Latency.HALF2: (6, JIA_VOLTA),
+    Latency.FP64: (8, JIA_VOLTA),
+    Latency.SFU: (14, JIA_VOLTA),
+    Latency.CONVERT: (14, ASSUMED),
+    Latency.POPC: (10, JIA_VOLTA),
+    Latency.TENSOR: (2, ACCELSIM_GV100),  # one step of HMMA.884
+    **_SHARED_ASSUMED,
+}
+_PASCAL: dict[Latency, tuple[int, str]] = {
+    **_VOLTA,
+    Latency.ALU: (6, JIA_VOLTA),
+    Latency.FP32: (6, JIA_VOLTA),
+    Latency.IMAD: (6, JIA_VOLTA),  # XMAD
+    Latency.HALF2: (6, JIA_VOLTA),
+    Latency.FP64: (12, ASSUMED),
+    Latency.POPC: (14, ASSUMED),
+    Latency.BRANCH: (6, ASSUMED),
+}
+_TURING: dict[Latency, tuple[int, str]] = {
+    **{group: (cycles, ASSUMED) for group, (cycles, _) in _VOLTA.items()},
+    Latency.FP64: (48, ASSUMED),
+    Latency.TENSOR: (14, ASSUMED),  # HMMA.1688
+}
+_AMPERE: dict[Latency, tuple[int, str]] = {
+    **_VOLTA,
+    Latency.ALU: (4, ACCELSIM_A100),
+    Latency.FP32: (4, ACCELSIM_A100),
+    Latency.IMAD: (4, ACCELSIM_A100),
+    Latency.HALF2: (5, ASSUMED),
+    Latency.FP64: (6, ACCELSIM_A100),
+    Latency.SFU: (23, ACCELSIM_A100),
+    Latency.TENSOR: (12, ACCELSIM_A100),  # HMMA.16816
+}
+_HOPPER: dict[Latency, tuple[int, str]] = {
+    **_AMPERE,
+    Latency.ALU: (4, ACCELSIM_H100),
+    Latency.FP32: (4, ACCELSIM_H100),
+    Latency.FP64: (8, ACCELSIM_H100),
+    Latency.SFU: (23, ACCELSIM_H100),
+    Latency.TENSOR: (12, ASSUMED),  # HMMA; GMMA is waited for by WARPGROUP.DEPBAR
+}
+
+TABLES: dict[int, dict[Latency, tuple[int, str]]] = {
+    60: _PASCAL,
+    70: _VOLTA,
+    75: _TURING,
+    80: _AMPERE,
+    90: _HOPPER,
+}
+"""By the lowest binary version (compute capability times ten) that the table stands for."""
+DEFAULT_ARCHITECTURE = 70
+"""Stands in for an unknown binary version."""
+
+
+def latency_table(architecture: int) -> dict[Latency, tuple[int, str]]:
+    """Cycles and source of each group for a binary version such as 86 (the nearest older table)."""
+    known = [version for version in TABLES if version <= architecture]
+    return TABLES[max(known) if known else DEFAULT_ARCHITECTURE]

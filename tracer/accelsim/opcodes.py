@@ -1,0 +1,223 @@
+"""SASS opcodes: what an instruction does, by the first part of its name and the modifiers after it.
+
+Only effects that a trace of memory events needs are kept: which pipe, which memory, how wide, which registers.
+Sources: the memory-space and width rules of Accel-Sim's trace front end; NVIDIA's CUDA Binary Utilities
+documentation for the list of opcodes. A name that is not in the lists counts as ALU work, and is reported.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from tracer.accelsim.latency import Latency, latency_table
+from tracer.accelsim.tensor import tensor_shape
+from traces.schema import Cache, Pipe, Space
+
+MAX_SOURCES = 8
+
+
+class Action(IntEnum):
+    """What the event builder does with an instruction."""
+
+    COMPUTE = 0
+    LOAD = 1
+    STORE = 2
+    ATOMIC = 3
+    REDUCE = 4
+    ASYNC_COPY = 5  # LDGSTS: belongs to the group that the next COMMIT closes
+    COMMIT = 6  # LDGDEPBAR
+    DEPBAR = 7  # waits for all but the latest `imm` groups
+    BARRIER = 8
+    EXIT = 9
+    BULK_COPY = 10  # TMA load: a group by itself
+    WAIT_ALL = 11  # waits for every group
+
+
+GENERIC = len(Space)
+"""`space` of an access whose window decides: LD, ST, ATOM."""
+
+OPCODE = np.dtype(
+    [
+        ("action", "u1"),
+        ("space", "u1"),  # Space or GENERIC
+        ("cache", "u1"),
+        ("pipe", "u1"),
+        ("width_bytes", "u1"),  # per lane
+        ("dst_regs", "u1"),  # registers written from the destination on
+        ("src_regs", "u1", MAX_SOURCES),  # registers read from each source on
+        ("latency", "u2"),
+        ("macs", "u4"),  # TENSOR: multiply-accumulates of the warp
+    ],
+    align=True,
+)
+
+
+class Opcode(NamedTuple):
+    """Effect of one opcode text; fields as in OPCODE, and whether the name is known."""
+
+    action: Action
+    space: int
+    cache: Cache
+    pipe: Pipe
+    width_bytes: int
+    dst_regs: int
+    src_regs: tuple[int, ...]
+    latency: Latency
+    macs: int
+    known: bool
+
+
+_LOADS = {"LDG": Space.GLOBAL, "LD": GENERIC, "LDL": Space.LOCAL, "LDS": Space.SHARED, "LDSM": Space.SHARED}
+_STORES = {"STG": Space.GLOBAL, "ST": GENERIC, "STL": Space.LOCAL, "STS": Space.SHARED, "STSM": Space.SHARED}
+_ATOMICS = {"ATOMG": Space.GLOBAL, "ATOM": GENERIC, "ATOMS": Space.SHARED}
+_REDUCTIONS = {"RED": Space.GLOBAL, "REDG": Space.GLOBAL, "REDS": Space.SHARED}
+_TMA = {
+    "UTMALDG": (Action.BULK_COPY, Space.GLOBAL),
+    "UBLKCP": (Action.BULK_COPY, Space.GLOBAL),
+    "UTMASTG": (Action.STORE, Space.GLOBAL),
+    "UTMAREDG": (Action.REDUCE, Space.GLOBAL),
+    "UBLKRED": (Action.REDUCE, Space.GLOBAL),
+    "UTMAPF": (Action.LOAD, Space.GLOBAL),
+    "UBLKPF": (Action.LOAD, Space.GLOBAL),
+}
+
+_WORK: dict[str, tuple[Pipe, Latency]] = {}
+
+
+def _list(pipe: Pipe, latency: Latency, names: str) -> None:
+    _WORK.update(dict.fromkeys(names.split(), (pipe, latency)))
+
+
+_list(Pipe.ALU, Latency.ALU,
+      "BFE BFI BMSK BREV FLO IABS IADD IADD3 IADD32I ICMP IMNMX ISCADD ISCADD32I ISET ISETP LEA LOP LOP3 LOP32I LOP3 "
+      "MOV MOV32I MOVM SHF SHL SHR SEL SGXT VABSDIFF VABSDIFF4 VADD VIADD VIADDMNMX VIMNMX VIMNMX3 VMNMX P2R R2P PSET "
+      "PSETP PLOP3 PRMT CSET CSETP FCMP FMNMX FMNMX3 FSEL FSET FSETP FCHK DMNMX RRO CREDUX B2R R2B LEPC PCNT I2I I2IP "
+      "F2FP FSWZADD FSWZ HMNMX2 VHMNMX HSET2 HSETP2 CS2R GETLMEMBASE SETLMEMBASE GETCRSPTR SETCRSPTR CCTL CCTLL CCTLT "
+      "ERRBAR MEMBAR FENCE NOP PMTRIG NANOSLEEP YIELD WARPSYNC DEPBAR LDGDEPBAR ARRIVES SYNCS QSPC PIXLD AL2P ELECT "
+      "ACQBULK ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT WARPGROUP WARPGROUPSET USETMAXREG FOOTPRINT "
+      "TEX TLD TLD4 TMML TXD TXQ TEXS TLDS TLD4S SULD SUST SUATOM SURED SUQUERY "
+      "OUT AST ALD ISBERD ISBEWR ITOMIC VOTE VOTEU MATCH REDUX SHFL VSET VSETP VSHL VSHR VMAD")  # fmt: skip
+_list(Pipe.ALU, Latency.CONVERT, "F2F F2I I2F FRND")
+_list(Pipe.ALU, Latency.POPC, "POPC FLO BREV")
+_list(Pipe.ALU, Latency.SHUFFLE, "SHFL VOTE MATCH REDUX")
+_list(Pipe.ALU, Latency.SPECIAL_REGISTER, "S2R B2R")
+_list(Pipe.FMA, Latency.FP32, "FADD FADD2 FADD32I FFMA FFMA2 FFMA32I FMUL FMUL2 FMUL32I")
+_list(Pipe.FMA, Latency.IMAD, "IMAD IMAD32I IMADSP IMUL IMUL32I XMAD IDP IDP4A IDE")
+_list(Pipe.FMA, Latency.HALF2, "HADD2 HADD2_32I HFMA2 HFMA2_32I HMUL2 HMUL2_32I HFMA HADD HMUL")
+_list(Pipe.FP64, Latency.FP64, "DADD DFMA DMUL DSETP DSET")
+_list(Pipe.SFU, Latency.SFU, "MUFU")
+_list(Pipe.TENSOR, Latency.TENSOR, "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA UTCHMMA UTCQMMA UTCIMMA")
+_list(Pipe.BRANCH, Latency.BRANCH,
+      "BRA BRX BRXU BRK BMOV BPT BREAK BSSY BSYNC CALL CAL CONT EXIT JCAL JMP JMX JMXU KILL LONGJMP PBK PCNT PEXIT "
+      "PLONGJMP PRET RET RPCMOV RTT SSY SYNC SAM RAM IDE")  # fmt: skip
+_list(Pipe.UNIFORM, Latency.UNIFORM,
+      "R2UR S2UR UBMSK UBREV UCLEA UFLO UIADD3 UIMAD UISETP ULEA ULOP ULOP3 ULOP32I UMOV UP2UR UPLOP3 UPOPC UPRMT "
+      "UPSETP UR2UP USEL USGXT USHF USHL USHR UVIRTCOUNT UF2FP UFADD UFFMA UFMUL UFSETP UFSEL UI2F UF2I UVIADD UVIMNMX "
+      "UIABS UIMNMX UTMACMDFLUSH UTMACCTL UTMAPF UMEMSETS")  # fmt: skip
+_list(Pipe.UNIFORM, Latency.CONSTANT, "LDC LDCU ULDC")
+_LAST_WIDE_SOURCE = ("WIDE",)
+"""Modifiers of IMAD whose addend and result are 64 bits."""
+
+
+def access_bytes(tokens: list[str], default: int = 4) -> int:
+    """Bytes per lane from an opcode's modifiers: the first that is a number of bits, or one with a U or S before it."""
+    for token in tokens:
+        digits = token[1:] if token[:1] in ("U", "S") else token
+        if digits.isascii() and digits.isdigit() and len(digits) <= 3:
+            return min(max(int(digits) // 8, 1), 32)
+    return default
+
+
+def cache_policy(tokens: list[str]) -> Cache:
+    """Cache policy of a global access.
+
+    Memory of the own GPU is coherent at its L2, so accesses of GPU or system scope and volatile ones bypass L1 only.
+    (The bare `.SYS` of Volta marks ordinary accesses.)
+    """
+    names = set(tokens)
+    if names & {"CG", "CV", "WT", "BYPASS", "NA"} or ("STRONG" in names and names & {"GPU", "SYS"}):
+        return Cache.BYPASS_L1
+    if names & {"CS", "EF", "LU"}:
+        return Cache.STREAM
+    if "UNCACHED" in names:  # written by tracer.accelsim.writer; no SASS modifier
+        return Cache.UNCACHED
+    return Cache.DEFAULT
+
+
+def _registers(width_bytes: int) -> int:
+    return max(1, width_bytes // 4)
+
+
+def _memory(action: Action, space: int, tokens: list[str], address_regs: int) -> Opcode:
+    """A load, store, atomic or reduction: sources are the address, then the data."""
+    atomic = action in (Action.ATOMIC, Action.REDUCE)
+    width = access_bytes(tokens, 8 if atomic and "F64" in tokens else 4)
+    cache = Cache.DEFAULT if space == Space.SHARED or atomic else cache_policy(tokens)
+    data = _registers(width)
+    sources = (address_regs, data, data)
+    return Opcode(action, space, cache, Pipe.ALU, width, data, sources, Latency.NONE, 0, True)
+
+
+def _matrix_move(action: Action, tokens: list[str]) -> Opcode:
+    """LDSM, STSM: each active lane gives the address of a 16-byte matrix row; 1, 2 or 4 registers per lane."""
+    matrices = next((int(token) for token in reversed(tokens) if token in ("2", "4")), 1)
+    return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, 16, matrices, (1, matrices), Latency.NONE, 0, True)
+
+
+def _work(base: str, tokens: list[str]) -> Opcode:
+    """Everything that is not a memory access."""
+    pipe, latency = _WORK.get(base, (Pipe.ALU, Latency.ALU))
+    dst, macs = 1, 0
+    sources: tuple[int, ...] = (1,) * 5
+    if pipe == Pipe.TENSOR:
+        macs, sources, dst = tensor_shape(base, tokens)
+    elif pipe == Pipe.FP64 or base == "DMNMX":
+        dst, sources = 2, (2,) * 5
+    elif base == "IMAD" and "WIDE" in tokens:
+        dst, sources = 2, (1, 1, 2)
+    elif base == "CS2R" and "32" not in tokens:
+        dst = 2
+    elif base in ("F2F", "F2I", "I2F", "FRND") and "F64" in tokens:
+        dst, sources = (2, (2,)) if base in ("F2F", "FRND") else ((1, (2,)) if base == "F2I" else (2, (1,)))
+    elif base in ("LDC", "ULDC", "LDCU"):
+        dst = _registers(access_bytes(tokens))
+    return Opcode(Action.COMPUTE, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK)
+
+
+def classify(text: str) -> Opcode:
+    """Effect of an opcode such as `LDG.E.128.STRONG.GPU`."""
+    base, *tokens = text.split(".")
+    if base in ("LDSM", "STSM"):
+        return _matrix_move(Action.LOAD if base == "LDSM" else Action.STORE, tokens)
+    for action, names in ((Action.LOAD, _LOADS), (Action.STORE, _STORES), (Action.ATOMIC, _ATOMICS),
+                          (Action.REDUCE, _REDUCTIONS)):  # fmt: skip
+        if base in names:
+            space = names[base]
+            return _memory(action, space, tokens, 1 if space == Space.SHARED else 2)
+    if base == "LDGSTS":  # sources: shared address, global address
+        copy = _memory(Action.ASYNC_COPY, Space.GLOBAL, tokens, 1)
+        return copy._replace(src_regs=(1, 2), dst_regs=0)
+    if base in _TMA:
+        action, space = _TMA[base]
+        return Opcode(action, space, Cache.DEFAULT, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
+    opcode = _work(base, tokens)
+    if base == "EXIT":
+        return opcode._replace(action=Action.EXIT)
+    if base == "BAR":
+        return opcode._replace(action=Action.BARRIER, known=True)
+    if base == "DEPBAR":
+        return opcode._replace(action=Action.DEPBAR)
+    if base in ("LDGDEPBAR", "ARRIVES"):
+        return opcode._replace(action=Action.COMMIT)
+    if base == "SYNCS" and "TRYWAIT" in tokens:
+        return opcode._replace(action=Action.WAIT_ALL)
+    return opcode
+
+
+def fill_record(record: np.void, opcode: Opcode, architecture: int) -> None:
+    """An Opcode into an OPCODE record, with the latency of an architecture."""
+    for name in ("action", "space", "cache", "pipe", "width_bytes", "dst_regs", "macs"):
+        record[name] = getattr(opcode, name)
+    record["src_regs"] = (*opcode.src_regs, *(1,) * MAX_SOURCES)[:MAX_SOURCES]
+    record["latency"] = latency_table(architecture)[opcode.latency][0]

@@ -1,0 +1,159 @@
+"""Open an Accel-Sim trace: a kernelslist.g, or the trace of one kernel."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tracer.accelsim.kernel import AccelsimKernel
+from tracer.accelsim.problems import Problems, TraceError
+from traces.errors import UserError
+from traces.source import KernelSource, Prefill
+
+TRACE_ENDINGS = (".traceg", ".traceg.xz")
+ADDRESS_END = 1 << 64
+
+
+def is_trace_name(name: str) -> bool:
+    """True for names of trace files, readable or not."""
+    return name.endswith((*TRACE_ENDINGS, ".trace", ".trace.xz", ".tracez"))
+
+
+def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
+    """`MemcpyHtoD,0x<address>,<bytes>[,...]`; None where it is broken and the reader lenient."""
+    fields = [field.strip() for field in line.split(",")]
+    try:
+        address, size = int(fields[1], 16), int(fields[2], 10)
+    except (IndexError, ValueError):
+        address, size = -1, -1
+    if address >= 0 and size >= 0 and address + size <= ADDRESS_END:
+        return Prefill(address, size)
+    problems.damage("MEMCPY", f"{path}:{number}", f"found {line[:80]!r}, expected MemcpyHtoD,<hex address>,<bytes>")
+    return None
+
+
+def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
+    """Commands of a kernelslist.g, with the paths of the kernels' files.
+
+    Raises:
+        TraceError: unreadable, no text, or a kernel's file is missing.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise TraceError(f"{path}: cannot read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: not a text file (byte {error.start})") from error
+    commands: list[Path | Prefill] = []
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.strip()
+        if line.startswith("MemcpyHtoD"):
+            prefill = parse_memcpy(path, number, line, problems)
+            if prefill is not None:
+                commands.append(prefill)
+        elif line.startswith("kernel"):
+            file = path.parent / line
+            if "\0" not in line and file.is_file():
+                commands.append(file)
+            else:
+                problems.damage("MISSING_FILE", f"{path}:{number}", f"no such file: {line[:200]!r}")
+        elif line:
+            word = line.split(",")[0][:40]
+            problems.warn(f"list {word}", f"{path}:{number}", f"unknown command {word!r}, ignored")
+    return commands
+
+
+def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
+    """The trace of one kernel, by the ending of its name.
+
+    Raises:
+        TraceError: an ending that is not read.
+    """
+    name = path.name
+    if name.endswith(".tracez"):
+        raise TraceError(
+            f"{path}: .tracez (the binary container of tracer 6) is not read: convert it with Accel-Sim's traceDsm "
+            "to .traceg first"
+        )
+    if not name.endswith(TRACE_ENDINGS):
+        raise TraceError(f"{path}: found the ending {path.suffix!r}, allowed {', '.join(TRACE_ENDINGS)}")
+    return AccelsimKernel(path, problems)
+
+
+class AccelsimTrace:
+    """Commands of one GPU (a TraceSource)."""
+
+    def __init__(self, path: Path, commands: list[Path | Prefill], problems: Problems) -> None:
+        self.path, self.problems = path, problems
+        self._commands = commands
+
+    @property
+    def files(self) -> list[Path]:
+        """Trace files in program order."""
+        return [command for command in self._commands if isinstance(command, Path)]
+
+    def commands(self) -> Iterator[KernelSource | Prefill]:
+        """Kernels and prefills in program order; a kernel's file is opened when its turn comes."""
+        for command in self._commands:
+            yield command if isinstance(command, Prefill) else open_kernel(command, self.problems)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the commands and of the files' bytes."""
+        digest = hashlib.sha256()
+        for command in self._commands:
+            if isinstance(command, Prefill):
+                digest.update(f"prefill {command.address:x} {command.bytes}\n".encode())
+            else:
+                digest.update(f"kernel {AccelsimKernel(command, Problems(lenient=True)).fingerprint()}\n".encode())
+        return digest.hexdigest()
+
+
+def choose(commands: list[Path | Prefill], kernels: Iterable[int]) -> list[Path | Prefill]:
+    """The prefills, and the kernels with these numbers (from 0, in order of the list)."""
+    wanted = set(kernels)
+    count = sum(isinstance(command, Path) for command in commands)
+    if wanted and not 0 <= min(wanted) <= max(wanted) < count:
+        raise UserError(f"kernels: found {min(wanted)} to {max(wanted)}, allowed 0 to {count - 1}")
+    chosen: list[Path | Prefill] = []
+    number = 0
+    for command in commands:
+        if isinstance(command, Prefill):
+            chosen.append(command)
+            continue
+        if number in wanted:
+            chosen.append(command)
+        number += 1
+    return chosen
+
+
+def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[int] | None = None) -> AccelsimTrace:
+    """Open a kernelslist.g, a folder that holds one, or a single trace file.
+
+    Args:
+        path: the list, folder or file.
+        lenient: skip what is broken, and count it in `problems`, instead of raising.
+        kernels: numbers (from 0) of the kernels wanted; all where None. Prefills are always kept.
+
+    Raises:
+        UserError: what cannot be read, with file and line. Damage inside a kernel's file shows when it is read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = find_list(path)
+    if not path.is_file():
+        raise TraceError(f"{path}: no such file")
+    problems = Problems(lenient=lenient)
+    commands: list[Path | Prefill] = [path] if is_trace_name(path.name) else parse_list(path, problems)
+    if not any(isinstance(command, Path) for command in commands):
+        raise TraceError(f"{path}: names no kernel (lines that begin with `kernel`)")
+    if kernels is not None:
+        commands = choose(commands, kernels)
+    return AccelsimTrace(path, commands, problems)
+
+
+def find_list(folder: Path) -> Path:
+    """The one kernelslist*.g of a folder."""
+    lists = sorted(folder.glob("kernelslist*.g"))
+    if len(lists) == 1:
+        return lists[0]
+    found = ", ".join(entry.name for entry in lists) or "none"
+    raise TraceError(f"{folder}: expected one kernelslist.g, found {found}: name the one of the GPU you mean")

@@ -1,0 +1,225 @@
+"""The line scanner: bytes of a grouped trace to the instruction tables of one workgroup after the other.
+
+`scan_lines` is called again with more data until it says that a workgroup is complete; it never looks back further
+than the line it reads, so the caller may throw earlier data away.
+"""
+
+import numpy as np
+
+from tracer.accelsim.instruction import Outcome, Trouble
+from tracer.accelsim.line import BULK_LANES_MAX, read_instruction
+from tracer.accelsim.text import NEWLINE, RETURN, read_after, read_decimal, skip_blanks
+from tracer.jit import kernel
+
+BEGIN = np.frombuffer(b"#BEGIN_TB", np.uint8)
+END = np.frombuffer(b"#END_TB", np.uint8)
+THREAD_BLOCK = np.frombuffer(b"thread block =", np.uint8)
+WARP_WORD = np.frombuffer(b"warp =", np.uint8)
+INSTS = np.frombuffer(b"insts =", np.uint8)
+CLUSTER = np.frombuffer(b"cluster ", np.uint8)
+HASH, COMMA, BLANK, LOWER_C, LOWER_I, LOWER_T, LOWER_W, LOWER_L = (ord(letter) for letter in "#, citwl")
+
+MORE, WORKGROUP, GROW, ERROR = (int(outcome) for outcome in Outcome)
+NOT_A_LINE, OUTSIDE_BLOCK, NO_WARP = int(Trouble.NOT_A_LINE), int(Trouble.OUTSIDE_BLOCK), int(Trouble.NO_WARP)
+BEGIN_IN_BLOCK, END_OUTSIDE, NO_BLOCK = int(Trouble.BEGIN_IN_BLOCK), int(Trouble.END_OUTSIDE), int(Trouble.NO_BLOCK)
+BAD_BLOCK, BLOCK_OUTSIDE_GRID = int(Trouble.BAD_BLOCK), int(Trouble.BLOCK_OUTSIDE_GRID)
+BAD_WARP, WARP_TOO_HIGH, WARP_TWICE = int(Trouble.BAD_WARP), int(Trouble.WARP_TOO_HIGH), int(Trouble.WARP_TWICE)
+BAD_COUNT, WRONG_COUNT = int(Trouble.BAD_COUNT), int(Trouble.WRONG_COUNT)
+FINE, DONE = 0, -1
+
+
+@kernel
+def fail(scan, trouble, pos):
+    """Note a trouble of the line at `pos`, the one last counted."""
+    scan.error = trouble
+    scan.error_line = scan.line
+    scan.error_pos = pos
+    return ERROR
+
+
+@kernel
+def close_warp(scan, tables):
+    """End the warp being read; False if it has another number of instructions than announced."""
+    if not scan.open_warp:
+        return True
+    scan.open_warp = 0
+    warp = tables.warps[scan.n_warps - 1]
+    if warp.declared < 0 or scan.n_instructions - warp.first == warp.declared:
+        return True
+    scan.error = WRONG_COUNT
+    scan.error_line = warp.line
+    return False
+
+
+@kernel
+def start_block(data, pos, end, scan):
+    """`thread block = x,y,z`."""
+    index, weight = 0, 1
+    for axis in range(3):
+        comma = pos
+        while axis < 2 and comma < end and data[comma] != COMMA:
+            comma += 1
+        number, after = read_decimal(data, pos, comma if axis < 2 else end)
+        if after < 0 or number < 0:
+            return BAD_BLOCK
+        size = scan.grid_x if axis == 0 else (scan.grid_y if axis == 1 else scan.grid_z)
+        if number >= size:
+            return BLOCK_OUTSIDE_GRID
+        index += weight * number
+        weight *= size
+        pos = comma + 1
+    scan.block = index
+    scan.block_line = scan.line
+    return FINE
+
+
+@kernel
+def start_warp(data, pos, end, scan, tables):
+    """`warp = n`."""
+    if scan.block < 0:
+        return NO_BLOCK
+    index, after = read_decimal(data, pos, end)
+    if after < 0 or index < 0:
+        return BAD_WARP
+    if index >= scan.warps:
+        return WARP_TOO_HIGH
+    for k in range(scan.n_warps):
+        if tables.warps[k].index == index:
+            return WARP_TWICE
+    warp = tables.warps[scan.n_warps]
+    warp.index = index
+    warp.first = scan.n_instructions
+    warp.declared = -1
+    warp.line = scan.line
+    scan.n_warps += 1
+    scan.open_warp = 1
+    return FINE
+
+
+@kernel
+def header_line(data, pos, end, scan, tables):
+    """A line that is no instruction: FINE, DONE at the end of a workgroup, NOT_A_LINE, or a Trouble."""
+    first = data[pos]
+    if first == HASH:
+        if read_after(data, pos, end, BEGIN) >= 0:
+            if scan.in_block:
+                return BEGIN_IN_BLOCK
+            scan.in_block = 1
+            scan.block = -1
+            scan.block_line = scan.line
+            return FINE
+        if read_after(data, pos, end, END) >= 0:
+            return DONE if scan.in_block else END_OUTSIDE
+        return FINE  # a remark
+    if first == LOWER_C and read_after(data, pos, end, CLUSTER) >= 0:
+        return FINE
+    block = read_after(data, pos, end, THREAD_BLOCK) if first == LOWER_T else -1
+    warp = read_after(data, pos, end, WARP_WORD) if first == LOWER_W else -1
+    count = read_after(data, pos, end, INSTS) if first == LOWER_I else -1
+    if block < 0 and warp < 0 and count < 0:
+        return NOT_A_LINE
+    if not scan.in_block:
+        return OUTSIDE_BLOCK
+    if block >= 0:
+        return start_block(data, block, end, scan)
+    if warp >= 0:
+        return start_warp(data, warp, end, scan, tables)
+    if not scan.open_warp:
+        return NO_WARP
+    declared, after = read_decimal(data, count, end)
+    if after < 0 or declared < 0:
+        return BAD_COUNT
+    tables.warps[scan.n_warps - 1].declared = declared
+    return FINE
+
+
+@kernel
+def ends_warp(data, pos, end):
+    """True for a line that may end a warp: #BEGIN_TB, #END_TB, thread block, warp."""
+    if data[pos] == HASH:
+        return read_after(data, pos, end, BEGIN) >= 0 or read_after(data, pos, end, END) >= 0
+    return data[pos] in (LOWER_T, LOWER_W)
+
+
+@kernel
+def is_header(data, pos, end):
+    """True unless the line begins like an instruction (a hexadecimal number)."""
+    first = data[pos]
+    if first == LOWER_C:
+        return pos + 1 < end and data[pos + 1] == LOWER_L
+    return first in (HASH, LOWER_T, LOWER_W, LOWER_I)
+
+
+@kernel
+def find_line_end(data, pos):
+    """Position of the next newline: the data end with one."""
+    while data[pos] != NEWLINE:
+        pos += 1
+    return pos
+
+
+@kernel
+def scan_header(data, pos, last, scan, tables):
+    """One header line: an Outcome, MORE where scanning goes on."""
+    if ends_warp(data, pos, last) and not close_warp(scan, tables):
+        scan.error_pos = pos
+        scan.line -= 1  # the line is read again
+        return ERROR
+    trouble = header_line(data, pos, last, scan, tables)
+    if trouble == FINE:
+        return MORE
+    if trouble == DONE:
+        scan.in_block = 0
+        return WORKGROUP
+    return fail(scan, trouble, pos)
+
+
+@kernel
+def scan_instruction(data, pos, last, scan, tables):
+    """One instruction line: MORE or ERROR."""
+    if not scan.in_block:
+        return fail(scan, OUTSIDE_BLOCK, pos)
+    if not scan.open_warp:
+        return fail(scan, NO_WARP, pos)
+    addresses = scan.n_addresses
+    instruction = tables.instructions[scan.n_instructions]
+    after = read_instruction(data, pos, last, instruction, scan, tables, tables.warps[scan.n_warps - 1].index)
+    if after < 0:
+        scan.n_addresses = addresses
+        return fail(scan, -after, pos)
+    scan.n_instructions += 1
+    return MORE
+
+
+@kernel
+def is_full(scan, tables):
+    """True if the next line might not fit the tables."""
+    return scan.n_instructions >= len(tables.instructions) or scan.n_addresses + BULK_LANES_MAX + 64 >= len(
+        tables.addresses
+    )
+
+
+@kernel
+def scan_lines(data, end, scan, tables):
+    """Read lines of data[scan.pos:end], which ends with a newline, until something is to be done: an Outcome."""
+    while scan.pos < end:
+        if is_full(scan, tables):
+            return GROW
+        newline = find_line_end(data, scan.pos)
+        pos = skip_blanks(data, scan.pos, newline)
+        last = newline
+        while last > pos and (data[last - 1] == RETURN or data[last - 1] == BLANK):
+            last -= 1
+        scan.line += 1
+        outcome = MORE
+        if last > pos:
+            if is_header(data, pos, last):
+                outcome = scan_header(data, pos, last, scan, tables)
+            else:
+                outcome = scan_instruction(data, pos, last, scan, tables)
+        if outcome == ERROR and scan.error == WRONG_COUNT:
+            return ERROR
+        scan.pos = newline + 1
+        if outcome != MORE:
+            return outcome
+    return MORE

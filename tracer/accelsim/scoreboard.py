@@ -1,0 +1,169 @@
+"""Registers to scoreboard slots: which pending load an instruction waits for.
+
+Every load that writes registers takes a slot; an instruction that reads or overwrites one of them waits for the slot
+and frees it. The slot taken is the lowest free one, so that the choice depends only on the order of loads and waits
+and not on register names: a trace written out with other registers comes back with the same slots. Where all slots
+are pending the oldest is taken again, by an event that waits for it. The copies of one LDGSTS group share a slot.
+
+Instructions of fixed latency take no slot; when their results are ready is kept per register.
+"""
+
+import numpy as np
+
+from tracer.accelsim.instruction import NO_REGISTER, REGISTERS
+from tracer.jit import kernel
+from traces.schema import NO_SLOT, SLOTS
+
+SCOREBOARD = np.dtype(
+    [
+        ("register_slot", "u1", REGISTERS),  # slot of the last load into the register
+        ("register_stamp", "u4", REGISTERS),  # and which use of the slot that was
+        ("ready", "i8", REGISTERS),  # clock at which a fixed-latency result is there
+        ("busy", "u1", SLOTS),  # 1 = may be pending
+        ("stamp", "u4", SLOTS),  # uses of the slot so far
+        ("age", "i8", SLOTS),  # when the slot was taken, in slots taken before
+        ("group", "i8", SLOTS),  # number of the committed copy group, -1 = none
+        ("taken", "i8"),
+        ("open_slot", "i8"),  # slot of the copy group being filled, -1 = none
+        ("committed", "i8"),  # groups closed so far
+        ("clock", "i8"),  # issue of the last instruction, memory taking no time
+        ("earliest", "i8"),  # of the instruction at hand: first clock at which it may issue
+        ("wait", "u8"),  # of the instruction at hand: slots to wait for
+    ],
+    align=True,
+)
+NO_BITS, ONE = np.uint64(0), np.uint64(1)
+
+
+@kernel
+def reset_scoreboard(board):
+    """Start of a warp: nothing pending."""
+    board.register_slot[:] = NO_SLOT
+    board.register_stamp[:] = 0
+    board.ready[:] = 0
+    board.busy[:] = 0
+    board.stamp[:] = 0
+    board.group[:] = -1
+    board.taken = 0
+    board.open_slot = -1
+    board.committed = 0
+    board.clock = -1
+    board.earliest = 0
+    board.wait = NO_BITS
+
+
+@kernel
+def slot_bit(slot):
+    return ONE << np.uint64(slot)
+
+
+@kernel
+def wait_for_register(board, register):
+    """Add the register's pending load, if there is one, to the wait mask."""
+    slot = board.register_slot[register]
+    if slot != NO_SLOT and board.busy[slot] and board.register_stamp[register] == board.stamp[slot]:
+        board.wait |= slot_bit(slot)
+
+
+@kernel
+def collect_waits(board, instruction, opcode):
+    """Wait mask and earliest issue of an instruction from the registers it reads and writes."""
+    board.wait = NO_BITS
+    board.earliest = board.clock + 1
+    for k in range(instruction.sources):
+        first = instruction.src[k]
+        if first != NO_REGISTER:
+            for register in range(first, min(first + opcode.src_regs[k], REGISTERS)):
+                wait_for_register(board, register)
+                board.earliest = max(board.earliest, board.ready[register])
+    if instruction.dst != NO_REGISTER:
+        for register in range(instruction.dst, min(instruction.dst + opcode.dst_regs, REGISTERS)):
+            wait_for_register(board, register)
+
+
+@kernel
+def wait_for_groups(board, latest):
+    """Add all committed copy groups but the `latest` ones to the wait mask."""
+    for slot in range(SLOTS):
+        if board.busy[slot] and 0 <= board.group[slot] < board.committed - latest:
+            board.wait |= slot_bit(slot)
+
+
+@kernel
+def free_waited(board):
+    """The slots of the wait mask are empty when the instruction issues."""
+    if board.wait == NO_BITS:
+        return
+    for slot in range(SLOTS):
+        if board.wait & slot_bit(slot):
+            board.busy[slot] = 0
+            board.group[slot] = -1
+            if board.open_slot == slot:
+                board.open_slot = -1
+
+
+@kernel
+def oldest_slot(board):
+    """Slot taken longest ago, other than that of the open copy group."""
+    oldest = -1
+    for slot in range(SLOTS):
+        if slot != board.open_slot and (oldest < 0 or board.age[slot] < board.age[oldest]):
+            oldest = slot
+    return oldest
+
+
+@kernel
+def take_slot(board):
+    """A slot for the instruction at hand, whose waits have been freed."""
+    slot = 0
+    while slot < SLOTS and board.busy[slot]:
+        slot += 1
+    if slot == SLOTS:
+        slot = oldest_slot(board)
+        board.wait |= slot_bit(slot)
+    board.busy[slot] = 1
+    board.stamp[slot] += 1
+    board.group[slot] = -1
+    board.age[slot] = board.taken
+    board.taken += 1
+    return slot
+
+
+@kernel
+def take_load_slot(board, instruction, opcode):
+    """Slot of a load, which its destination registers remember; NO_SLOT without a destination."""
+    if instruction.dst == NO_REGISTER:
+        return NO_SLOT
+    slot = take_slot(board)
+    for register in range(instruction.dst, min(instruction.dst + opcode.dst_regs, REGISTERS)):
+        board.register_slot[register] = slot
+        board.register_stamp[register] = board.stamp[slot]
+        board.ready[register] = 0
+    return slot
+
+
+@kernel
+def take_copy_slot(board):
+    """Slot of the open copy group."""
+    if board.open_slot < 0:
+        board.open_slot = take_slot(board)
+    return board.open_slot
+
+
+@kernel
+def commit_group(board):
+    """Close the open copy group; it may be empty."""
+    if board.open_slot >= 0:
+        board.group[board.open_slot] = board.committed
+    board.open_slot = -1
+    board.committed += 1
+
+
+@kernel
+def write_result(board, instruction, opcode):
+    """Results of a fixed-latency instruction that issued at the board's clock."""
+    if instruction.dst == NO_REGISTER:
+        return
+    for register in range(instruction.dst, min(instruction.dst + opcode.dst_regs, REGISTERS)):
+        board.ready[register] = board.clock + opcode.latency
+        board.register_slot[register] = NO_SLOT

@@ -1,0 +1,105 @@
+"""Runs of arithmetic: between two memory events, barriers or waits, one COMPUTE event per pipe.
+
+Within such a section instructions of several pipes alternate; their order does not matter to memory, so each pipe
+gets one event, in the order of first use. The section's length in clocks (its dependence chains, up to what the next
+event needs) stands in the last of them; the others take their issue slots.
+"""
+
+import numpy as np
+
+from tracer.jit import kernel
+from traces.schema import NO_SLOT, PLAIN_STRIDE, Kind, Pipe
+
+PIPES = len(Pipe)
+COMPUTE = int(Kind.COMPUTE)
+SECTION = np.dtype(
+    [
+        ("start", "i8"),  # clock of the first issue
+        ("pipes", "i8"),  # pipes used so far; 0 = no section is open
+        ("order", "i8", PIPES),  # pipe of each, in order of first use
+        ("count", "i8", PIPES),  # by pipe, as all that follow
+        ("work", "i8", PIPES),
+        ("pc", "i8", PIPES),
+        ("mask", "u8", PIPES),
+        ("wait", "u8"),  # of the first instruction
+        ("events", "i8"),  # events written so far, of all warps
+        ("last", "i8"),  # the warp's last COMPUTE event, -1 = none
+    ],
+    align=True,
+)
+U4_MAX = (1 << 32) - 1
+
+
+@kernel
+def add_work(section, instruction, pipe, macs, clock, wait):
+    """Count an instruction into the section; a section that is not open begins with it."""
+    if section.pipes == 0:
+        section.start = clock
+        section.wait = wait
+        section.count[:] = 0
+    if section.count[pipe] == 0:
+        section.order[section.pipes] = pipe
+        section.pipes += 1
+        section.pc[pipe] = instruction.pc
+        section.mask[pipe] = 0
+        section.work[pipe] = 0
+    section.count[pipe] += 1
+    section.mask[pipe] |= np.uint64(instruction.mask)
+    if instruction.mask:
+        section.work[pipe] += macs
+
+
+@kernel
+def next_event(section, events):
+    """The next row, cleared, for the caller to fill."""
+    event = events[section.events]
+    section.events += 1
+    event.kind = 0
+    event.space = 0
+    event.cache = 0
+    event.pipe = 0
+    event.width_bytes = 0
+    event.slot = NO_SLOT
+    event.inner = PLAIN_STRIDE
+    event.reserved = 0
+    event.stride = 0
+    event.count = 1
+    event.cycles = 0
+    event.work = 0
+    event.pc = 0
+    event.pad = 0
+    event.row_stride = 0
+    event.base = 0
+    event.mask = 0
+    event.wait = 0
+    return event
+
+
+@kernel
+def close_section(section, events, clock):
+    """Write the section's events; `clock` is the issue of what comes next."""
+    left = clock - section.start
+    for k in range(section.pipes):
+        pipe = section.order[k]
+        count = section.count[pipe]
+        event = next_event(section, events)
+        event.kind = COMPUTE
+        event.pipe = pipe
+        event.count = count
+        event.cycles = min(max(left, count) if k == section.pipes - 1 else count, U4_MAX)
+        left -= count
+        event.work = min(section.work[pipe], U4_MAX)
+        event.pc = section.pc[pipe]
+        event.mask = section.mask[pipe]
+        if k == 0:
+            event.wait = section.wait
+        section.last = section.events - 1
+    section.pipes = 0
+
+
+@kernel
+def lengthen(section, events, stall):
+    """A later event needs a result `stall` clocks after the last COMPUTE event's end: let that one take longer."""
+    if stall > 0 and section.last >= 0:
+        event = events[section.last]
+        event.cycles = min(np.int64(event.cycles) + stall, U4_MAX)

@@ -1,0 +1,101 @@
+"""Bytes of a trace file, plain or compressed with xz, in blocks that end with a line."""
+
+import lzma
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from tracer.accelsim.problems import TraceError
+
+BLOCK_BYTES = 1 << 22
+LINE_BYTES_MAX = 1 << 20
+"""A longer line is no trace."""
+
+
+def _plain(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _xz_library(path: Path) -> Iterator[bytes]:
+    try:
+        with lzma.open(path, "rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                yield block
+    except (lzma.LZMAError, EOFError) as error:
+        raise TraceError(f"{path}: bad xz data: {error}") from error
+
+
+def _drain(pipe: IO[bytes], kept: list[bytes]) -> None:
+    kept.append(pipe.read(2000))
+    while pipe.read(1 << 16):
+        pass
+
+
+def _xz_process(path: Path, program: str) -> Iterator[bytes]:
+    """Decompress in another process: the reader's core is free for parsing."""
+    command = [program, "--decompress", "--stdout", "--quiet", "--keep", "--force", "--", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        messages: list[bytes] = []
+        drain = threading.Thread(target=_drain, args=(process.stderr, messages), daemon=True)
+        drain.start()
+        ended = False
+        try:
+            while block := process.stdout.read(BLOCK_BYTES):
+                yield block
+            ended = True
+        finally:
+            if not ended:
+                process.kill()
+        drain.join()
+        if process.wait() != 0:
+            text = " ".join(b"".join(messages).decode(errors="replace").split())
+            raise TraceError(f"{path}: bad xz data ({text[:200] or 'xz failed'})")
+
+
+def read_bytes(path: Path) -> Iterator[bytes]:
+    """Content of a trace file in blocks of up to BLOCK_BYTES.
+
+    Raises:
+        TraceError: the file is missing or unreadable, or its xz data are bad.
+    """
+    try:
+        with open(path, "rb") as file:
+            is_xz = file.read(6) == b"\xfd7zXZ\0"
+        if path.suffix == ".xz" and not is_xz:
+            raise TraceError(f"{path}: bad xz data (not an xz file)")
+        program = shutil.which("xz") if is_xz else None
+        if program:
+            yield from _xz_process(path, program)
+        elif is_xz:
+            yield from _xz_library(path)
+        else:
+            yield from _plain(path)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def line_blocks(path: Path, blocks: Iterator[bytes], on_unterminated: Callable[[], None]) -> Iterator[bytes]:
+    """The same bytes cut behind newlines; a last line without one gets it, and `on_unterminated` is called.
+
+    Raises:
+        TraceError: a line longer than LINE_BYTES_MAX.
+    """
+    rest = b""
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if cut == 0:
+            rest += block
+            if len(rest) > LINE_BYTES_MAX + BLOCK_BYTES:
+                raise TraceError(f"{path}: a line of more than {LINE_BYTES_MAX} bytes: not a text trace")
+            continue
+        yield rest + block[:cut]
+        rest = block[cut:]
+    if rest:
+        on_unterminated()
+        yield rest + b"\n"

@@ -1,0 +1,108 @@
+"""Numbers and words in a line of bytes. A scanner returns (value, position after it); position -1 = not there."""
+
+from tracer.jit import kernel
+
+BLANK, TAB, NEWLINE, RETURN = 32, 9, 10, 13
+ZERO, NINE, LOWER_A, LOWER_F, UPPER_A, UPPER_F, LOWER_X, MINUS = 48, 57, 97, 102, 65, 70, 120, 45
+DECIMAL_MAX = (1 << 63) // 10 - 1
+HEX_DIGITS_MAX = 16
+
+
+@kernel
+def skip_blanks(data, pos, end):
+    """Position of the next byte that is neither blank nor tab, `end` where there is none."""
+    while pos < end and (data[pos] == BLANK or data[pos] == TAB):
+        pos += 1
+    return pos
+
+
+@kernel
+def skip_word(data, pos, end):
+    """Position after the word that begins at `pos`."""
+    while pos < end and data[pos] != BLANK and data[pos] != TAB:
+        pos += 1
+    return pos
+
+
+@kernel
+def at_word_end(data, pos, end):
+    return pos >= end or data[pos] == BLANK or data[pos] == TAB
+
+
+@kernel
+def hex_digit(byte):
+    """Value of a hexadecimal digit, -1 for any other byte."""
+    if ZERO <= byte <= NINE:
+        return byte - ZERO
+    if LOWER_A <= byte <= LOWER_F:
+        return byte - LOWER_A + 10
+    if UPPER_A <= byte <= UPPER_F:
+        return byte - UPPER_A + 10
+    return -1
+
+
+@kernel
+def read_hex(data, pos, end):
+    """A hexadecimal number of up to 16 digits, with or without 0x; its 64 bits as int64."""
+    pos = skip_blanks(data, pos, end)
+    if pos + 1 < end and data[pos] == ZERO and data[pos + 1] == LOWER_X:
+        pos += 2
+    first = pos
+    value = 0
+    while pos < end:
+        digit = hex_digit(data[pos])
+        if digit < 0:
+            break
+        value = (value << 4) | digit
+        pos += 1
+    if pos == first or pos - first > HEX_DIGITS_MAX or not at_word_end(data, pos, end):
+        return 0, -1
+    return value, pos
+
+
+@kernel
+def read_decimal(data, pos, end):
+    """A signed decimal number below 2^63 / 10 in size."""
+    pos = skip_blanks(data, pos, end)
+    negative = pos < end and data[pos] == MINUS
+    if negative:
+        pos += 1
+    first = pos
+    value = 0
+    while pos < end and ZERO <= data[pos] <= NINE:
+        if value > DECIMAL_MAX:
+            return 0, -1
+        value = value * 10 + (data[pos] - ZERO)
+        pos += 1
+    if pos == first or not at_word_end(data, pos, end):
+        return 0, -1
+    return (-value if negative else value), pos
+
+
+@kernel
+def read_immediate(data, pos, end):
+    """Like read_decimal, but a number of any size (only small ones mean anything): larger ones saturate."""
+    pos = skip_blanks(data, pos, end)
+    negative = pos < end and data[pos] == MINUS
+    if negative:
+        pos += 1
+    first = pos
+    value = 0
+    while pos < end and ZERO <= data[pos] <= NINE:
+        if value <= DECIMAL_MAX:
+            value = value * 10 + (data[pos] - ZERO)
+        pos += 1
+    if pos == first or not at_word_end(data, pos, end):
+        return 0, -1
+    return (-value if negative else value), pos
+
+
+@kernel
+def read_after(data, pos, end, word):
+    """Position after `word` (bytes) and the blanks that follow it, -1 if the text at `pos` does not begin with it."""
+    if pos + len(word) > end:
+        return -1
+    for k in range(len(word)):
+        if data[pos + k] != word[k]:
+            return -1
+    return skip_blanks(data, pos + len(word), end)

@@ -1,0 +1,300 @@
+"""Instructions of a warp to warp-level events.
+
+What becomes what:
+
+* loads, stores, atomics, reductions: one event each. With no active lane (mask 0) or no address they make no request
+  and only take an issue slot: they count as ALU work.
+* LDGSTS: ASYNC_COPY; LDGDEPBAR: a WAIT event that waits for nothing; DEPBAR: a WAIT for all but the latest groups,
+  or ALU work when there is nothing to wait for.
+* BAR: BARRIER. An immediate below 16 is the barrier's number, a larger one the threads expected (of barrier 1).
+  BAR.ARV is taken as a full barrier.
+* the last EXIT: EXIT; an earlier one (some lanes leave) is a branch.
+* everything else: COMPUTE, by pipe (tracer.accelsim.section).
+
+`count` over a warp's events is its number of instructions in the trace.
+"""
+
+import numpy as np
+
+from tracer.accelsim.opcodes import GENERIC, Action
+from tracer.accelsim.scoreboard import (
+    SCOREBOARD,
+    collect_waits,
+    commit_group,
+    free_waited,
+    reset_scoreboard,
+    take_copy_slot,
+    take_load_slot,
+    wait_for_groups,
+    write_result,
+)
+from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
+from tracer.coalesce import active_lanes
+from tracer.jit import kernel
+from traces.schema import EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
+
+BUILDER = np.dtype(
+    [
+        ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
+        ("local_base", "u8"),
+        ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS takes two lines, of which the second counts
+        ("copies", "i8"),  # LDGSTS lines of the warp
+        ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
+        ("no_exit", "i8"),  # warps that did not end with EXIT
+        ("no_exit_line", "i8"),
+        ("arrivals", "i8"),
+        ("board", SCOREBOARD),
+        ("section", SECTION),
+    ],
+    align=True,
+)
+WINDOW_BYTES = 1 << 24
+"""Size of the windows of shared and of local memory in the generic address space."""
+NAMED_BARRIERS = 16
+LANES = 32
+ALL_LANES = (1 << LANES) - 1
+
+COMPUTE, LOAD, STORE, ATOMIC, REDUCE = (int(Action[n]) for n in ("COMPUTE", "LOAD", "STORE", "ATOMIC", "REDUCE"))
+ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
+EXIT, BULK_COPY, WAIT_ALL = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL"))
+KIND_WAIT, KIND_BARRIER, KIND_EXIT, KIND_COPY = int(Kind.WAIT), int(Kind.BARRIER), int(Kind.EXIT), int(Kind.ASYNC_COPY)
+SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
+ALU, BRANCH = int(Pipe.ALU), int(Pipe.BRANCH)
+KIND_OF_ACTION = np.array(
+    [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT], np.uint8)  # fmt: skip
+assert len(KIND_OF_ACTION) == len(Action)
+DEFAULT_CACHE = int(Cache.DEFAULT)
+
+
+@kernel
+def is_memory(action):
+    return LOAD <= action <= ASYNC_COPY or action == BULK_COPY
+
+
+@kernel
+def resolve_space(builder, instruction, addresses):
+    """Space of a generic access: by the window of its first lane's address; shared where a window is unknown."""
+    if builder.shared_base == 0 or builder.local_base == 0:
+        return SHARED
+    address = instruction.base
+    if instruction.inner == EXPLICIT:
+        address = addresses[np.int64(instruction.base)]
+    if builder.shared_base <= address < builder.shared_base + WINDOW_BYTES:
+        return SHARED
+    if builder.local_base <= address < builder.local_base + WINDOW_BYTES:
+        return LOCAL
+    return GLOBAL
+
+
+@kernel
+def find_waits(builder, instruction, opcode, action):
+    """Wait mask and earliest issue of an instruction; the slots it waits for become free."""
+    board = builder.board
+    if builder.noted:
+        board.wait = instruction.note_wait if instruction.noted else np.uint64(0)
+        board.earliest = board.clock + 1
+        return
+    collect_waits(board, instruction, opcode)
+    if action == DEPBAR:
+        wait_for_groups(board, max(instruction.imm, 0))
+    elif action == WAIT_ALL:
+        wait_for_groups(board, 0)
+    free_waited(board)
+
+
+@kernel
+def compute(builder, instruction, opcode, pipe, events):
+    """An instruction that makes no memory event."""
+    board = builder.board
+    section = builder.section
+    issue = max(board.clock + 1, board.earliest)
+    if section.pipes and (board.wait != 0 or (builder.noted and instruction.noted)):
+        close_section(section, events, issue)
+        add_work(section, instruction, pipe, opcode.macs, issue, board.wait)
+    else:
+        add_work(section, instruction, pipe, opcode.macs, board.clock + 1, board.wait)
+    board.clock = issue
+    write_result(board, instruction, opcode)
+
+
+@kernel
+def start_event(builder, instruction, action, events):
+    """Close the section before an event of its own, and begin the event."""
+    board = builder.board
+    section = builder.section
+    issue = max(board.clock + 1, board.earliest)
+    if section.pipes:
+        close_section(section, events, issue)
+    else:
+        lengthen(section, events, issue - board.clock - 1)
+    board.clock = issue
+    event = next_event(section, events)
+    event.kind = KIND_OF_ACTION[action]
+    event.pc = instruction.pc
+    event.mask = instruction.mask
+    event.wait = board.wait
+    return event
+
+
+@kernel
+def memory_slot(builder, instruction, opcode, action):
+    """Slot of a memory event; taking one may add it to the wait mask."""
+    if builder.noted:
+        return instruction.note_slot
+    board = builder.board
+    if action == ASYNC_COPY:
+        return take_copy_slot(board)
+    if action == BULK_COPY:
+        slot = take_copy_slot(board)
+        commit_group(board)
+        return slot
+    if action in (LOAD, ATOMIC):
+        return take_load_slot(board, instruction, opcode)
+    return NO_SLOT
+
+
+@kernel
+def fill_access(event, instruction, opcode, space, slot):
+    """Address columns of a memory event."""
+    event.space = space
+    event.cache = opcode.cache if space == GLOBAL else DEFAULT_CACHE
+    if instruction.noted:
+        event.cache = instruction.note_cache
+    event.width_bytes = opcode.width_bytes
+    event.slot = slot
+    event.inner = instruction.inner
+    event.stride = instruction.stride
+    event.row_stride = instruction.row_stride
+    event.base = instruction.base
+
+
+@kernel
+def access(builder, instruction, opcode, action, events, addresses):
+    """A load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes takes several events."""
+    space = opcode.space
+    if space == GENERIC:
+        space = resolve_space(builder, instruction, addresses)
+    slot = memory_slot(builder, instruction, opcode, action)
+    event = start_event(builder, instruction, action, events)
+    fill_access(event, instruction, opcode, space, slot)
+    lanes = instruction.lanes
+    if lanes == active_lanes(np.uint64(instruction.mask)):
+        return
+    event.mask = ALL_LANES if lanes >= LANES else (1 << lanes) - 1
+    for done in range(LANES, lanes, LANES):
+        more = next_event(builder.section, events)
+        more.kind = event.kind
+        more.pc = event.pc
+        more.count = 0
+        fill_access(more, instruction, opcode, space, slot)
+        more.base = instruction.base + np.uint64(done)
+        more.mask = ALL_LANES if lanes - done >= LANES else (1 << (lanes - done)) - 1
+
+
+@kernel
+def barrier(builder, instruction, events):
+    """BAR: number or expected threads from the immediate."""
+    event = start_event(builder, instruction, BARRIER, events)
+    event.slot = 0
+    if 0 < instruction.imm < NAMED_BARRIERS:
+        event.slot = instruction.imm
+    elif instruction.imm >= NAMED_BARRIERS:
+        event.slot = 1
+        event.work = instruction.imm
+
+
+@kernel
+def effective_action(instruction, opcode, is_last):
+    """What an instruction does here: without active lanes or addresses nothing but take an issue slot."""
+    action = opcode.action
+    if action == EXIT:
+        return EXIT if is_last else COMPUTE
+    if instruction.mask == 0 or (is_memory(action) and instruction.lanes == 0):
+        return COMPUTE
+    return action
+
+
+@kernel
+def add_instruction(builder, instruction, opcode, is_last, events, addresses):
+    """One instruction of a warp."""
+    action = effective_action(instruction, opcode, is_last)
+    idle = instruction.mask == 0 and action == COMPUTE
+    if idle:  # no lane reads or writes a register
+        instruction.sources = 0
+        instruction.dst = -1
+    find_waits(builder, instruction, opcode, action)
+    if action in (DEPBAR, WAIT_ALL) and builder.board.wait == 0:
+        action = COMPUTE
+    if action == COMPUTE:
+        compute(builder, instruction, opcode, opcode.pipe, events)
+    elif action == BARRIER:
+        barrier(builder, instruction, events)
+    elif is_memory(action):
+        access(builder, instruction, opcode, action, events, addresses)
+    else:
+        start_event(builder, instruction, action, events)
+        if action == COMMIT:
+            commit_group(builder.board)
+
+
+@kernel
+def end_warp(builder, last_line, events):
+    """A warp without EXIT gets one that stands for no instruction."""
+    section = builder.section
+    if section.pipes:
+        close_section(section, events, builder.board.clock + 1)
+    event = next_event(section, events)
+    event.kind = KIND_EXIT
+    event.count = 0
+    if builder.no_exit == 0:
+        builder.no_exit_line = last_line
+    builder.no_exit += 1
+
+
+@kernel
+def build_warp(builder, instructions, first, last, line, opcodes, events, addresses):
+    """Events of the instructions [first, last) of one warp; `line` is where the warp begins."""
+    reset_scoreboard(builder.board)
+    builder.section.pipes = 0
+    builder.section.last = -1
+    builder.copies = 0
+    exited = False
+    for k in range(first, last):
+        instruction = instructions[k]
+        opcode = opcodes[instruction.opcode]
+        if opcode.action == ASYNC_COPY and builder.halve_copies:
+            builder.copies += 1
+            if builder.copies % 2 == 1:
+                continue
+        add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
+        line = instruction.line
+        exited = opcode.action == EXIT
+    if not exited:
+        end_warp(builder, line, events)
+
+
+@kernel
+def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, first_event):
+    """Events of all warps of the workgroup in `tables`, in the order of the file.
+
+    Args:
+        builder: BUILDER record.
+        tables: tracer.accelsim.instruction.Tables.
+        n_warps, n_instructions: rows in use.
+        opcodes: OPCODE per opcode number.
+        events: EVENT, room for every instruction, an EXIT per warp and the rows of bulk copies.
+        first_event: i8 [n_warps + 1], filled.
+
+    Returns:
+        Number of events.
+    """
+    builder.section.events = 0
+    builder.noted = n_instructions > 0 and tables.instructions[0].noted
+    for w in range(n_warps):
+        warp = tables.warps[w]
+        last = tables.warps[w + 1].first if w + 1 < n_warps else n_instructions
+        first_event[w] = builder.section.events
+        build_warp(builder, tables.instructions, warp.first, last, warp.line, opcodes, events, tables.addresses)
+    first_event[n_warps] = builder.section.events
+    return builder.section.events
