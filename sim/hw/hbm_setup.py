@@ -107,6 +107,8 @@ def _set_policies(channels: np.ndarray, hbm: HBM) -> None:
     channels["arbiter"] = hbm.arbiter
     channels["update_scope"] = hbm.update_scope
     channels["queue_entries"] = hbm.queue_entries
-    channels["write_high"] = math.floor(hbm.write_high * hbm.queue_entries)
-    channels["write_low"] = math.ceil(hbm.write_low * hbm.queue_entries)
+    # A queue without room for a line counts as above the high mark, however short it is; the marks stay apart.
+    write_high = min(math.floor(hbm.write_high * hbm.queue_entries), hbm.queue_entries - SECTORS_PER_LINE)
+    channels["write_high"] = write_high
+    channels["write_low"] = min(math.ceil(hbm.write_low * hbm.queue_entries), write_high + 1)
     channels["refresh_postpone"] = hbm.refresh_postpone

@@ -7,6 +7,7 @@ command per clock, 7 every request served exactly once and in order with older a
 """
 
 from collections import defaultdict
+from itertools import pairwise
 
 from sim.hw.hbm_log import Command
 from sim.hw.request import Op
@@ -91,7 +92,7 @@ def check(hbm, log, accesses, accepted_ps, end_ps):
 
 
 def _order(commands):
-    return [f"log goes back in time at {b}" for a, b in zip(commands, commands[1:], strict=False) if b[0] < a[0]]
+    return [f"log goes back in time at {b}" for a, b in pairwise(commands) if b[0] < a[0]]
 
 
 def _expanded(hbm, commands):
@@ -142,7 +143,7 @@ def _four_activates(hbm, commands):
 def _bus(hbm, commands):
     t = hbm.timing
     bursts = sorted(entry[0] + (t.CL if entry[1] == RD else t.WL) for entry in commands if entry[1] in COLUMNS)
-    return [f"3 bursts at {a} and {b} overlap" for a, b in zip(bursts, bursts[1:], strict=False) if b - a < t.burst]
+    return [f"3 bursts at {a} and {b} overlap" for a, b in pairwise(bursts) if b - a < t.burst]
 
 
 def _state(hbm, commands):

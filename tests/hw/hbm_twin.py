@@ -55,6 +55,8 @@ class Twin:
         self.table = defaultdict(list)
         for level, first, then, clocks in rules(hbm):
             self.table[then].append((level, first, clocks))
+        self.high = min(math.floor(hbm.write_high * hbm.queue_entries), hbm.queue_entries - 4)
+        self.low = min(math.ceil(hbm.write_low * hbm.queue_entries), self.high + 1)
         self.age_limit = math.ceil(hbm.age_limit_ps / self.period_ps)
 
     def run(self, end_ps):
@@ -146,7 +148,6 @@ class Twin:
     # --- what issues
 
     def choose_mode(self):
-        hbm = self.hbm
         if self.age_limit and self.aged is None and self.queue[0].clock + self.age_limit <= self.clock:
             self.aged = self.queue[0]
         self.ways = {READS, WRITES}
@@ -157,12 +158,12 @@ class Twin:
             return
         reads, writes = self.held(READS), self.held(WRITES)
         held = any(self.waits_for_a_write(self.accesses[fifo[0]]) for fifo in self.fifos if fifo)
-        drained = not writes or (writes < hbm.write_low * hbm.queue_entries and not held)
+        drained = not writes or (writes < self.low and not held)
         mode = self.mode
         if self.aged:
             mode = self.aged.way
         elif mode == READS:
-            full = writes > hbm.write_high * hbm.queue_entries or held
+            full = writes > self.high or held
             if writes and (not reads or (full and self.phase_left <= 0)):
                 mode = WRITES
         elif reads and (drained or self.phase_left <= 0):
