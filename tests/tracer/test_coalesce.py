@@ -98,6 +98,7 @@ def test_a_store_of_half_a_sector_is_not_full_and_two_halves_are():
     assert coalesced(halves, np.zeros(0, np.uint64)) == [(0, 1, 1)]
 
 
+@settings(deadline=None)
 @given(MASKS)
 def test_active_lanes_counts_bits(mask):
     assert active_lanes(np.uint64(mask)) == mask.bit_count()

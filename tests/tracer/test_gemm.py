@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tracer.gemm_cases import at_site, gemms
@@ -55,6 +55,7 @@ def test_staged_epilogue_with_c_passes_through_shared_memory():
     assert program(kernel, with_c)[-8:-1] == epilogue
 
 
+@settings(deadline=None)
 @given(gemms())
 def test_warps_agree_on_barriers_and_end_with_exit(gemm):
     source = GemmSource(*gemm)
@@ -70,6 +71,7 @@ def test_warps_agree_on_barriers_and_end_with_exit(gemm):
         assert all(b == barriers[0] for b in barriers)
 
 
+@settings(deadline=None)
 @given(gemms())
 def test_every_slot_that_is_set_is_waited_for_before_it_is_set_for_another_step(gemm):
     """A wait that comes too late would let a step read the data of another."""
@@ -130,6 +132,7 @@ def test_staging_widens_the_rows_of_a_store(epilogue, run_bytes):
     assert set((stores["inner"].astype(int) * stores["width_bytes"]).tolist()) == {run_bytes}
 
 
+@settings(deadline=None)
 @given(st.sampled_from(TileOrder), st.integers(1, 9), st.integers(1, 12), st.integers(1, 12), st.data())
 def test_walks_are_permutations_and_stagger_rotates_them(order, group, tiles_m, tiles_n, data):
     start = data.draw(st.integers(0, tiles_m * tiles_n - 1))
@@ -140,6 +143,7 @@ def test_walks_are_permutations_and_stagger_rotates_them(order, group, tiles_m, 
     assert rotated == plain[start:] + plain[:start]
 
 
+@settings(deadline=None)
 @given(gemms())
 def test_output_tiles_are_what_workgroups_store(gemm):
     problem, kernel = gemm
