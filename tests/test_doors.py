@@ -22,8 +22,8 @@ TOP_LEVEL = {
     "README.md",
     "pyproject.toml",
 }
-NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py"}
-"""The only files that may import numba."""
+NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/borrow.py"}
+"""The only files that may import numba: the decorator, its cache, and array views without reference counts."""
 HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""
 VAGUE_NAMES = re.compile(r"^(utils?|common|helpers?|misc|stuff|tools)$|(_old|_new|_copy|_backup|\d+_fixed)$")
@@ -35,7 +35,7 @@ FUNCTIONS_THAT_FIT = 0.9
 
 
 def tracked_files():
-    """Paths of the project relative to ROOT: what git tracks or would track, or all files outside a repository."""
+    """Paths of the project relative to ROOT: what git tracks or would track; without git, all of TOP_LEVEL."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -45,7 +45,8 @@ def tracked_files():
     )
     if listing.returncode == 0:
         return [line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
-    return [str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()]
+    files = [path for name in TOP_LEVEL for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
+    return [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
 
 
 FILES = tracked_files()
