@@ -21,6 +21,7 @@ from sim.hw.noc import make_noc
 from sim.hw.request import STREAMS
 from sim.hw.tags import make_sets
 from sim.hw.warp import WARPS, clear_warps
+from sim.limits import check_limits
 from sim.spec import Machine
 from traces.schema import EVENT
 
@@ -113,6 +114,7 @@ class Fifos:
 
 def build(machine: Machine) -> tuple[Node, list[str]]:
     """Allocate and wire one GPU. Returns the node and the names of its fifos."""
+    check_limits(machine)
     fifos = Fifos()
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     port = fifos.add("cu.port", cus, machine.noc.cu_fifo)

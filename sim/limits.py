@@ -1,0 +1,40 @@
+"""The largest machine that the unit records hold: their sizes are fixed, so that all machines share one compilation."""
+
+from sim.calendar import MAX_UNITS
+from sim.hw.cu import MAX_SCHEDULERS, MAX_WORKGROUPS
+from sim.hw.l1 import MAX_ENTRIES
+from sim.hw.lsu import MAX_LOADS
+from sim.hw.noc import MAX_BANKS, MAX_CUS
+from sim.hw.tags import MAX_WAYS
+from sim.hw.warp import MAX_WARPS
+from sim.spec import Machine
+from traces.errors import UserError
+
+LIMITS = {
+    "cu.count": MAX_CUS,
+    "cu.warps": MAX_WARPS,
+    "cu.workgroups": MAX_WORKGROUPS,
+    "cu.schedulers": MAX_SCHEDULERS,
+    "cu.loads_outstanding": MAX_LOADS,
+    "l1.ways": MAX_WAYS,
+    "l1.mshrs": MAX_ENTRIES,
+    "l2.banks": MAX_BANKS,
+    "l2.ways": MAX_WAYS,
+}
+"""Field -> largest value. HBM channels check theirs in `sim.hw.hbm_setup`."""
+
+
+def check_limits(machine: Machine) -> None:
+    """Refuse a machine that is larger than the records.
+
+    Raises:
+        UserError: names the field, its value and the largest one.
+    """
+    for field, limit in LIMITS.items():
+        unit, name = field.split(".")
+        value = getattr(getattr(machine, unit), name)
+        if value > limit:
+            raise UserError(f"{field}: found {value}, allowed is at most {limit}, the size of the unit's record")
+    units = 1 + machine.cu.count + machine.l2.banks + machine.hbm.channels
+    if units > MAX_UNITS:
+        raise UserError(f"cu.count + l2.banks + hbm.channels: found {units - 1}, allowed is at most {MAX_UNITS - 1}")

@@ -1,0 +1,21 @@
+"""A machine larger than the unit records is refused before anything is allocated; every preset fits."""
+
+import pytest
+
+from sim.limits import LIMITS, check_limits
+from sim.machine import build
+from sim.presets import load_preset, presets
+from traces.errors import UserError
+
+
+@pytest.mark.parametrize("name", presets())
+def test_presets_fit(name):
+    check_limits(load_preset(name).machine)
+
+
+@pytest.mark.parametrize("field", ["l1.ways", "l1.mshrs", "cu.loads_outstanding", "cu.workgroups"])
+def test_larger_than_the_record_is_refused(field):
+    value = LIMITS[field] * 2
+    machine = load_preset("v100", [f"{field}={value}"]).machine
+    with pytest.raises(UserError, match=f"{field}: found {value}, allowed is at most {LIMITS[field]}"):
+        build(machine)
