@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 
 from sim import counters
-from sim.hw.cu import CU
 from sim.hw.hbm_record import CHANNEL
-from sim.hw.l1 import L1
-from sim.hw.l2 import L2_BANK
-from sim.hw.lsu import LSU
-from sim.hw.noc import NOC
 from sim.hw.request import STREAMS, Stream
-
-RECORDS = {"cu": CU, "lsu": LSU, "l1": L1, "noc": NOC, "l2": L2_BANK, "hbm": CHANNEL}
+from tests.sim.result_samples import RECORDS
 
 
 @pytest.mark.parametrize("unit", counters.COUNTERS)

@@ -10,35 +10,14 @@ import numpy as np
 import pytest
 import xarray
 
-from sim import counters
-from sim.hw.hbm_record import CHANNEL
-from sim.hw.l2 import L2_BANK
 from sim.hw.request import STREAMS
-from sim.presets import load_preset
-from sim.results import KernelResult, Results, ResultsError, open_results, write_results
-
-
-def kernel_result(name, start_ps, seed):
-    rng = np.random.default_rng(seed)
-    units = {}
-    for unit, dtype, instances in (("l2", L2_BANK, 4), ("hbm", CHANNEL, 2)):
-        records = np.zeros(instances, dtype)
-        for counter in counters.COUNTERS[unit]:
-            records[counter] = rng.integers(0, 100, records[counter].shape)
-        units[unit] = counters.take(unit, records)
-    return KernelResult(name, start_ps, start_ps + 5000, units, counters.totals(units))
+from sim.results import ResultsError, open_results, write_results
+from tests.sim.result_samples import sample_results
 
 
 @pytest.fixture
 def results():
-    return Results(
-        preset=load_preset("v100", ["hbm.queue_entries=32"]),
-        trace_fingerprint="ab" * 32,
-        options={"kernels": "1-2", "flush": True},
-        kernels=[kernel_result("first", 0, 1), kernel_result("second", 6000, 2)],
-        interval_ps=1000,
-        series={"dram_read_bytes": np.arange(11), "resident_workgroups": np.arange(11)[::-1].copy()},
-    )
+    return sample_results()
 
 
 @pytest.fixture
@@ -89,7 +68,7 @@ def test_run_without_kernels_or_series(results, tmp_path):
 def test_opens_in_pandas_h5py_and_xarray(results, archive):
     found = open_results(archive)
     frame = found.frame("l2")
-    assert frame.index.names == ["kernel", "instance"] and len(frame) == 8
+    assert frame.index.names == ["kernel", "instance"] and len(frame) == 4
     assert frame["read_sectors"].sum() == results.totals["l2.read_sectors"]
     channels = found.frame("hbm")
     assert channels["read_columns.comm_write"].sum() == results.totals["hbm.read_columns.comm_write"]
@@ -104,7 +83,7 @@ def test_opens_in_pandas_h5py_and_xarray(results, archive):
 
 
 def test_unknown_unit_names_the_known(archive):
-    with pytest.raises(ResultsError, match="allowed are hbm, l2"):
+    with pytest.raises(ResultsError, match="allowed are cu, hbm, l1, l2, lsu, noc"):
         open_results(archive).frame("l9")
 
 
