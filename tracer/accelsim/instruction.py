@@ -1,4 +1,4 @@
-"""Tables that the line scanner fills for one workgroup, and the errors it can meet."""
+"""What the line scanner keeps, the tables that it fills for one workgroup, and the errors it can meet."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -11,9 +11,13 @@ NO_REGISTER = -1
 UNIFORM_BASE = 256
 """Number of UR0; R0 is 0."""
 REGISTERS = 512
+WARPS_MAX = 1024
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
+FORM_GMMA, FORM_BULK = 1, 2
+BULK_LANES_MAX = 1 << 14
+"""Lanes of 16 bytes that one bulk copy may move."""
 
 INSTRUCTION = np.dtype(
     [
@@ -66,6 +70,10 @@ SCAN = np.dtype(
         # opcodes seen
         ("n_opcodes", "i8"),
         ("opcode_bytes", "i8"),
+        ("opcode_hash", "i4", OPCODE_HASH_SLOTS),  # opcode number + 1, 0 = free
+        ("opcode_first", "i8", OPCODES_MAX + 1),  # first byte of each opcode's text
+        ("opcode_text", "u1", OPCODES_MAX * OPCODE_BYTES_MAX),
+        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA (an extra column), FORM_BULK (TMA) or 0
         # what went wrong, and oddities
         ("error", "i8"),
         ("error_line", "i8"),
@@ -74,6 +82,8 @@ SCAN = np.dtype(
         ("extra_columns_line", "i8"),
         ("gap_strides", "i8"),
         ("gap_strides_line", "i8"),
+        # of the line being read
+        ("lanes", "u8", BULK_LANES_MAX),  # addresses
     ]
 )
 
@@ -159,24 +169,14 @@ class Tables(NamedTuple):
     instructions: np.ndarray  # INSTRUCTION
     warps: np.ndarray  # WARP
     addresses: np.ndarray  # u8, explicit lane addresses
-    opcode_hash: np.ndarray  # i4 [OPCODE_HASH_SLOTS]: opcode number + 1, 0 = free
-    opcode_first: np.ndarray  # i8 [OPCODES_MAX + 1]: first byte of each opcode's text
-    opcode_text: np.ndarray  # u1
-    opcode_form: np.ndarray  # u1 [OPCODES_MAX]: 1 = GMMA (an extra column), 2 = bulk copy (TMA)
-    lanes: np.ndarray  # u8 [64]: scratch
 
 
-def new_tables(instructions: int = 1 << 14, addresses: int = 1 << 14) -> Tables:
+def new_tables(instructions: int = 1 << 14, addresses: int = 1 << 16) -> Tables:
     """Empty tables."""
     return Tables(
         instructions=np.zeros(instructions, INSTRUCTION),
-        warps=np.zeros(1024, WARP),
+        warps=np.zeros(WARPS_MAX, WARP),
         addresses=np.zeros(addresses, np.uint64),
-        opcode_hash=np.zeros(OPCODE_HASH_SLOTS, np.int32),
-        opcode_first=np.zeros(OPCODES_MAX + 1, np.int64),
-        opcode_text=np.zeros(OPCODES_MAX * OPCODE_BYTES_MAX, np.uint8),
-        opcode_form=np.zeros(OPCODES_MAX, np.uint8),
-        lanes=np.zeros(64, np.uint64),
     )
 
 

@@ -12,7 +12,6 @@ from tracer.accelsim.instruction import (
     MEANING,
     SCAN,
     Outcome,
-    Tables,
     Trouble,
     grown,
     new_tables,
@@ -39,15 +38,16 @@ class OpcodeBook:
         self._path, self._architecture, self._problems = path, architecture, problems
         self.records = np.zeros(0, OPCODE)
 
-    def extend(self, tables: Tables, count: int) -> np.ndarray:
-        """Classify opcodes up to number `count`."""
+    def extend(self, scan: np.void) -> np.ndarray:
+        """Classify the opcodes that the scanner has met since."""
+        count = int(scan["n_opcodes"])
         known = len(self.records)
         if count == known:
             return self.records
         new = np.zeros(count, OPCODE)
         new[:known] = self.records
         for number in range(known, count):
-            text = bytes(tables.opcode_text[tables.opcode_first[number] : tables.opcode_first[number + 1]]).decode()
+            text = bytes(scan["opcode_text"][scan["opcode_first"][number] : scan["opcode_first"][number + 1]]).decode()
             opcode: Opcode = classify_once(text)
             fill_record(new[number], opcode, self._architecture)
             if not opcode.known:
@@ -150,7 +150,7 @@ class KernelReader:
         index = int(scan["block"])
         self._check_order(index, where)
         self._check_warps(n_warps, where)
-        records = self._opcodes.extend(tables, int(scan["n_opcodes"]))
+        records = self._opcodes.extend(scan)
         n_addresses = int(scan["n_addresses"])
         events = np.empty(n_instructions + n_warps + n_addresses // 32 + 1, EVENT)
         first_event = np.zeros(n_warps + 1, np.int64)

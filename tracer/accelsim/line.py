@@ -8,6 +8,9 @@ Every function returns the position after what it read, or minus the Trouble tha
 import numpy as np
 
 from tracer.accelsim.instruction import (
+    BULK_LANES_MAX,
+    FORM_BULK,
+    FORM_GMMA,
     NO_REGISTER,
     OPCODE_BYTES_MAX,
     OPCODE_HASH_SLOTS,
@@ -29,9 +32,7 @@ MASK_DIGITS = 8
 REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 WIDTH_MAX = 1024
-FORM_GMMA, FORM_BULK = 1, 2
 BULK_LANE_BYTES = 16
-BULK_LANES_MAX = 1 << 14
 LIST, STRIDE, DELTA, BULK_LIST, BULK_DELTA = 0, 1, 2, 3, 4
 IMMEDIATE_VERSION = 5
 NOTE = np.frombuffer(b"T3", np.uint8)
@@ -157,22 +158,22 @@ def opcode_form(data, first, last):
 
 
 @kernel
-def add_opcode(data, first, last, scan, tables, slot):
+def add_opcode(data, first, last, scan, slot):
     """Give the text data[first:last] the next opcode number."""
     number = scan.n_opcodes
     start = scan.opcode_bytes
     for k in range(last - first):
-        tables.opcode_text[start + k] = data[first + k]
+        scan.opcode_text[start + k] = data[first + k]
     scan.opcode_bytes = start + last - first
     scan.n_opcodes = number + 1
-    tables.opcode_first[number + 1] = scan.opcode_bytes
-    tables.opcode_form[number] = opcode_form(data, first, last)
-    tables.opcode_hash[slot] = number + 1
+    scan.opcode_first[number + 1] = scan.opcode_bytes
+    scan.opcode_form[number] = opcode_form(data, first, last)
+    scan.opcode_hash[slot] = number + 1
     return number
 
 
 @kernel
-def read_opcode(data, pos, end, instruction, scan, tables):
+def read_opcode(data, pos, end, instruction, scan):
     """The opcode's text to its number."""
     pos = skip_blanks(data, pos, end)
     first = pos
@@ -185,36 +186,28 @@ def read_opcode(data, pos, end, instruction, scan, tables):
     if length == 0 or length > OPCODE_BYTES_MAX or not ended or not LETTER_A <= data[first] <= LETTER_Z:
         return BAD_OPCODE
     slot = value % OPCODE_HASH_SLOTS
-    while tables.opcode_hash[slot] != 0:
-        number = tables.opcode_hash[slot] - 1
-        start = tables.opcode_first[number]
-        if tables.opcode_first[number + 1] - start == length and same_text(
-            data, first, length, tables.opcode_text, start
-        ):
+    while scan.opcode_hash[slot] != 0:
+        number = scan.opcode_hash[slot] - 1
+        start = scan.opcode_first[number]
+        if scan.opcode_first[number + 1] - start == length and same_text(data, first, length, scan.opcode_text, start):
             instruction.opcode = number
             return pos
         slot = (slot + 1) % OPCODE_HASH_SLOTS
     if scan.n_opcodes == OPCODES_MAX:
         return TOO_MANY_OPCODES
-    instruction.opcode = add_opcode(data, first, pos, scan, tables, slot)
+    instruction.opcode = add_opcode(data, first, pos, scan, slot)
     return pos
 
 
 @kernel
-def store_pattern(instruction, n, scan, tables):
-    """Pattern of the first n scratch lanes; a list goes to the workgroup's explicit addresses."""
-    inner, stride, row_stride = find_pattern(tables.lanes, n)
+def store_pattern(instruction, n, scan):
+    """Pattern of the first n scratch lanes. The scanner stores those of an explicit list and sets its base."""
+    inner, stride, row_stride = find_pattern(scan.lanes, n)
     instruction.inner = inner
     instruction.stride = stride
     instruction.row_stride = row_stride
     instruction.lanes = n
-    if inner != EXPLICIT:
-        instruction.base = tables.lanes[0]
-        return
-    instruction.base = np.uint64(scan.n_addresses)
-    for k in range(n):
-        tables.addresses[scan.n_addresses + k] = tables.lanes[k]
-    scan.n_addresses += n
+    instruction.base = scan.lanes[0]
 
 
 @kernel
@@ -250,35 +243,35 @@ def read_stride(data, pos, end, instruction, n, scan):
 
 
 @kernel
-def read_list(data, pos, end, instruction, n, scan, tables):
+def read_list(data, pos, end, instruction, n, scan):
     """One address per active lane."""
     for k in range(n):
         address, pos = read_hex(data, pos, end)
         if pos < 0:
             return TOO_FEW_ADDRESSES
-        tables.lanes[k] = np.uint64(address)
-    store_pattern(instruction, n, scan, tables)
+        scan.lanes[k] = np.uint64(address)
+    store_pattern(instruction, n, scan)
     return pos
 
 
 @kernel
-def read_deltas(data, pos, end, instruction, n, scan, tables):
+def read_deltas(data, pos, end, instruction, n, scan):
     """Base, then for each further active lane the difference from the one before."""
     base, pos = read_hex(data, pos, end)
     if pos < 0:
         return BAD_ADDRESS
-    tables.lanes[0] = np.uint64(base)
+    scan.lanes[0] = np.uint64(base)
     for k in range(1, n):
         delta, pos = read_decimal(data, pos, end)
         if pos < 0:
             return TOO_FEW_ADDRESSES
-        tables.lanes[k] = tables.lanes[k - 1] + np.uint64(delta)
-    store_pattern(instruction, n, scan, tables)
+        scan.lanes[k] = scan.lanes[k - 1] + np.uint64(delta)
+    store_pattern(instruction, n, scan)
     return pos
 
 
 @kernel
-def read_addresses(data, pos, end, instruction, scan, tables):
+def read_addresses(data, pos, end, instruction, scan):
     """Memory width, and where it is not zero the lanes' addresses."""
     width, pos = read_decimal(data, pos, end)
     if pos < 0 or width < 0 or width > WIDTH_MAX:
@@ -293,23 +286,22 @@ def read_addresses(data, pos, end, instruction, scan, tables):
     if mode == STRIDE:
         return read_stride(data, pos, end, instruction, n, scan)
     if mode == DELTA:
-        return read_deltas(data, pos, end, instruction, n, scan, tables)
+        return read_deltas(data, pos, end, instruction, n, scan)
     if mode == LIST:
-        return read_list(data, pos, end, instruction, n, scan, tables)
+        return read_list(data, pos, end, instruction, n, scan)
     return BAD_MODE
 
 
 @kernel
-def add_bulk_rows(instruction, address, row_bytes, scan, tables):
+def add_bulk_row(instruction, address, row_bytes, scan):
     """One row of a bulk copy as lanes of 16 bytes."""
     for offset in range(0, row_bytes, BULK_LANE_BYTES):
-        tables.addresses[scan.n_addresses] = address + np.uint64(offset)
-        scan.n_addresses += 1
+        scan.lanes[instruction.lanes] = address + np.uint64(offset)
         instruction.lanes += 1
 
 
 @kernel
-def read_bulk(data, pos, end, instruction, scan, tables):
+def read_bulk(data, pos, end, instruction, scan):
     """Columns of a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
     width, pos = read_decimal(data, pos, end)
     if pos < 0:
@@ -342,7 +334,6 @@ def read_bulk(data, pos, end, instruction, scan, tables):
     if count * ((row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES) > BULK_LANES_MAX:
         return BAD_BULK
     instruction.inner = EXPLICIT
-    instruction.base = np.uint64(scan.n_addresses)
     for k in range(count):
         if mode == BULK_LIST:
             address, pos = read_hex(data, pos, end)
@@ -351,7 +342,7 @@ def read_bulk(data, pos, end, instruction, scan, tables):
             address += delta
         if pos < 0:
             return TOO_FEW_ADDRESSES
-        add_bulk_rows(instruction, np.uint64(address), row_bytes, scan, tables)
+        add_bulk_row(instruction, np.uint64(address), row_bytes, scan)
     return pos
 
 
@@ -395,7 +386,7 @@ def read_tail(data, pos, end, instruction, scan):
 
 
 @kernel
-def read_instruction(data, pos, end, instruction, scan, tables, warp_index):
+def read_instruction(data, pos, end, instruction, scan, warp_index):
     """Fill `instruction` from the line data[pos:end]."""
     pos = read_prefix(data, pos, end, scan, warp_index)
     if pos < 0:
@@ -413,21 +404,21 @@ def read_instruction(data, pos, end, instruction, scan, tables, warp_index):
     pos = read_registers(data, after, end, instruction, False)
     if pos < 0:
         return pos
-    pos = read_opcode(data, pos, end, instruction, scan, tables)
+    pos = read_opcode(data, pos, end, instruction, scan)
     if pos < 0:
         return pos
     pos = read_registers(data, pos, end, instruction, True)
     if pos < 0:
         return pos
-    form = tables.opcode_form[instruction.opcode]
+    form = scan.opcode_form[instruction.opcode]
     if form == FORM_GMMA and scan.version > IMMEDIATE_VERSION:
         _, pos = read_decimal(data, pos, end)
         if pos < 0:
             return BAD_WIDTH
     if form == FORM_BULK:
-        pos = read_bulk(data, pos, end, instruction, scan, tables)
+        pos = read_bulk(data, pos, end, instruction, scan)
     else:
-        pos = read_addresses(data, pos, end, instruction, scan, tables)
+        pos = read_addresses(data, pos, end, instruction, scan)
     if pos < 0:
         return pos
     return read_tail(data, pos, end, instruction, scan)

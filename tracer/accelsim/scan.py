@@ -6,10 +6,11 @@ than the line it reads, so the caller may throw earlier data away.
 
 import numpy as np
 
-from tracer.accelsim.instruction import Outcome, Trouble
-from tracer.accelsim.line import BULK_LANES_MAX, read_instruction
+from tracer.accelsim.instruction import BULK_LANES_MAX, Outcome, Trouble
+from tracer.accelsim.line import read_instruction
 from tracer.accelsim.text import NEWLINE, RETURN, read_after, read_decimal, skip_blanks
 from tracer.jit import kernel
+from traces.schema import EXPLICIT
 
 BEGIN = np.frombuffer(b"#BEGIN_TB", np.uint8)
 END = np.frombuffer(b"#END_TB", np.uint8)
@@ -38,12 +39,12 @@ def fail(scan, trouble, pos):
 
 
 @kernel
-def close_warp(scan, tables):
+def close_warp(scan, warps):
     """End the warp being read; False if it has another number of instructions than announced."""
     if not scan.open_warp:
         return True
     scan.open_warp = 0
-    warp = tables.warps[scan.n_warps - 1]
+    warp = warps[scan.n_warps - 1]
     if warp.declared < 0 or scan.n_instructions - warp.first == warp.declared:
         return True
     scan.error = WRONG_COUNT
@@ -74,7 +75,7 @@ def start_block(data, pos, end, scan):
 
 
 @kernel
-def start_warp(data, pos, end, scan, tables):
+def start_warp(data, pos, end, scan, warps):
     """`warp = n`."""
     if scan.block < 0:
         return NO_BLOCK
@@ -84,9 +85,9 @@ def start_warp(data, pos, end, scan, tables):
     if index >= scan.warps:
         return WARP_TOO_HIGH
     for k in range(scan.n_warps):
-        if tables.warps[k].index == index:
+        if warps[k].index == index:
             return WARP_TWICE
-    warp = tables.warps[scan.n_warps]
+    warp = warps[scan.n_warps]
     warp.index = index
     warp.first = scan.n_instructions
     warp.declared = -1
@@ -97,7 +98,7 @@ def start_warp(data, pos, end, scan, tables):
 
 
 @kernel
-def header_line(data, pos, end, scan, tables):
+def header_line(data, pos, end, scan, warps):
     """A line that is no instruction: FINE, DONE at the end of a workgroup, NOT_A_LINE, or a Trouble."""
     first = data[pos]
     if first == HASH:
@@ -123,13 +124,13 @@ def header_line(data, pos, end, scan, tables):
     if block >= 0:
         return start_block(data, block, end, scan)
     if warp >= 0:
-        return start_warp(data, warp, end, scan, tables)
+        return start_warp(data, warp, end, scan, warps)
     if not scan.open_warp:
         return NO_WARP
     declared, after = read_decimal(data, count, end)
     if after < 0 or declared < 0:
         return BAD_COUNT
-    tables.warps[scan.n_warps - 1].declared = declared
+    warps[scan.n_warps - 1].declared = declared
     return FINE
 
 
@@ -159,13 +160,13 @@ def find_line_end(data, pos):
 
 
 @kernel
-def scan_header(data, pos, last, scan, tables):
+def scan_header(data, pos, last, scan, warps):
     """One header line: an Outcome, MORE where scanning goes on."""
-    if ends_warp(data, pos, last) and not close_warp(scan, tables):
+    if ends_warp(data, pos, last) and not close_warp(scan, warps):
         scan.error_pos = pos
         scan.line -= 1  # the line is read again
         return ERROR
-    trouble = header_line(data, pos, last, scan, tables)
+    trouble = header_line(data, pos, last, scan, warps)
     if trouble == FINE:
         return MORE
     if trouble == DONE:
@@ -175,18 +176,27 @@ def scan_header(data, pos, last, scan, tables):
 
 
 @kernel
+def store_addresses(instruction, scan, addresses):
+    """Keep the lanes of an instruction that no pattern describes."""
+    instruction.base = np.uint64(scan.n_addresses)
+    for k in range(instruction.lanes):
+        addresses[scan.n_addresses + k] = scan.lanes[k]
+    scan.n_addresses += instruction.lanes
+
+
+@kernel
 def scan_instruction(data, pos, last, scan, tables):
     """One instruction line: MORE or ERROR."""
     if not scan.in_block:
         return fail(scan, OUTSIDE_BLOCK, pos)
     if not scan.open_warp:
         return fail(scan, NO_WARP, pos)
-    addresses = scan.n_addresses
     instruction = tables.instructions[scan.n_instructions]
-    after = read_instruction(data, pos, last, instruction, scan, tables, tables.warps[scan.n_warps - 1].index)
+    after = read_instruction(data, pos, last, instruction, scan, tables.warps[scan.n_warps - 1].index)
     if after < 0:
-        scan.n_addresses = addresses
         return fail(scan, -after, pos)
+    if instruction.lanes > 0 and instruction.inner == EXPLICIT:
+        store_addresses(instruction, scan, tables.addresses)
     scan.n_instructions += 1
     return MORE
 
@@ -194,29 +204,38 @@ def scan_instruction(data, pos, last, scan, tables):
 @kernel
 def is_full(scan, tables):
     """True if the next line might not fit the tables."""
-    return scan.n_instructions >= len(tables.instructions) or scan.n_addresses + BULK_LANES_MAX + 64 >= len(
-        tables.addresses
-    )
+    return scan.n_instructions >= len(tables.instructions) or scan.n_addresses + BULK_LANES_MAX >= len(tables.addresses)
+
+
+@kernel
+def scan_line(data, newline, scan, tables):
+    """The line data[scan.pos:newline]: an Outcome, MORE where scanning goes on."""
+    pos = skip_blanks(data, scan.pos, newline)
+    last = newline
+    while last > pos and (data[last - 1] == RETURN or data[last - 1] == BLANK):
+        last -= 1
+    scan.line += 1
+    if last == pos:
+        return MORE
+    if is_header(data, pos, last):
+        return scan_header(data, pos, last, scan, tables.warps)
+    return scan_instruction(data, pos, last, scan, tables)
 
 
 @kernel
 def scan_lines(data, end, scan, tables):
-    """Read lines of data[scan.pos:end], which ends with a newline, until something is to be done: an Outcome."""
+    """Read lines of data[scan.pos:end], which ends with a newline, until something is to be done: an Outcome.
+
+    Args:
+        data: u1[:], text.
+        scan: SCAN record, changed.
+        tables: Tables, filled.
+    """
     while scan.pos < end:
         if is_full(scan, tables):
             return GROW
         newline = find_line_end(data, scan.pos)
-        pos = skip_blanks(data, scan.pos, newline)
-        last = newline
-        while last > pos and (data[last - 1] == RETURN or data[last - 1] == BLANK):
-            last -= 1
-        scan.line += 1
-        outcome = MORE
-        if last > pos:
-            if is_header(data, pos, last):
-                outcome = scan_header(data, pos, last, scan, tables)
-            else:
-                outcome = scan_instruction(data, pos, last, scan, tables)
+        outcome = scan_line(data, newline, scan, tables)
         if outcome == ERROR and scan.error == WRONG_COUNT:
             return ERROR
         scan.pos = newline + 1
