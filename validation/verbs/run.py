@@ -9,7 +9,7 @@ from sim.presets import load_preset
 from sim.results import write_results
 from sim.run import simulate
 from sim.units import PS_PER_NS
-from tracer.accelsim import open_accelsim
+from tracer.accelsim.reader import open_accelsim
 from tracer.gemm import GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
@@ -100,9 +100,14 @@ def _source(
     given = [f"--{name.replace('_', '-')}" for name, value in kernel_options.items() if value is not None]
     if given:
         raise UserError(f"{', '.join(given)}: only with --gemm or --workload, the kernel of a trace is what it is")
-    with open(trace, "rb") as file:
-        is_archive = file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
-    return open_archive(trace) if is_archive else open_accelsim(trace)
+    return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+
+
+def _is_hdf5(path: str) -> bool:
+    if not Path(path).is_file():
+        return False  # a folder with a kernelslist.g, or nothing
+    with open(path, "rb") as file:
+        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
 
 
 def _costs_text(costs: dict) -> str:

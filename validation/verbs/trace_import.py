@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from tracer.accelsim import open_accelsim
+from tracer.accelsim.reader import open_accelsim
 from traces.archive import write_archive
 from validation.meter import Meter
 from validation.numbers import numbers_of
@@ -19,7 +19,7 @@ from validation.report import print_json, print_table
 @click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def import_trace(trace: str, output: str, lenient: bool, kernels: str | None, compression: str, as_json: bool) -> None:
-    """Read TRACE (an Accel-Sim kernelslist.g, or one .traceg or .traceg.xz) into a trace archive.
+    """Read TRACE (an Accel-Sim kernelslist.g, its folder, or one .traceg or .traceg.xz) into a trace archive.
 
     Example: t3sim trace import traces/kernelslist.g -o trace.h5
     """
