@@ -66,8 +66,18 @@ trace = VerbGroup(
     help="Make and look at trace archives.\n\nExample: t3sim trace gemm --m 512 --n 512 --k 256 -o gemm.h5",
     no_args_is_help=True,
 )
+ELF_VERBS = {
+    "info": Verb("validation.verbs.elf", "elf_info", "kernel resources of a CUDA or AMD binary"),
+}
+elf = VerbGroup(
+    ELF_VERBS,
+    name="elf",
+    help="Look into GPU binaries.\n\nExample: t3sim elf info app --preset v100 --threads 256",
+    no_args_is_help=True,
+)
 VERBS = {
     "trace": Verb("validation.cli", "trace", "make and look at trace archives"),
+    "elf": Verb("validation.cli", "elf", "look into GPU binaries"),
     "run": Verb("validation.verbs.run", "run", "replay a trace or a GEMM on a machine -> results archive"),
     "show": Verb("validation.verbs.show", "show", "what a results archive holds"),
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),

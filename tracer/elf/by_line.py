@@ -29,11 +29,15 @@ class LineTraffic:
 
 
 COUNTS = tuple(field.name for field in fields(LineTraffic))[2:]
-KINDS = {
-    "load": (Kind.LOAD, Kind.ASYNC_COPY),
-    "store": (Kind.STORE,),
-    "atomic": (Kind.ATOMIC, Kind.REDUCE),
-}
+INSTRUCTIONS = COUNTS.index("instructions")
+SHARED = COUNTS.index("shared")
+ACCESSES = COUNTS.index("loads")  # then stores and atomics
+SECTORS = COUNTS.index("load_sectors")  # in the same order
+CLASS_OF_KIND = np.full(256, -1)  # one entry for every value that the column can hold
+CLASS_OF_KIND[[Kind.LOAD, Kind.ASYNC_COPY]] = 0
+CLASS_OF_KIND[[Kind.STORE]] = 1
+CLASS_OF_KIND[[Kind.ATOMIC, Kind.REDUCE]] = 2
+SHARED_SPACE = int(Space.SHARED)
 
 
 def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTraffic]:
@@ -43,51 +47,44 @@ def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTra
         workgroups: of one kernel; read one at a time.
         table: of the same kernel, from the binary that was traced.
     """
-    totals: dict[tuple[int, int], np.ndarray] = {}
+    totals = np.zeros((len(table.pcs) + 1, len(COUNTS)), np.int64)  # the last row: program counters not in the table
     for workgroup in workgroups:
-        numbers, lines = table.lines_of(workgroup.events["pc"])
-        keys, owner = np.unique(np.stack([numbers, lines]), axis=1, return_inverse=True)
-        counts = _counts(workgroup)
-        for i, (number, line) in enumerate(keys.T.tolist()):
-            total = totals.setdefault((number, line), np.zeros(len(COUNTS), np.int64))
-            total += counts[:, owner.reshape(-1) == i].sum(axis=1)
-    listed = [
-        LineTraffic(table.files[number] if line != NO_LINE else "", line, *map(int, counts))
-        for (number, line), counts in totals.items()
-    ]
+        rows = table.ranges_of(workgroup.events["pc"])
+        add_traffic(workgroup.events, workgroup.addresses, rows, CLASS_OF_KIND, totals)
+    by_line: dict[tuple[str, int], np.ndarray] = {}
+    for (_, file, line), counts in zip([*table.rows(), (0, "", NO_LINE)], totals, strict=True):
+        if counts.any():
+            place = by_line.setdefault((file, line), np.zeros(len(COUNTS), np.int64))
+            place += counts
+    listed = [LineTraffic(file, line, *counts.tolist()) for (file, line), counts in by_line.items()]
     return sorted(listed, key=lambda t: (-t.load_sectors - t.store_sectors - t.atomic_sectors, t.file, t.line))
 
 
-def _counts(workgroup: Workgroup) -> np.ndarray:
-    """COUNTS of every event, i8 [counts, events]."""
-    events = workgroup.events
-    sectors = np.zeros(events.size, np.int64)
-    event_sectors(events, workgroup.addresses, sectors)
-    off_chip = events["space"] != Space.SHARED
-    counts = {"instructions": events["count"]}
-    counts["shared"] = np.isin(events["kind"], np.concatenate(list(KINDS.values()))) & ~off_chip
-    for name, kinds in KINDS.items():
-        chosen = np.isin(events["kind"], kinds) & off_chip
-        counts[f"{name}s"] = chosen
-        counts[f"{name}_sectors"] = np.where(chosen, sectors, 0)
-    return np.stack([counts[name] for name in COUNTS]).astype(np.int64)
-
-
 @kernel
-def event_sectors(events, addresses, sectors):
-    """Sectors that each event asks of the memory system.
+def add_traffic(events, addresses, rows, class_of_kind, totals):
+    """Add what each event does to its row of the totals.
 
     Args:
         events: EVENT[:] of one workgroup.
         addresses: u8[:], its explicit lane addresses.
-        sectors: i8[:], receives one number per event, 0 for events without requests.
+        rows: i8[:], row of each event.
+        class_of_kind: i8[:], CLASS_OF_KIND.
+        totals: i8[rows, COUNTS].
     """
     lines = np.empty(LINES_PER_EVENT, np.int64)
     touched = np.empty(LINES_PER_EVENT, np.uint8)
     full = np.empty(LINES_PER_EVENT, np.uint8)
     for e in range(events.size):
         event = events[e]
-        sectors[e] = 0
+        total = totals[rows[e]]
+        total[INSTRUCTIONS] += event.count
+        kind = class_of_kind[event.kind]
+        if kind < 0:
+            continue
+        if event.space == SHARED_SPACE:
+            total[SHARED] += 1
+            continue
+        total[ACCESSES + kind] += 1
         if makes_requests(event):
             for i in range(coalesce(event, addresses, lines, touched, full)):
-                sectors[e] += active_lanes(touched[i])
+                total[SECTORS + kind] += active_lanes(touched[i])

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from tracer.elf.device_images import device_images
+from tracer.elf.device_images import DeviceImage, device_images
 from tracer.elf.resources import KernelResources
 
 
@@ -21,17 +21,19 @@ def kernel_resources(path: str | Path) -> list[KernelResources]:
 
 def describe_elf(path: str | Path) -> list[dict]:
     """One JSON-ready dict per device image, with its kernels; a PTX text has none."""
-    return [
-        {
-            "source": image.source,
-            "kind": image.kind,
-            "architecture": image.architecture,
-            "compression": image.compression,
-            "size_bytes": image.size_bytes,
-            "kernels": [_kernel(kernel) for kernel in image.kernels()],
-        }
-        for image in device_images(path)
-    ]
+    return [describe_image(image) for image in device_images(path)]
+
+
+def describe_image(image: DeviceImage) -> dict:
+    """One device image and its kernels, in the order of `image.kernels()`."""
+    return {
+        "source": image.source,
+        "kind": image.kind,
+        "architecture": image.architecture,
+        "compression": image.compression,
+        "size_bytes": image.size_bytes,
+        "kernels": [_kernel(kernel) for kernel in image.kernels()],
+    }
 
 
 def _kernel(kernel: KernelResources) -> dict:

@@ -43,13 +43,18 @@ class LineTable:
             for pc, number, line in zip(self.pcs, self.file_numbers, self.lines, strict=True)
         ]
 
-    def lines_of(self, pcs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(file numbers, lines) of program counters; NO_FILE and NO_LINE where the table says nothing."""
+    def ranges_of(self, pcs: np.ndarray) -> np.ndarray:
+        """Index of the range of each program counter; the number of ranges where the table says nothing."""
         pcs = np.asarray(pcs, np.uint64)
         at = np.searchsorted(self.pcs, pcs, side="right") - 1
         known = (at >= 0) & (pcs < self.end_pc)
-        at = np.where(known, at, 0)
-        return np.where(known, self.file_numbers[at], NO_FILE), np.where(known, self.lines[at], NO_LINE)
+        known[known] = self.lines[at[known]] != NO_LINE
+        return np.where(known, at, len(self.pcs))
+
+    def lines_of(self, pcs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(file numbers, lines) of program counters; NO_FILE and NO_LINE where the table says nothing."""
+        at = self.ranges_of(pcs)
+        return np.append(self.file_numbers, NO_FILE)[at], np.append(self.lines, NO_LINE)[at]
 
 
 def line_table(path: str | Path, kernel: str, architecture: str | None = None) -> LineTable:

@@ -5,18 +5,29 @@ import click
 from sim.units import bytes_text
 from traces.archive import describe, verify_archive
 from validation.report import print_json, print_table
+from validation.verbs.by_line import show_by_line
 
 COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "workgroups", "warps", "events")
 
 
 @click.command("info")
 @click.argument("archive", type=click.Path())
+@click.option("--by-line", is_flag=True, help="Memory traffic per source line of the traced program; reads all events.")
+@click.option("--binary", type=click.Path(), help="For --by-line: the traced program, built with line tables.")
+@click.option("--architecture", help="For --by-line: which code of the binary, e.g. sm_80; default: the trace's own.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with the provenance of every kernel.")
-def trace_info(archive: str, as_json: bool) -> None:
-    """Say what a trace ARCHIVE holds: kernels, their shape and resources, events. Reads no events.
+def trace_info(archive: str, by_line: bool, binary: str | None, architecture: str | None, as_json: bool) -> None:
+    """Say what a trace ARCHIVE holds: kernels, their shape and resources, events. Reads no events without --by-line.
 
     Example: t3sim trace info gemm.h5
+
+    Example: t3sim trace info app.h5 --by-line --binary app
     """
+    if by_line != (binary is not None):
+        raise click.UsageError("--by-line and --binary FILE go together")
+    if binary is not None:
+        show_by_line(archive, binary, architecture, as_json)
+        return
     found = describe(archive)
     if as_json:
         print_json(found)
