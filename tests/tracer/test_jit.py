@@ -129,23 +129,22 @@ def test_parallel_processes_share_a_cold_cache(modules):
 
 
 def test_users_policy_is_part_of_the_key(monkeypatch, tmp_path):
-    policy = tmp_path / "mine.py"
+    policy, user = tmp_path / "mine.py", tmp_path / "uses_slot.py"
     policy.write_text("A = 1\n")
-    slot = tmp_path / "uses_slot.py"
-    slot.write_text("import sim.hw.policy\n")
-    if not (ROOT / "sim" / "hw" / "policy.py").exists():
-        monkeypatch.setattr("tracer.sources.POLICY_SLOT", "sim.hw.request")
-        slot.write_text("import sim.hw.request\n")
+    user.write_text("import sim.hw.policy\n")
+    decorator = ROOT / "tracer" / "jit.py"  # has nothing to do with policies
+
+    def fingerprints():
+        return source_fingerprint("uses_slot", user), source_fingerprint("tracer.jit", decorator)
+
     monkeypatch.delenv("T3SIM_POLICY", raising=False)
-    prints = [source_fingerprint("uses_slot", slot)]
+    found = [fingerprints()]
     monkeypatch.setenv("T3SIM_POLICY", str(policy))
-    prints.append(source_fingerprint("uses_slot", slot))
+    found.append(fingerprints())
     policy.write_text("A = 2  # edited\n")
-    prints.append(source_fingerprint("uses_slot", slot))
-    assert len(set(prints)) == 3
-    policy_free = [source_fingerprint("tracer.jit", ROOT / "tracer" / "jit.py")]
-    monkeypatch.delenv("T3SIM_POLICY")
-    assert policy_free == [source_fingerprint("tracer.jit", ROOT / "tracer" / "jit.py")]
+    found.append(fingerprints())
+    assert len({with_slot for with_slot, _ in found}) == 3
+    assert len({without_slot for _, without_slot in found}) == 1
 
 
 def test_closure_follows_every_form_of_import(tmp_path):
