@@ -10,11 +10,40 @@ from sim.dram import run_stream
 from sim.dram_stream import Stream
 from sim.presets import load_preset
 from sim.run import simulate
+from tracer.accelsim.reader import open_accelsim
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
 from tracer.jit import compile_seconds, compiled_kernels
 from tracer.kernel_cache import cache_root
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive, write_archive
+
+ACCELSIM_TRACE = """\
+-kernel name = one_load
+-kernel id = 1
+-grid dim = (1,1,1)
+-block dim = (32,1,1)
+-shmem = 0
+-nregs = 8
+-binary version = 70
+-cuda stream id = 0
+-shmem base_addr = 0x00007f0000000000
+-local mem base_addr = 0x00007efffe000000
+-nvbit version = 1.7
+-accelsim tracer version = 5
+-enable lineinfo = 0
+
+#BEGIN_TB
+
+thread block = 0,0,0
+
+warp = 0
+insts = 2
+0000 ffffffff 1 R2 LDG.E.SYS 1 R4 4 1 0x700000000000 4 0
+0010 ffffffff 0 EXIT 0 0 0
+
+#END_TB
+"""
+"""The smallest kernel that Accel-Sim's tracer could write."""
 
 
 @click.command()
@@ -25,9 +54,11 @@ def warm() -> None:
     """
     gemm = CommandSequence([GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))])
     with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "gemm.h5"
+        archive, text = Path(folder) / "gemm.h5", Path(folder) / "kernel-1.traceg"
         write_archive(archive, gemm)
         with open_archive(archive) as source:
             simulate(source, load_preset("t3_2024"))
+        text.write_text(ACCELSIM_TRACE)
+        write_archive(archive, open_accelsim(text))
     run_stream(Stream(*(np.zeros(2, kind) for kind in (np.uint8, np.int64, np.int64))))
     click.echo(f"{compiled_kernels()} kernels compiled in {compile_seconds():.1f} s; cache: {cache_root()}")
