@@ -1,4 +1,4 @@
-"""Request streams for a stand-alone DRAM channel: text lines `R|W address [earliest_ns]`, plain or gzip.
+"""Request streams for a stand-alone DRAM channel: text lines `R|W address [earliest_ns]`, plain, gzip or xz.
 
 `U` is a near-memory update. The address is decimal or 0x-hexadecimal, of a 64-byte transaction; `earliest_ns` is
 the time before which the request does not exist (0 where it is left out). Empty lines, and what follows a `#`, are
@@ -6,6 +6,7 @@ skipped.
 """
 
 import gzip
+import lzma
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from tracer.jit import kernel
 from traces.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\x00"
 NEWLINE, CARRIAGE_RETURN, TAB, SPACE, HASH = ord("\n"), ord("\r"), ord("\t"), ord(" "), ord("#")
 ZERO, NINE, LOWER_A, LOWER_F, LOWER_X = ord("0"), ord("9"), ord("a"), ord("f"), ord("x")
 CASE_BIT = 0x20
@@ -44,10 +46,12 @@ def read_stream(path: str | Path) -> Stream:
         text = Path(path).read_bytes()
         if text.startswith(GZIP_MAGIC):
             text = gzip.decompress(text)
+        elif text.startswith(XZ_MAGIC):
+            text = lzma.decompress(text)
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged compressed file: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except (EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged gzip file: {error}") from None
     lines = text.count(b"\n") + 1
     stream = Stream(np.zeros(lines, np.uint8), np.zeros(lines, np.int64), np.zeros(lines, np.int64))
     buffer = np.frombuffer(text + b"\n", np.uint8)

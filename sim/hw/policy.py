@@ -8,12 +8,15 @@ says `arbiter = "user"`.
 
 import importlib.util
 import os
+import sys
 
 from sim.hw.request import NEVER, STREAMS
 from tracer.jit import kernel
 from traces.errors import UserError
 
 VARIABLE = "T3SIM_POLICY"
+"""Also in the cache key of every kernel that imports this module (tracer.sources)."""
+MODULE = "t3sim_user_policy"
 
 
 @kernel
@@ -34,9 +37,13 @@ def bound_policy(path):
         return oldest_head
     if not os.path.isfile(path):
         raise UserError(f"{VARIABLE}: no file {path}")
-    module_spec = importlib.util.spec_from_file_location("t3sim_user_policy", path)
+    module_spec = importlib.util.spec_from_file_location(MODULE, path)
     module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    sys.modules[MODULE] = module  # a kernel from the disk cache looks its module up by name
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        raise UserError(f"{VARIABLE}: {path}: {type(error).__name__}: {error}") from error
     function = getattr(module, "pick", None)
     if not callable(function):
         raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")
