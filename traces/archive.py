@@ -243,8 +243,11 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
     return Archive(path)
 
 
-def verify_archive(path: str | os.PathLike[str]) -> Summary:
+def verify_archive(path: str | os.PathLike[str], progress: Progress | None = None) -> Summary:
     """Read everything in an archive, compare its checksums and check that its values are possible.
+
+    Args:
+        progress: called after each workgroup, as by `write_archive`.
 
     Raises:
         UserError: what `open_archive` raises, a checksum that differs, or an impossible value.
@@ -257,8 +260,10 @@ def verify_archive(path: str | os.PathLike[str]) -> Summary:
                 raise UserError(
                     f"{path}: kernel {number}: checksum mismatch: content {found}, stored {kernel.checksum}"
                 )
-            for workgroup in kernel.workgroups():
+            for done, workgroup in enumerate(kernel.workgroups(), 1):
                 _check_values(path, number, workgroup)
+                if progress is not None:
+                    progress(number, kernel.info, done)
                 summary.instructions += int(workgroup.events["count"].sum(dtype=np.int64))
             summary.workgroups += kernel.info.workgroups
             summary.warps += kernel.warps

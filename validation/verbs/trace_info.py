@@ -4,6 +4,7 @@ import click
 
 from sim.units import bytes_text
 from traces.archive import describe, verify_archive
+from validation.meter import Meter
 from validation.report import print_json, print_table
 from validation.verbs.by_line import show_by_line
 
@@ -48,7 +49,8 @@ def verify_trace(archive: str, as_json: bool) -> None:
 
     Example: t3sim trace verify gemm.h5
     """
-    summary = vars(verify_archive(archive))
+    with Meter("workgroups") as meter:
+        summary = vars(verify_archive(archive, lambda _, info, done: meter.update(info.name, done, info.workgroups)))
     if as_json:
         print_json(summary)
     else:
