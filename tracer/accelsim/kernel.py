@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
 HEADER_BYTES_MAX = 1 << 16
+BLOCKS_KNOWN_MAX = 1 << 30
+"""Thread blocks of a grid that can be told to come twice."""
 ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
@@ -61,8 +64,16 @@ class OpcodeBook:
 class KernelReader:
     """Reads the body of one kernel's text."""
 
-    def __init__(self, header: Header, problems: Problems, *, ids: bool, prefix: int, halve_copies: bool) -> None:
-        self._header, self._problems = header, problems
+    def __init__(
+        self, header: Header, problems: Problems, *, ids: bool, prefix: int, halve_copies: bool = False, start: int = 0
+    ) -> None:
+        """Args:
+        ids: every line begins with block x y z and warp.
+        prefix: words before the program counter on every line.
+        halve_copies: LDGSTS takes two lines, of which the second counts.
+        start: workgroups to read over at the beginning.
+        """
+        self._header, self._problems, self._start = header, problems, start
         self._scan = np.zeros(1, SCAN)
         scan = self._scan[0]
         scan["version"] = header.version
@@ -79,18 +90,19 @@ class KernelReader:
         self._tables = new_tables()
         self._opcodes = OpcodeBook(header.path, header.architecture, problems)
         self._line_of: Callable[[int], int] = int
-        self._next = 0
+        self._done = 0
+        self._seen = np.zeros((min(header.workgroups, BLOCKS_KNOWN_MAX) + 7) // 8, np.uint8)
 
-    def place_lines(self, line_of: Callable[[int], int]) -> None:
-        """Let errors name line_of(line) instead of the line read."""
-        self._line_of = line_of
+    def place_lines(self, lines: np.ndarray) -> None:
+        """The text read next has come from these lines of the file (0: from none)."""
+        before = int(self._scan[0]["line"])
+        self._line_of = lambda line: int(lines[min(max(line - before - 1, 0), len(lines) - 1)])
 
     def where(self, line: int) -> str:
         return f"{self._header.path}:{self._line_of(line)}"
 
-    def workgroups(self, blocks: Iterator[bytes], start: int) -> Iterator[Workgroup]:
-        """Workgroups in the text of `blocks` (each ends with a newline), from the `start`-th on."""
-        done = 0
+    def read(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
+        """Workgroups in the text of `blocks`, each of which ends with a newline."""
         for block in blocks:
             data = np.frombuffer(block, np.uint8)
             self._scan[0]["pos"] = 0
@@ -100,12 +112,17 @@ class KernelReader:
                 elif outcome == Outcome.ERROR:
                     self._damage(block)
                 else:
-                    if done >= start:
-                        yield from self._finish()
-                    done += 1
-                    self._clear()
-        yield from self._end(done >= start)
-        self._report()
+                    yield from self._finish()
+        yield from self._end()
+        self._report_oddities()
+
+    def close(self) -> None:
+        """Report thread blocks that the whole text lacked."""
+        missing = self._header.workgroups - self._done
+        if missing > 0:
+            where = self.where(int(self._scan[0]["line"]))
+            text = f"{missing} of {self._header.workgroups} thread blocks are missing: they did nothing"
+            self._problems.warn("missing block", where, text)
 
     def _damage(self, block: bytes) -> None:
         """Raise for the scanner's error, or count it; a block without its #END_TB ends there."""
@@ -121,41 +138,41 @@ class KernelReader:
             message += f": {text!r}"
         self._problems.damage(trouble.name, self.where(int(scan["error_line"])), message)
 
-    def _clear(self) -> None:
+    def _end(self) -> Iterator[Workgroup]:
+        """End of the text inside a block: damage; what was read of the block counts when lenient."""
         scan = self._scan[0]
+        if scan["in_block"]:
+            begin = self._line_of(int(scan["block_line"]))
+            where = self.where(int(scan["line"]))
+            self._problems.damage(
+                "TRUNCATED", where, f"the file ends inside the thread block that begins in line {begin}"
+            )
+            yield from self._finish()
+
+    def _finish(self) -> Iterator[Workgroup]:
+        """The workgroup in the tables, which are cleared."""
+        scan = self._scan[0]
+        index = int(scan["block"])
+        where = self.where(int(scan["block_line"]))
+        if index < 0:
+            self._problems.damage("BAD_BLOCK", where, "a block without `thread block =`")
+        elif self._is_new(index, where):
+            self._done += 1
+            if self._done > self._start:
+                yield self._build(index, where)
         scan["n_warps"] = scan["n_instructions"] = scan["n_addresses"] = scan["open_warp"] = scan["in_block"] = 0
         scan["block"] = -1
 
-    def _end(self, wanted: bool) -> Iterator[Workgroup]:
-        """End of the file inside a block: damage; what was read of the block counts when lenient."""
-        scan = self._scan[0]
-        if not scan["in_block"]:
-            return
-        self._problems.damage(
-            "TRUNCATED", self.where(int(scan["line"])),
-            f"the file ends inside a thread block (that of line {self._line_of(int(scan['block_line']))})",
-        )  # fmt: skip
-        if wanted and scan["n_warps"]:
-            yield from self._finish()
-        self._clear()
-
-    def _finish(self) -> Iterator[Workgroup]:
-        """The workgroup in the tables."""
+    def _build(self, index: int, where: str) -> Workgroup:
         scan, tables = self._scan[0], self._tables
         n_warps, n_instructions = int(scan["n_warps"]), int(scan["n_instructions"])
-        where = self.where(int(scan["block_line"]))
-        if scan["block"] < 0:
-            self._problems.damage("BAD_BLOCK", where, "a block without `thread block =`")
-            return
-        index = int(scan["block"])
-        self._check_order(index, where)
         self._check_warps(n_warps, where)
         records = self._opcodes.extend(scan)
         n_addresses = int(scan["n_addresses"])
         events = np.empty(n_instructions + n_warps + n_addresses // 32 + 1, EVENT)
         first_event = np.zeros(n_warps + 1, np.int64)
         count = build_workgroup(self._builder[0], tables, n_warps, n_instructions, records, events, first_event)
-        yield Workgroup(
+        return Workgroup(
             index=index,
             warp=tables.warps["index"][:n_warps].astype(np.uint16),
             first_event=first_event,
@@ -163,15 +180,16 @@ class KernelReader:
             addresses=tables.addresses[:n_addresses].copy(),
         )
 
-    def _check_order(self, index: int, where: str) -> None:
-        """Blocks come in the order of the grid; one that comes twice is damage, gaps are blocks without a trace."""
-        if index < self._next:
-            self._problems.damage(
-                "BLOCK_ORDER", where, f"thread block {index} after {self._next - 1}: twice, or unsorted"
-            )
-        elif index > self._next:
-            self._problems.warn("missing block", where, f"thread blocks {self._next} to {index - 1} are missing")
-        self._next = max(self._next, index + 1)
+    def _is_new(self, index: int, where: str) -> bool:
+        """Note a thread block; one that comes twice is damage."""
+        byte, bit = index >> 3, 1 << (index & 7)
+        if byte >= len(self._seen):
+            return True  # a grid too large to keep account of
+        if self._seen[byte] & bit:
+            self._problems.damage("BLOCK_TWICE", where, f"thread block {index} comes twice")
+            return False
+        self._seen[byte] |= bit
+        return True
 
     def _check_warps(self, n_warps: int, where: str) -> None:
         if n_warps < self._header.warps:
@@ -184,25 +202,21 @@ class KernelReader:
                 "empty warp", self.where(int(warp["line"])), f"warp {warp['index']} has no instructions"
             )
 
-    def _report(self) -> None:
-        """Counts of oddities, at the end of the kernel."""
-        scan, builder = self._scan[0], self._builder[0]
-        if self._next < self._header.workgroups:
-            self._problems.warn(
-                "missing block", self.where(int(scan["line"])),
-                f"thread blocks {self._next} to {self._header.workgroups - 1} are missing",
-            )  # fmt: skip
-        for count, line, kind, text in (
-            ("no_exit", "no_exit_line", "no EXIT", "a warp ends without EXIT: taken as ended there"),
+    def _report_oddities(self) -> None:
+        """Counts of what was odd in the text just read."""
+        for record, count, kind, text in (
+            (self._builder[0], "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
+            (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
+            (
+                self._scan[0],
+                "gap_strides",
+                "gap stride",
+                "a stride for lanes with gaps: from one active lane to the next",
+            ),
         ):
-            if builder[count]:
-                self._problems.warn(kind, self.where(int(builder[line])), text, int(builder[count]))
-        for count, kind, text in (
-            ("extra_columns", "extra columns", "columns behind the known ones: ignored"),
-            ("gap_strides", "gap stride", "a stride for lanes with gaps: taken from one active lane to the next"),
-        ):
-            if scan[count]:
-                self._problems.warn(kind, self.where(int(scan[f"{count}_line"])), text, int(scan[count]))
+            if record[count]:
+                self._problems.warn(kind, self.where(int(record[f"{count}_line"])), text, int(record[count]))
+                record[count] = 0
 
 
 def split_header(path: Path, blocks: Iterator[bytes]) -> tuple[list[str], bytes]:
@@ -223,14 +237,23 @@ def split_header(path: Path, blocks: Iterator[bytes]) -> tuple[list[str], bytes]
     raise TraceError(f"{path}:1: no `#traces format` or #BEGIN_TB line: not an Accel-Sim trace, or its header only")
 
 
+def body_blocks(path: Path, problems: Problems) -> Iterator[bytes]:
+    """Text of a trace file from the first # line on, in blocks of whole lines."""
+    blocks = read_bytes(path)
+    _, first = split_header(path, blocks)
+
+    def unterminated() -> None:
+        problems.warn("unterminated", str(path), "the last line has no newline")
+
+    yield from line_blocks(path, chain([first], blocks), unterminated)
+
+
 class AccelsimKernel:
-    """One .traceg or .traceg.xz file (a KernelSource)."""
+    """The trace file of one kernel: grouped (.traceg, .traceg.xz) or as the tracer left it (a KernelSource)."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path, self._problems = path, problems
-        blocks = read_bytes(path)
-        lines, _ = split_header(path, blocks)
-        del blocks
+        lines, _ = split_header(path, read_bytes(path))
         self.header = parse_header(path, lines, problems)
         self.info: KernelInfo = self.header.info()
 
@@ -238,23 +261,10 @@ class AccelsimKernel:
         """Workgroups in the order of the file from the `start`-th on (those before are read, but not built)."""
         header = self.header
         ids = header.version < 3
-        reader = KernelReader(
-            header, self._problems, ids=ids, prefix=ID_WORDS * ids + header.lineinfo, halve_copies=False
-        )
-        yield from reader.workgroups(self._body(), start)
-
-    def _body(self) -> Iterator[bytes]:
-        blocks = read_bytes(self._path)
-        _, first = split_header(self._path, blocks)
-
-        def joined() -> Iterator[bytes]:
-            yield first
-            yield from blocks
-
-        yield from line_blocks(self._path, joined(), self._unterminated)
-
-    def _unterminated(self) -> None:
-        self._problems.warn("unterminated", str(self._path), "the last line has no newline")
+        prefix = ID_WORDS * ids + header.lineinfo
+        reader = KernelReader(header, self._problems, ids=ids, prefix=prefix, start=start)
+        yield from reader.read(body_blocks(self._path, self._problems))
+        reader.close()
 
     def fingerprint(self) -> str:
         """SHA-256 of the file's bytes."""

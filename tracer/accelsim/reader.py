@@ -6,16 +6,17 @@ from pathlib import Path
 
 from tracer.accelsim.kernel import AccelsimKernel
 from tracer.accelsim.problems import Problems, TraceError
+from tracer.accelsim.ungrouped import UngroupedKernel
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill
 
-TRACE_ENDINGS = (".traceg", ".traceg.xz")
+GROUPED, UNGROUPED = (".traceg", ".traceg.xz"), (".trace", ".trace.xz")
 ADDRESS_END = 1 << 64
 
 
 def is_trace_name(name: str) -> bool:
     """True for names of trace files, readable or not."""
-    return name.endswith((*TRACE_ENDINGS, ".trace", ".trace.xz", ".tracez"))
+    return name.endswith((*GROUPED, *UNGROUPED, ".tracez"))
 
 
 def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
@@ -74,9 +75,11 @@ def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
             f"{path}: .tracez (the binary container of tracer 6) is not read: convert it with Accel-Sim's traceDsm "
             "to .traceg first"
         )
-    if not name.endswith(TRACE_ENDINGS):
-        raise TraceError(f"{path}: found the ending {path.suffix!r}, allowed {', '.join(TRACE_ENDINGS)}")
-    return AccelsimKernel(path, problems)
+    if name.endswith(GROUPED):
+        return AccelsimKernel(path, problems)
+    if name.endswith(UNGROUPED):
+        return UngroupedKernel(path, problems)
+    raise TraceError(f"{path}: found the ending {path.suffix!r}, allowed {', '.join((*GROUPED, *UNGROUPED))}")
 
 
 class AccelsimTrace:
@@ -151,8 +154,8 @@ def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[
 
 
 def find_list(folder: Path) -> Path:
-    """The one kernelslist*.g of a folder."""
-    lists = sorted(folder.glob("kernelslist*.g"))
+    """The one kernelslist*.g of a folder, or the one kernelslist* of raw traces."""
+    lists = sorted(folder.glob("kernelslist*.g")) or sorted(folder.glob("kernelslist*"))
     if len(lists) == 1:
         return lists[0]
     found = ", ".join(entry.name for entry in lists) or "none"

@@ -22,6 +22,7 @@ SECTION = np.dtype(
         ("pc", "i8", PIPES),
         ("mask", "u8", PIPES),
         ("wait", "u8"),  # of the first instruction
+        ("slot", "u1"),  # of the first instruction, by the writer's note
         ("events", "i8"),  # events written so far, of all warps
         ("last", "i8"),  # the warp's last COMPUTE event, -1 = none
     ],
@@ -36,6 +37,7 @@ def add_work(section, instruction, pipe, macs, clock, wait):
     if section.pipes == 0:
         section.start = clock
         section.wait = wait
+        section.slot = instruction.note_slot if instruction.noted else NO_SLOT
         section.count[:] = 0
     if section.count[pipe] == 0:
         section.order[section.pipes] = pipe
@@ -93,6 +95,7 @@ def close_section(section, events, clock):
         event.mask = section.mask[pipe]
         if k == 0:
             event.wait = section.wait
+            event.slot = section.slot
         section.last = section.events - 1
     section.pipes = 0
 

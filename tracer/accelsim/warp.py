@@ -16,6 +16,7 @@ What becomes what:
 
 import numpy as np
 
+from tracer.accelsim.instruction import HELPER
 from tracer.accelsim.opcodes import GENERIC, Action
 from tracer.accelsim.scoreboard import (
     SCOREBOARD,
@@ -239,6 +240,17 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
 
 
 @kernel
+def is_left_out(builder, instruction, opcode):
+    """True for a line that the writer put in, and for the first of the two lines of a copy in a raw trace."""
+    if instruction.noted and instruction.note_slot == HELPER:
+        return True
+    if opcode.action != ASYNC_COPY or not builder.halve_copies:
+        return False
+    builder.copies += 1
+    return builder.copies % 2 == 1
+
+
+@kernel
 def end_warp(builder, last_line, events):
     """A warp without EXIT gets one that stands for no instruction."""
     section = builder.section
@@ -263,10 +275,8 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     for k in range(first, last):
         instruction = instructions[k]
         opcode = opcodes[instruction.opcode]
-        if opcode.action == ASYNC_COPY and builder.halve_copies:
-            builder.copies += 1
-            if builder.copies % 2 == 1:
-                continue
+        if is_left_out(builder, instruction, opcode):
+            continue
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line
         exited = opcode.action == EXIT

@@ -1,0 +1,170 @@
+"""Raw tracer output (`kernel-N.trace`): the lines of all warps interleaved, to be grouped by thread block and warp.
+
+The file may be far larger than memory, so its lines are first dealt to temporary files by ranges of thread blocks,
+each small enough to be sorted in memory; then one file after the other is grouped and read like a .traceg whose
+lines repeat block and warp. The tracer writes two lines for each LDGSTS (shared and global address), of which the
+second counts, as in Accel-Sim's own post-processing.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import IO
+
+import numpy as np
+
+from tracer.accelsim.header import Header
+from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
+from tracer.accelsim.problems import TraceError
+from tracer.accelsim.text import NEWLINE, RETURN, read_decimal, skip_blanks
+from tracer.jit import kernel
+from traces.source import Workgroup
+
+BUCKET_BYTES = 1 << 26
+"""Text sorted in memory at a time, about."""
+BUCKETS_MAX = 256
+KEY = np.dtype([("block", "i8"), ("warp", "i8"), ("first", "i8"), ("last", "i8"), ("line", "i8")])
+MASK_DIGITS = 8
+HASH = ord("#")
+
+
+@kernel
+def find_keys(data, end, line, grid_x, grid_y, grid_z, keys):
+    """Block, warp and extent of each line that begins with the four numbers x y z warp.
+
+    Returns:
+        (lines with a key, number of the last line, number of the first line that is not one, a remark or blank; or -1).
+    """
+    pos, found, bad = 0, 0, -1
+    while pos < end:
+        newline = pos
+        while data[newline] != NEWLINE:
+            newline += 1
+        line += 1
+        x, after = read_decimal(data, pos, newline)
+        y, z, warp = 0, 0, 0
+        if after >= 0:
+            y, after = read_decimal(data, after, newline)
+        if after >= 0:
+            z, after = read_decimal(data, after, newline)
+        if after >= 0:
+            warp, after = read_decimal(data, after, newline)
+        if after >= 0 and 0 <= x < grid_x and 0 <= y < grid_y and 0 <= z < grid_z and warp >= 0:
+            key = keys[found]
+            key.block = x + grid_x * (y + grid_y * z)
+            key.warp = warp
+            key.first = pos
+            key.last = newline + 1
+            key.line = line
+            found += 1
+        elif bad < 0 and skip_blanks(data, pos, newline) < newline and data[pos] not in (RETURN, HASH):
+            bad = line
+        pos = newline + 1
+    return found, line, bad
+
+
+def _temporary(stack: ExitStack) -> IO[bytes]:
+    return stack.enter_context(tempfile.TemporaryFile())
+
+
+def prefix_words(line: bytes, lineinfo: int) -> int:
+    """Words before the program counter, seen from the mask (8 hexadecimal digits) of a first line."""
+    words = line.split()
+    for position in range(ID_WORDS + lineinfo + 1, len(words)):
+        if len(words[position]) == MASK_DIGITS and all(byte in b"0123456789abcdefABCDEF" for byte in words[position]):
+            return position - 1
+    return ID_WORDS + lineinfo
+
+
+class UngroupedKernel(AccelsimKernel):
+    """A raw .trace or .trace.xz file (a KernelSource), grouped bucket by bucket."""
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups in the order of the grid, from the `start`-th on."""
+        with ExitStack() as stack:
+            buckets = self._deal(body_blocks(self._path, self._problems), stack)
+            yield from self._read(buckets, start)
+
+    def _deal(self, blocks: Iterator[bytes], stack: ExitStack) -> list[tuple[IO[bytes], IO[bytes]]]:
+        """Lines to temporary files by thread block: per bucket the text and its keys."""
+        header = self.header
+        text_bytes = self._path.stat().st_size * (20 if self._path.suffix == ".xz" else 1)
+        count = int(np.clip(text_bytes // BUCKET_BYTES + 1, 1, min(BUCKETS_MAX, header.workgroups)))
+        files: list[tuple[IO[bytes], IO[bytes]]] = [(_temporary(stack), _temporary(stack)) for _ in range(count)]
+        line = header.lines
+        for block in blocks:
+            data = np.frombuffer(block, np.uint8)
+            keys = np.zeros(block.count(b"\n"), KEY)
+            found, line, bad = find_keys(data, len(data), line, *header.grid, keys)
+            if bad >= 0:
+                self._problems.damage(
+                    "NOT_A_LINE",
+                    f"{self._path}:{bad}",
+                    "a raw trace line begins with block x y z (in the grid) and warp",
+                )
+            keys = keys[:found]
+            bucket = keys["block"] * count // header.workgroups
+            for number in np.unique(bucket):
+                chosen = keys[bucket == number]
+                text, index = files[number]
+                text.write(b"".join(block[key["first"] : key["last"]] for key in chosen))
+                index.write(chosen.tobytes())
+        return files
+
+    def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]], start: int) -> Iterator[Workgroup]:
+        reader: KernelReader | None = None
+        for text_file, key_file in buckets:
+            text_file.seek(0)
+            key_file.seek(0)
+            text, keys = text_file.read(), np.frombuffer(key_file.read(), KEY)
+            if not len(keys):
+                continue
+            if reader is None:
+                words = prefix_words(text[: text.index(b"\n")], self.header.lineinfo)
+                reader = KernelReader(
+                    self.header, self._problems, ids=True, prefix=words, halve_copies=True, start=start
+                )
+            grouped, lines = group(text, keys, self.header)
+            reader.place_lines(lines)
+            yield from reader.read(iter([grouped]))
+        if reader is None:
+            raise TraceError(f"{self._path}: no instruction lines")
+        reader.close()
+
+
+def group(text: bytes, keys: np.ndarray, header: Header) -> tuple[bytes, np.ndarray]:
+    """Grouped text of a bucket, and the line of the raw file of each of its lines (0 for added ones)."""
+    ends = np.cumsum(keys["last"] - keys["first"])
+    begins = ends - (keys["last"] - keys["first"])
+    order = np.lexsort((keys["line"], keys["warp"], keys["block"]))
+    parts: list[bytes] = []
+    lines: list[int] = []
+    block = warp = -1
+    grid_x, grid_y, _ = header.grid
+    sorted_keys = keys[order]
+    counts = _run_lengths(sorted_keys)
+    for key, position, count in zip(sorted_keys, order, counts, strict=True):
+        if key["block"] != block:
+            if block >= 0:
+                parts.append(b"#END_TB\n")
+                lines.append(0)
+            block, warp = int(key["block"]), -1
+            x, y, z = block % grid_x, block // grid_x % grid_y, block // (grid_x * grid_y)
+            parts.append(b"#BEGIN_TB\nthread block = %d,%d,%d\n" % (x, y, z))
+            lines += [int(key["line"])] * 2
+        if key["warp"] != warp:
+            warp = int(key["warp"])
+            parts.append(b"warp = %d\ninsts = %d\n" % (warp, count))
+            lines += [int(key["line"])] * 2
+        parts.append(text[begins[position] : ends[position]])
+        lines.append(int(key["line"]))
+    parts.append(b"#END_TB\n")
+    lines.append(0)
+    return b"".join(parts), np.array(lines)
+
+
+def _run_lengths(keys: np.ndarray) -> np.ndarray:
+    """For each sorted key how many share its block and warp."""
+    change = np.flatnonzero((np.diff(keys["block"]) != 0) | (np.diff(keys["warp"]) != 0)) + 1
+    edges = np.concatenate([[0], change, [len(keys)]])
+    return np.repeat(np.diff(edges), np.diff(edges))

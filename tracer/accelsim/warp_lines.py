@@ -1,0 +1,222 @@
+"""Events of one warp to instruction lines of tracer version 5.
+
+Accel-Sim finds dependences by registers, so a slot stands for a block of four: the event with slot s writes
+R(4 + 4 s), or a spare block while others of the same slot are pending, and events that wait for s read them. Copy
+groups are closed by LDGDEPBAR and waited for by DEPBAR; where the events wait for a copy without a WAIT of their own,
+both lines are put in. An event of a COMPUTE run becomes as many instructions as it stands for.
+
+What registers cannot say - more waits than source columns, several loads in one slot, two runs of one pipe in a
+row, uncached accesses - stands in a note behind the immediate, `T3 slot wait cache`, which Accel-Sim ignores and
+`tracer.accelsim` reads back. Slot HELPER marks a line that was put in.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from tracer.accelsim.instruction import HELPER
+from traces.errors import UserError
+from traces.schema import EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
+
+SOURCES_MAX = 4
+"""Accel-Sim's limit."""
+ADDRESS_REGISTER = "R252"
+"""Read where nothing is waited for: R252 to R255 are never written."""
+SLOT_BLOCKS = 62
+WIDTH_TOKEN = {1: ".U8", 2: ".U16", 4: "", 8: ".64", 16: ".128"}
+CACHE_TOKEN = {Cache.DEFAULT: "", Cache.BYPASS_L1: ".STRONG.GPU", Cache.STREAM: ".EF", Cache.UNCACHED: ".UNCACHED"}
+ACCESS = {
+    (Kind.LOAD, Space.GLOBAL): "LDG.E", (Kind.LOAD, Space.LOCAL): "LDL", (Kind.LOAD, Space.SHARED): "LDS",
+    (Kind.STORE, Space.GLOBAL): "STG.E", (Kind.STORE, Space.LOCAL): "STL", (Kind.STORE, Space.SHARED): "STS",
+    (Kind.ATOMIC, Space.GLOBAL): "ATOMG.E.ADD", (Kind.ATOMIC, Space.LOCAL): "ATOMG.E.ADD",
+    (Kind.ATOMIC, Space.SHARED): "ATOMS.ADD",
+    (Kind.REDUCE, Space.GLOBAL): "RED.E.ADD", (Kind.REDUCE, Space.LOCAL): "RED.E.ADD",
+    (Kind.REDUCE, Space.SHARED): "REDS.ADD",
+}  # fmt: skip
+SOURCES_LEAST = {Kind.LOAD: 1, Kind.STORE: 2, Kind.ATOMIC: 2, Kind.REDUCE: 2, Kind.ASYNC_COPY: 2}
+WORK = {
+    Pipe.ALU: "IADD3", Pipe.FMA: "FFMA", Pipe.FP64: "DADD", Pipe.SFU: "MUFU.RCP", Pipe.BRANCH: "BRA",
+    Pipe.UNIFORM: "UMOV",
+}  # fmt: skip
+TENSOR_BY_MACS = {
+    256: "HMMA.884.F32.F32.STEP0", 512: "HMMA.884.F16.F16.STEP0", 1024: "HMMA.1688.F32", 2048: "HMMA.16816.F32",
+    4096: "IMMA.16832.S8.S8",
+}  # fmt: skip
+TENSOR_DEFAULT = "HMMA.16816.F32"
+PC_STEP = 16
+PC_MASK = (1 << 32) - 1
+
+
+def block_register(block: int) -> str:
+    """First register of a block of four."""
+    return f"R{4 + 4 * block}"
+
+
+def slots_of(wait: int) -> list[int]:
+    """Slots of a wait mask, lowest first."""
+    return [slot for slot in range(SLOTS) if wait >> slot & 1]
+
+
+def lane_addresses(event: np.void, addresses: np.ndarray) -> list[int]:
+    """Addresses of the active lanes."""
+    lanes = int(event["mask"]).bit_count()
+    base, inner = int(event["base"]), int(event["inner"])
+    if inner == EXPLICIT:
+        return [int(address) for address in addresses[base : base + lanes]]
+    stride, row_stride = int(event["stride"]), int(event["row_stride"])
+    return [(base + k % inner * stride + k // inner * row_stride) % (1 << 64) for k in range(lanes)]
+
+
+def is_contiguous(mask: int) -> bool:
+    """True if the active lanes follow each other."""
+    low = mask & -mask
+    return mask & (mask + low) == 0
+
+
+def address_columns(event: np.void, addresses: np.ndarray) -> str:
+    """Width, mode and addresses: base and stride where that is legal, else a list or differences."""
+    mask, width = int(event["mask"]), int(event["width_bytes"])
+    if event["inner"] == PLAIN_STRIDE and (is_contiguous(mask) or mask == 0):
+        return f"{width} 1 {int(event['base']):#x} {int(event['stride'])}"
+    lanes = lane_addresses(event, addresses)
+    if not is_contiguous(mask):
+        return f"{width} 0 " + " ".join(f"{address:#x}" for address in lanes)
+    deltas = [_signed(right - left) for left, right in pairwise(lanes)]
+    return f"{width} 2 {lanes[0]:#x} " + " ".join(map(str, deltas))
+
+
+def _signed(difference: int) -> int:
+    """A difference of addresses as a signed 64-bit number."""
+    return (difference + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def access_opcode(event: np.void) -> str:
+    """Opcode of a memory event, with width and cache policy as modifiers."""
+    kind, space, width = Kind(int(event["kind"])), Space(int(event["space"])), int(event["width_bytes"])
+    if width not in WIDTH_TOKEN:
+        raise UserError(f"width_bytes: found {width}, an Accel-Sim trace allows {', '.join(map(str, WIDTH_TOKEN))}")
+    cache = Cache(int(event["cache"])) if space == Space.GLOBAL else Cache.DEFAULT
+    if kind == Kind.ASYNC_COPY:
+        bypass = ".BYPASS" if cache == Cache.BYPASS_L1 else CACHE_TOKEN[cache]
+        return f"LDGSTS.E{bypass}{WIDTH_TOKEN[width]}"
+    return ACCESS[kind, space] + WIDTH_TOKEN[width] + CACHE_TOKEN[cache]
+
+
+class WarpLines:
+    """Writes the lines of one warp."""
+
+    def __init__(self, addresses: np.ndarray, noted: bool) -> None:
+        self._addresses, self._noted = addresses, noted
+        self.lines: list[str] = []
+        self._groups: list[int | None] = []  # slot of each committed copy group, None = empty or waited for
+        self._open: int | None = None  # slot of the copy group being filled
+        self._pending: dict[int, list[int]] = {}  # register blocks that pending results of a slot will fill
+
+    def add(self, event: np.void) -> None:
+        """Lines of one event."""
+        kind, wait = Kind(int(event["kind"])), int(event["wait"])
+        if int(event["mask"]) >> 32:
+            raise UserError(f"mask: found {int(event['mask']):#x}, an Accel-Sim trace has 32 lanes per warp")
+        if kind != Kind.WAIT:
+            self._wait_for_copies(event, wait)
+        if kind == Kind.WAIT:
+            self._wait(event, wait)
+        elif kind == Kind.COMPUTE:
+            self._compute(event, wait)
+        elif kind == Kind.BARRIER:
+            imm = int(event["work"]) or int(event["slot"])
+            self._line(event, "", "BAR.SYNC", self._sources(wait, 0), "0", imm)
+        elif kind == Kind.EXIT:
+            self._line(event, "", "EXIT", self._sources(wait, 0), "0", 0)
+        else:
+            self._access(event, kind, wait)
+
+    def _access(self, event: np.void, kind: Kind, wait: int) -> None:
+        slot = int(event["slot"])
+        if kind == Kind.ASYNC_COPY:
+            if self._open is not None and slot != self._open:
+                self._commit(event)
+            self._open = slot
+        sources = self._sources(wait, SOURCES_LEAST[kind])
+        destination = self._destination(slot) if kind in (Kind.LOAD, Kind.ATOMIC) else ""
+        self._line(event, destination, access_opcode(event), sources, address_columns(event, self._addresses), 0)
+
+    def _compute(self, event: np.void, wait: int) -> None:
+        """The first instruction waits, the last one writes the slot's registers."""
+        pipe, count, pc, slot = (int(event[name]) for name in ("pipe", "count", "pc", "slot"))
+        opcode = WORK.get(Pipe(pipe)) or TENSOR_BY_MACS.get(int(event["work"]) // max(count, 1), TENSOR_DEFAULT)
+        mask = f"{int(event['mask']):08x}"
+        sources = self._sources(wait, 0)
+        result = "" if slot == NO_SLOT else self._destination(slot)
+        last = f"1 {result}" if result else "0"
+        if count:
+            self._line(event, result if count == 1 else "", opcode, sources, "0", 0)
+        for k in range(1, count):
+            address = (pc + PC_STEP * k) & PC_MASK
+            self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 0 ")
+
+    def _wait(self, event: np.void, wait: int) -> None:
+        """A WAIT that waits for nothing closes the copy group."""
+        if not wait:
+            self._line(event, "", "LDGDEPBAR", [], "0", 0)
+            self._close_group()
+            return
+        if self._open is not None and wait >> self._open & 1:
+            self._commit(event)
+        self._line(event, "", "DEPBAR.LE", self._sources(wait, 0), "0", self._take_groups(wait))
+
+    def _take_groups(self, wait: int) -> int:
+        """Mark the groups waited for; number of later groups, which may stay pending."""
+        latest = len(self._groups)
+        for number, slot in enumerate(self._groups):
+            if slot is not None and wait >> slot & 1:
+                self._groups[number] = None
+                latest = len(self._groups) - number - 1
+        return latest
+
+    def _wait_for_copies(self, event: np.void, wait: int) -> None:
+        """Lines that make Accel-Sim wait for copies which the event waits for directly."""
+        if self._open is not None and wait >> self._open & 1:
+            self._commit(event)
+        if any(slot is not None and wait >> slot & 1 for slot in self._groups):
+            self._helper(event, "DEPBAR.LE", self._take_groups(wait))
+
+    def _commit(self, event: np.void) -> None:
+        """Close the copy group by a line of its own."""
+        self._helper(event, "LDGDEPBAR", 0)
+        self._close_group()
+
+    def _close_group(self) -> None:
+        self._groups.append(self._open)
+        self._open = None
+
+    def _helper(self, event: np.void, opcode: str, imm: int) -> None:
+        note = f"T3 {HELPER} 0x0 0 " if self._noted else ""
+        self.lines.append(f"{int(event['pc']):04x} ffffffff 0 {opcode} 0 0 {imm} {note}")
+
+    def _destination(self, slot: int) -> str:
+        """Register that a result for `slot` is written to."""
+        if slot == NO_SLOT:
+            return "R255"
+        used = {block for blocks in self._pending.values() for block in blocks}
+        block = slot % SLOT_BLOCKS
+        if block in used:
+            block = next((spare for spare in range(SLOT_BLOCKS - 1, -1, -1) if spare not in used), block)
+        self._pending.setdefault(slot, []).append(block)
+        return block_register(block)
+
+    def _sources(self, wait: int, least: int) -> list[str]:
+        """Registers that hold what an event waits for, the newest ones; padded to `least` with one that is free."""
+        blocks = [block for slot in slots_of(wait) for block in self._pending.pop(slot, [])]
+        registers = [block_register(block) for block in blocks[-SOURCES_MAX:]]
+        return registers + [ADDRESS_REGISTER] * (least - len(registers))
+
+    def _line(
+        self, event: np.void, destination: str, opcode: str, sources: Sequence[str], memory: str, imm: int
+    ) -> None:
+        parts = [f"{int(event['pc']):04x} {int(event['mask']):08x}", f"1 {destination}" if destination else "0", opcode]
+        parts += [str(len(sources)), *sources, memory, str(imm)]
+        if self._noted:
+            parts.append(f"T3 {int(event['slot'])} {int(event['wait']):#x} {int(event['cache'])}")
+        self.lines.append(" ".join(parts) + " ")

@@ -1,0 +1,190 @@
+"""Write any trace as Accel-Sim text of tracer version 5: kernelslist.g and one .traceg (or .traceg.xz) per kernel.
+
+Every workgroup is read back and compared; where plain SASS does not give the same events back, it is written with
+notes (tracer.accelsim.warp_lines).
+"""
+
+import lzma
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tracer.accelsim.header import LANES_PER_WARP, Header, parse_header
+from tracer.accelsim.kernel import KernelReader
+from tracer.accelsim.latency import DEFAULT_ARCHITECTURE
+from tracer.accelsim.problems import Problems
+from tracer.accelsim.warp_lines import WarpLines, lane_addresses
+from traces.errors import UserError
+from traces.schema import Kind
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
+from traces.write import Progress, replacing
+
+SHARED_BASE, LOCAL_BASE = 0x7F0000000000, 0x7EFFFF000000
+"""Windows of generic accesses where the trace does not say; the writer makes none."""
+HEADER = """-kernel name = {name}
+-kernel id = {number}
+-grid dim = ({grid[0]},{grid[1]},{grid[2]})
+-block dim = ({block[0]},{block[1]},{block[2]})
+-shmem = {shared_bytes}
+-nregs = {registers}
+-binary version = {architecture}
+-cuda stream id = {stream}
+-shmem base_addr = 0x{shared_base:016x}
+-local mem base_addr = 0x{local_base:016x}
+-nvbit version = {nvbit}
+-accelsim tracer version = 5
+-enable lineinfo = 0
+
+#traces format = [line_num] PC mask dest_num [reg_dests] opcode src_num [reg_srcs] mem_width [address] immediate
+
+"""
+COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "mask", "wait", "count")
+"""Columns that must come back; addresses are compared lane by lane."""
+
+
+@dataclass
+class ExportSummary:
+    """What was written."""
+
+    kernels: int = 0
+    prefills: int = 0
+    workgroups: int = 0
+    noted_workgroups: int = 0  # written with notes
+    changed_workgroups: int = 0  # that do not come back as they were even so
+    text_bytes: int = 0
+
+
+def header_text(info: KernelInfo, number: int) -> str:
+    """Header of a kernel's file."""
+    attributes = info.attributes
+    architecture = str(attributes.get("architecture", "")).removeprefix("sm_")
+    return HEADER.format(
+        name=" ".join(info.name.split()) or "unnamed",
+        number=number,
+        grid=info.grid,
+        block=info.block,
+        shared_bytes=info.shared_bytes,
+        registers=info.registers,
+        architecture=architecture if architecture.isdigit() else DEFAULT_ARCHITECTURE,
+        stream=info.stream,
+        shared_base=int(attributes.get("shared_base") or SHARED_BASE),
+        local_base=int(attributes.get("local_base") or LOCAL_BASE),
+        nvbit=attributes.get("nvbit_version") or "1.7",
+    )
+
+
+def workgroup_text(info: KernelInfo, workgroup: Workgroup, noted: bool) -> str:
+    """Text of one workgroup. Every warp ends with EXIT."""
+    x, rest = workgroup.index % info.grid[0], workgroup.index // info.grid[0]
+    parts = [f"\n#BEGIN_TB\n\nthread block = {x},{rest % info.grid[1]},{rest // info.grid[1]}\n"]
+    for position, warp in enumerate(workgroup.warp):
+        lines = WarpLines(workgroup.addresses, noted)
+        events = workgroup.events[workgroup.first_event[position] : workgroup.first_event[position + 1]]
+        for event in events:
+            lines.add(event)
+        if not len(events) or events[-1]["kind"] != Kind.EXIT:
+            lines.lines.append(f"{0:04x} ffffffff 0 EXIT 0 0 0 ")
+        parts.append(f"\nwarp = {int(warp)}\ninsts = {len(lines.lines)}\n" + "\n".join(lines.lines) + "\n")
+    return "".join(parts) + "\n#END_TB\n"
+
+
+def same_events(left: Workgroup, right: Workgroup) -> bool:
+    """Equal warps, events and lane addresses."""
+    if len(left.events) != len(right.events) or not np.array_equal(left.first_event, right.first_event):
+        return False
+    if not all(np.array_equal(left.events[name], right.events[name]) for name in COMPARED):
+        return False
+    memory = left.events["kind"] <= Kind.ASYNC_COPY
+    pattern = ("base", "inner", "stride", "row_stride")
+    differing = memory & np.any([left.events[name] != right.events[name] for name in pattern], axis=0)
+    return np.array_equal(left.warp, right.warp) and all(
+        lane_addresses(left.events[row], left.addresses) == lane_addresses(right.events[row], right.addresses)
+        for row in np.flatnonzero(differing)
+    )
+
+
+def comes_back(header: Header, workgroup: Workgroup, text: str) -> bool:
+    """True if the text of a workgroup reads as the same events."""
+    reader = KernelReader(header, Problems(), ids=False, prefix=0)
+    return same_events(workgroup, next(reader.read(iter([text.encode()]))))
+
+
+class _KernelFile:
+    """Writes the text of one kernel."""
+
+    def __init__(self, path: Path, info: KernelInfo, number: int, summary: ExportSummary) -> None:
+        if info.lanes_per_warp != LANES_PER_WARP:
+            raise UserError(
+                f"kernel {number} ({info.name}): {info.lanes_per_warp} lanes per warp, "
+                f"an Accel-Sim trace has {LANES_PER_WARP}"
+            )
+        self._info, self._summary = info, summary
+        self.header_text = header_text(info, number)
+        lines = self.header_text[: self.header_text.index("\n#")].split("\n")
+        self._header = parse_header(path, lines, Problems())
+
+    def body(self, workgroup: Workgroup) -> str:
+        """Text of a workgroup, with notes where it would not come back without."""
+        text = workgroup_text(self._info, workgroup, noted=False)
+        if not comes_back(self._header, workgroup, text):
+            text = workgroup_text(self._info, workgroup, noted=True)
+            self._summary.noted_workgroups += 1
+            self._summary.changed_workgroups += not comes_back(self._header, workgroup, text)
+        self._summary.workgroups += 1
+        return text
+
+
+def _write_kernel(path: Path, kernel: KernelSource, number: int, summary: ExportSummary, progress: Progress | None,
+                  ) -> None:  # fmt: skip
+    text = _KernelFile(path, kernel.info, number, summary)
+    with replacing(path) as temporary, _open_text(temporary, path) as file:
+        summary.text_bytes += file.write(text.header_text.encode())
+        for done, workgroup in enumerate(kernel.workgroups(), 1):
+            summary.text_bytes += file.write(text.body(workgroup).encode())
+            if progress is not None:
+                progress(number - 1, kernel.info, done)
+    summary.kernels += 1
+
+
+def _open_text(temporary: Path, path: Path) -> IO[bytes]:
+    """The file to write, compressed if its final name ends with .xz."""
+    if path.suffix == ".xz":
+        return lzma.open(temporary, "wb", preset=1)
+    return open(temporary, "wb")
+
+
+def export_accelsim(
+    source: TraceSource, folder: str | os.PathLike[str], *, xz: bool = False, progress: Progress | None = None
+) -> ExportSummary:
+    """Write `folder`/kernelslist.g and a trace file per kernel, which Accel-Sim and `open_accelsim` read.
+
+    Args:
+        source: kernels and copies in program order; read once, one workgroup at a time.
+        folder: made if it is missing; files of the same names are replaced, the list last.
+        xz: compress the kernels' files.
+        progress: called after each workgroup.
+
+    Raises:
+        UserError: warps of other than 32 lanes, an access width that SASS does not have, folder not writable.
+    """
+    folder = Path(folder)
+    summary = ExportSummary()
+    commands: list[str] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot make the folder: {error.strerror or error}") from error
+    for command in source.commands():
+        if isinstance(command, Prefill):
+            commands.append(f"MemcpyHtoD,0x{command.address:016x},{command.bytes}")
+            summary.prefills += 1
+            continue
+        name = f"kernel-{summary.kernels + 1}.traceg" + (".xz" if xz else "")
+        _write_kernel(folder / name, command, summary.kernels + 1, summary, progress)
+        commands.append(name)
+    with replacing(folder / "kernelslist.g") as temporary:
+        temporary.write_text("\n".join(commands) + "\n")
+    return summary
