@@ -16,6 +16,9 @@ from numba.core.event import Listener, register
 
 from tracer.kernel_cache import KernelCache
 
+SAY_EVERY_S = 5.0
+"""A long compilation says how far it is."""
+
 
 def kernel(function):
     """Compile `function` with numba in nopython mode, cached on disk.
@@ -40,10 +43,6 @@ def compile_seconds():
 def compiled_kernels():
     """Number of kernel signatures that this process has compiled itself."""
     return _watch.count
-
-
-SAY_EVERY_S = 5.0
-"""A long compilation says how far it is."""
 
 
 class _CompileWatch(Listener):

@@ -8,10 +8,12 @@ the sources of all *project* modules in the transitive closure of that module's 
 import ast
 import hashlib
 import os
+import sysconfig
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = Path(sysconfig.get_path("purelib")).resolve()
 ROOMS = ("traces", "tracer", "sim", "validation")
 POLICY_SLOT = "sim.hw.policy"
 """Module that binds a user's own policy file; kernels that import it also depend on that file."""
@@ -29,10 +31,10 @@ def source_fingerprint(module_name, path):
     Returns:
         Hexadecimal SHA-256 over (module name, source) of the closure, in name order.
     """
-    closure = import_closure(module_name, Path(path).resolve())
+    closure = import_closure(module_name, _resolved(path))
     policy = os.environ.get(POLICY_VARIABLE, "")
     if POLICY_SLOT in closure and os.path.isfile(policy):
-        closure |= import_closure(f"policy:{POLICY_VARIABLE}", Path(policy).resolve())
+        closure |= import_closure(f"policy:{POLICY_VARIABLE}", _resolved(policy))
     digest = hashlib.sha256()
     for name in sorted(closure):
         digest.update(name.encode() + b"\0" + _content_digest(closure[name]))
@@ -51,23 +53,22 @@ def import_closure(module_name, path):
     """
     own_top, *inner = module_name.split(".")
     own_root = path.parents[len(inner) + (path.name == "__init__.py")]
+    places = {own_top: own_root} | dict.fromkeys(ROOMS, ROOT)
+    elsewhere = None if own_root in (ROOT, LIBRARIES) else own_root  # beside a script, any module may be its own
     closure = {module_name: path}
     pending = [module_name]
     while pending:
         name = pending.pop()
         for imported in _imports_of(closure[name], name) - closure.keys():
-            top = imported.split(".")[0]
-            found = None
-            if top in ROOMS:
-                found = _find(imported, ROOT)
-            elif top == own_top or own_root != ROOT:
-                found = _find(imported, own_root)
+            root = places.get(imported.partition(".")[0], elsewhere)
+            found = _find(imported, root) if root else None
             if found is not None:
                 closure[imported] = found
                 pending.append(imported)
     return closure
 
 
+@cache
 def _find(module_name, root):
     """Source file of a module below `root`, or None."""
     place = root.joinpath(*module_name.split("."))
@@ -79,15 +80,15 @@ def _find(module_name, root):
 
 def _imports_of(path, module_name):
     """Dotted names that a file may import: every `import a.b` and, of `from a import b`, both a and a.b."""
-    stat = path.stat()
+    stat = os.stat(path)
     package = module_name if path.name == "__init__.py" else module_name.rpartition(".")[0]
-    return _parsed_imports(str(path), package, stat.st_mtime_ns, stat.st_size)
+    return _parsed_imports(path, package, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
 def _parsed_imports(path, package, _mtime_ns, _file_bytes):
     names = set()
-    for node in ast.walk(ast.parse(Path(path).read_bytes(), path)):
+    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -107,11 +108,16 @@ def _absolute(node, package):
     return ".".join(anchor + ([node.module] if node.module else []))
 
 
+@cache
+def _resolved(path):
+    return Path(path).resolve()
+
+
 def _content_digest(path):
-    stat = path.stat()
-    return _read_digest(str(path), stat.st_mtime_ns, stat.st_size)
+    stat = os.stat(path)
+    return _read_digest(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
 def _read_digest(path, _mtime_ns, _file_bytes):
-    return hashlib.sha256(Path(path).read_bytes()).digest()
+    return hashlib.sha256(path.read_bytes()).digest()
