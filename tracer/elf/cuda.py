@@ -13,6 +13,7 @@ from traces.errors import UserError
 OS_ABI_CUDA = 51
 OS_ABI_CUDA_13 = 65
 ENTRY = 0x10  # STO_CUDA_ENTRY in st_other: a kernel, not a device function
+CONSTANT = ".nv.constant"  # then the bank, and the kernel that owns it
 RESERVED_BYTES = 1024  # shared memory that the system keeps per workgroup
 RESERVED_FROM = 90  # first architecture whose .nv.shared section contains it
 LANES = 32
@@ -45,12 +46,14 @@ def kernels(image: Image, source: str) -> list[KernelResources]:
         registers = nvinfo.per_symbol(stream, nvinfo.REGCOUNT)
         frame = nvinfo.per_symbol(stream, nvinfo.FRAME_SIZE)
         stack = nvinfo.per_symbol(stream, nvinfo.MIN_STACK_SIZE)
+        banks = _constant_banks(image)
         for index, symbol in enumerate(symbols):
             if symbol.kind == SYMBOL_FUNCTION and symbol.other & ENTRY and symbol.section:
                 code = image.sections[symbol.section]
                 count = registers.get(index) or _registers_of_header(image, code, symbol)
                 local = max(frame.get(index, 0), stack.get(index, 0))
-                found.append(_kernel(image, symbol, code, count, local, source))
+                constant = tuple(sorted(banks[""] + banks.get(symbol.name, [])))
+                found.append(_kernel(image, symbol, code, count, local, constant, source))
     return sorted(found, key=lambda kernel: kernel.name)
 
 
@@ -62,7 +65,15 @@ def _registers_of_header(image: Image, code: Section, symbol: Symbol) -> int:
     return count
 
 
-def _kernel(image: Image, symbol: Symbol, code: Section, registers: int, local: int, source: str) -> KernelResources:
+def _kernel(
+    image: Image,
+    symbol: Symbol,
+    code: Section,
+    registers: int,
+    local: int,
+    constant: tuple[tuple[int, int], ...],
+    source: str,
+) -> KernelResources:
     shared = image.section(f".nv.shared.{symbol.name}")
     own = image.section(f".nv.info.{symbol.name}")
     static = shared.size if shared else 0
@@ -78,7 +89,7 @@ def _kernel(image: Image, symbol: Symbol, code: Section, registers: int, local: 
         shared_static_bytes=static,
         shared_reserved_bytes=reserved,
         local_bytes=local,
-        constant_bytes=_constant_banks(image, symbol.name),
+        constant_bytes=constant,
         max_threads=facts.max_threads,
         required_threads=facts.required,
         # the older ABI keeps the count in the flags of the code section
@@ -110,11 +121,12 @@ class _Facts:
                 self.parameters[ordinal] = parameter
 
 
-def _constant_banks(image: Image, name: str) -> tuple[tuple[int, int], ...]:
-    """(bank, bytes) of the kernel's own banks and of those that the whole module shares."""
-    banks = []
-    for rest, section in image.prefixed(".nv.constant").items():
-        bank, _, owner = rest.partition(".")
-        if bank.isdecimal() and owner in ("", name):
-            banks.append((int(bank), section.size))
-    return tuple(sorted(banks))
+def _constant_banks(image: Image) -> dict[str, list[tuple[int, int]]]:
+    """Kernel -> (bank, bytes) of its own constant banks; under "" those that the whole module shares."""
+    banks: dict[str, list[tuple[int, int]]] = {"": []}
+    for section in image.sections:
+        if section.name.startswith(CONSTANT):
+            bank, _, owner = section.name.removeprefix(CONSTANT).partition(".")
+            if bank.isdecimal():
+                banks.setdefault(owner, []).append((int(bank), section.size))
+    return banks

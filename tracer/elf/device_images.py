@@ -1,5 +1,6 @@
 """Every device image in a file: a cubin or code object itself, or what a fat binary or host program carries."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,31 +29,39 @@ class DeviceImage:
         return read(self.image, self.source)
 
 
-def device_images(path: str | Path) -> list[DeviceImage]:
-    """Device images of a cubin, fat binary, AMD code object, offload bundle, or host executable/shared object.
+def device_images(path: str | Path) -> Iterator[DeviceImage]:
+    """Device images of a cubin, fat binary, AMD code object, offload bundle, or host executable or shared object.
+
+    One is in memory at a time, beside the file itself.
 
     Raises:
-        UserError: unreadable, damaged, or without device code.
+        UserError: while iterating: unreadable, damaged, or without device code.
     """
     data = _content(path)
     where = str(path)
     if fatbin.is_fatbin(data):
-        return _of_fatbin(data, where, "entry")
-    if bundle.is_bundle(data):
-        return _of_bundle(data, where, "entry")
-    image = Image(data, where)
-    if cuda.is_cubin(image) or amd.is_code_object(image):
-        return [_of_elf(image, "file", "none", len(data))]
-    found = []
-    for name in fatbin.SECTIONS:
+        yield from _of_fatbin(data, where, "entry")
+    elif bundle.is_bundle(data):
+        yield from _of_bundle(data, where, "entry")
+    else:
+        image = Image(data, where)
+        if cuda.is_cubin(image) or amd.is_code_object(image):
+            yield _of_elf(image, "file", "none", len(data))
+        else:
+            yield from _of_host(image)
+
+
+def _of_host(image: Image) -> Iterator[DeviceImage]:
+    """What the sections of a host program carry."""
+    found = False
+    for name, read in HOST_SECTIONS.items():
         section = image.section(name)
-        found += _of_fatbin(section.data, f"{where}: section {name}", name) if section else []
-    section = image.section(bundle.SECTION)
-    found += _of_bundle(section.data, f"{where}: section {bundle.SECTION}", bundle.SECTION) if section else []
+        if section is not None and section.size:
+            found = True
+            yield from read(section.data, f"{image.where}: section {name}", name)
     if not found:
-        looked = ", ".join((*fatbin.SECTIONS, bundle.SECTION))
-        raise UserError(f"{where}: no device code: a {image.machine} file without any of the sections {looked}")
-    return found
+        looked = ", ".join(HOST_SECTIONS)
+        raise UserError(f"{image.where}: no device code: {image.machine} without any of the sections {looked}")
 
 
 def _content(path: str | Path) -> bytes:
@@ -70,19 +79,19 @@ def _of_elf(image: Image, source: str, compression: str, size_bytes: int) -> Dev
     raise UserError(f"{image.where}: device code for {image.machine}, only CUDA and AMDGPU are read")
 
 
-def _of_fatbin(data: bytes, where: str, label: str) -> list[DeviceImage]:
-    found = []
+def _of_fatbin(data: bytes, where: str, label: str) -> Iterator[DeviceImage]:
     for number, entry in enumerate(fatbin.entries(data, where), 1):
         source = f"{label} {number}"
         if entry.kind == "cubin":
-            found.append(_of_elf(Image(entry.data, f"{where}: {source}"), source, entry.compression, len(entry.data)))
+            yield _of_elf(Image(entry.data, f"{where}: {source}"), source, entry.compression, len(entry.data))
         else:
-            found.append(DeviceImage(source, entry.kind, entry.architecture, entry.compression, len(entry.data), None))
-    return found
+            yield DeviceImage(source, entry.kind, entry.architecture, entry.compression, len(entry.data), None)
 
 
-def _of_bundle(data: bytes, where: str, label: str) -> list[DeviceImage]:
-    return [
-        _of_elf(Image(entry.data, f"{where}: {entry.target}"), f"{label} {number}", entry.compression, len(entry.data))
-        for number, entry in enumerate(bundle.entries(data, where), 1)
-    ]
+def _of_bundle(data: bytes, where: str, label: str) -> Iterator[DeviceImage]:
+    for number, entry in enumerate(bundle.entries(data, where), 1):
+        image = Image(entry.data, f"{where}: {entry.target}")
+        yield _of_elf(image, f"{label} {number}", entry.compression, len(entry.data))
+
+
+HOST_SECTIONS = {**dict.fromkeys(fatbin.SECTIONS, _of_fatbin), bundle.SECTION: _of_bundle}

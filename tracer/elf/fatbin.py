@@ -6,6 +6,7 @@ document it.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tracer.elf.compression import decompress
@@ -36,31 +37,30 @@ def is_fatbin(data: bytes) -> bool:
     return data[:4] == MAGIC.to_bytes(4, "little")
 
 
-def entries(data: bytes, where: str) -> list[Entry]:
+def entries(data: bytes, where: str) -> Iterator[Entry]:
     """Every entry of every container in `data`, in file order.
 
     Several translation units leave several containers behind each other, aligned to 8 bytes.
     """
-    found = []
     at = 0
-    while at + CONTAINER.size <= len(data):
-        magic, version, header, size = CONTAINER.unpack_from(data, at)
-        if magic != MAGIC:
-            if any(data[at : at + ALIGNMENT_BYTES]):
-                raise UserError(f"{where}: byte {at} of the fat binary: magic {magic:#x}, expected {MAGIC:#x}")
+    while at < len(data):
+        if not any(data[at : at + ALIGNMENT_BYTES]):
             at += ALIGNMENT_BYTES
             continue
+        if at + CONTAINER.size > len(data):
+            raise UserError(f"{where}: truncated fat binary: {len(data) - at} bytes of a header at byte {at}")
+        magic, version, header, size = CONTAINER.unpack_from(data, at)
+        if magic != MAGIC:
+            raise UserError(f"{where}: byte {at} of the fat binary: magic {magic:#x}, expected {MAGIC:#x}")
         if version != 1 or header < CONTAINER.size:
             raise UserError(f"{where}: fat binary version {version}, header of {header} bytes; known is 1 with 16")
         if at + header + size > len(data):
             raise UserError(f"{where}: truncated fat binary: {header + size} bytes at byte {at} of {len(data)}")
-        found += _container(data[at + header : at + header + size], where)
+        yield from _container(data[at + header : at + header + size], where)
         at += header + size
-    return found
 
 
-def _container(data: bytes, where: str) -> list[Entry]:
-    found = []
+def _container(data: bytes, where: str) -> Iterator[Entry]:
     at = 0
     while at < len(data):
         if at + ENTRY.size > len(data):
@@ -73,13 +73,10 @@ def _container(data: bytes, where: str) -> list[Entry]:
         if header < ENTRY.size or padded == 0 or start + padded > len(data) or compressed > padded:
             raise UserError(f"{name}: damaged: header of {header} bytes, payload of {compressed} in {padded}")
         method = "zstd" if flags & FLAG_ZSTD else "lz4" if flags & FLAG_LZ4 else "none"
-        found.append(
-            Entry(
-                kind=KINDS.get(kind, f"kind {kind}"),
-                architecture=f"{'compute' if kind == PTX else 'sm'}_{capability}",
-                compression=method,
-                data=decompress(data[start : start + (compressed or padded)], method, size, name),
-            )
+        yield Entry(
+            kind=KINDS.get(kind, f"kind {kind}"),
+            architecture=f"{'compute' if kind == PTX else 'sm'}_{capability}",
+            compression=method,
+            data=decompress(data[start : start + (compressed or padded)], method, size, name),
         )
         at = start + padded
-    return found

@@ -6,10 +6,10 @@ bit of `st_other` that pyelftools does not keep, and relocations, because it ref
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
@@ -37,9 +37,11 @@ DAMAGE = (
 SYMBOL = struct.Struct("<IBBHQQ")  # st_name, st_info, st_other, st_shndx, st_value, st_size
 SYMBOL_FUNCTION = 2
 SYMBOL_OBJECT = 1
-SECTION_WITHOUT_BYTES = "SHT_NOBITS"
+WITHOUT_BYTES = ("SHT_NOBITS", "SHT_NULL")
 HEADER_BYTES = 64
 SECTION_HEADER_BYTES = 64
+SECTION_TABLE = struct.Struct("<40xQ10xHH")  # of the ELF header: e_shoff, e_shentsize, e_shnum
+COUNT_OF_MANY = struct.Struct("<32xQ")  # sh_size of the first section header
 RELOCATION = {"SHT_REL": struct.Struct("<QQ"), "SHT_RELA": struct.Struct("<QQq")}
 
 
@@ -64,7 +66,13 @@ class Section(NamedTuple):
     link: int
     address: int
     size: int
-    data: bytes
+    start: int  # in the file
+    whole: bytes  # the file
+
+    @property
+    def data(self) -> bytes:
+        """A copy of its bytes, empty where it has none in the file."""
+        return self.whole[self.start : self.start + self.size]
 
 
 class Symbol(NamedTuple):
@@ -105,20 +113,16 @@ class Image:
             )
         self.os_abi = data[7]
         with reading(where):
+            _check_section_table(data, where)
             elf = ELFFile(BytesIO(data))
             self.machine = elf["e_machine"]
             self.flags = elf["e_flags"]
-            _check_section_table(elf, len(data), where)
-            self.sections = [_section(elf, i, data, where) for i in range(elf.num_sections())]
+            self.sections = [_section(i, s.name, s.header, data, where) for i, s in enumerate(elf.iter_sections())]
         self._by_name = {section.name: section for section in reversed(self.sections)}
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
         return self._by_name.get(name)
-
-    def prefixed(self, prefix: str) -> dict[str, Section]:
-        """Sections `<prefix><rest>` by their rest."""
-        return {s.name[len(prefix) :]: s for s in self.sections if s.name.startswith(prefix)}
 
     def symbols(self) -> list[Symbol]:
         """The symbol table in its own order (relocations count in it); dynamic symbols where the file was stripped."""
@@ -143,29 +147,28 @@ class Image:
         return found
 
 
-def _check_section_table(elf, file_bytes, where):
+def _check_section_table(data: bytes, where: str) -> None:
     """Refuse a section table that leaves the file, before anything walks it."""
-    start, each = elf["e_shoff"], elf["e_shentsize"]
+    start, each, count = SECTION_TABLE.unpack_from(data)
     if start == 0:
         raise UserError(f"{where}: no section table, so nothing to read kernels from")
-    if each != SECTION_HEADER_BYTES or start + each > file_bytes:
+    if each != SECTION_HEADER_BYTES or start + each > len(data):
         raise UserError(
-            f"{where}: truncated or damaged: section table at byte {start} of {file_bytes}, entries of {each} bytes"
+            f"{where}: truncated or damaged: section table at byte {start} of {len(data)}, entries of {each} bytes"
         )
-    count = elf.num_sections()
-    if start + count * each > file_bytes:
-        raise UserError(f"{where}: truncated: {count} sections at byte {start} do not fit in {file_bytes} bytes")
+    if count == 0:  # too many for the header: the first entry states the number as its size
+        (count,) = COUNT_OF_MANY.unpack_from(data, start)
+    if start + count * each > len(data):
+        raise UserError(f"{where}: truncated: {count} sections at byte {start} do not fit in {len(data)} bytes")
 
 
-def _section(elf, index, data, where):
-    header = elf._get_section_header(index)
-    name = elf._get_section_name(header)
+def _section(number: int, name: str, header: Mapping[str, Any], whole: bytes, where: str) -> Section:
     start, size = header["sh_offset"], header["sh_size"]
-    in_file = header["sh_type"] not in (SECTION_WITHOUT_BYTES, "SHT_NULL")
-    if in_file and start + size > len(data):
-        raise UserError(f"{where}: truncated: section {name} ends at byte {start + size} of {len(data)}")
+    in_file = header["sh_type"] not in WITHOUT_BYTES
+    if in_file and start + size > len(whole):
+        raise UserError(f"{where}: truncated: section {name} ends at byte {start + size} of {len(whole)}")
     return Section(
-        number=index,
+        number=number,
         name=name,
         kind=str(header["sh_type"]),
         flags=header["sh_flags"],
@@ -173,7 +176,8 @@ def _section(elf, index, data, where):
         link=header["sh_link"],
         address=header["sh_addr"],
         size=size,
-        data=data[start : start + size] if in_file else b"",
+        start=start if in_file else len(whole),
+        whole=whole,
     )
 
 

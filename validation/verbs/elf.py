@@ -35,17 +35,18 @@ def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: 
         described = [_described(image, cu, threads, dynamic_bytes) for image in images]
         print_json({"file": file, "images": described})
         return
-    rows = [
-        _row(kernel) + (_residency(cu, kernel, threads, dynamic_bytes) if cu else ())
-        for image in images
-        for kernel in image.kernels()
-    ]
-    print_table(file, COLUMNS + (OCCUPANCY_COLUMNS if cu else ()), rows)
+    rows: list[tuple[object, ...]] = []
+    texts: list[str] = []
     for image in images:
         if image.image is None:
-            click.echo(
-                f"{image.source}: {image.kind} for {image.architecture}, {image.size_bytes:,} bytes, not machine code"
-            )
+            what = f"{image.kind} for {image.architecture}, {image.size_bytes:,} bytes"
+            texts.append(f"{image.source}: {what}, not machine code")
+        rows += [
+            _row(kernel) + (_residency(cu, kernel, threads, dynamic_bytes) if cu else ()) for kernel in image.kernels()
+        ]
+    print_table(file, COLUMNS + (OCCUPANCY_COLUMNS if cu else ()), rows)
+    for text in texts:
+        click.echo(text)
 
 
 def _described(image: DeviceImage, cu: ComputeUnit | None, threads: int | None, dynamic_bytes: int) -> dict:

@@ -52,6 +52,7 @@ def test_limits_barriers_stack_and_parameters(file):
     assert kernels["spilled"].local_bytes == 128
     assert kernels["bounded"].local_bytes == 0
     assert kernels[SCALE].parameters == ((0, 8), (8, 8), (16, 16), (32, 1))
+    assert [bank for bank, _ in kernels[SCALE].constant_bytes] == [0, 3]
     assert dict(kernels[SCALE].constant_bytes)[3] == 64
     assert kernels[SCALE].plain_name == "stencil::scale"
 

@@ -37,6 +37,12 @@ def test_truncated_at_every_offset(tmp_path):
     assert not any(outcomes[: len(data) // 2])
 
 
+def test_a_truncated_fat_binary_is_never_taken_for_a_shorter_one(tmp_path):
+    data = (BINARIES / "wide.fatbin").read_bytes()
+    for size in (*range(200), *range(200, len(data), 61), len(data) - 1):
+        assert not survives(data[:size], tmp_path / "cut.fatbin")
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_truncated_at_many_offsets(file, tmp_path):
     data = (BINARIES / file).read_bytes()

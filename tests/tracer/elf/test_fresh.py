@@ -54,6 +54,16 @@ def test_every_compression_of_a_host_object(mode, tmp_path):
 
 
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
+def test_host_executable(tmp_path):
+    program, binary = tmp_path / "main.cu", tmp_path / "main"
+    program.write_text("__global__ void one(float *data) { *data = 1; }\nint main() { one<<<1, 1>>>(nullptr); }\n")
+    build([NVCC, "-arch=sm_80", str(program), "-o", str(binary)], tmp_path)
+    assert [(k.plain_name, k.architecture, k.parameters) for k in kernel_resources(binary)] == [
+        ("one", "sm_80", ((0, 8),))
+    ]
+
+
+@pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 def test_line_table_of_a_fresh_cubin_names_the_stores(tmp_path):
     cubin = tmp_path / "kernels.cubin"
     source = BINARIES / "kernels.cu"
