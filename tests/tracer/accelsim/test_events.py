@@ -1,0 +1,245 @@
+"""SASS lines to events: kinds, spaces, widths, patterns, waits, copy groups, folded arithmetic."""
+
+import pytest
+
+from tests.tracer.accelsim.texts import events_of, kernel_text, read, write
+from traces.schema import EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+
+EXIT = "0f00 ffffffff 0 EXIT 0 0 0 "
+
+
+def kinds(events):
+    return [Kind(kind).name for kind in events["kind"]]
+
+
+def test_a_load_waits_for_nothing_and_its_reader_for_the_load(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 ffffffff 1 R2 S2R 0 0 0 ",
+        "0010 ffffffff 1 R8 LDG.E.128 1 R2 16 1 0x7f4000000000 16 0 ",
+        "0020 ffffffff 1 R20 IADD3 2 R2 R3 0 0 ",
+        "0030 ffffffff 0 STG.E.64 2 R4 R10 8 1 0x7f4000001000 8 0 ",
+        "0040 ffffffff 1 R21 IADD3 2 R8 R3 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    assert kinds(events) == ["COMPUTE", "LOAD", "COMPUTE", "STORE", "COMPUTE", "EXIT"]
+    load, store = events[1], events[3]
+    assert (load["slot"], load["wait"], load["width_bytes"]) == (0, 0, 16)
+    assert (load["inner"], load["stride"], load["base"]) == (PLAIN_STRIDE, 16, 0x7F4000000000)
+    assert (store["wait"], store["width_bytes"], store["slot"]) == (1, 8, NO_SLOT)  # R10 is part of R8..R11
+    assert events[4]["wait"] == 0  # the store has waited already
+    assert events["count"].sum() == 6
+
+
+def test_a_second_load_into_the_register_waits_for_the_first(tmp_path):
+    line = "{:04x} ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f4000000000 4 0 "
+    events = events_of(tmp_path, [line.format(0), line.format(16), EXIT])
+    assert list(events["wait"][:2]) == [0, 1]
+    assert list(events["slot"][:2]) == [0, 0]
+
+
+def test_a_fixed_latency_write_over_a_pending_load_waits(tmp_path):
+    events = events_of(tmp_path, ["0000 ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f40 4 0 ", "0010 ffffffff 1 R8 MOV 0 0 0 ", EXIT])
+    assert list(events["wait"]) == [0, 1, 0]
+
+
+def test_the_sixty_fifth_pending_load_takes_the_oldest_slot_and_waits_for_it(tmp_path):
+    lines = [f"{16 * k:04x} ffffffff 1 R{8 + k} LDG.E 1 R2 4 1 0x7f4000000000 4 0 " for k in range(66)]
+    events = events_of(tmp_path, [*lines, "0500 ffffffff 1 R4 IADD3 2 R8 R10 0 0 ", EXIT])
+    assert list(events["slot"][:64]) == list(range(64))
+    assert [(e["slot"], e["wait"]) for e in events[64:66]] == [(0, 1), (1, 2)]
+    assert events[66]["wait"] == 1 << 2  # the load of R8 has been waited for, that of R10 is in slot 2
+
+
+def test_loads_without_a_destination_take_no_slot(tmp_path):
+    events = events_of(tmp_path, ["0000 ffffffff 1 R255 LDS 1 R2 4 1 0x0 4 0 ", EXIT])
+    assert events[0]["slot"] == NO_SLOT
+    assert events[0]["space"] == Space.SHARED
+
+
+def test_no_active_lane_makes_no_request(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 00000000 1 R28 LDG.E.64 1 R28 8 1 0x0 0 0 ",
+        "0010 00000000 0 LDGSTS.E.BYPASS.LTC128B.128 2 R1 R2 16 1 0x0 0 0 ",
+        "0020 00000000 0 BAR.SYNC 0 0 0 ",
+        "0030 ffffffff 1 R5 IADD3 1 R28 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    assert kinds(events) == ["COMPUTE", "EXIT"]
+    assert (events[0]["count"], events[0]["wait"], events[0]["pc"]) == (4, 0, 0)
+
+
+def test_arithmetic_folds_by_pipe_and_splits_at_waits(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 ffffffff 1 R20 IADD3 0 0 0 ",
+        "0010 ffffffff 1 R21 FFMA 1 R20 0 0 ",
+        "0020 000000ff 1 R22 IADD3 1 R21 0 0 ",
+        "0030 ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f40 4 0 ",
+        "0040 ffffffff 1 R23 IADD3 0 0 0 ",
+        "0050 ffffffff 1 R24 IADD3 1 R8 0 0 ",
+        "0060 ffffffff 1 R25 MUFU.EX2 1 R24 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    rows = [(Kind(e["kind"]).name, Pipe(e["pipe"]).name, e["count"], e["wait"], e["pc"]) for e in events]
+    assert rows == [
+        ("COMPUTE", "ALU", 2, 0, 0), ("COMPUTE", "FMA", 1, 0, 0x10), ("LOAD", "ALU", 1, 0, 0x30),
+        ("COMPUTE", "ALU", 1, 0, 0x40), ("COMPUTE", "ALU", 1, 1, 0x50), ("COMPUTE", "SFU", 1, 0, 0x60),
+        ("EXIT", "ALU", 1, 0, 0xF00),
+    ]  # fmt: skip
+    assert events[0]["mask"] == 0xFFFFFFFF
+    # the chain IADD3 (4) - FFMA (4) - IADD3 issues at 0, 4, 8; the load, which needs none of it, at 9
+    assert events["cycles"][:2].sum() == 9
+    # 0x50 issues at 11, MUFU 4 later, EXIT next: the result of MUFU is needed by nobody
+    assert events["cycles"][4:6].sum() == 5
+
+
+def test_a_memory_event_lengthens_the_run_whose_result_it_needs(tmp_path):
+    lines = ["0000 ffffffff 1 R20 DFMA 0 0 0 ", "0010 ffffffff 0 STG.E.64 2 R2 R20 8 1 0x7f40 8 0 ", EXIT]
+    assert events_of(tmp_path, lines)[0]["cycles"] == 8
+
+
+def test_tensor_work_comes_from_the_shape(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 ffffffff 1 R20 HMMA.16816.F32 3 R4 R8 R20 0 0 ",
+        "0010 ffffffff 1 R24 HMMA.1688.F32 3 R4 R8 R24 0 0 ",
+        "0020 00000000 1 R24 HMMA.16816.F32 3 R4 R8 R24 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    assert (events[0]["pipe"], events[0]["work"], events[0]["count"]) == (Pipe.TENSOR, 2048 + 1024, 3)
+
+
+def test_matrix_operands_wait_for_all_their_registers(tmp_path):
+    loads = [f"{16 * k:04x} ffffffff 1 R{4 + k} LDS 1 R2 4 1 0x0 4 0 " for k in range(6)]
+    events = events_of(tmp_path, [*loads, "0100 ffffffff 1 R20 HMMA.16816.F32 3 R4 R8 R20 0 0 ", EXIT])
+    assert events[6]["wait"] == 0b111111
+
+
+def test_copy_groups_and_their_waits(tmp_path):
+    copy = "{:04x} ffffffff 0 LDGSTS.E.BYPASS.LTC128B.128 2 R1 R2 16 1 0x7f4000000000 16 0 "
+    events = events_of(tmp_path, [
+        copy.format(0), copy.format(16), "0020 ffffffff 0 LDGDEPBAR 0 0 0 ",
+        copy.format(48), "0040 ffffffff 0 LDGDEPBAR 0 0 0 ",
+        "0050 ffffffff 0 LDGDEPBAR 0 0 0 ",  # an empty group counts
+        "0060 ffffffff 0 DEPBAR.LE 0 0 2 ",
+        "0070 ffffffff 0 DEPBAR.LE 0 0 2 ",  # nothing left to wait for
+        "0080 ffffffff 0 DEPBAR.LE 0 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    rows = [(Kind(e["kind"]).name, int(e["slot"]), int(e["wait"]), int(e["count"])) for e in events]
+    assert rows == [
+        ("ASYNC_COPY", 0, 0, 1), ("ASYNC_COPY", 0, 0, 1), ("WAIT", NO_SLOT, 0, 1),
+        ("ASYNC_COPY", 1, 0, 1), ("WAIT", NO_SLOT, 0, 1), ("WAIT", NO_SLOT, 0, 1),
+        ("WAIT", NO_SLOT, 1, 1), ("COMPUTE", NO_SLOT, 0, 1), ("WAIT", NO_SLOT, 2, 1), ("EXIT", NO_SLOT, 0, 1),
+    ]  # fmt: skip
+    assert events[0]["cache"] == Cache.BYPASS_L1
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kind", "space", "width", "cache"),
+    [
+        ("LDG.E", Kind.LOAD, Space.GLOBAL, 4, Cache.DEFAULT),
+        ("LDG.E.64.SYS", Kind.LOAD, Space.GLOBAL, 8, Cache.DEFAULT),
+        ("LDG.E.CG", Kind.LOAD, Space.GLOBAL, 4, Cache.BYPASS_L1),
+        ("LDG.E.128.STRONG.GPU", Kind.LOAD, Space.GLOBAL, 16, Cache.BYPASS_L1),
+        ("LDG.E.STRONG.SYS", Kind.LOAD, Space.GLOBAL, 4, Cache.BYPASS_L1),
+        ("LDG.E.U8.CONSTANT", Kind.LOAD, Space.GLOBAL, 1, Cache.DEFAULT),
+        ("LDG.E.EF.64", Kind.LOAD, Space.GLOBAL, 8, Cache.STREAM),
+        ("LDL.64", Kind.LOAD, Space.LOCAL, 8, Cache.DEFAULT),
+        ("LDS.U.128", Kind.LOAD, Space.SHARED, 16, Cache.DEFAULT),
+        ("LDSM.16.MT88.4", Kind.LOAD, Space.SHARED, 16, Cache.DEFAULT),
+        ("ATOMG.E.ADD.64", Kind.ATOMIC, Space.GLOBAL, 8, Cache.DEFAULT),
+        ("ATOMS.ADD", Kind.ATOMIC, Space.SHARED, 4, Cache.DEFAULT),
+        ("STG.E.CS.U16", Kind.STORE, Space.GLOBAL, 2, Cache.STREAM),
+        ("STL", Kind.STORE, Space.LOCAL, 4, Cache.DEFAULT),
+        ("STS.64", Kind.STORE, Space.SHARED, 8, Cache.DEFAULT),
+        ("RED.E.ADD.F16x2.RN.STRONG.GPU", Kind.REDUCE, Space.GLOBAL, 4, Cache.DEFAULT),
+        ("RED.E.ADD.F64.RN", Kind.REDUCE, Space.GLOBAL, 8, Cache.DEFAULT),
+    ],
+)
+def test_what_an_access_is(tmp_path, opcode, kind, space, width, cache):
+    event = events_of(tmp_path, [f"0000 ffffffff 0 {opcode} 2 R2 R4 16 1 0x7f4000000000 16 0 ", EXIT])[0]
+    assert (event["kind"], event["space"], event["width_bytes"], event["cache"]) == (kind, space, width, cache)
+
+
+@pytest.mark.parametrize(
+    ("address", "space"),
+    [
+        (0x7F0000000000, Space.SHARED),
+        (0x7F0000FFFFFF, Space.SHARED),
+        (0x7F0001000000, Space.GLOBAL),
+        (0x7EFFFE000000, Space.LOCAL),
+        (0x7EFFFDFFFFFF, Space.GLOBAL),
+        (0x7F4000000000, Space.GLOBAL),
+    ],
+)
+def test_generic_accesses_go_by_their_window(tmp_path, address, space):
+    assert events_of(tmp_path, [f"0000 ffffffff 1 R4 LD.E 1 R2 4 1 {address:#x} 4 0 ", EXIT])[0]["space"] == space
+
+
+def test_generic_accesses_are_shared_where_a_window_is_unknown(tmp_path):
+    text = kernel_text([["0000 ffffffff 1 R4 LD.E 1 R2 4 1 0x7f4000000000 4 0 ", EXIT]])
+    text = text.replace("0x00007efffe000000", "0x0000000000000000")
+    workgroups, _ = read(write(tmp_path, text))
+    assert workgroups[0].events[0]["space"] == Space.SHARED
+
+
+def test_address_modes_give_the_same_pattern(tmp_path):
+    lanes = [0x7F4000000000 + 16 * (k % 4) + 512 * (k // 4) for k in range(32)]
+    listed = " ".join(f"{lane:#x}" for lane in lanes)
+    deltas = " ".join(str(right - left) for left, right in zip(lanes, lanes[1:], strict=False))
+    events = events_of(tmp_path, [
+        f"0000 ffffffff 1 R4 LDG.E.128 1 R2 16 0 {listed} 0 ",
+        f"0010 ffffffff 1 R8 LDG.E.128 1 R2 16 2 {lanes[0]:#x} {deltas} 0 ",
+        EXIT,
+    ])  # fmt: skip
+    for event in events[:2]:
+        assert (event["inner"], event["stride"], event["row_stride"], event["base"]) == (4, 16, 512, lanes[0])
+
+
+def test_addresses_without_a_pattern_are_listed(tmp_path):
+    lanes = [0x7F4000000000 + 7 * k * k for k in range(5)]
+    listed = " ".join(f"{lane:#x}" for lane in lanes)
+    line = f"{{:04x}} 0000001f 1 R4 LDG.E 1 R2 4 0 {listed} 0 "
+    workgroups, _ = read(write(tmp_path, kernel_text([[line.format(0), line.format(16), EXIT]])))
+    events = workgroups[0].events
+    assert [(e["inner"], e["base"]) for e in events[:2]] == [(EXPLICIT, 0), (EXPLICIT, 5)]
+    assert list(workgroups[0].addresses) == lanes * 2
+
+
+def test_negative_strides_single_lanes_and_far_deltas(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 ffffffff 1 R4 LDG.E 1 R2 4 1 0x7f4000001000 -4 0 ",
+        "0010 00000010 1 R8 LDG.E 1 R2 4 2 0x7f4000001000 0 ",
+        "0020 00000003 1 R12 LDG.E 1 R2 4 2 0x7f4000001000 -139912345678 0 ",
+        EXIT,
+    ])  # fmt: skip
+    assert events[0]["stride"] == -4
+    assert (events[1]["inner"], events[1]["stride"], events[1]["mask"]) == (PLAIN_STRIDE, 0, 0x10)
+    assert events[2]["inner"] == EXPLICIT
+
+
+def test_barriers(tmp_path):
+    line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
+    events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT])
+    assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (1, 128)]
+
+
+def test_an_early_exit_of_some_lanes_is_a_branch(tmp_path):
+    events = events_of(tmp_path, ["0000 fffffff8 0 EXIT 0 0 0 ", "0010 00000007 1 R4 IADD3 0 0 0 ", EXIT])
+    assert kinds(events) == ["COMPUTE", "COMPUTE", "EXIT"]
+    assert events[0]["pipe"] == Pipe.BRANCH
+
+
+def test_bulk_copies_of_tracer_6(tmp_path):
+    events = events_of(tmp_path, [
+        "0000 ffffffff 1 R4 IADD3 1 UR4 0 0 0 NoVal ",
+        "0010 00000001 0 UTMALDG.2D 1 UR8 4 0x400 0 2048 0 4 0x7f4000000000 16 128 128 128 128 128 128 128 128 128 "
+        "128 128 128 128 128 128 0 0 NoVal ",
+        "0020 ffffffff 0 HGMMA.64x128x16.F32 1 R24 1 0 0 0 NoVal ",
+        "0030 ffffffff 0 EXIT 0 0 0 0 NoVal ",
+    ], version=6, architecture=90)  # fmt: skip
+    copies = events[events["kind"] == Kind.ASYNC_COPY]
+    assert len(copies) == 4  # 2048 bytes as 128 lanes of 16
+    assert list(copies["count"]) == [1, 0, 0, 0]
+    assert list(copies["mask"]) == [0xFFFFFFFF] * 4
+    assert events["work"].max() == 64 * 128 * 16 // 4
+    assert events["count"].sum() == 4
