@@ -56,6 +56,7 @@ class VerbGroup(click.Group):
 
 TRACE_VERBS = {
     "import": Verb("validation.verbs.trace_import", "import_trace", "Accel-Sim traces -> trace archive"),
+    "export": Verb("validation.verbs.trace_export", "export_trace", "trace archive -> Accel-Sim traces"),
     "gemm": Verb("validation.verbs.trace_gemm", "gemm_trace", "synthesise a GEMM -> trace archive"),
     "info": Verb("validation.verbs.trace_info", "trace_info", "what a trace archive holds"),
     "verify": Verb("validation.verbs.trace_info", "verify_trace", "check every byte of a trace archive"),

@@ -21,7 +21,7 @@ def print_json(content: dict) -> None:
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """A table on stdout; numbers to the right, with thousands separated. In a pipe it is as wide as it needs to be."""
     cells = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         numbers = all(isinstance(row[place], int | float) for row in cells)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
@@ -30,7 +30,8 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)
-        console = Console(width=console.measure(table).maximum)
+        console = Console(width=max(len(title), console.measure(table).maximum))
+    console.print(Text(title, style="bold"))
     console.print(table)
 
 

@@ -13,6 +13,32 @@ from validation import cli
 from validation.cli import TRACE_VERBS, VERBS, main
 from validation.numbers import numbers_of
 
+ACCELSIM_TRACE = """\
+-kernel name = one_load
+-kernel id = 2
+-grid dim = (1,1,1)
+-block dim = (32,1,1)
+-shmem = 0
+-nregs = 8
+-binary version = 70
+-cuda stream id = 0
+-shmem base_addr = 0x00007f0000000000
+-local mem base_addr = 0x00007efffe000000
+-nvbit version = 1.7
+-accelsim tracer version = 5
+-enable lineinfo = 0
+
+#BEGIN_TB
+
+thread block = 0,0,0
+
+warp = 0
+insts = 2
+0000 ffffffff 1 R2 LDG.E.SYS 1 R4 4 1 0x700000000000 4 0
+0010 ffffffff 0 EXIT 0 0 0
+
+#END_TB
+"""
 STREAM = "R 0 0\nR 64 0\nW 4096 0\n"
 ALL_VERBS = [(name,) for name in VERBS] + [("trace", name) for name in TRACE_VERBS]
 
@@ -66,6 +92,26 @@ def test_trace_verbs(archive, capsys):
     assert verified["checksum"] == described["checksum"]
     assert main(["trace", "info", str(archive)]) == 0
     assert "gemm_64x64x32" in capsys.readouterr().out
+
+
+def test_export_and_import_give_the_trace_back(archive, tmp_path, capsys):
+    exported = printed_json(capsys, "trace", "export", archive, "-o", tmp_path / "text", "--xz")
+    imported = printed_json(capsys, "trace", "import", tmp_path / "text", "-o", tmp_path / "again.h5")
+    original = printed_json(capsys, "trace", "verify", archive)
+    assert (exported["kernels"], imported["skipped"]) == (1, 0)
+    for content in ("kernels", "workgroups", "warps", "events"):
+        assert imported[content] == original[content]
+
+
+def test_lenient_import_counts_what_it_skips(tmp_path, capsys):
+    (tmp_path / "kernelslist.g").write_text("kernel-1.traceg\nkernel-2.traceg\n")
+    (tmp_path / "kernel-2.traceg").write_text(ACCELSIM_TRACE)
+    command = ["trace", "import", tmp_path / "kernelslist.g", "-o", tmp_path / "out.h5"]
+    assert main([*map(str, command)]) == 2
+    assert "kernelslist.g:1" in capsys.readouterr().err and not (tmp_path / "out.h5").exists()
+    assert printed_json(capsys, *command, "--lenient")["skipped"] == 1
+    assert main([*map(str, command), "--lenient"]) == 0
+    assert "kernelslist.g:1: skipped" in capsys.readouterr().err
 
 
 def test_gemm_options_reach_the_synthesiser(tmp_path, capsys):
