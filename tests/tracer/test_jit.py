@@ -119,6 +119,15 @@ def test_damaged_cache_file_is_compiled_again(modules):
     assert run(modules)[0][2] == "0"
 
 
+def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
+    (modules / "other.py").write_text(
+        "import os\nfrom tracer.jit import kernel\n"
+        "def make(n):\n    @kernel\n    def scaled(x):\n        return n * x\n    return scaled\n"
+        "alone = make(int(os.environ['SCALE']))\n"
+    )
+    assert [run(modules, SCALE=scale)[0][1] for scale in ("2", "3")] == ["2", "3"]
+
+
 def test_parallel_processes_share_a_cold_cache(modules):
     arguments = [[], ["1.5"], [], ["1.5"]]  # two signatures of one function, each compiled by two processes
     with ThreadPoolExecutor(4) as pool:
