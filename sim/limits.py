@@ -1,6 +1,5 @@
 """The largest machine that the unit records hold: their sizes are fixed, so that all machines share one compilation."""
 
-from sim.calendar import MAX_UNITS
 from sim.hw.cu import MAX_SCHEDULERS, MAX_WORKGROUPS
 from sim.hw.l1 import MAX_ENTRIES
 from sim.hw.lsu import MAX_LOADS
@@ -35,6 +34,3 @@ def check_limits(machine: Machine) -> None:
         value = getattr(getattr(machine, unit), name)
         if value > limit:
             raise UserError(f"{field}: found {value}, allowed is at most {limit}, the size of the unit's record")
-    units = 1 + machine.cu.count + machine.l2.banks + machine.hbm.channels
-    if units > MAX_UNITS:
-        raise UserError(f"cu.count + l2.banks + hbm.channels: found {units - 1}, allowed is at most {MAX_UNITS - 1}")
