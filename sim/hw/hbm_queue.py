@@ -139,12 +139,21 @@ def _enqueue_atom(channel, request_slot, local, sectors, now_ps):
     entries = atom.commands * channel.column_entries
     channel.queued[direction] += entries
     channel.queued_stream[request.stream] += entries
-    if channel.bank[bank].open_row == row:
+    _join_bank(channel, channel.bank[bank], bank, direction, slot, row)
+
+
+@kernel
+def _join_bank(channel, lists, bank, direction, slot, row):
+    """Put a new atom in its list. If it is the first there, its bank may have a command for it."""
+    if lists.open_row == row:
+        if lists.hit_head[direction] < 0:
+            channel.column_wake_ps = 0
         append_hit(channel, bank, direction, slot)
-        channel.column_wake_ps = now_ps
     else:
+        if lists.miss_head[direction] < 0:
+            ready_ps = lists.activate_ps if lists.open_row < 0 else lists.precharge_ps
+            channel.row_wake_ps = min(channel.row_wake_ps, ready_ps)
         append_miss(channel, bank, direction, slot)
-        channel.row_wake_ps = now_ps
 
 
 @kernel
@@ -164,7 +173,7 @@ def column_moved(channel, slot, direction):
     bank = channel.bank[atom.bank]
     if atom.next < 0:
         strike_hits(channel, bank, direction)
-        channel.row_wake_ps = 0
+        channel.row_wake_ps = min(channel.row_wake_ps, bank.precharge_ps)
     else:
         bank.hit_head[direction] = atom.next
     channel.pending[direction, atom.bucket] -= 1
