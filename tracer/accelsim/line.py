@@ -7,43 +7,25 @@ Every function returns the position after what it read, or minus the Trouble tha
 
 import numpy as np
 
-from tracer.accelsim.instruction import (
-    BULK_LANES_MAX,
-    FORM_BULK,
-    FORM_GMMA,
-    NO_REGISTER,
-    OPCODE_BYTES_MAX,
-    OPCODE_HASH_SLOTS,
-    OPCODES_MAX,
-    UNIFORM_BASE,
-    Trouble,
-)
-from tracer.accelsim.lanes import find_pattern
+from tracer.accelsim.address_columns import read_addresses, read_bulk
+from tracer.accelsim.instruction import FORM_BULK, FORM_GMMA, NO_REGISTER, UNIFORM_BASE, Trouble
+from tracer.accelsim.opcode_column import read_opcode
 from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, skip_blanks, skip_word
-from tracer.coalesce import active_lanes
 from tracer.jit import kernel
-from traces.schema import EXPLICIT, NO_SLOT, PLAIN_STRIDE
+from traces.schema import NO_SLOT
 
-LETTER_R, LETTER_U, LETTER_P, LETTER_B = ord("R"), ord("U"), ord("P"), ord("B")
-LETTER_G, LETTER_M, LETTER_A, LETTER_Z = ord("G"), ord("M"), ord("A"), ord("Z")
-LOWER_FIRST, LOWER_LAST, DOT, UNDERSCORE = ord("a"), ord("z"), ord("."), ord("_")
-DIGIT_0, DIGIT_9 = ord("0"), ord("9")
+LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
+DIGIT_0 = ord("0")
 MASK_DIGITS = 8
 REGISTER_MAX = 255
 UNIFORM_ZERO = 63
-WIDTH_MAX = 1024
-BULK_LANE_BYTES = 16
-LIST, STRIDE, DELTA, BULK_LIST, BULK_DELTA = 0, 1, 2, 3, 4
 IMMEDIATE_VERSION = 5
 NOTE = np.frombuffer(b"T3", np.uint8)
-UTMA, UBLK = np.frombuffer(b"UTMA", np.uint8), np.frombuffer(b"UBLK", np.uint8)
 
 BAD_PREFIX, BAD_PC, BAD_MASK = -int(Trouble.BAD_PREFIX), -int(Trouble.BAD_PC), -int(Trouble.BAD_MASK)
 BAD_REGISTER_COUNT, BAD_REGISTER = -int(Trouble.BAD_REGISTER_COUNT), -int(Trouble.BAD_REGISTER)
-BAD_OPCODE, TOO_MANY_OPCODES = -int(Trouble.BAD_OPCODE), -int(Trouble.TOO_MANY_OPCODES)
-BAD_WIDTH, BAD_MODE, BAD_ADDRESS = -int(Trouble.BAD_WIDTH), -int(Trouble.BAD_MODE), -int(Trouble.BAD_ADDRESS)
-TOO_FEW_ADDRESSES, NO_IMMEDIATE = -int(Trouble.TOO_FEW_ADDRESSES), -int(Trouble.NO_IMMEDIATE)
-BAD_NOTE, BAD_BULK, OTHER_BLOCK = -int(Trouble.BAD_NOTE), -int(Trouble.BAD_BULK), -int(Trouble.OTHER_BLOCK)
+BAD_WIDTH, NO_IMMEDIATE = -int(Trouble.BAD_WIDTH), -int(Trouble.NO_IMMEDIATE)
+BAD_NOTE, OTHER_BLOCK = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK)
 
 
 @kernel
@@ -89,7 +71,7 @@ def read_register(data, pos, end):
     elif data[pos] != LETTER_R:
         return 0, BAD_REGISTER
     pos += 1
-    if pos < end and (data[pos] == ord("T") or data[pos] == LETTER_Z):  # PT, RZ
+    if pos < end and (data[pos] == LETTER_T or data[pos] == LETTER_Z):  # PT, RZ
         return NO_REGISTER, pos + 1
     number, after = read_decimal(data, pos, end)
     if after < 0 or number < 0 or number > REGISTER_MAX or data[pos] < DIGIT_0:
@@ -118,231 +100,6 @@ def read_registers(data, pos, end, instruction, is_source):
             instruction.src[k] = register
         elif k == 0:
             instruction.dst = register
-    return pos
-
-
-@kernel
-def is_opcode_byte(byte):
-    return (
-        LETTER_A <= byte <= LETTER_Z
-        or DIGIT_0 <= byte <= DIGIT_9
-        or byte in (DOT, UNDERSCORE)
-        or LOWER_FIRST <= byte <= LOWER_LAST
-    )
-
-
-@kernel
-def same_text(data, first, length, text, start):
-    k = 0
-    while k < length and data[first + k] == text[start + k]:
-        k += 1
-    return k == length
-
-
-@kernel
-def opcode_form(data, first, last):
-    """FORM_GMMA, FORM_BULK or 0 by the name before the first dot."""
-    if last - first >= 4 and (same_text(data, first, 4, UTMA, 0) or same_text(data, first, 4, UBLK, 0)):
-        return FORM_BULK
-    pos = first
-    while pos + 3 < last and data[pos] != DOT:
-        if (
-            data[pos] == LETTER_G
-            and data[pos + 1] == LETTER_M
-            and data[pos + 2] == LETTER_M
-            and data[pos + 3] == LETTER_A
-        ):
-            return FORM_GMMA
-        pos += 1
-    return 0
-
-
-@kernel
-def add_opcode(data, first, last, scan, slot):
-    """Give the text data[first:last] the next opcode number."""
-    number = scan.n_opcodes
-    start = scan.opcode_bytes
-    for k in range(last - first):
-        scan.opcode_text[start + k] = data[first + k]
-    scan.opcode_bytes = start + last - first
-    scan.n_opcodes = number + 1
-    scan.opcode_first[number + 1] = scan.opcode_bytes
-    scan.opcode_form[number] = opcode_form(data, first, last)
-    scan.opcode_hash[slot] = number + 1
-    return number
-
-
-@kernel
-def read_opcode(data, pos, end, instruction, scan):
-    """The opcode's text to its number."""
-    pos = skip_blanks(data, pos, end)
-    first = pos
-    value = 5381
-    while pos < end and is_opcode_byte(data[pos]):
-        value = (value * 33 + data[pos]) & 0x7FFFFFFF
-        pos += 1
-    length = pos - first
-    ended = pos >= end or skip_word(data, pos, end) == pos
-    if length == 0 or length > OPCODE_BYTES_MAX or not ended or not LETTER_A <= data[first] <= LETTER_Z:
-        return BAD_OPCODE
-    slot = value % OPCODE_HASH_SLOTS
-    while scan.opcode_hash[slot] != 0:
-        number = scan.opcode_hash[slot] - 1
-        start = scan.opcode_first[number]
-        if scan.opcode_first[number + 1] - start == length and same_text(data, first, length, scan.opcode_text, start):
-            instruction.opcode = number
-            return pos
-        slot = (slot + 1) % OPCODE_HASH_SLOTS
-    if scan.n_opcodes == OPCODES_MAX:
-        return TOO_MANY_OPCODES
-    instruction.opcode = add_opcode(data, first, pos, scan, slot)
-    return pos
-
-
-@kernel
-def store_pattern(instruction, n, scan):
-    """Pattern of the first n scratch lanes. The scanner stores those of an explicit list and sets its base."""
-    inner, stride, row_stride = find_pattern(scan.lanes, n)
-    instruction.inner = inner
-    instruction.stride = stride
-    instruction.row_stride = row_stride
-    instruction.lanes = n
-    instruction.base = scan.lanes[0]
-
-
-@kernel
-def is_contiguous(mask):
-    """True if the active lanes follow each other."""
-    low = np.int64(mask) & 0xFFFFFFFF
-    if low == 0:
-        return True
-    while low & 1 == 0:
-        low >>= 1
-    return low & (low + 1) == 0
-
-
-@kernel
-def read_stride(data, pos, end, instruction, n, scan):
-    """Base and stride."""
-    base, pos = read_hex(data, pos, end)
-    if pos < 0:
-        return BAD_ADDRESS
-    stride, pos = read_decimal(data, pos, end)
-    if pos < 0 or stride >= 1 << 31 or stride < -(1 << 31):
-        return BAD_ADDRESS
-    instruction.base = np.uint64(base)
-    instruction.stride = stride if n > 1 else 0
-    instruction.row_stride = 0
-    instruction.inner = PLAIN_STRIDE
-    instruction.lanes = n
-    if n > 1 and stride != 0 and not is_contiguous(instruction.mask):
-        if scan.gap_strides == 0:
-            scan.gap_strides_line = scan.line
-        scan.gap_strides += 1
-    return pos
-
-
-@kernel
-def read_list(data, pos, end, instruction, n, scan):
-    """One address per active lane."""
-    for k in range(n):
-        address, pos = read_hex(data, pos, end)
-        if pos < 0:
-            return TOO_FEW_ADDRESSES
-        scan.lanes[k] = np.uint64(address)
-    store_pattern(instruction, n, scan)
-    return pos
-
-
-@kernel
-def read_deltas(data, pos, end, instruction, n, scan):
-    """Base, then for each further active lane the difference from the one before."""
-    base, pos = read_hex(data, pos, end)
-    if pos < 0:
-        return BAD_ADDRESS
-    scan.lanes[0] = np.uint64(base)
-    for k in range(1, n):
-        delta, pos = read_decimal(data, pos, end)
-        if pos < 0:
-            return TOO_FEW_ADDRESSES
-        scan.lanes[k] = scan.lanes[k - 1] + np.uint64(delta)
-    store_pattern(instruction, n, scan)
-    return pos
-
-
-@kernel
-def read_addresses(data, pos, end, instruction, scan):
-    """Memory width, and where it is not zero the lanes' addresses."""
-    width, pos = read_decimal(data, pos, end)
-    if pos < 0 or width < 0 or width > WIDTH_MAX:
-        return BAD_WIDTH
-    instruction.lanes = 0
-    if width == 0:
-        return pos
-    mode, pos = read_decimal(data, pos, end)
-    if pos < 0:
-        return BAD_MODE
-    n = active_lanes(np.uint64(instruction.mask))
-    if mode == STRIDE:
-        return read_stride(data, pos, end, instruction, n, scan)
-    if mode == DELTA:
-        return read_deltas(data, pos, end, instruction, n, scan)
-    if mode == LIST:
-        return read_list(data, pos, end, instruction, n, scan)
-    return BAD_MODE
-
-
-@kernel
-def add_bulk_row(instruction, address, row_bytes, scan):
-    """One row of a bulk copy as lanes of 16 bytes."""
-    for offset in range(0, row_bytes, BULK_LANE_BYTES):
-        scan.lanes[instruction.lanes] = address + np.uint64(offset)
-        instruction.lanes += 1
-
-
-@kernel
-def read_bulk(data, pos, end, instruction, scan):
-    """Columns of a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
-    width, pos = read_decimal(data, pos, end)
-    if pos < 0:
-        return BAD_WIDTH
-    instruction.lanes = 0
-    if width == 0:
-        return pos
-    _, pos = read_hex(data, pos, end)
-    multicast, total, outside, mode = 0, 0, 0, 0
-    if pos >= 0:
-        multicast, pos = read_decimal(data, pos, end)
-    if pos >= 0 and multicast:
-        _, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        total, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        outside, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        mode, pos = read_decimal(data, pos, end)
-    if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA) or total < 0 or outside < 0:
-        return BAD_BULK
-    address, count = 0, 0
-    if mode == BULK_DELTA:
-        address, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        count, pos = read_decimal(data, pos, end)
-    if pos < 0 or count < 0 or count > BULK_LANES_MAX:
-        return BAD_BULK
-    row_bytes = max(total // max(count, 1), 1)
-    if count * ((row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES) > BULK_LANES_MAX:
-        return BAD_BULK
-    instruction.inner = EXPLICIT
-    for k in range(count):
-        if mode == BULK_LIST:
-            address, pos = read_hex(data, pos, end)
-        elif k > 0:
-            delta, pos = read_decimal(data, pos, end)
-            address += delta
-        if pos < 0:
-            return TOO_FEW_ADDRESSES
-        add_bulk_row(instruction, np.uint64(address), row_bytes, scan)
     return pos
 
 

@@ -1,5 +1,7 @@
 """SASS lines to events: kinds, spaces, widths, patterns, waits, copy groups, folded arithmetic."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.tracer.accelsim.texts import events_of, kernel_text, read, write
@@ -38,7 +40,9 @@ def test_a_second_load_into_the_register_waits_for_the_first(tmp_path):
 
 
 def test_a_fixed_latency_write_over_a_pending_load_waits(tmp_path):
-    events = events_of(tmp_path, ["0000 ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f40 4 0 ", "0010 ffffffff 1 R8 MOV 0 0 0 ", EXIT])
+    events = events_of(
+        tmp_path, ["0000 ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f40 4 0 ", "0010 ffffffff 1 R8 MOV 0 0 0 ", EXIT]
+    )
     assert list(events["wait"]) == [0, 1, 0]
 
 
@@ -185,7 +189,7 @@ def test_generic_accesses_are_shared_where_a_window_is_unknown(tmp_path):
 def test_address_modes_give_the_same_pattern(tmp_path):
     lanes = [0x7F4000000000 + 16 * (k % 4) + 512 * (k // 4) for k in range(32)]
     listed = " ".join(f"{lane:#x}" for lane in lanes)
-    deltas = " ".join(str(right - left) for left, right in zip(lanes, lanes[1:], strict=False))
+    deltas = " ".join(str(right - left) for left, right in pairwise(lanes))
     events = events_of(tmp_path, [
         f"0000 ffffffff 1 R4 LDG.E.128 1 R2 16 0 {listed} 0 ",
         f"0010 ffffffff 1 R8 LDG.E.128 1 R2 16 2 {lanes[0]:#x} {deltas} 0 ",

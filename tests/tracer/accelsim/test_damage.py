@@ -1,0 +1,304 @@
+"""Damaged traces: a clear error with file and line, or a warning and the right result; never a crash, never silence."""
+
+import lzma
+
+import numpy as np
+import pytest
+
+from tests.tracer.accelsim.texts import HEADER, block_text, kernel_text, read, write
+from tracer.accelsim.problems import TraceError
+from traces.errors import UserError
+from traces.schema import Kind
+
+EXIT = "0040 ffffffff 0 EXIT 0 0 0 "
+LOAD = "0000 ffffffff 1 R8 LDG.E.128 1 R2 16 1 0x7f4000000000 16 0 "
+ADD = "0010 ffffffff 1 R9 IADD3 2 R8 R3 0 0 "
+WARP = [LOAD, ADD, EXIT]
+GOOD = kernel_text([WARP])
+
+
+def line_of(text, part):
+    """Number of the line that holds `part`."""
+    return text[: text.index(part)].count("\n") + 1
+
+
+def error_of(path, **options):
+    with pytest.raises(UserError) as caught:
+        read(path, **options)
+    return str(caught.value)
+
+
+def test_the_good_text_is_good(tmp_path):
+    workgroups, problems = read(write(tmp_path, GOOD))
+    assert len(workgroups) == 1
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (LOAD, LOAD.replace(" 16 1 0x", " 16 7 0x"), "address mode: allowed 0, 1, 2"),
+        (LOAD, LOAD.replace("0x7f4000000000 16 0 ", ""), "bad or missing address"),
+        (LOAD, LOAD.replace(" 1 0x7f4000000000 16 0 ", " 2 0x7f4000000000 16 16 0 "), "fewer addresses or deltas"),
+        (LOAD, LOAD.replace(" 1 0x7f4000000000 16 0 ", " 0 0x7f4000000000 "), "fewer addresses or deltas"),
+        (LOAD, LOAD.replace("0x7f4000000000", "zz"), "bad or missing address"),
+        (LOAD, LOAD.replace(" 16 0 ", " 16"), "ends before its immediate"),
+        (ADD, "0010 ffffffff 1 R9 IADD3 2 R8", "not a register"),
+        (ADD, "0010 ffffffff 1", "not a register"),
+        (ADD, "0010 ffffffff", "number of registers"),
+        (ADD, "0010", "mask is not 8"),
+        (ADD, "0010 fffff 1 R9 IADD3 2 R8 R3 0 0 ", "mask is not 8"),
+        (ADD, "xyz", "program counter is no hexadecimal"),
+        (ADD, "0010 ffffffff 1 R999 IADD3 2 R8 R3 0 0 ", "not a register"),
+        (ADD, "0010 ffffffff 9 R9 IADD3 2 R8 R3 0 0 ", "number of registers"),
+        (ADD, "0010 ffffffff 1 R9 IA$D3 2 R8 R3 0 0 ", "not an opcode"),
+        (ADD, "0010 ffffffff 1 R9 " + "A" * 200 + " 2 R8 R3 0 0 ", "not an opcode"),
+        (EXIT, EXIT + "\nwarp = 0", "a warp that this block already had"),
+        (EXIT, EXIT + "\nwarp = 9", "beyond the block's warps"),
+        (EXIT, EXIT + "\nwarp = x", "needs a number"),
+        ("insts = 3", "insts = x", "needs a number"),
+        ("insts = 3", "insts = 4", "another number of instructions than `insts =` says (4): found 3"),
+        ("thread block = 0,0,0", "thread block = 0,0", "needs three numbers"),
+        ("thread block = 0,0,0", "thread block = 0,5,0", "outside the grid"),
+        ("thread block = 0,0,0\n", "", "before `thread block =`"),
+        ("#BEGIN_TB\n", "", "outside #BEGIN_TB"),
+        ("warp = 0\ninsts = 3\n", "", "before `warp =`"),
+    ],
+)
+def test_broken_lines_name_file_and_line(tmp_path, old, new, message):
+    text = GOOD.replace(old, new)
+    path = write(tmp_path, text)
+    error = error_of(path)
+    assert message in error
+    assert error.startswith(f"{path}:")
+    number = int(error[len(f"{path}:") :].split(":")[0])
+    assert 15 <= number <= text.count("\n")
+    if old == ADD:
+        assert number == line_of(text, new)
+
+
+def test_truncated_file(tmp_path):
+    for cut in ("\n#END_TB\n", EXIT + "\n\n#END_TB\n"):
+        error = error_of(write(tmp_path, GOOD.removesuffix(cut)))
+        assert "the file ends inside the thread block" in error
+
+
+def test_truncated_file_when_lenient(tmp_path):
+    text = kernel_text([WARP], grid="2,1,1") + block_text([WARP], "1,0,0")[:-20]
+    workgroups, problems = read(write(tmp_path, text), lenient=True)
+    assert [w.index for w in workgroups] == [0, 1]
+    assert any("skipped" in line for line in problems)
+
+
+def test_a_block_that_never_ends_before_the_next(tmp_path):
+    text = kernel_text([WARP], grid="2,1,1").removesuffix("\n#END_TB\n") + block_text([WARP], "1,0,0")
+    assert "#BEGIN_TB before the previous block's #END_TB" in error_of(write(tmp_path, text))
+
+
+def test_lenient_skips_and_counts_broken_lines(tmp_path):
+    text = GOOD.replace(ADD, "garbage here")
+    workgroups, problems = read(write(tmp_path, text), lenient=True)
+    assert [Kind(k).name for k in workgroups[0].events["kind"]] == ["LOAD", "EXIT"]
+    assert len(problems) == 2  # the line, and the count that does not match
+    assert all("skipped" in line for line in problems)
+
+
+def test_empty_warp(tmp_path):
+    workgroups, problems = read(write(tmp_path, kernel_text([WARP, []], block="64,1,1")))
+    assert [Kind(k).name for k in workgroups[0].events["kind"]] == ["LOAD", "COMPUTE", "EXIT", "EXIT"]
+    assert workgroups[0].events["count"][-1] == 0
+    assert any("warp 1 has no instructions" in line for line in problems)
+
+
+def test_missing_warp_and_block(tmp_path):
+    workgroups, problems = read(write(tmp_path, kernel_text([WARP], grid="3,1,1", block="64,1,1")))
+    assert list(workgroups[0].warp) == [0]
+    assert any("1 of 2 warps" in line for line in problems)
+    assert any("2 of 3 thread blocks are missing" in line for line in problems)
+
+
+def test_no_exit(tmp_path):
+    workgroups, problems = read(write(tmp_path, kernel_text([[LOAD, ADD]])))
+    assert workgroups[0].events["kind"][-1] == Kind.EXIT
+    assert workgroups[0].events["count"].sum() == 2
+    assert any("without EXIT" in line for line in problems)
+
+
+def test_crlf_reads_the_same(tmp_path):
+    plain, _ = read(write(tmp_path, GOOD))
+    carried, problems = read(write(tmp_path, GOOD.replace("\n", "\r\n")))
+    np.testing.assert_array_equal(plain[0].events, carried[0].events)
+    assert problems == []
+
+
+def test_last_line_without_newline(tmp_path):
+    workgroups, problems = read(write(tmp_path, GOOD.rstrip("\n")))
+    assert len(workgroups) == 1
+    assert any("no newline" in line for line in problems)
+
+
+def test_unknown_opcode_is_alu_work(tmp_path):
+    workgroups, problems = read(write(tmp_path, GOOD.replace("IADD3", "FROB.X2")))
+    assert workgroups[0].events["count"].sum() == 3
+    assert any("unknown opcode FROB.X2" in line for line in problems)
+
+
+def test_five_sources(tmp_path):
+    line = "0010 ffffffff 1 R9 IADD3 5 R1 R2 R3 R4 R8 0 0 "
+    workgroups, problems = read(write(tmp_path, GOOD.replace(ADD, line)))
+    assert workgroups[0].events["wait"][1] == 1
+    assert problems == []
+
+
+def test_gap_mask_with_a_stride(tmp_path):
+    workgroups, problems = read(write(tmp_path, GOOD.replace("0000 ffffffff", "0000 f000000f")))
+    event = workgroups[0].events[0]
+    assert (event["mask"], event["stride"], event["base"]) == (0xF000000F, 16, 0x7F4000000000)
+    assert any("lanes with gaps" in line and ":17:" in line for line in problems) or len(problems) == 1
+
+
+@pytest.mark.parametrize("version", ["0", "7777777", "x"])
+def test_unknown_binary_version(tmp_path, version):
+    workgroups, problems = read(write(tmp_path, GOOD.replace("-binary version = 70", f"-binary version = {version}")))
+    assert len(workgroups) == 1
+    assert any("latencies of sm_70 assumed" in line for line in problems)
+
+
+def test_shifted_header_fields(tmp_path):
+    text = GOOD.replace("-shmem = 0", "-shmem = 1").replace("-nregs = 32", "-nregs = 21955")
+    workgroups, problems = read(write(tmp_path, text.replace("version = 70", "version = 0")))
+    assert len(workgroups) == 1
+    assert any("nregs = 21955: expected 0 to 255" in line for line in problems)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("-grid dim = (1,1,1)\n", "", "grid dim: found ''"),
+        ("-grid dim = (1,1,1)", "-grid dim = (0,1,1)", "expected (x,y,z)"),
+        ("-block dim = (32,1,1)", "-block dim = (64,64,1)", "4096 threads, allowed 1 to 1024"),
+        ("tracer version = 5", "tracer version = 9", "allowed 1, 2, 3, 4, 5, 6"),
+        ("-accelsim tracer version = 5\n", "", "accelsim tracer version"),
+        ("-kernel id = 1", "kernel id", "expected `-name = value`"),
+    ],
+)
+def test_headers_that_cannot_be_read(tmp_path, old, new, message):
+    assert message in error_of(write(tmp_path, GOOD.replace(old, new)))
+
+
+def test_bad_xz(tmp_path, monkeypatch):
+    good = lzma.compress(GOOD.encode())
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 0xFF
+    for program in ("with xz", "without"):
+        if program == "without":
+            monkeypatch.setattr("tracer.accelsim.stream.shutil.which", lambda name: None)
+        for content in (good[:-10], bytes(flipped), b"not xz at all", good[:40]):
+            path = write(tmp_path, content, "kernel-1.traceg.xz")
+            assert "bad xz data" in error_of(path)
+        workgroups, problems = read(write(tmp_path, good, "kernel-1.traceg.xz"))
+        assert len(workgroups) == 1
+        assert problems == []
+
+
+def test_lists(tmp_path):
+    write(tmp_path, GOOD)
+    write(
+        tmp_path, "MemcpyHtoD,0x00007f0000000000,4096\nMemcpyDtoH,1,2\nMemcpyDtoH,3,4\n\nkernel-1.traceg\nfoo\n", "l.g"
+    )
+    workgroups, problems = read(tmp_path / "l.g")
+    assert len(workgroups) == 1
+    assert len(problems) == 2
+    assert "unknown command 'MemcpyDtoH', ignored (2 times)" in problems[0]
+    for text, message in (
+        ("kernel-9.traceg\n", "l.g:1: no such file: 'kernel-9.traceg'"),
+        ("MemcpyHtoD,0x7f\n", "l.g:1: found 'MemcpyHtoD,0x7f', expected"),
+        ("MemcpyHtoD,zz,12\n", "expected MemcpyHtoD"),
+        ("", "names no kernel"),
+        (b"\xff\xfe\x00kernel", "not a text file"),
+    ):
+        write(tmp_path, text, "l.g")
+        assert message in error_of(tmp_path / "l.g")
+
+
+def test_lists_with_extensions_and_crlf(tmp_path):
+    write(tmp_path, GOOD)
+    write(tmp_path, "MemcpyHtoD,0x7f0000000000,800,memcpy_htod_0.bin\r\nkernel-1.traceg\r\n", "l.g")
+    workgroups, problems = read(tmp_path / "l.g")
+    assert len(workgroups) == 1
+    assert problems == []
+
+
+def test_a_folder_needs_one_list(tmp_path):
+    write(tmp_path, GOOD)
+    assert "expected one kernelslist.g, found none" in error_of(tmp_path)
+    write(tmp_path, "kernel-1.traceg\n", "kernelslist.g")
+    assert len(read(tmp_path)[0]) == 1
+    write(tmp_path, "kernel-1.traceg\n", "kernelslist_ctx_0x2.g")
+    assert "name the one of the GPU" in error_of(tmp_path)
+
+
+def test_tracez_is_refused_by_name(tmp_path):
+    path = write(tmp_path, b"\0", "kernel-1.tracez")
+    assert "traceDsm" in error_of(path)
+    write(tmp_path, GOOD, "kernel-1.foo")
+    write(tmp_path, "kernel-1.foo\n", "k.g")
+    assert "found the ending '.foo', allowed .traceg" in error_of(tmp_path / "k.g")
+
+
+def test_missing_file_and_empty_file(tmp_path):
+    assert "no such file" in error_of(tmp_path / "none.g")
+    assert "not an Accel-Sim trace" in error_of(write(tmp_path, ""))
+    assert "not an Accel-Sim trace" in error_of(write(tmp_path, HEADER[:200]))
+
+
+def test_a_block_that_comes_twice(tmp_path):
+    text = kernel_text([WARP], grid="2,1,1") + block_text([WARP])
+    assert "thread block 0 comes twice" in error_of(write(tmp_path, text))
+
+
+def test_extra_columns_are_reported_once(tmp_path):
+    store = "0020 ffffffff 0 STG.E 2 R4 R8 4 1 0x7f4000001000 4 0 STORE_DATA 1 R8:T0:7"
+    workgroups, problems = read(write(tmp_path, GOOD.replace(ADD, store)))
+    assert workgroups[0].events["kind"][1] == Kind.STORE
+    assert len(problems) == 1
+    assert "columns behind the known ones" in problems[0]
+
+
+def test_numbers_of_any_size_never_crash(tmp_path):
+    for number in ("9" * 30, "-" + "9" * 30, "0x" + "f" * 30, "-1", "1e5"):
+        for old in ("0x7f4000000000", " 16 0 ", "insts = 3", "thread block = 0,0,0", "R2 16"):
+            text = GOOD.replace(old, f"{old.split('=')[0]}= {number}" if "=" in old else f" {number} ")
+            try:
+                read(write(tmp_path, text))
+            except UserError as error:
+                assert isinstance(error, TraceError)
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_garbage_at_every_offset(tmp_path, lenient):
+    """Every byte replaced by a random one, cut out, or followed by rubbish: an error of ours or a result."""
+    text = kernel_text([WARP, WARP], grid="2,1,1", block="64,1,1") + block_text([WARP, WARP], "1,0,0")
+    content = text.encode()
+    rng = np.random.default_rng(7)
+    path = tmp_path / "kernel-1.traceg"
+    outcomes = {"error": 0, "result": 0}
+    for offset in range(len(content)):
+        damage = rng.integers(0, 4)
+        rubbish = bytes(rng.integers(0, 256, 1 if damage == 0 else 20, dtype=np.uint8))
+        if damage == 0:
+            damaged = content[:offset] + rubbish + content[offset + 1 :]
+        elif damage == 1:
+            damaged = content[:offset] + content[offset + 1 :]
+        elif damage == 2:
+            damaged = content[:offset] + rubbish + content[offset:]
+        else:
+            damaged = content[:offset]
+        path.write_bytes(damaged)
+        try:
+            read(path, lenient=lenient)
+            outcomes["result"] += 1
+        except TraceError as error:
+            assert str(error).startswith(str(path))
+            outcomes["error"] += 1
+    assert outcomes["error"] > 100

@@ -1,0 +1,166 @@
+"""The memory columns of a line: width, address mode and the lanes' addresses.
+
+Every function that reads returns the position after what it read, or minus the Trouble that it met.
+"""
+
+import numpy as np
+
+from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
+from tracer.accelsim.lanes import find_pattern
+from tracer.accelsim.text import read_decimal, read_hex
+from tracer.coalesce import active_lanes
+from tracer.jit import kernel
+from traces.schema import EXPLICIT, PLAIN_STRIDE
+
+WIDTH_MAX = 1024
+BULK_LANE_BYTES = 16
+LIST, STRIDE, DELTA, BULK_LIST, BULK_DELTA = 0, 1, 2, 3, 4
+BAD_WIDTH, BAD_MODE, BAD_ADDRESS = -int(Trouble.BAD_WIDTH), -int(Trouble.BAD_MODE), -int(Trouble.BAD_ADDRESS)
+TOO_FEW_ADDRESSES, BAD_BULK = -int(Trouble.TOO_FEW_ADDRESSES), -int(Trouble.BAD_BULK)
+
+
+@kernel
+def store_pattern(instruction, n, scan):
+    """Pattern of the first n scratch lanes. The scanner stores those of an explicit list and sets its base."""
+    inner, stride, row_stride = find_pattern(scan.lanes, n)
+    instruction.inner = inner
+    instruction.stride = stride
+    instruction.row_stride = row_stride
+    instruction.lanes = n
+    instruction.base = scan.lanes[0]
+
+
+@kernel
+def is_contiguous(mask):
+    """True if the active lanes follow each other."""
+    low = np.int64(mask) & 0xFFFFFFFF
+    if low == 0:
+        return True
+    while low & 1 == 0:
+        low >>= 1
+    return low & (low + 1) == 0
+
+
+@kernel
+def read_stride(data, pos, end, instruction, n, scan):
+    """Base and stride."""
+    base, pos = read_hex(data, pos, end)
+    if pos < 0:
+        return BAD_ADDRESS
+    stride, pos = read_decimal(data, pos, end)
+    if pos < 0 or stride >= 1 << 31 or stride < -(1 << 31):
+        return BAD_ADDRESS
+    instruction.base = np.uint64(base)
+    instruction.stride = stride if n > 1 else 0
+    instruction.row_stride = 0
+    instruction.inner = PLAIN_STRIDE
+    instruction.lanes = n
+    if n > 1 and stride != 0 and not is_contiguous(instruction.mask):
+        if scan.gap_strides == 0:
+            scan.gap_strides_line = scan.line
+        scan.gap_strides += 1
+    return pos
+
+
+@kernel
+def read_list(data, pos, end, instruction, n, scan):
+    """One address per active lane."""
+    for k in range(n):
+        address, pos = read_hex(data, pos, end)
+        if pos < 0:
+            return TOO_FEW_ADDRESSES
+        scan.lanes[k] = np.uint64(address)
+    store_pattern(instruction, n, scan)
+    return pos
+
+
+@kernel
+def read_deltas(data, pos, end, instruction, n, scan):
+    """Base, then for each further active lane the difference from the one before."""
+    base, pos = read_hex(data, pos, end)
+    if pos < 0:
+        return BAD_ADDRESS
+    scan.lanes[0] = np.uint64(base)
+    for k in range(1, n):
+        delta, pos = read_decimal(data, pos, end)
+        if pos < 0:
+            return TOO_FEW_ADDRESSES
+        scan.lanes[k] = scan.lanes[k - 1] + np.uint64(delta)
+    store_pattern(instruction, n, scan)
+    return pos
+
+
+@kernel
+def read_addresses(data, pos, end, instruction, scan):
+    """Memory width, and where it is not zero the lanes' addresses."""
+    width, pos = read_decimal(data, pos, end)
+    if pos < 0 or width < 0 or width > WIDTH_MAX:
+        return BAD_WIDTH
+    instruction.lanes = 0
+    if width == 0:
+        return pos
+    mode, pos = read_decimal(data, pos, end)
+    if pos < 0:
+        return BAD_MODE
+    n = active_lanes(np.uint64(instruction.mask))
+    if mode == STRIDE:
+        return read_stride(data, pos, end, instruction, n, scan)
+    if mode == DELTA:
+        return read_deltas(data, pos, end, instruction, n, scan)
+    if mode == LIST:
+        return read_list(data, pos, end, instruction, n, scan)
+    return BAD_MODE
+
+
+@kernel
+def add_bulk_row(instruction, address, row_bytes, scan):
+    """One row of a bulk copy as lanes of 16 bytes."""
+    for offset in range(0, row_bytes, BULK_LANE_BYTES):
+        scan.lanes[instruction.lanes] = address + np.uint64(offset)
+        instruction.lanes += 1
+
+
+@kernel
+def read_bulk(data, pos, end, instruction, scan):
+    """Columns of a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
+    width, pos = read_decimal(data, pos, end)
+    if pos < 0:
+        return BAD_WIDTH
+    instruction.lanes = 0
+    if width == 0:
+        return pos
+    _, pos = read_hex(data, pos, end)
+    multicast, total, outside, mode = 0, 0, 0, 0
+    if pos >= 0:
+        multicast, pos = read_decimal(data, pos, end)
+    if pos >= 0 and multicast:
+        _, pos = read_hex(data, pos, end)
+    if pos >= 0:
+        total, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        outside, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        mode, pos = read_decimal(data, pos, end)
+    if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA) or total < 0 or outside < 0:
+        return BAD_BULK
+    address, count = 0, 0
+    if mode == BULK_DELTA:
+        address, pos = read_hex(data, pos, end)
+    if pos >= 0:
+        count, pos = read_decimal(data, pos, end)
+    if pos < 0 or count < 0 or count > BULK_LANES_MAX:
+        return BAD_BULK
+    row_bytes = max(total // max(count, 1), 1)
+    if count * ((row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES) > BULK_LANES_MAX:
+        return BAD_BULK
+    instruction.inner = EXPLICIT
+    for k in range(count):
+        if mode == BULK_LIST:
+            address, pos = read_hex(data, pos, end)
+        elif k > 0:
+            delta, pos = read_decimal(data, pos, end)
+            address += delta
+        if pos < 0:
+            return TOO_FEW_ADDRESSES
+        add_bulk_row(instruction, np.uint64(address), row_bytes, scan)
+    return pos
