@@ -101,6 +101,7 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
         "bank_map": BankMap[bank_map],
         "stream_fifo": FIFO_DEPTH,
         "arbiter": Arbiter.FCFS,
+        "request_ps": 1,  # not used: the stream enters at the controller
         "extra_latency_ps": 0,
         "timing": timing,
     }

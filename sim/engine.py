@@ -1,24 +1,25 @@
-"""The clock: which unit acts when, and what that wakes. The only file that knows who is connected to whom.
+"""The clock: which unit acts when, and who is connected to whom. The only file that knows both.
 
-The smallest key of the calendar says who acts next; the unit's step does all it can at that time and says when it can
-do something again; then whatever it put into its fifos is carried to the neighbours, and those wake when they may see
-it. Time never goes back, and units that act at the same time do so in the order of their numbers.
+Time advances in windows no longer than the shortest latency between two units, so within a window no unit can feel
+what another does in it: each unit is run alone through the window, at exactly the times at which it can act, and what
+it sends arrives in a later window. Only back-pressure is coarser: room made in a fifo is seen by its producer in the
+next window (D6). The order of the units is fixed, so a run is a function of its input alone.
+
+    dispatcher -> CUs -> NoC requests -> L2 banks -> NoC answers -> HBM channels -> next window
 """
 
 from enum import IntEnum
 
-from sim.calendar import IDLE_KEY, MAX_UNITS, UNIT_BITS, calendar_lower, calendar_next, calendar_set
+from sim.hw.borrow import borrowed
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm import channel_step
 from sim.hw.l2 import l2_step
-from sim.hw.noc import home_bank, noc_admit, noc_answer, noc_send
+from sim.hw.noc import home_bank, noc_answers, noc_requests
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS
+from sim.machine import Node
 from tracer.jit import kernel
-
-DISPATCHER = 0
-FIRST_CU = 1
 
 
 class Status(IntEnum):
@@ -28,78 +29,100 @@ class Status(IntEnum):
     UNTIL = 1  # reached the time that was asked for
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
+    STUCK = 4  # requests wait for each other
 
 
 @kernel
-def _send_requests(node, c):
-    """Carry requests from the CU's port to the L2 banks until it is empty or must wait for a bank."""
-    engine, noc = node.engine[0], node.noc[0]
-    port = node.fifos[node.lsus[c].port]
-    first_bank = FIRST_CU + engine.cus
-    while port.head != port.tail and noc.stuck[c] == 0:
-        bank, arrival_ps = noc_send(noc, c, port, node.fifos, node.pool)
-        if bank >= 0:
-            calendar_lower(node.calendar, first_bank + bank, arrival_ps)
+def _earliest(wake_ps):
+    first = NEVER
+    for k in range(len(wake_ps)):
+        first = min(first, wake_ps[k])
+    return first
 
 
 @kernel
-def _step_dispatcher(node, now_ps):
-    """Every dispatch queue may place a workgroup. Returns False if one waits for the host."""
-    wake_ps = NEVER
+def _next_begin_ps(node):
+    """Begin of the next window: the earliest time at which anything can happen."""
+    begin_ps = min(_earliest(node.cu_wake_ps), _earliest(node.bank_wake_ps), _earliest(node.channel_wake_ps))
+    begin_ps = min(begin_ps, node.engine[0].noc_ps)
+    for queue in range(len(node.dispatch)):
+        begin_ps = min(begin_ps, node.dispatch[queue].wake_ps)
+    return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
+
+
+@kernel
+def _run_dispatchers(node, end_ps):
+    """Place workgroups whose time comes before end_ps. Returns False if a queue waits for the host."""
     for queue in range(len(node.dispatch)):
         dispatch = node.dispatch[queue]
-        queue_ps, c, start_ps = dispatch_step(dispatch, queue, node.cus, 0, node.warps, node.staged[queue], now_ps)
-        if c >= 0:
-            calendar_lower(node.calendar, FIRST_CU + c, start_ps)
-        if dispatch.needs == 1:
-            calendar_set(node.calendar, DISPATCHER, now_ps)
-            return False
-        wake_ps = min(wake_ps, queue_ps)
-    calendar_set(node.calendar, DISPATCHER, wake_ps)
+        while dispatch.wake_ps < end_ps:
+            c, start_ps = dispatch_step(dispatch, queue, node.cus, 0, node.warps, node.staged[queue])
+            if dispatch.needs == 1:
+                return False
+            if c >= 0:
+                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], start_ps)
     return True
 
 
 @kernel
-def _step_cu(node, c, now_ps):
-    engine, cu = node.engine[0], node.cus[c]
-    engine.cu_steps += 1
-    wake_ps = cu_step(
-        cu, node.lsus[c], node.l1s[c], node.l1_sets, node.fifos, node.pool, node.warps[c], node.events, node.addresses,
-        now_ps,
-    )  # fmt: skip
-    calendar_set(node.calendar, FIRST_CU + c, wake_ps)
-    _send_requests(node, c)
-    if cu.ended > 0:
-        for i in range(cu.ended):
-            node.freed[engine.freed] = cu.ended_slab[i]
-            engine.freed += 1
-            node.dispatch[cu.ended_queue[i]].finished += 1
-        cu.ended = 0
-        calendar_lower(node.calendar, DISPATCHER, now_ps)
+def _run_cus(node, end_ps):
+    engine = node.engine[0]
+    for c in range(engine.cus):
+        now_ps = node.cu_wake_ps[c]
+        if now_ps >= end_ps:
+            continue
+        cu, lsu, l1, warps = node.cus[c], node.lsus[c], node.l1s[c], node.warps[c]
+        while now_ps < end_ps:
+            engine.cu_steps += 1
+            now_ps = cu_step(
+                cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses, now_ps
+            )
+        node.cu_wake_ps[c] = now_ps
+        if cu.ended > 0:
+            _collect(node, cu, end_ps)
 
 
 @kernel
-def _step_bank(node, b, now_ps):
-    engine, noc, bank = node.engine[0], node.noc[0], node.banks[b]
-    engine.bank_steps += 1
-    requests = node.fifos[bank.requests]
-    head = requests.head
-    wake_ps = l2_step(bank, node.l2_sets, node.waiters, node.fifos, node.pool, now_ps)
-    calendar_set(node.calendar, FIRST_CU + engine.cus + b, wake_ps)
-    if bank.sent_ps < NEVER:
-        channel = b // (engine.banks // engine.channels)
-        calendar_lower(node.calendar, FIRST_CU + engine.cus + engine.banks + channel, bank.sent_ps)
+def _collect(node, cu, end_ps):
+    """Workgroups of the CU ended: their places are free from the next window on."""
+    engine = node.engine[0]
+    for i in range(cu.ended):
+        node.freed[engine.freed] = cu.ended_slab[i]
+        engine.freed += 1
+        dispatch = node.dispatch[cu.ended_queue[i]]
+        dispatch.finished += 1
+        dispatch.wake_ps = min(dispatch.wake_ps, max(end_ps, dispatch.next_ps))
+    cu.ended = 0
+
+
+@kernel
+def _run_requests(node, begin_ps, end_ps):
+    """Requests cross the NoC; a load/store unit that was blocked by its port tries again in the next window."""
+    engine = node.engine[0]
+    next_ps = noc_requests(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps)
+    for c in range(engine.cus):
+        lsu = node.lsus[c]
+        if lsu.blocked_since_ps >= 0:
+            node.cu_wake_ps[c] = min(node.cu_wake_ps[c], end_ps)
+    return next_ps
+
+
+@kernel
+def _run_banks(node, end_ps):
+    engine = node.engine[0]
+    slices = engine.banks // engine.channels
+    for b in range(engine.banks):
+        now_ps = node.bank_wake_ps[b]
+        if now_ps >= end_ps:
+            continue
+        bank = node.banks[b]
+        while now_ps < end_ps:
+            engine.bank_steps += 1
+            now_ps = l2_step(bank, node.l2_sets, node.waiters, node.fifos, node.pool, now_ps)
+        node.bank_wake_ps[b] = now_ps
+        channel = b // slices
+        node.channel_wake_ps[channel] = min(node.channel_wake_ps[channel], bank.sent_ps)
         bank.sent_ps = NEVER
-    answers = node.fifos[bank.answers]
-    while answers.head != answers.tail:
-        c, arrival_ps = noc_answer(noc, b, answers, node.fifos, node.pool, now_ps)
-        calendar_lower(node.calendar, FIRST_CU + c, arrival_ps)
-    if requests.head != head:
-        c = noc_admit(noc, b)
-        if c >= 0:
-            _send_requests(node, c)
-            if node.lsus[c].blocked_since_ps >= 0:
-                calendar_lower(node.calendar, FIRST_CU + c, now_ps)
 
 
 @kernel
@@ -112,37 +135,49 @@ def _taken(node, channel):
 
 
 @kernel
-def _step_channel(node, h, now_ps):
-    engine, noc, channel = node.engine[0], node.noc[0], node.channels[h]
-    engine.channel_steps += 1
-    taken = _taken(node, channel)
-    wake_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
-    first_bank = FIRST_CU + engine.cus
-    calendar_set(node.calendar, first_bank + engine.banks + h, wake_ps)
+def _run_channels(node, end_ps):
+    engine = node.engine[0]
+    slices = engine.banks // engine.channels
+    for h in range(engine.channels):
+        now_ps = node.channel_wake_ps[h]
+        if now_ps >= end_ps:
+            continue
+        channel = node.channels[h]
+        taken = _taken(node, channel)
+        while now_ps < end_ps:
+            engine.channel_steps += 1
+            now_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
+        node.channel_wake_ps[h] = now_ps
+        _return_data(node, channel)
+        if _taken(node, channel) != taken:
+            for b in range(h * slices, (h + 1) * slices):
+                if node.banks[b].blocked == 1:
+                    node.bank_wake_ps[b] = min(node.bank_wake_ps[b], end_ps)
+
+
+@kernel
+def _return_data(node, channel):
+    """Data read from DRAM go to the fill fifos of their banks."""
     out = node.fifos[channel.out_fifo]
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
-        b = home_bank(noc, data.line)
-        calendar_lower(node.calendar, first_bank + b, data.ready_ps)
+        b = home_bank(node.noc[0], data.line)
+        node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
-    if _taken(node, channel) != taken:
-        slices = engine.banks // engine.channels
-        for b in range(h * slices, (h + 1) * slices):
-            if node.banks[b].blocked == 1:
-                calendar_lower(node.calendar, first_bank + b, now_ps)
 
 
 @kernel
 def _levels(node, sums):
-    """Current values behind the columns of the time series."""
-    sums[:] = 0
+    """Current values behind the columns of the time series (sim.machine.SERIES)."""
+    for k in range(len(sums)):
+        sums[k] = 0
     for h in range(len(node.channels)):
         channel = node.channels[h]
         for stream in range(STREAMS):
             columns = channel.read_columns[stream] + channel.write_columns[stream] + channel.update_columns[stream]
             sums[stream] += columns * SECTOR_BYTES
-        sums[6] += channel.queue_columns
+        sums[6] += channel.queued[0] + channel.queued[1]
     for b in range(len(node.banks)):
         sums[4] += node.banks[b].read_sectors
         sums[5] += node.banks[b].read_hit_sectors
@@ -166,35 +201,60 @@ def _sample(node):
 
 
 @kernel
-def run_engine(node, until_ps):
+def _run_window(node, begin_ps, end_ps):
+    """Run all units but the dispatcher through a window. Returns False if nothing moved in it."""
+    engine = node.engine[0]
+    before = engine.cu_steps + engine.bank_steps + engine.channel_steps + node.noc[0].request_packets
+    _run_cus(node, end_ps)
+    requests_ps = _run_requests(node, begin_ps, end_ps)
+    _run_banks(node, end_ps)
+    answers_ps = noc_answers(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
+    _run_channels(node, end_ps)
+    engine.noc_ps = min(requests_ps, answers_ps)
+    engine.windows += 1
+    return engine.cu_steps + engine.bank_steps + engine.channel_steps + node.noc[0].request_packets != before
+
+
+@kernel
+def _borrow_all(node):
+    """The node with borrowed arrays, in the order of its fields."""
+    return Node(
+        borrowed(node.engine), borrowed(node.cu_wake_ps), borrowed(node.bank_wake_ps), borrowed(node.channel_wake_ps),
+        borrowed(node.fifos), borrowed(node.pool), borrowed(node.dispatch), borrowed(node.staged), borrowed(node.cus),
+        borrowed(node.lsus), borrowed(node.l1s), borrowed(node.l1_sets), borrowed(node.warps), borrowed(node.noc),
+        borrowed(node.banks), borrowed(node.l2_sets), borrowed(node.waiters), borrowed(node.channels),
+        borrowed(node.events), borrowed(node.addresses), borrowed(node.freed), borrowed(node.series),
+        borrowed(node.totals), borrowed(node.log),
+    )  # fmt: skip
+
+
+@kernel
+def run_engine(owned, until_ps):
     """Advance the machine until nothing is left to do, or past until_ps, or until the host must help.
 
     Returns:
-        A Status. `engine.now_ps` is the time of the last thing that happened.
+        A Status. `engine.now_ps` is the end of the last window.
     """
+    node = _borrow_all(owned)
     engine = node.engine[0]
-    first_bank = FIRST_CU + engine.cus
-    first_channel = first_bank + engine.banks
+    idle_windows = 0
     while True:
-        key = calendar_next(node.calendar)
-        if key == IDLE_KEY:
+        begin_ps = _next_begin_ps(node)
+        if begin_ps == NEVER:
             return Status.IDLE
-        now_ps = key >> UNIT_BITS
-        if engine.interval_ps > 0 and now_ps >= engine.next_sample_ps:
+        if engine.interval_ps > 0 and begin_ps >= engine.next_sample_ps:
             if not _sample(node):
                 return Status.SERIES_FULL
             continue
-        if now_ps > until_ps:
+        if begin_ps > until_ps:
             return Status.UNTIL
-        engine.now_ps = now_ps
-        engine.steps += 1
-        unit = key & (MAX_UNITS - 1)
-        if unit == DISPATCHER:
-            if not _step_dispatcher(node, now_ps):
-                return Status.NEEDS_WORKGROUPS
-        elif unit < first_bank:
-            _step_cu(node, unit - FIRST_CU, now_ps)
-        elif unit < first_channel:
-            _step_bank(node, unit - first_bank, now_ps)
+        end_ps = begin_ps + engine.window_ps
+        if not _run_dispatchers(node, end_ps):
+            return Status.NEEDS_WORKGROUPS
+        engine.now_ps = end_ps
+        if _run_window(node, begin_ps, end_ps):
+            idle_windows = 0
         else:
-            _step_channel(node, unit - first_channel, now_ps)
+            idle_windows += 1
+            if idle_windows > 2:
+                return Status.STUCK

@@ -1,14 +1,13 @@
 """From spec to hardware: all unit records of a GPU, allocated and wired with fifos. The block diagram in code.
 
-    CU + LSU + L1 --port--> NoC --requests--> L2 bank --dram[stream]--> HBM channel
-    CU <---------answers--- NoC <--answers--- L2 bank <----fills------- HBM channel (out)
+    CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> HBM channel
+    CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.calendar import make_calendar
 from sim.hw.cu import make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
 from sim.hw.fifo import make_fifos
@@ -18,7 +17,7 @@ from sim.hw.l1 import make_l1s
 from sim.hw.l2 import make_l2_banks, waiting_places
 from sim.hw.lsu import make_lsus
 from sim.hw.noc import make_noc
-from sim.hw.request import STREAMS
+from sim.hw.request import NEVER, STREAMS
 from sim.hw.tags import make_sets
 from sim.hw.warp import WARPS, clear_warps
 from sim.limits import check_limits
@@ -28,6 +27,9 @@ from traces.schema import EVENT
 QUEUES = 2
 """Kernels in progress at once per GPU (a GEMM and a collective)."""
 STAGED_WORKGROUPS = 1024
+HIT_FIFO = 512
+"""Hits in the pipeline of an L2 bank: more than its latency in clocks."""
+MAX_WINDOW_PS = 50_000
 FREED = 4096
 
 ENGINE = np.dtype(
@@ -35,9 +37,11 @@ ENGINE = np.dtype(
         ("cus", "i8"),
         ("banks", "i8"),
         ("channels", "i8"),
-        ("now_ps", "i8"),
-        ("steps", "i8"),  # unit wake-ups so far
-        ("cu_steps", "i8"),
+        ("window_ps", "i8"),  # length of a time window: no unit feels another within one
+        ("now_ps", "i8"),  # end of the last window
+        ("noc_ps", "i8"),  # when the next packet left behind can go
+        ("windows", "i8"),  # time windows so far
+        ("cu_steps", "i8"),  # unit steps so far
         ("bank_steps", "i8"),
         ("channel_steps", "i8"),
         ("interval_ps", "i8"),  # of the time series, 0 = none
@@ -64,7 +68,9 @@ class Node(NamedTuple):
     """All state of the simulated machine, as arrays of records."""
 
     engine: np.ndarray  # ENGINE [1]
-    calendar: np.ndarray
+    cu_wake_ps: np.ndarray  # i8: when each unit can do something next, NEVER = when somebody gives it something
+    bank_wake_ps: np.ndarray
+    channel_wake_ps: np.ndarray
     fifos: np.ndarray
     pool: np.ndarray
     dispatch: np.ndarray  # DISPATCH [QUEUES]
@@ -87,16 +93,6 @@ class Node(NamedTuple):
     log: np.ndarray  # DRAM commands, empty when off
 
 
-def unit_names(machine: Machine) -> list[str]:
-    """Names of the units in the order of their calendar numbers."""
-    return (
-        ["dispatcher"]
-        + [f"cu{c}" for c in range(machine.cu.count)]
-        + [f"l2bank{b}" for b in range(machine.l2.banks)]
-        + [f"channel{h}" for h in range(machine.hbm.channels)]
-    )
-
-
 class Fifos:
     """Numbers the fifos of a machine and remembers their names and depths."""
 
@@ -112,45 +108,75 @@ class Fifos:
         return np.arange(first, first + count)
 
 
+def window_ps(machine: Machine) -> int:
+    """The longest time in which no unit can feel what another does: the shortest latency between two units."""
+    noc_ps = machine.noc.latency_clk * round(1e6 / machine.noc.clock_MHz)
+    return max(1, min(noc_ps, machine.hbm.request_ps, MAX_WINDOW_PS))
+
+
+def _wire(machine: Machine) -> tuple[Fifos, dict[str, np.ndarray]]:
+    """Fifos of one GPU and their numbers by role."""
+    fifos = Fifos()
+    cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
+    line_ps = 1e6 / machine.cu.clock_MHz / machine.cu.lsu_lines_per_clk
+    # Ports and banks empty once per window, so beside their depth they hold what comes in one.
+    lines_per_window = -(-window_ps(machine) // line_ps)
+    places = waiting_places(machine.l2)
+    fills = machine.l2.mshrs * 2
+    numbers = {
+        "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + int(lines_per_window)),
+        "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
+        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo),
+        "hits": fifos.add("l2.hits", banks, HIT_FIFO),
+        "late": fifos.add("l2.late", banks, places + fills),
+        "fills": fifos.add("l2.fills", banks, fills),
+        "dram": fifos.add("hbm.in", channels * STREAMS, machine.l2.dram_fifo).reshape(channels, STREAMS),
+        "out": fifos.add("hbm.out", channels, fills * (banks // channels)),
+    }
+    return fifos, numbers
+
+
 def build(machine: Machine) -> tuple[Node, list[str]]:
     """Allocate and wire one GPU. Returns the node and the names of its fifos."""
     check_limits(machine)
-    fifos = Fifos()
+    fifos, number = _wire(machine)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
-    port = fifos.add("cu.port", cus, machine.noc.cu_fifo)
-    answers = fifos.add("cu.answers", cus, min(machine.l1.mshrs, 1024) + 1)
-    requests = fifos.add("l2.requests", banks, machine.noc.bank_fifo)
-    bank_answers = fifos.add("l2.answers", banks, waiting_places(machine.l2) + machine.l2.mshrs)
-    fills = fifos.add("l2.fills", banks, machine.l2.mshrs * 2)
-    dram = fifos.add("hbm.in", channels * STREAMS, machine.l2.dram_fifo).reshape(channels, STREAMS)
-    out = fifos.add("hbm.out", channels, machine.l2.mshrs * 2 * (banks // channels))
     period_ps = round(1e6 / machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, period_ps, cus)
-    channel_of_bank = np.arange(banks) // (banks // channels)
-    wiring = {"requests": requests, "answers": bank_answers, "fills": fills, "dram": dram[channel_of_bank]}
+    wiring = {role: number[role] for role in ("requests", "hits", "late", "fills")}
+    wiring["dram"] = number["dram"][np.arange(banks) // (banks // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
     warps = np.zeros(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths)
     engine = np.zeros(1, ENGINE)
     engine["cus"], engine["banks"], engine["channels"] = cus, banks, channels
+    engine["window_ps"], engine["noc_ps"] = window_ps(machine), NEVER
     node = Node(
         engine=engine,
-        calendar=make_calendar(1 + cus + banks + channels),
+        cu_wake_ps=np.full(cus, NEVER, np.int64),
+        bank_wake_ps=np.full(banks, NEVER, np.int64),
+        channel_wake_ps=np.full(channels, NEVER, np.int64),
         fifos=records,
         pool=pool,
         dispatch=np.zeros(QUEUES, DISPATCH),
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
-        cus=make_cus(machine.cu, answers),
-        lsus=make_lsus(machine.cu, period_ps, port),
+        cus=make_cus(machine.cu, number["cu_answers"]),
+        lsus=make_lsus(machine.cu, period_ps, number["port"]),
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,
-        noc=make_noc(machine, requests[0], answers[0]),
+        noc=make_noc(
+            machine,
+            first_port_fifo=number["port"][0],
+            first_request_fifo=number["requests"][0],
+            first_hit_fifo=number["hits"][0],
+            first_answer_fifo=number["cu_answers"][0],
+        ),
         banks=l2_banks,
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
-        channels=make_channels(machine, dram, out),
+        channels=make_channels(machine, number["dram"], number["out"]),
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
         freed=np.zeros(FREED, np.int64),

@@ -184,7 +184,8 @@ class HBM(Unit, frozen=True, kw_only=True):
     page: PagePolicy
     arbiter: Arbiter
     update_scope: UpdateScope
-    extra_latency_ps: Count  # controller and PHY outside the DRAM timing, per read
+    request_ps: Positive  # from an L2 bank into the controller
+    extra_latency_ps: Count  # from the DRAM data pins back to L2 (controller, PHY), per read
     refresh_postpone: Count  # refreshes that may be delayed (JEDEC: 8)
     age_limit_ps: Count = 0  # a transaction queued longer goes first, 0 = no limit (starvation guard)
     timing: Timing

@@ -39,6 +39,7 @@ DISPATCH = np.dtype(
         ("seed", "i8"),
         ("comm", "i8"),
         # state
+        ("wake_ps", "i8"),  # when it can place a workgroup, NEVER = when a place is freed
         ("next_ps", "i8"),  # no dispatch before
         ("staged", "i8"),  # workgroups put into the window so far
         ("taken", "i8"),  # dispatched so far
@@ -100,25 +101,27 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
 
 
 @kernel
-def dispatch_step(dispatch, queue, cus, base, warps, staged, now_ps):
-    """Dispatch at most one workgroup.
+def dispatch_step(dispatch, queue, cus, base, warps, staged):
+    """Dispatch one workgroup at dispatch.wake_ps, if one is staged and a place is free; sets the next wake_ps.
 
     Args:
         base: first CU of this GPU in `cus` and `warps`.
         staged: ring of STAGED, a power of two long.
 
     Returns:
-        (wake_ps, cu, start_ps): the CU that got a workgroup, which wakes at start_ps; -1 if none did.
+        (cu, start_ps): the CU that got a workgroup, which issues from start_ps on; -1 if none did.
     """
+    now_ps = dispatch.wake_ps
     dispatch.needs = 0
-    if now_ps < dispatch.next_ps:
-        return dispatch.next_ps, -1, NEVER
+    if dispatch.taken == dispatch.staged and dispatch.ended == 0:
+        dispatch.needs = 1
+        return -1, NEVER
+    dispatch.wake_ps = NEVER
     if dispatch.taken == dispatch.staged:
-        dispatch.needs = 1 - dispatch.ended
-        return NEVER, -1, NEVER
+        return -1, NEVER
     c = choose_cu(dispatch, cus, base)
     if c < 0:
-        return NEVER, -1, NEVER
+        return -1, NEVER
     workgroup = staged[dispatch.taken & (len(staged) - 1)]
     start_ps = now_ps
     if dispatch.jitter_ps > 0:
@@ -126,7 +129,8 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged, now_ps):
     _settle(dispatch, queue, cus[c], warps[c], workgroup, start_ps)
     dispatch.taken += 1
     dispatch.next_ps = now_ps + dispatch.interval_ps
-    return dispatch.next_ps, c, start_ps
+    dispatch.wake_ps = dispatch.next_ps
+    return c, start_ps
 
 
 assert MAX_WORKGROUPS <= MAX_WARPS

@@ -1,6 +1,6 @@
 """Bounded fifo of requests: the only thing between two hardware units.
 
-All fifos of a machine share one pool of request slots; a fifo is a ring of `mask + 1` slots from `base` on.
+All fifos of a machine share one pool of request slots; a fifo is a ring of `mask + 1` slots from `first` on.
 `limit` is its depth in requests (the back-pressure point), at most the ring's size.
 """
 

@@ -33,15 +33,17 @@ L2_BANK = np.dtype(
         ("interleave_bytes", "i8"),
         ("period_ps", "i8"),
         ("latency_ps", "i8"),
+        ("path_ps", "i8"),  # to the memory controller
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
         ("fills", "i8"),  # fifo from the channel
-        ("answers", "i8"),  # fifo towards the NoC
+        ("hits", "i8"),  # fifo towards the NoC: answers to hits
+        ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
         ("dram", "i8", STREAMS),  # fifos towards the channel
         # state
         ("next_ps", "i8"),  # takes no request before
-        ("sent_ps", "i8"),  # when the channel sees what was sent since the engine last looked; NEVER = nothing
+        ("sent_ps", "i8"),  # when the channel sees the oldest of what was sent in this window; NEVER = nothing sent
         ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
@@ -73,7 +75,7 @@ def make_l2_banks(machine, wiring):
 
     Args:
         machine: sim.spec.Machine.
-        wiring: dict of fifo numbers, each an array over banks: requests, fills, answers; dram: (banks, STREAMS).
+        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS).
 
     Returns:
         (banks, waiters, sets): L2_BANK and WAITER arrays and the number of cache sets they need.
@@ -87,6 +89,7 @@ def make_l2_banks(machine, wiring):
     banks["channels"], banks["interleave_bytes"] = machine.hbm.channels, machine.hbm.interleave_bytes
     banks["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
+    banks["path_ps"] = machine.hbm.request_ps
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
     for name, fifos in wiring.items():
         banks[name] = fifos
@@ -118,7 +121,7 @@ def _set_of(bank, sets, line):
 def _to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
     """Append a request for `sectors` of `line` to the channel's fifo of `stream`."""
     fifo = fifos[bank.dram[stream]]
-    fifo_push_copy(fifo, pool, request, now_ps + bank.period_ps)
+    fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
     sent = pool[fifo.first + ((fifo.tail - 1) & fifo.mask)]
     sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
     bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
@@ -151,7 +154,8 @@ def _has_room(bank, fifos):
         bank.misses_used < bank.misses
         and bank.free_waiter >= 0
         and bank.reads_out < fifos[bank.fills].limit
-        and not fifo_full(fifos[bank.answers])
+        and not fifo_full(fifos[bank.hits])
+        and not fifo_full(fifos[bank.late])
     )
 
 
@@ -172,9 +176,9 @@ def _place(bank, cache_set, fifos, pool, request, now_ps):
 
 
 @kernel
-def _answer(bank, fifos, pool, request, ready_ps):
+def _answer(fifo, pool, request, ready_ps):
     if request.op == Op.READ or request.op == Op.ATOMIC:
-        fifo_push_copy(fifos[bank.answers], pool, request, ready_ps)
+        fifo_push_copy(fifo, pool, request, ready_ps)
 
 
 @kernel
@@ -211,7 +215,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.dirty[way] |= wanted
-        _answer(bank, fifos, pool, request, now_ps + bank.latency_ps)
+        _answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
         return True
     w = bank.free_waiter
     bank.free_waiter = waiters[w].next
@@ -287,7 +291,7 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from DRAM: mark the sectors valid and answer everybody who now has all of his."""
     bank.reads_out -= 1
     if fill.cache == Cache.UNCACHED:
-        _answer(bank, fifos, pool, fill, now_ps)
+        _answer(fifos[bank.late], pool, fill, now_ps)
         return
     cache_set = _set_of(bank, sets, fill.line)
     way = find_way(cache_set, bank.ways, fill.line)
@@ -305,7 +309,7 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         if waiter.need == 0:
             if waiter.request.op != Op.READ:
                 cache_set.dirty[way] |= waiter.request.sectors
-            _answer(bank, fifos, pool, waiter.request, now_ps)
+            _answer(fifos[bank.late], pool, waiter.request, now_ps)
             if before < 0:
                 cache_set.waiter[way] = following
             else:

@@ -1,30 +1,34 @@
 """Crossbar between the CUs and the L2 banks of one GPU: a port each way per CU and per bank.
 
 A packet is a header and, for writes on the way in and for reads on the way out, its sectors. It occupies its two ports
-one after the other and then takes a fixed latency. A request leaves its CU only when the bank's fifo has room; a CU
-whose oldest request finds its bank full waits (its later requests too), and banks let waiting CUs in by turns.
-Answers always find room, because a CU has a place for every read that it sends. The ports are booked in the order in
-which packets are offered, the fixed latencies come after (D5).
+one after the other and then takes a fixed latency. Packets are served in the order of the times at which they stand at
+their source, in slots of 1/64 of a time window, sources by turns within a slot. A request leaves its CU only when the
+bank's fifo has room; otherwise it, and all behind it, wait for the next window. Answers always find room, because a CU
+has a place for every read that it sends.
 """
 
 import numpy as np
 
 from sim.hw.address_map import l2_bank_of
-from sim.hw.fifo import fifo_full, fifo_head, fifo_pop, fifo_push_copy
-from sim.hw.request import SECTOR_BYTES, Op
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.jit import kernel
 
 MAX_CUS = 256
 MAX_BANKS = 256
-MASKS = MAX_CUS // 64
+SLOTS = 64
+MAX_PACKETS = 1 << 14
+"""Packets sorted per window; more wait for the next one."""
 
 NOC = np.dtype(
     [
         # constants
         ("cus", "i8"),
         ("banks", "i8"),
+        ("first_port_fifo", "i8"),  # of CU 0, towards the banks
         ("first_request_fifo", "i8"),  # of bank 0
+        ("first_hit_fifo", "i8"),  # of bank 0, answers; those of all banks, then their late answers
         ("first_answer_fifo", "i8"),  # of CU 0
         ("interleave_bytes", "i8"),
         ("channels", "i8"),
@@ -40,9 +44,12 @@ NOC = np.dtype(
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
-        ("waiting", "u8", (MAX_BANKS, MASKS)),  # CUs whose oldest request waits for the bank
-        ("stuck", "u1", MAX_CUS),  # 1: the CU waits for a bank
-        ("turn", "i8", MAX_BANKS),  # CU after the one let in last
+        ("turn", "i8"),  # source that goes first in this window
+        ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
+        ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
+        ("slot_last", "i4", SLOTS),
+        ("packet_next", "i4", MAX_PACKETS),
+        ("packet_source", "i4", MAX_PACKETS),
         # counters
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
@@ -54,16 +61,16 @@ NOC = np.dtype(
 )
 
 
-def make_noc(machine, first_request_fifo, first_answer_fifo):
+def make_noc(machine, **first_fifos):
     """The NOC record of one GPU (an array of one).
 
     Args:
         machine: sim.spec.Machine.
-        first_request_fifo, first_answer_fifo: number of bank 0's request fifo and of CU 0's answer fifo; those of the
-            other banks and CUs follow.
+        first_fifos: `first_*_fifo` fields of NOC.
     """
     noc = np.zeros(1, NOC)
-    noc["first_request_fifo"], noc["first_answer_fifo"] = first_request_fifo, first_answer_fifo
+    for name, number in first_fifos.items():
+        noc[name] = number
     spec, hbm = machine.noc, machine.hbm
     noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
@@ -89,21 +96,55 @@ def _port_ps(noc, data_bytes, bytes_per_clk):
 
 
 @kernel
-def noc_send(noc, c, port, fifos, pool):
-    """Move the oldest request of CU c to its bank. `port` is the CU's FIFO record, not empty.
+def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
+    """List the packets that stand at their sources before end_ps, in the order in which they are served."""
+    noc.slot_first[:] = -1
+    noc.turn = (noc.turn + 1) % sources
+    packets = 0
+    span_ps = end_ps - begin_ps
+    for k in range(sources):
+        source = noc.turn + k
+        if source >= sources:
+            source -= sources
+        fifo = fifos[first_fifo + source]
+        position = fifo.head
+        while position != fifo.tail and packets < MAX_PACKETS:
+            ready_ps = pool[fifo.first + (position & fifo.mask)].ready_ps
+            if ready_ps >= end_ps:
+                break
+            slot = max(ready_ps - begin_ps, 0) * SLOTS // span_ps
+            if noc.slot_first[slot] < 0:
+                noc.slot_first[slot] = packets
+            else:
+                noc.packet_next[noc.slot_last[slot]] = packets
+            noc.slot_last[slot] = packets
+            noc.packet_next[packets] = -1
+            noc.packet_source[packets] = source
+            packets += 1
+            position += 1
+    return packets
 
-    Returns:
-        (bank, arrival_ps); bank is -1 where it is full, and the CU now waits for its turn.
-    """
+
+@kernel
+def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
+    """When the oldest packet that was left behind can go: end_ps if it stands there already, NEVER if none is left."""
+    next_ps = NEVER
+    for source in range(sources):
+        next_ps = min(next_ps, fifo_head_ps(fifos[first_fifo + source], pool))
+    return max(next_ps, end_ps) if next_ps < NEVER else NEVER
+
+
+@kernel
+def _send(noc, c, fifos, pool, bank_wake_ps):
+    """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
+    port = fifos[noc.first_port_fifo + c]
     request = fifo_head(port, pool)
     bank = home_bank(noc, request.line)
     target = fifos[noc.first_request_fifo + bank]
     if fifo_full(target):
         target.refusals += 1
         noc.refused += 1
-        noc.stuck[c] = 1
-        noc.waiting[bank, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-        return -1, np.int64(0)
+        return False
     volume = noc.header_bytes
     if request.op != Op.READ:
         volume += sectors_in(request.sectors) * SECTOR_BYTES
@@ -115,48 +156,59 @@ def noc_send(noc, c, port, fifos, pool):
     noc.bank_in_ps[bank] = in_ps
     fifo_push_copy(target, pool, request, in_ps + noc.latency_ps)
     fifo_pop(port)
-    return bank, in_ps + noc.latency_ps
+    bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + noc.latency_ps)
+    return True
 
 
 @kernel
-def noc_admit(noc, bank):
-    """A place in the bank's fifo is free: the waiting CU whose turn it is, -1 where none waits."""
-    for k in range(MASKS):
-        if noc.waiting[bank, k] != np.uint64(0):
-            break
-    else:
-        return -1
-    c = noc.turn[bank]
-    for _ in range(noc.cus):
-        if c >= noc.cus:
-            c = 0
-        bit = np.uint64(1) << np.uint64(c & 63)
-        if noc.waiting[bank, c >> 6] & bit != np.uint64(0):
-            noc.waiting[bank, c >> 6] &= ~bit
-            noc.turn[bank] = c + 1
-            noc.stuck[c] = 0
-            return c
-        c += 1
-    return -1
+def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
+    """Carry the requests of the window [begin_ps, end_ps) from the CU ports to the banks.
 
-
-@kernel
-def noc_answer(noc, bank, source, fifos, pool, now_ps):
-    """Send the oldest answer of a bank to its CU. `source` is the bank's FIFO record of answers, not empty.
+    Args:
+        bank_wake_ps: i8[banks], lowered to the arrivals.
 
     Returns:
-        (cu, arrival_ps).
+        When the next request can leave, NEVER if none is left.
     """
-    answer = fifo_head(source, pool)
+    if _sort(noc, fifos, pool, noc.first_port_fifo, noc.cus, begin_ps, end_ps) > 0:
+        noc.stuck[:] = 0
+        for slot in range(SLOTS):
+            packet = noc.slot_first[slot]
+            while packet >= 0:
+                c = noc.packet_source[packet]
+                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, bank_wake_ps):
+                    noc.stuck[c] = 1
+                packet = noc.packet_next[packet]
+    return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)
+
+
+@kernel
+def _return(noc, source, fifos, pool, cu_wake_ps):
+    """Send the oldest answer of a source (a bank's hits or its late answers) to its CU."""
+    queue = fifos[noc.first_hit_fifo + source]
+    answer = fifo_head(queue, pool)
+    bank = source if source < noc.banks else source - noc.banks
     c = np.int64(answer.source)
     volume = noc.header_bytes + sectors_in(answer.sectors) * SECTOR_BYTES
     noc.answer_packets += 1
     noc.answer_bytes += volume
-    out_ps = max(noc.bank_out_ps[bank], now_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
+    out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
     noc.bank_out_ps[bank] = out_ps
     in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, volume, noc.response_bytes_per_clk), out_ps)
     noc.cu_in_ps[c] = in_ps
-    arrival_ps = in_ps + (answer.ready_ps - now_ps) + noc.latency_ps
-    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, arrival_ps)
-    fifo_pop(source)
-    return c, arrival_ps
+    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
+    fifo_pop(queue)
+    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
+
+
+@kernel
+def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
+    """Carry the answers of the window from the banks to the CUs; as `noc_requests`, but nothing is ever refused."""
+    sources = 2 * noc.banks
+    if _sort(noc, fifos, pool, noc.first_hit_fifo, sources, begin_ps, end_ps) > 0:
+        for slot in range(SLOTS):
+            packet = noc.slot_first[slot]
+            while packet >= 0:
+                _return(noc, np.int64(noc.packet_source[packet]), fifos, pool, cu_wake_ps)
+                packet = noc.packet_next[packet]
+    return _next_departure_ps(fifos, pool, noc.first_hit_fifo, sources, end_ps)
