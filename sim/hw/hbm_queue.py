@@ -68,6 +68,8 @@ def entries_of(channel, sectors):
 def conflicts(channel, request):
     """1 when an older access of the other direction to one of the request's atoms is still queued, else 0."""
     other = WRITES if request.op == Op.READ else READS
+    if channel.queued[other] == 0:
+        return 0
     local = channel_local(request.line, channel.interleave_bytes, channel.channels)
     for half in range(2):
         if (request.sectors >> (SECTORS_PER_ATOM * half)) & 3:

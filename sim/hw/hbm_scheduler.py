@@ -149,22 +149,9 @@ def issue_column(channel, fifos, pool, now_ps, log):
         return
     channel.column_wake_ps = now_ps + channel.period_ps
     atom = channel.atom[slot]
-    request = channel.request[atom.request]
-    bank = channel.bank[atom.bank]
     stream = atom.stream
     direction = direction_of(atom)
-    if atom.op == Op.READ:
-        end_ps = read_issued(channel, bank, now_ps)
-        log_column_command(channel, log, now_ps, Command.RD, atom, request)
-        channel.read_columns[stream] += channel.column_entries
-    else:
-        end_ps = write_issued(channel, bank, atom.op, now_ps)
-        if atom.op == Op.UPDATE:
-            log_column_command(channel, log, now_ps, Command.UPD, atom, request)
-            channel.update_columns[stream] += channel.column_entries
-        else:
-            log_column_command(channel, log, now_ps, Command.WR, atom, request)
-            channel.write_columns[stream] += channel.column_entries
+    end_ps = _move_column(channel, atom, now_ps, log)
     channel.bus_end_ps = max(channel.bus_end_ps, end_ps)
     channel.bus_busy_ps += channel.tBURST_ps
     channel.phase_left -= channel.column_entries
@@ -172,11 +159,34 @@ def issue_column(channel, fifos, pool, now_ps, log):
     finished = column_moved(channel, slot, direction)
     if finished >= 0:
         if direction == READS:
-            answer_ps = end_ps + channel.extra_latency_ps
-            channel.read_latency_ps += answer_ps - channel.accepted_ps[finished]
-            channel.reads_answered += 1
-            fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[finished], answer_ps)
+            _answer(channel, fifos, pool, finished, end_ps + channel.extra_latency_ps)
         free_request(channel, finished)
+
+
+@kernel
+def _move_column(channel, atom, now_ps, log):
+    """The column command itself: timing, log, counters. Returns the end of its data on the bus."""
+    bank = channel.bank[atom.bank]
+    request = channel.request[atom.request]
+    if atom.op == Op.READ:
+        log_column_command(channel, log, now_ps, Command.RD, atom, request)
+        channel.read_columns[atom.stream] += channel.column_entries
+        return read_issued(channel, bank, now_ps)
+    if atom.op == Op.UPDATE:
+        log_column_command(channel, log, now_ps, Command.UPD, atom, request)
+        channel.update_columns[atom.stream] += channel.column_entries
+    else:
+        log_column_command(channel, log, now_ps, Command.WR, atom, request)
+        channel.write_columns[atom.stream] += channel.column_entries
+    return write_issued(channel, bank, atom.op, now_ps)
+
+
+@kernel
+def _answer(channel, fifos, pool, slot, answer_ps):
+    """All data of a read is on its way: its answer becomes visible at `answer_ps`."""
+    channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
+    channel.reads_answered += 1
+    fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[slot], answer_ps)
 
 
 @kernel

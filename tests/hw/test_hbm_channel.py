@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim.hw.address_map import channel_address
 from sim.hw.hbm import channel_step
 from sim.hw.hbm_log import LOG, Command
 from sim.hw.hbm_record import CHANNEL, COUNTERS
 from sim.hw.hbm_setup import make_hbm_channels
 from sim.hw.request import NEVER, STREAMS, Op, Stream
-from sim.spec import Arbiter, QueueOrganisation
+from sim.spec import Arbiter, CacheIndex, QueueOrganisation
 from tests.hw.hbm_rig import Access, bench_fifos, bench_spec, random_accesses, run_bench
 from traces.errors import UserError
 
@@ -60,6 +61,32 @@ def test_occupancy_is_entries_times_their_time_in_the_queue():
         time_ps = of_stream["time_ps"] - bench.accepted_ps[of_stream["tag"]]
         assert bench.channel.occupancy[stream] == time_ps.sum()
         assert bench.channel.age_max_ps[stream] == time_ps.max()
+
+
+@pytest.mark.parametrize("bank_map", ["RO", "BG"])
+def test_a_row_with_pending_hits_is_never_closed(bank_map):
+    accesses = random_accesses(6, 600, spread_clk=2.0)
+    bench = run_bench(bench_spec("G", bank_map, queue=QueueOrganisation.UNIFIED), accesses)
+    open_row = {}
+    columns = bench.log[bench.log["column"] >= 0]
+    for command in bench.log:
+        if command["command"] == Command.ACT:
+            open_row[int(command["bank"])] = command["row"]
+        elif command["command"] == Command.PRE:
+            later = columns[(columns["time_ps"] > command["time_ps"]) & (columns["bank"] == command["bank"])]
+            hits = later[later["row"] == open_row[int(command["bank"])]]
+            assert (bench.accepted_ps[hits["tag"]] > command["time_ps"]).all()
+
+
+def test_each_channel_sees_its_own_addresses():
+    """The lines of one channel of four go to banks and rows as if they were contiguous."""
+    locals_ = [128 * n for n in range(0, 4000, 3)]
+    shape = {"channels": 4, "interleave_bytes": 256, "index": CacheIndex.HASH}
+    addresses = [int(channel_address(2, local, 256, 4, int(CacheIndex.HASH))) for local in locals_]
+    alone = run_bench(bench_spec("G", "BG"), [Access(READ, local, 15) for local in locals_])
+    among = run_bench(bench_spec("G", "BG", **shape), [Access(READ, address, 15) for address in addresses])
+    for name in ("time_ps", "command", "bank", "row", "column", "tag"):
+        assert (alone.log[name] == among.log[name]).all()
 
 
 def test_counters_are_documented_fields():
@@ -180,7 +207,7 @@ def test_a_channel_that_cannot_be(fields, message):
 
 DIGEST = """
 import hashlib
-from sim.spec import Arbiter, QueueOrganisation
+from sim.spec import Arbiter, CacheIndex, QueueOrganisation
 from tests.hw.hbm_rig import bench_spec, random_accesses, run_bench
 for queue in QueueOrganisation:
     spec = bench_spec("G", "BG", queue=queue, REFI=700, RFC=100, age_limit_ps=200_000)
