@@ -11,8 +11,8 @@ NO_REGISTER = -1
 UNIFORM_BASE = 256
 """Number of UR0; R0 is 0."""
 REGISTERS = 512
-HELPER = 254
-"""Slot in the note of a line that the writer put in and that stands for nothing."""
+HELPER, REPEAT = 254, 253
+"""Slots in the writer's notes: a line that was put in; one more instruction of the event before."""
 WARPS_MAX = 1024
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128

@@ -3,10 +3,8 @@
 import lzma
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from tracer.accelsim.problems import TraceError
 
@@ -30,20 +28,11 @@ def _xz_library(path: Path) -> Iterator[bytes]:
         raise TraceError(f"{path}: bad xz data: {error}") from error
 
 
-def _drain(pipe: IO[bytes], kept: list[bytes]) -> None:
-    kept.append(pipe.read(2000))
-    while pipe.read(1 << 16):
-        pass
-
-
 def _xz_process(path: Path, program: str) -> Iterator[bytes]:
     """Decompress in another process: the reader's core is free for parsing."""
     command = [program, "--decompress", "--stdout", "--quiet", "--keep", "--force", "--", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
-        messages: list[bytes] = []
-        drain = threading.Thread(target=_drain, args=(process.stderr, messages), daemon=True)
-        drain.start()
         ended = False
         try:
             while block := process.stdout.read(BLOCK_BYTES):
@@ -52,9 +41,9 @@ def _xz_process(path: Path, program: str) -> Iterator[bytes]:
         finally:
             if not ended:
                 process.kill()
-        drain.join()
+        messages = process.stderr.read()
         if process.wait() != 0:
-            text = " ".join(b"".join(messages).decode(errors="replace").split())
+            text = " ".join(messages.decode(errors="replace").split())
             raise TraceError(f"{path}: bad xz data ({text[:200] or 'xz failed'})")
 
 

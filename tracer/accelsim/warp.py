@@ -16,7 +16,7 @@ What becomes what:
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER
+from tracer.accelsim.instruction import HELPER, REPEAT
 from tracer.accelsim.opcodes import GENERIC, Action
 from tracer.accelsim.scoreboard import (
     SCOREBOARD,
@@ -276,6 +276,9 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         instruction = instructions[k]
         opcode = opcodes[instruction.opcode]
         if is_left_out(builder, instruction, opcode):
+            continue
+        if instruction.noted and instruction.note_slot == REPEAT and builder.section.events > 0:
+            events[builder.section.events - 1].count += 1
             continue
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line

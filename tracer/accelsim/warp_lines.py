@@ -7,17 +7,18 @@ both lines are put in. An event of a COMPUTE run becomes as many instructions as
 
 What registers cannot say - more waits than source columns, several loads in one slot, two runs of one pipe in a
 row, uncached accesses - stands in a note behind the immediate, `T3 slot wait cache`, which Accel-Sim ignores and
-`tracer.accelsim` reads back. Slot HELPER marks a line that was put in.
+`tracer.accelsim` reads back. Slot HELPER marks a line that was put in, REPEAT a further instruction of one event.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER
+from tracer.accelsim.instruction import HELPER, REPEAT
 from traces.errors import UserError
-from traces.schema import EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
+from traces.schema import EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
 
 SOURCES_MAX = 4
 """Accel-Sim's limit."""
@@ -45,6 +46,7 @@ TENSOR_BY_MACS = {
 }  # fmt: skip
 TENSOR_DEFAULT = "HMMA.16816.F32"
 PC_STEP = 16
+ALL_LANES = (1 << 32) - 1
 PC_MASK = (1 << 32) - 1
 
 
@@ -58,13 +60,44 @@ def slots_of(wait: int) -> list[int]:
     return [slot for slot in range(SLOTS) if wait >> slot & 1]
 
 
-def lane_addresses(event: np.void, addresses: np.ndarray) -> list[int]:
+class Row(NamedTuple):
+    """One EVENT as Python numbers, which are several times faster to take apart than a numpy record."""
+
+    kind: int
+    space: int
+    cache: int
+    pipe: int
+    width_bytes: int
+    slot: int
+    inner: int
+    reserved: int
+    stride: int
+    count: int  # type: ignore[assignment]
+    cycles: int
+    work: int
+    pc: int
+    pad: int
+    row_stride: int
+    base: int
+    mask: int
+    wait: int
+
+
+assert Row._fields == EVENT.names
+
+
+def rows_of(events: np.ndarray) -> list[Row]:
+    """EVENT records as Rows."""
+    return [Row(*values) for values in events.tolist()]
+
+
+def lane_addresses(event: Row, addresses: np.ndarray) -> list[int]:
     """Addresses of the active lanes."""
-    lanes = int(event["mask"]).bit_count()
-    base, inner = int(event["base"]), int(event["inner"])
+    lanes = event.mask.bit_count()
+    base, inner = event.base, event.inner
     if inner == EXPLICIT:
         return [int(address) for address in addresses[base : base + lanes]]
-    stride, row_stride = int(event["stride"]), int(event["row_stride"])
+    stride, row_stride = event.stride, event.row_stride
     return [(base + k % inner * stride + k // inner * row_stride) % (1 << 64) for k in range(lanes)]
 
 
@@ -74,11 +107,11 @@ def is_contiguous(mask: int) -> bool:
     return mask & (mask + low) == 0
 
 
-def address_columns(event: np.void, addresses: np.ndarray) -> str:
+def address_columns(event: Row, addresses: np.ndarray) -> str:
     """Width, mode and addresses: base and stride where that is legal, else a list or differences."""
-    mask, width = int(event["mask"]), int(event["width_bytes"])
-    if event["inner"] == PLAIN_STRIDE and (is_contiguous(mask) or mask == 0):
-        return f"{width} 1 {int(event['base']):#x} {int(event['stride'])}"
+    mask, width = event.mask, event.width_bytes
+    if event.inner == PLAIN_STRIDE and (is_contiguous(mask) or mask == 0):
+        return f"{width} 1 {event.base:#x} {event.stride}"
     lanes = lane_addresses(event, addresses)
     if not is_contiguous(mask):
         return f"{width} 0 " + " ".join(f"{address:#x}" for address in lanes)
@@ -91,12 +124,12 @@ def _signed(difference: int) -> int:
     return (difference + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def access_opcode(event: np.void) -> str:
+def access_opcode(event: Row) -> str:
     """Opcode of a memory event, with width and cache policy as modifiers."""
-    kind, space, width = Kind(int(event["kind"])), Space(int(event["space"])), int(event["width_bytes"])
+    kind, space, width = Kind(event.kind), Space(event.space), event.width_bytes
     if width not in WIDTH_TOKEN:
         raise UserError(f"width_bytes: found {width}, an Accel-Sim trace allows {', '.join(map(str, WIDTH_TOKEN))}")
-    cache = Cache(int(event["cache"])) if space == Space.GLOBAL else Cache.DEFAULT
+    cache = Cache(event.cache) if space == Space.GLOBAL else Cache.DEFAULT
     if kind == Kind.ASYNC_COPY:
         bypass = ".BYPASS" if cache == Cache.BYPASS_L1 else CACHE_TOKEN[cache]
         return f"LDGSTS.E{bypass}{WIDTH_TOKEN[width]}"
@@ -113,11 +146,11 @@ class WarpLines:
         self._open: int | None = None  # slot of the copy group being filled
         self._pending: dict[int, list[int]] = {}  # register blocks that pending results of a slot will fill
 
-    def add(self, event: np.void) -> None:
+    def add(self, event: Row) -> None:
         """Lines of one event."""
-        kind, wait = Kind(int(event["kind"])), int(event["wait"])
-        if int(event["mask"]) >> 32:
-            raise UserError(f"mask: found {int(event['mask']):#x}, an Accel-Sim trace has 32 lanes per warp")
+        kind, wait = Kind(event.kind), event.wait
+        if event.mask >> 32:
+            raise UserError(f"mask: found {event.mask:#x}, an Accel-Sim trace has 32 lanes per warp")
         if kind != Kind.WAIT:
             self._wait_for_copies(event, wait)
         if kind == Kind.WAIT:
@@ -125,38 +158,53 @@ class WarpLines:
         elif kind == Kind.COMPUTE:
             self._compute(event, wait)
         elif kind == Kind.BARRIER:
-            imm = int(event["work"]) or int(event["slot"])
+            imm = event.work or event.slot
             self._line(event, "", "BAR.SYNC", self._sources(wait, 0), "0", imm)
         elif kind == Kind.EXIT:
             self._line(event, "", "EXIT", self._sources(wait, 0), "0", 0)
         else:
             self._access(event, kind, wait)
 
-    def _access(self, event: np.void, kind: Kind, wait: int) -> None:
-        slot = int(event["slot"])
+    def _access(self, event: Row, kind: Kind, wait: int) -> None:
+        slot = event.slot
         if kind == Kind.ASYNC_COPY:
             if self._open is not None and slot != self._open:
                 self._commit(event)
             self._open = slot
         sources = self._sources(wait, SOURCES_LEAST[kind])
         destination = self._destination(slot) if kind in (Kind.LOAD, Kind.ATOMIC) else ""
-        self._line(event, destination, access_opcode(event), sources, address_columns(event, self._addresses), 0)
+        opcode, memory = access_opcode(event), address_columns(event, self._addresses)
+        self._line(event, destination, opcode, sources, memory, 0)
+        if event.count > 1:
+            self._repeat(event, opcode, memory)
 
-    def _compute(self, event: np.void, wait: int) -> None:
+    def _repeat(self, event: Row, opcode: str, memory: str) -> None:
+        """Further instructions of a memory event: shared accesses again, others without another request."""
+        note = f"T3 {REPEAT} 0x0 0 " if self._noted else ""
+        line = f"{event.pc:04x} {event.mask:08x} "
+        if event.space == Space.SHARED:
+            sources = [ADDRESS_REGISTER] * SOURCES_LEAST[Kind(event.kind)]
+            target = "1 R255" if event.kind in (Kind.LOAD, Kind.ATOMIC) else "0"
+            line += f"{target} {opcode} {len(sources)} {' '.join(sources)} {memory} 0 {note}"
+        else:
+            line += f"0 {WORK[Pipe.ALU]} 0 0 0 {note}"
+        self.lines += [line] * (event.count - 1)
+
+    def _compute(self, event: Row, wait: int) -> None:
         """The first instruction waits, the last one writes the slot's registers."""
-        pipe, count, pc, slot = (int(event[name]) for name in ("pipe", "count", "pc", "slot"))
-        opcode = WORK.get(Pipe(pipe)) or TENSOR_BY_MACS.get(int(event["work"]) // max(count, 1), TENSOR_DEFAULT)
-        mask = f"{int(event['mask']):08x}"
+        count, slot = event.count, event.slot
+        opcode = WORK.get(Pipe(event.pipe)) or TENSOR_BY_MACS.get(event.work // max(count, 1), TENSOR_DEFAULT)
+        mask = f"{self._lanes(event):08x}"
         sources = self._sources(wait, 0)
         result = "" if slot == NO_SLOT else self._destination(slot)
         last = f"1 {result}" if result else "0"
         if count:
             self._line(event, result if count == 1 else "", opcode, sources, "0", 0)
         for k in range(1, count):
-            address = (pc + PC_STEP * k) & PC_MASK
+            address = (event.pc + PC_STEP * k) & PC_MASK
             self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 0 ")
 
-    def _wait(self, event: np.void, wait: int) -> None:
+    def _wait(self, event: Row, wait: int) -> None:
         """A WAIT that waits for nothing closes the copy group."""
         if not wait:
             self._line(event, "", "LDGDEPBAR", [], "0", 0)
@@ -175,14 +223,14 @@ class WarpLines:
                 latest = len(self._groups) - number - 1
         return latest
 
-    def _wait_for_copies(self, event: np.void, wait: int) -> None:
+    def _wait_for_copies(self, event: Row, wait: int) -> None:
         """Lines that make Accel-Sim wait for copies which the event waits for directly."""
         if self._open is not None and wait >> self._open & 1:
             self._commit(event)
         if any(slot is not None and wait >> slot & 1 for slot in self._groups):
             self._helper(event, "DEPBAR.LE", self._take_groups(wait))
 
-    def _commit(self, event: np.void) -> None:
+    def _commit(self, event: Row) -> None:
         """Close the copy group by a line of its own."""
         self._helper(event, "LDGDEPBAR", 0)
         self._close_group()
@@ -191,9 +239,9 @@ class WarpLines:
         self._groups.append(self._open)
         self._open = None
 
-    def _helper(self, event: np.void, opcode: str, imm: int) -> None:
+    def _helper(self, event: Row, opcode: str, imm: int) -> None:
         note = f"T3 {HELPER} 0x0 0 " if self._noted else ""
-        self.lines.append(f"{int(event['pc']):04x} ffffffff 0 {opcode} 0 0 {imm} {note}")
+        self.lines.append(f"{event.pc:04x} ffffffff 0 {opcode} 0 0 {imm} {note}")
 
     def _destination(self, slot: int) -> str:
         """Register that a result for `slot` is written to."""
@@ -212,11 +260,18 @@ class WarpLines:
         registers = [block_register(block) for block in blocks[-SOURCES_MAX:]]
         return registers + [ADDRESS_REGISTER] * (least - len(registers))
 
-    def _line(
-        self, event: np.void, destination: str, opcode: str, sources: Sequence[str], memory: str, imm: int
-    ) -> None:
-        parts = [f"{int(event['pc']):04x} {int(event['mask']):08x}", f"1 {destination}" if destination else "0", opcode]
+    def _lanes(self, event: Row) -> int:
+        """Mask of the line. Synthesised events other than accesses state none: all lanes, so that they have effect."""
+        mask, kind = event.mask, event.kind
+        if mask or kind <= Kind.ASYNC_COPY or not self._noted:
+            return mask
+        if kind == Kind.COMPUTE and not event.work and not event.wait and event.slot == NO_SLOT:
+            return mask
+        return ALL_LANES
+
+    def _line(self, event: Row, destination: str, opcode: str, sources: Sequence[str], memory: str, imm: int) -> None:
+        parts = [f"{event.pc:04x} {self._lanes(event):08x}", f"1 {destination}" if destination else "0", opcode]
         parts += [str(len(sources)), *sources, memory, str(imm)]
         if self._noted:
-            parts.append(f"T3 {int(event['slot'])} {int(event['wait']):#x} {int(event['cache'])}")
+            parts.append(f"T3 {event.slot} {event.wait:#x} {event.cache}")
         self.lines.append(" ".join(parts) + " ")

@@ -12,11 +12,11 @@ from typing import IO
 
 import numpy as np
 
-from tracer.accelsim.header import LANES_PER_WARP, Header, parse_header
+from tracer.accelsim.header import LANES_PER_WARP, parse_header
 from tracer.accelsim.kernel import KernelReader
 from tracer.accelsim.latency import DEFAULT_ARCHITECTURE
 from tracer.accelsim.problems import Problems
-from tracer.accelsim.warp_lines import WarpLines, lane_addresses
+from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
 from traces.errors import UserError
 from traces.schema import Kind
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
@@ -41,8 +41,8 @@ HEADER = """-kernel name = {name}
 #traces format = [line_num] PC mask dest_num [reg_dests] opcode src_num [reg_srcs] mem_width [address] immediate
 
 """
-COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "mask", "wait", "count")
-"""Columns that must come back; addresses are compared lane by lane."""
+COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "wait", "count")
+"""Columns that must come back; addresses are compared lane by lane, masks where they are stated."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ def workgroup_text(info: KernelInfo, workgroup: Workgroup, noted: bool) -> str:
     for position, warp in enumerate(workgroup.warp):
         lines = WarpLines(workgroup.addresses, noted)
         events = workgroup.events[workgroup.first_event[position] : workgroup.first_event[position + 1]]
-        for event in events:
+        for event in rows_of(events):
             lines.add(event)
         if not len(events) or events[-1]["kind"] != Kind.EXIT:
             lines.lines.append(f"{0:04x} ffffffff 0 EXIT 0 0 0 ")
@@ -98,18 +98,16 @@ def same_events(left: Workgroup, right: Workgroup) -> bool:
     if not all(np.array_equal(left.events[name], right.events[name]) for name in COMPARED):
         return False
     memory = left.events["kind"] <= Kind.ASYNC_COPY
+    stated = memory | (left.events["mask"] != 0)
+    if not np.array_equal(left.events["mask"][stated], right.events["mask"][stated]):
+        return False
     pattern = ("base", "inner", "stride", "row_stride")
     differing = memory & np.any([left.events[name] != right.events[name] for name in pattern], axis=0)
+    ours, theirs = rows_of(left.events[differing]), rows_of(right.events[differing])
     return np.array_equal(left.warp, right.warp) and all(
-        lane_addresses(left.events[row], left.addresses) == lane_addresses(right.events[row], right.addresses)
-        for row in np.flatnonzero(differing)
+        lane_addresses(one, left.addresses) == lane_addresses(other, right.addresses)
+        for one, other in zip(ours, theirs, strict=True)
     )
-
-
-def comes_back(header: Header, workgroup: Workgroup, text: str) -> bool:
-    """True if the text of a workgroup reads as the same events."""
-    reader = KernelReader(header, Problems(), ids=False, prefix=0)
-    return same_events(workgroup, next(reader.read(iter([text.encode()]))))
 
 
 class _KernelFile:
@@ -124,17 +122,24 @@ class _KernelFile:
         self._info, self._summary = info, summary
         self.header_text = header_text(info, number)
         lines = self.header_text[: self.header_text.index("\n#")].split("\n")
-        self._header = parse_header(path, lines, Problems())
+        header = parse_header(path, lines, Problems())
+        self._readers = [KernelReader(header, Problems(), ids=False, prefix=0) for _ in range(2)]
 
     def body(self, workgroup: Workgroup) -> str:
         """Text of a workgroup, with notes where it would not come back without."""
-        text = workgroup_text(self._info, workgroup, noted=False)
-        if not comes_back(self._header, workgroup, text):
-            text = workgroup_text(self._info, workgroup, noted=True)
-            self._summary.noted_workgroups += 1
-            self._summary.changed_workgroups += not comes_back(self._header, workgroup, text)
         self._summary.workgroups += 1
+        text = workgroup_text(self._info, workgroup, noted=False)
+        if self._comes_back(0, workgroup, text):
+            return text
+        text = workgroup_text(self._info, workgroup, noted=True)
+        self._summary.noted_workgroups += 1
+        self._summary.changed_workgroups += not self._comes_back(1, workgroup, text)
         return text
+
+    def _comes_back(self, reader: int, workgroup: Workgroup, text: str) -> bool:
+        """True if the text reads as the same events. Each reader sees a workgroup once."""
+        (found,) = self._readers[reader].read(iter([text.encode()]))
+        return same_events(workgroup, found)
 
 
 def _write_kernel(path: Path, kernel: KernelSource, number: int, summary: ExportSummary, progress: Progress | None,
