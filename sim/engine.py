@@ -14,10 +14,10 @@ from sim.hw.borrow import borrowed
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
-from sim.hw.hbm import channel_step
-from sim.hw.l2 import l2_step
+from sim.hw.hbm import channel_settle, channel_step
+from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.noc import home_bank, noc_answers, noc_requests
-from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS
+from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
 from sim.machine import Node
 from tracer.jit import kernel
 
@@ -30,6 +30,19 @@ class Status(IntEnum):
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
     STUCK = 4  # requests wait for each other
+
+
+@kernel
+def _borrow_all(node):
+    """The node with borrowed arrays, in the order of its fields."""
+    return Node(
+        borrowed(node.engine), borrowed(node.cu_wake_ps), borrowed(node.bank_wake_ps), borrowed(node.channel_wake_ps),
+        borrowed(node.fifos), borrowed(node.pool), borrowed(node.dispatch), borrowed(node.staged), borrowed(node.cus),
+        borrowed(node.lsus), borrowed(node.l1s), borrowed(node.l1_sets), borrowed(node.warps), borrowed(node.noc),
+        borrowed(node.banks), borrowed(node.l2_sets), borrowed(node.waiters), borrowed(node.channels),
+        borrowed(node.events), borrowed(node.addresses), borrowed(node.freed), borrowed(node.series),
+        borrowed(node.totals), borrowed(node.log),
+    )  # fmt: skip
 
 
 @kernel
@@ -201,6 +214,30 @@ def _sample(node):
 
 
 @kernel
+def sample(owned):
+    """Close the interval in progress of the time series; afterwards nothing more can be run with it."""
+    _sample(_borrow_all(owned))
+
+
+@kernel
+def settle(owned):
+    """Bring counters that are integrals over time up to now."""
+    node = _borrow_all(owned)
+    for h in range(len(node.channels)):
+        channel_settle(node.channels[h], node.engine[0].now_ps, node.log)
+
+
+@kernel
+def prefill_l2(owned, first_line, end):
+    """Put the lines from first_line up to the address `end` into L2, clean."""
+    node = _borrow_all(owned)
+    line = first_line
+    while line < end:
+        l2_prefill(node.banks[home_bank(node.noc[0], line)], node.l2_sets, line)
+        line += LINE_BYTES
+
+
+@kernel
 def _run_window(node, begin_ps, end_ps):
     """Run all units but the dispatcher through a window. Returns False if nothing moved in it."""
     engine = node.engine[0]
@@ -213,19 +250,6 @@ def _run_window(node, begin_ps, end_ps):
     engine.noc_ps = min(requests_ps, answers_ps)
     engine.windows += 1
     return engine.cu_steps + engine.bank_steps + engine.channel_steps + node.noc[0].request_packets != before
-
-
-@kernel
-def _borrow_all(node):
-    """The node with borrowed arrays, in the order of its fields."""
-    return Node(
-        borrowed(node.engine), borrowed(node.cu_wake_ps), borrowed(node.bank_wake_ps), borrowed(node.channel_wake_ps),
-        borrowed(node.fifos), borrowed(node.pool), borrowed(node.dispatch), borrowed(node.staged), borrowed(node.cus),
-        borrowed(node.lsus), borrowed(node.l1s), borrowed(node.l1_sets), borrowed(node.warps), borrowed(node.noc),
-        borrowed(node.banks), borrowed(node.l2_sets), borrowed(node.waiters), borrowed(node.channels),
-        borrowed(node.events), borrowed(node.addresses), borrowed(node.freed), borrowed(node.series),
-        borrowed(node.totals), borrowed(node.log),
-    )  # fmt: skip
 
 
 @kernel

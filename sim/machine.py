@@ -1,7 +1,7 @@
 """From spec to hardware: all unit records of a GPU, allocated and wired with fifos. The block diagram in code.
 
-    CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> HBM channel
-    CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
+CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> HBM channel
+CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 """
 
 from typing import NamedTuple

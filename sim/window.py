@@ -70,7 +70,9 @@ class TraceWindow:
         if (last < workgroup.first_event[:-1]).any() or (workgroup.events["kind"][last] != Kind.EXIT).any():
             raise UserError(f"{where}: every warp must end with an EXIT event")
         if len(workgroup.warp) and int(workgroup.warp.max()) >= min(self.limit, MAX_WARPS):
-            raise UserError(f"{where}: warp {int(workgroup.warp.max())}, but the kernel has {self.limit} (machine: {MAX_WARPS})")
+            raise UserError(
+                f"{where}: warp {int(workgroup.warp.max())}, but the kernel has {self.limit} (machine: {MAX_WARPS})"
+            )
 
     def _stage(self, workgroup: Workgroup) -> None:
         warps = len(workgroup.warp)

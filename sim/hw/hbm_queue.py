@@ -23,17 +23,16 @@ ATOM = np.dtype(
         ("order", "i8"),  # atoms accepted before it: its age
         ("row", "i8"),
         ("accepted_ps", "i8"),
-        ("request", "i4"),  # slot of its request
-        ("next", "i4"),  # younger atom in the same list, -1 at the end
-        ("bank", "i4"),  # group-major
-        ("column", "i4"),  # next 32-byte column to move
-        ("bucket", "i4"),  # of its address, for the search for older accesses
-        ("commands", "u1"),  # column commands left
-        ("op", "u1"),  # Op
-        ("stream", "u1"),  # Stream
-        ("opened", "u1"),  # 1 when a row was activated for it
-    ],
-    align=True,
+        ("request", "i8"),  # slot of its request
+        ("next", "i8"),  # younger atom in the same list, -1 at the end
+        ("bank", "i8"),  # group-major
+        ("column", "i8"),  # next 32-byte column to move
+        ("bucket", "i8"),  # of its address, for the search for older accesses
+        ("commands", "i8"),  # column commands left
+        ("op", "i8"),  # Op
+        ("stream", "i8"),  # Stream
+        ("opened", "i8"),  # 1 when a row was activated for it
+    ]
 )
 
 

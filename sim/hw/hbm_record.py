@@ -23,12 +23,12 @@ BANK = np.dtype(
         ("precharge_ps", "i8"),  # ... PRE
         ("read_ps", "i8"),  # ... RD, after the last ACT
         ("write_ps", "i8"),  # ... WR or UPD, after the last ACT
-        ("hit_head", "i4", 2),  # per direction: oldest atom that hits the open row, -1 for none
-        ("hit_tail", "i4", 2),
-        ("hit_place", "i4", 2),  # where in channel.hit_bank
-        ("miss_head", "i4", 2),  # oldest atom that does not
-        ("miss_tail", "i4", 2),
-        ("miss_place", "i4", 2),  # where in channel.miss_bank
+        ("hit_head", "i8", 2),  # per direction: oldest atom that hits the open row, -1 for none
+        ("hit_tail", "i8", 2),
+        ("hit_place", "i8", 2),  # where in channel.hit_bank
+        ("miss_head", "i8", 2),  # oldest atom that does not
+        ("miss_tail", "i8", 2),
+        ("miss_place", "i8", 2),  # where in channel.miss_bank
     ],
     align=True,
 )
@@ -118,14 +118,14 @@ CHANNEL = np.dtype(
         ("miss_banks", "i8", 2),
         ("free_atoms", "i8"),
         ("free_requests", "i8"),
-        ("hit_bank", "i4", (2, MAX_BANKS)),
-        ("miss_bank", "i4", (2, MAX_BANKS)),
+        ("hit_bank", "i8", (2, MAX_BANKS)),
+        ("miss_bank", "i8", (2, MAX_BANKS)),
         ("group", GROUP, MAX_GROUPS),
         ("bank", BANK, MAX_BANKS),
-        ("pending", "i2", (2, BUCKETS)),  # queued atoms per direction and hash of their address
-        ("free_atom", "i4", MAX_ATOMS),
-        ("free_request", "i4", MAX_ATOMS),
-        ("request_atoms", "i4", MAX_ATOMS),  # of each request slot: atoms still queued
+        ("pending", "i8", (2, BUCKETS)),  # queued atoms per direction and hash of their address
+        ("free_atom", "i8", MAX_ATOMS),
+        ("free_request", "i8", MAX_ATOMS),
+        ("request_atoms", "i8", MAX_ATOMS),  # of each request slot: atoms still queued
         ("accepted_ps", "i8", MAX_ATOMS),  # of each request slot
         ("atom", ATOM, MAX_ATOMS),
         ("request", REQUEST, MAX_ATOMS),

@@ -112,8 +112,7 @@ def waiting_places(spec):
 @kernel
 def _set_of(bank, sets, line):
     return sets[
-        bank.first_set
-        + l2_set_of(line, bank.interleave_bytes, bank.channels, bank.banks, bank.sets, bank.index)
+        bank.first_set + l2_set_of(line, bank.interleave_bytes, bank.channels, bank.banks, bank.sets, bank.index)
     ]
 
 
@@ -260,9 +259,7 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
     if way >= 0:
         if request.op == Op.WRITE:
             cache_set.dirty[way] &= ~request.full & 15
-        bank.writeback_sectors += _write_back(
-            bank, cache_set, way, request.sectors, fifos, pool, request, now_ps
-        )
+        bank.writeback_sectors += _write_back(bank, cache_set, way, request.sectors, fifos, pool, request, now_ps)
         if request.op != Op.READ:
             cache_set.valid[way] &= ~request.sectors & 15
             cache_set.partial[way] &= ~request.sectors & 15
