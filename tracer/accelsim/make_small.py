@@ -1,6 +1,6 @@
 """Make the committed archives of traces/small from the committed Accel-Sim texts.
 
-    python -m tracer.accelsim.make_small
+python -m tracer.accelsim.make_small
 """
 
 from pathlib import Path

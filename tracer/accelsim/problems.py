@@ -44,6 +44,12 @@ class Problems:
             raise TraceError(f"{where}: {text}")
         self.oddities.setdefault(f"skipped {kind}", Oddity(text, where, skipped=True)).count += 1
 
+    def merge(self, other: "Problems") -> None:
+        """Count what another account has; its first places come after those known here."""
+        for kind, oddity in other.oddities.items():
+            mine = self.oddities.setdefault(kind, Oddity(oddity.text, oddity.where, skipped=oddity.skipped))
+            mine.count += oddity.count
+
     @property
     def skipped(self) -> int:
         """Broken lines, warps or blocks left out."""
