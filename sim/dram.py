@@ -174,9 +174,10 @@ def _drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps
     channel = channels[0]
     entry = fifos[channel.in_fifo[0]]
     answers = fifos[channel.out_fifo]
-    pushed = 0
-    accepted = 0
-    now_ps = 0
+    # np.int64: numba would compile all that is called with a plain 0 once more for that literal.
+    pushed = np.int64(0)
+    accepted = np.int64(0)
+    now_ps = np.int64(0)
     while True:
         while pushed < op.size and fifo_fill(entry) < entry.limit:
             _push(entry, pool, pushed, op[pushed], address[pushed], earliest_ps[pushed])

@@ -6,6 +6,8 @@ scheduler looks at one oldest hit and one oldest miss per bank and direction, ne
 order.
 """
 
+import numpy as np
+
 from tracer.jit import kernel
 
 
@@ -71,7 +73,7 @@ def row_opened(channel, bank_index, row):
         slot = bank.miss_head[direction]
         if slot < 0:
             continue
-        kept = 0
+        kept = np.int64(0)  # not a literal: `_keep_miss` is compiled once
         while slot >= 0:
             atom = channel.atom[slot]
             following = atom.next

@@ -19,6 +19,9 @@ class Command(IntEnum):
     REF = 6  # all banks
 
 
+NONE = np.int64(-1)
+"""Bank or row of a command that has none (typed, so that the kernels below are compiled for one signature)."""
+
 LOG = np.dtype(
     [
         ("time_ps", "i8"),  # clock edge of the command

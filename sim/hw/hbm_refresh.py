@@ -7,7 +7,7 @@ time at which it would have happened, when the channel is next looked at.
 """
 
 from sim.hw.hbm_lists import row_closed
-from sim.hw.hbm_log import Command, log_row_command
+from sim.hw.hbm_log import NONE, Command, log_row_command
 from sim.hw.hbm_timing import precharge
 from sim.hw.request import NEVER
 from tracer.jit import kernel
@@ -42,7 +42,7 @@ def issue_refresh(channel, now_ps, log):
             if channel.bank[bank_index].open_row >= 0:
                 precharge(channel, channel.bank[bank_index], now_ps)
                 row_closed(channel, bank_index)
-        log_row_command(channel, log, now_ps, Command.PREA, -1, -1)
+        log_row_command(channel, log, now_ps, Command.PREA, NONE, NONE)
         channel.column_wake_ps = 0
         channel.row_wake_ps = 0
         return
@@ -51,7 +51,7 @@ def issue_refresh(channel, now_ps, log):
     channel.row_ps = now_ps + channel.period_ps
     channel.refreshes += 1
     channel.refresh_due_ps += channel.tREFI_ps
-    log_row_command(channel, log, now_ps, Command.REF, -1, -1)
+    log_row_command(channel, log, now_ps, Command.REF, NONE, NONE)
 
 
 @kernel

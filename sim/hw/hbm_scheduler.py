@@ -11,7 +11,7 @@ could give an earlier answer lowers them.
 
 from sim.hw.fifo import fifo_push_copy
 from sim.hw.hbm_lists import row_closed, row_opened
-from sim.hw.hbm_log import Command, log_column_command, log_row_command
+from sim.hw.hbm_log import NONE, Command, log_column_command, log_row_command
 from sim.hw.hbm_queue import READS, WRITES, column_moved, free_request, oldest_atom
 from sim.hw.hbm_timing import activate, activate_ready_ps, column_ready_ps, precharge, read_issued, write_issued
 from sim.hw.request import NEVER, Op
@@ -256,7 +256,7 @@ def issue_row(channel, now_ps, log):
 @kernel
 def close_bank(channel, bank_index, now_ps, log):
     precharge(channel, channel.bank[bank_index], now_ps)
-    log_row_command(channel, log, now_ps, Command.PRE, bank_index, -1)
+    log_row_command(channel, log, now_ps, Command.PRE, bank_index, NONE)
     row_closed(channel, bank_index)
 
 
