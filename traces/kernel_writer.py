@@ -10,6 +10,8 @@ from traces.layout import CHUNK_ROWS, EVENT_COLUMNS, KERNEL_DATASETS, Dataset, d
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
+WORKGROUPS_PER_FLUSH = 4096
+ROW_BYTES = np.dtype(f"V{EVENT.itemsize}")
 _DIMENSION_NAME = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -61,6 +63,11 @@ class _Column:
         return values[:rows]
 
 
+def _edges(lengths: list[int]) -> np.ndarray:
+    """Offsets of pieces of these lengths, and their end."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
 class KernelWriter:
     """Streams one kernel into its group."""
 
@@ -68,37 +75,44 @@ class KernelWriter:
         self._group = group
         self._digest = KernelHash()
         self._columns = {name: _Column(group, name, options, self._digest) for name in KERNEL_DATASETS}
-        self._events: list[np.ndarray] = []
-        self._event_rows = 0
+        self._waiting: list[Workgroup] = []
+        self._waiting_rows = 0
         self.workgroups = self.warps = self.events = self.addresses = self.instructions = 0
 
     def append(self, workgroup: Workgroup) -> None:
-        columns = self._columns
-        columns["workgroup_index"].append(np.array([workgroup.index]))
-        columns["workgroup_first_warp"].append(np.array([self.warps]))
-        columns["workgroup_first_address"].append(np.array([self.addresses]))
-        columns["warp_index"].append(workgroup.warp)
-        columns["warp_first_event"].append(workgroup.first_event[:-1] + self.events)
-        columns["addresses"].append(workgroup.addresses)
-        self._events.append(workgroup.events)
-        self._event_rows += len(workgroup.events)
-        self.workgroups += 1
-        self.warps += len(workgroup.warp)
-        self.events += len(workgroup.events)
-        self.addresses += len(workgroup.addresses)
-        if self._event_rows >= CHUNK_ROWS:
-            self._flush_events()
+        """Take the next workgroup, whose arrays must not change afterwards."""
+        self._waiting.append(workgroup)
+        self._waiting_rows += len(workgroup.events) + len(workgroup.addresses)
+        if self._waiting_rows >= CHUNK_ROWS or len(self._waiting) >= WORKGROUPS_PER_FLUSH:
+            self._flush()
 
-    def _flush_events(self) -> None:
-        events = np.concatenate(self._events) if self._events else np.zeros(0, EVENT)
-        self._events, self._event_rows = [], 0
-        self.instructions += int(events["count"].sum(dtype=np.int64))
+    def _flush(self) -> None:
+        """The waiting workgroups into the columns."""
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        if not waiting:
+            return
+        columns = self._columns
+        event_edges = _edges([len(workgroup.events) for workgroup in waiting]) + self.events
+        columns["workgroup_index"].append(np.array([workgroup.index for workgroup in waiting]))
+        columns["workgroup_first_warp"].append(_edges([len(w.warp) for w in waiting])[:-1] + self.warps)
+        columns["workgroup_first_address"].append(_edges([len(w.addresses) for w in waiting])[:-1] + self.addresses)
+        columns["warp_index"].append(np.concatenate([workgroup.warp for workgroup in waiting]))
+        firsts = [w.first_event[:-1] + edge for w, edge in zip(waiting, event_edges[:-1], strict=True)]
+        columns["warp_first_event"].append(np.concatenate(firsts))
+        columns["addresses"].append(np.concatenate([workgroup.addresses for workgroup in waiting]))
+        # joined as raw bytes: numpy looks for a common dtype of structured arrays each time
+        events = np.concatenate([np.ascontiguousarray(w.events).view(ROW_BYTES) for w in waiting]).view(EVENT)
         for name in EVENT_COLUMNS:
-            self._columns[name].append(events[name])
+            columns[name].append(events[name])
+        self.instructions += int(events["count"].sum(dtype=np.int64))
+        self.workgroups += len(waiting)
+        self.warps += sum(len(workgroup.warp) for workgroup in waiting)
+        self.events += len(events)
+        self.addresses += sum(len(workgroup.addresses) for workgroup in waiting)
 
     def close(self, info: KernelInfo) -> str:
         """Finish the group and return the kernel's checksum."""
-        self._flush_events()
+        self._flush()
         self._columns["workgroup_first_warp"].append(np.array([self.warps]))
         self._columns["workgroup_first_address"].append(np.array([self.addresses]))
         self._columns["warp_first_event"].append(np.array([self.events]))

@@ -61,11 +61,11 @@ class _ArchiveWriter:
         number = len(self._checksums)
         self._commands.append((COMMAND_KERNEL, number, 0, 0))
         writer = KernelWriter(self._file.create_group(kernel_group(number)), self._options)
-        for workgroup in kernel.workgroups():
+        for done, workgroup in enumerate(kernel.workgroups(), 1):
             writer.append(workgroup)
             self._sink.check()
             if progress is not None:
-                progress(number, kernel.info, writer.workgroups)
+                progress(number, kernel.info, done)
         self._checksums.append(writer.close(kernel.info))
         summary = self.summary
         summary.kernels += 1

@@ -56,7 +56,8 @@ def warp_lines(warp: int) -> list[str]:
         lines.append(f"{pc + 48:04x} ffffffff 0 STS.128 2 R6 R12 16 1 0x7f0000001000 16 0 ")
         lines.append(f"{pc + 64:04x} ffffffff 0 BAR.SYNC 0 0 0 ")
         lines += [
-            f"{pc + 80 + 16 * k:04x} ffffffff 1 R{24 + 4 * k} LDS.128 1 R7 16 1 0x7f0000000{k:x}00 16 0 " for k in range(4)
+            f"{pc + 80 + 16 * k:04x} ffffffff 1 R{24 + 4 * k} LDS.128 1 R7 16 1 0x7f0000000{k:x}00 16 0 "
+            for k in range(4)
         ]
         lines += [
             f"{pc + 160 + 16 * k:04x} ffffffff 1 R{48 + 4 * k} HMMA.16816.F32 3 R24 R{28 + 4 * (k % 3)} R{48 + 4 * k} 0 0 "
@@ -98,8 +99,8 @@ class GeneratedKernel:
         self._header, self._blocks = header, blocks
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        reader = KernelReader(self._header, Problems(), ids=False, prefix=0, halve_copies=False)
-        return reader.workgroups(text_blocks(self._blocks), start)
+        reader = KernelReader(self._header, Problems(), ids=False, prefix=0, start=start)
+        return reader.read(text_blocks(self._blocks))
 
     def fingerprint(self) -> str:
         return f"generated {self._blocks}"

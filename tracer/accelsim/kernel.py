@@ -88,6 +88,7 @@ class KernelReader:
         self._builder[0]["local_base"] = header.local_base
         self._builder[0]["halve_copies"] = halve_copies
         self._tables = new_tables()
+        self._events = np.empty(0, EVENT)
         self._opcodes = OpcodeBook(header.path, header.architecture, problems)
         self._line_of: Callable[[int], int] = int
         self._done = 0
@@ -166,17 +167,21 @@ class KernelReader:
     def _build(self, index: int, where: str) -> Workgroup:
         scan, tables = self._scan[0], self._tables
         n_warps, n_instructions = int(scan["n_warps"]), int(scan["n_instructions"])
-        self._check_warps(n_warps, where)
-        records = self._opcodes.extend(scan)
         n_addresses = int(scan["n_addresses"])
-        events = np.empty(n_instructions + n_warps + n_addresses // 32 + 1, EVENT)
+        if n_warps < self._header.warps:
+            text = f"{n_warps} of {self._header.warps} warps: the others did nothing"
+            self._problems.warn("missing warp", where, text)
+        room = n_instructions + n_warps + n_addresses // 32 + 1
+        if room > len(self._events):
+            self._events = np.empty(2 * room, EVENT)
+        records = self._opcodes.extend(scan)
         first_event = np.zeros(n_warps + 1, np.int64)
-        count = build_workgroup(self._builder[0], tables, n_warps, n_instructions, records, events, first_event)
+        count = build_workgroup(self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
         return Workgroup(
             index=index,
             warp=tables.warps["index"][:n_warps].astype(np.uint16),
             first_event=first_event,
-            events=events[:count].copy(),
+            events=self._events[:count].copy(),
             addresses=tables.addresses[:n_addresses].copy(),
         )
 
@@ -191,20 +196,10 @@ class KernelReader:
         self._seen[byte] |= bit
         return True
 
-    def _check_warps(self, n_warps: int, where: str) -> None:
-        if n_warps < self._header.warps:
-            self._problems.warn(
-                "missing warp", where, f"{n_warps} of {self._header.warps} warps: the others did nothing"
-            )
-        edges = np.append(self._tables.warps["first"][:n_warps], self._scan[0]["n_instructions"])
-        for warp in self._tables.warps[:n_warps][np.diff(edges) == 0]:
-            self._problems.warn(
-                "empty warp", self.where(int(warp["line"])), f"warp {warp['index']} has no instructions"
-            )
-
     def _report_oddities(self) -> None:
         """Counts of what was odd in the text just read."""
         for record, count, kind, text in (
+            (self._builder[0], "empty", "empty warp", "a warp has no instructions"),
             (self._builder[0], "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
             (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
             (

@@ -41,9 +41,10 @@ BUILDER = np.dtype(
         ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS takes two lines, of which the second counts
         ("copies", "i8"),  # LDGSTS lines of the warp
         ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
-        ("no_exit", "i8"),  # warps that did not end with EXIT
+        ("empty", "i8"),  # warps without instructions
+        ("empty_line", "i8"),
+        ("no_exit", "i8"),  # other warps that did not end with EXIT
         ("no_exit_line", "i8"),
-        ("arrivals", "i8"),
         ("board", SCOREBOARD),
         ("section", SECTION),
     ],
@@ -251,7 +252,7 @@ def is_left_out(builder, instruction, opcode):
 
 
 @kernel
-def end_warp(builder, last_line, events):
+def end_warp(builder, is_empty, last_line, events):
     """A warp without EXIT gets one that stands for no instruction."""
     section = builder.section
     if section.pipes:
@@ -259,6 +260,11 @@ def end_warp(builder, last_line, events):
     event = next_event(section, events)
     event.kind = KIND_EXIT
     event.count = 0
+    if is_empty:
+        if builder.empty == 0:
+            builder.empty_line = last_line
+        builder.empty += 1
+        return
     if builder.no_exit == 0:
         builder.no_exit_line = last_line
     builder.no_exit += 1
@@ -284,7 +290,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         line = instruction.line
         exited = opcode.action == EXIT
     if not exited:
-        end_warp(builder, line, events)
+        end_warp(builder, first == last, line, events)
 
 
 @kernel
