@@ -9,18 +9,18 @@ first (`--via file`). Prints one table row; peak memory is that of this process,
 
 import argparse
 import resource
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 from tracer.accelsim.header import Header, parse_header
 from tracer.accelsim.kernel import KernelReader
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.stream import BLOCK_BYTES
-from traces.archive import Prefill, Workgroup, write_archive
+from traces.archive import KernelSource, Prefill, TraceSource, Workgroup, write_archive
 
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 WARPS = 8
@@ -59,10 +59,12 @@ def warp_lines(warp: int) -> list[str]:
             f"{pc + 80 + 16 * k:04x} ffffffff 1 R{24 + 4 * k} LDS.128 1 R7 16 1 0x7f0000000{k:x}00 16 0 "
             for k in range(4)
         ]
-        lines += [
-            f"{pc + 160 + 16 * k:04x} ffffffff 1 R{48 + 4 * k} HMMA.16816.F32 3 R24 R{28 + 4 * (k % 3)} R{48 + 4 * k} 0 0 "
-            for k in range(16)
-        ]
+        for k in range(16):
+            sum_register, operand = 48 + 4 * k, 28 + 4 * (k % 3)
+            address = pc + 160 + 16 * k
+            lines.append(
+                f"{address:04x} ffffffff 1 R{sum_register} HMMA.16816.F32 3 R24 R{operand} R{sum_register} 0 0 "
+            )
         lines += [f"{pc + 416 + 16 * k:04x} ffffffff 1 R{112 + k} IADD3 3 R{112 + k} R2 R255 0 {k} " for k in range(6)]
     lines.append("fff0 ffffffff 0 EXIT 0 0 0 ")
     return lines
@@ -115,7 +117,7 @@ class GeneratedTrace:
         header = parse_header(Path("generated"), lines[:body], Problems())
         self._kernel = GeneratedKernel(header, blocks)
 
-    def commands(self) -> Iterator[GeneratedKernel | Prefill]:
+    def commands(self) -> Iterator[KernelSource | Prefill]:
         yield self._kernel
 
     def fingerprint(self) -> str:
@@ -130,46 +132,66 @@ def parse_size(text: str) -> int:
     raise argparse.ArgumentTypeError(f"size: found {text!r}, expected a number with {', '.join(UNITS)}")
 
 
+class Row(NamedTuple):
+    """One row of the table."""
+
+    text_MB: float
+    via: str
+    archive_MB: float
+    events: int
+    seconds: float
+    text_MB_per_s: float
+    events_per_s: float
+    peak_rss_MB: float
+
+
+def make_source(blocks: int, via: str, folder: Path) -> TraceSource:
+    """The trace, generated while it is read or from a file in `folder`."""
+    if via == "memory":
+        return GeneratedTrace(blocks)
+    file = folder / "kernel-1.traceg"
+    with open(file, "wb") as text:
+        text.write(HEADER.format(blocks=blocks).encode())
+        for block in text_blocks(blocks):
+            text.write(block)
+    return open_accelsim(file)
+
+
+def measure(size_bytes: int, via: str, compression: str) -> Row:
+    """Import a generated trace of about `size_bytes` once, after the kernels have been compiled."""
+    block_bytes = len(block_bodies()) + len("\n#BEGIN_TB\n\nthread block = 0,0,0\n")
+    blocks = max(1, size_bytes // block_bytes)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_archive(folder / "warm.h5", GeneratedTrace(1))
+        source = make_source(blocks, via, folder)
+        began = perf_counter()
+        summary = write_archive(folder / "out.h5", source, compression=compression)
+        seconds = perf_counter() - began
+    text_MB = blocks * block_bytes / 1e6
+    peak_MB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return Row(
+        text_MB,
+        via,
+        summary.file_bytes / 1e6,
+        summary.events,
+        seconds,
+        text_MB / seconds,
+        summary.events / seconds,
+        peak_MB,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=parse_size, default=parse_size("300MB"), help="text to import, such as 5GB")
     parser.add_argument("--via", choices=("memory", "file"), default="memory")
     parser.add_argument("--compression", default="gzip")
-    parser.add_argument("--no-archive", action="store_true", help="read only, store nothing")
     arguments = parser.parse_args()
-    block_bytes = len(block_bodies()) + 40
-    blocks = max(1, arguments.size // block_bytes)
-    with tempfile.TemporaryDirectory() as folder:
-        warm_up(Path(folder))
-        source = GeneratedTrace(blocks)
-        if arguments.via == "file":
-            file = Path(folder) / "kernel-1.traceg"
-            with open(file, "wb") as text:
-                text.write(HEADER.format(blocks=blocks).encode())
-                for block in text_blocks(blocks):
-                    text.write(block)
-            source = open_accelsim(file)
-        began = perf_counter()
-        if arguments.no_archive:
-            events = sum(len(w.events) for kernel in source.commands() for w in kernel.workgroups())
-            stored = 0
-        else:
-            summary = write_archive(Path(folder) / "out.h5", source, compression=arguments.compression)
-            events, stored = summary.events, summary.file_bytes
-        seconds = perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    size = blocks * block_bytes
-    print("text_MB via archive_MB events seconds text_MB_per_s events_per_s peak_rss_MB")
-    print(
-        f"{size / 1e6:.0f} {arguments.via} {stored / 1e6:.2f} {events} {seconds:.1f} {size / 1e6 / seconds:.1f} "
-        f"{events / seconds:.0f} {peak / 1e6:.0f}"
-    )
-
-
-def warm_up(folder: Path) -> None:
-    """Compile the kernels before the clock runs."""
-    write_archive(folder / "warm.h5", GeneratedTrace(1))
+    row = measure(arguments.size, arguments.via, arguments.compression)
+    print(*Row._fields)
+    print(*(f"{value:.2f}" if isinstance(value, float) else value for value in row))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,79 @@
+"""Opcode tables: shapes, widths, latencies with a source for every number."""
+
+import pytest
+
+from tracer.accelsim.latency import TABLES, Latency, latency_table
+from tracer.accelsim.opcodes import Action, access_bytes, classify
+from tracer.accelsim.tensor import tensor_shape
+from traces.schema import Pipe
+
+
+@pytest.mark.parametrize(
+    ("opcode", "macs", "registers"),
+    [
+        ("HMMA.16816.F32", 16 * 8 * 16, (4, 2, 4)),
+        ("HMMA.16816.F16", 16 * 8 * 16, (4, 2, 2)),
+        ("HMMA.1688.F32", 16 * 8 * 8, (2, 1, 4)),
+        ("HMMA.1684.F32.TF32", 16 * 8 * 4, (2, 1, 4)),
+        ("HMMA.884.F32.F32.STEP2", 256, (2, 2, 2)),
+        ("HMMA.884.F16.F16.STEP1", 512, (2, 2, 2)),
+        ("IMMA.8816.S8.S8", 8 * 8 * 16, (1, 1, 2)),
+        ("IMMA.16832.U8.S8", 16 * 8 * 32, (4, 2, 4)),
+        ("IMMA.16864.S4.S4", 16 * 8 * 64, (4, 2, 4)),
+        ("DMMA.884", 8 * 8 * 4, (2, 2, 4)),
+        ("BMMA.168256.XOR.POPC", 16 * 8 * 256, (4, 2, 4)),
+        ("HGMMA.64x256x16.F32", 64 * 256 * 16 // 4, (1, 1, 1)),
+        ("HMMA", 0, (1, 1, 1)),
+    ],
+)
+def test_matrix_shapes(opcode, macs, registers):
+    base, *tokens = opcode.split(".")
+    assert tensor_shape(base, tokens)[:2] == (macs, registers)
+
+
+def test_a_warp_wide_multiply_of_volta_is_sixteen_steps():
+    assert 16 * tensor_shape("HMMA", ["884", "F32", "F32", "STEP0"])[0] == 16 * 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("opcode", "width"),
+    [("LDG.E.128", 16), ("LDG.E.U8.SYS", 1), ("LDG.E.S16", 2), ("LDG.E", 4), ("LDS.U.64", 8), ("LDG.E.LTC128B.64", 8)],
+)
+def test_widths(opcode, width):
+    assert access_bytes(opcode.split(".")[1:]) == width
+
+
+@pytest.mark.parametrize(
+    ("opcode", "pipe"),
+    [
+        ("IADD3.X", Pipe.ALU), ("IMAD.MOV.U32", Pipe.FMA), ("FFMA.FTZ", Pipe.FMA), ("HFMA2.MMA", Pipe.FMA),
+        ("DFMA", Pipe.FP64), ("MUFU.EX2.F16", Pipe.SFU), ("HMMA.16816.F32", Pipe.TENSOR), ("BRA", Pipe.BRANCH),
+        ("BSSY", Pipe.BRANCH), ("ULDC.64", Pipe.UNIFORM), ("LDC", Pipe.UNIFORM), ("UIADD3", Pipe.UNIFORM),
+        ("S2R", Pipe.ALU), ("F2F.F16.F32", Pipe.ALU), ("SHFL.BFLY", Pipe.ALU),
+    ],
+)  # fmt: skip
+def test_pipes(opcode, pipe):
+    found = classify(opcode)
+    assert (found.action, found.pipe, found.known) == (Action.COMPUTE, pipe, True)
+
+
+def test_unknown_opcodes_are_alu_work():
+    found = classify("FROBNICATE.64")
+    assert (found.action, found.pipe, found.known) == (Action.COMPUTE, Pipe.ALU, False)
+
+
+@pytest.mark.parametrize("architecture", TABLES)
+def test_every_latency_has_a_source(architecture):
+    table = latency_table(architecture)
+    assert set(table) == set(Latency)
+    for cycles, source in table.values():
+        assert 1 <= cycles <= 64
+        assert source
+
+
+def test_architectures_between_tables_take_the_older_one():
+    assert latency_table(86) is TABLES[80]
+    assert latency_table(89) is TABLES[80]
+    assert latency_table(100) is TABLES[90]
+    assert latency_table(61) is TABLES[60]
+    assert latency_table(35) is TABLES[70]
