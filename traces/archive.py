@@ -23,7 +23,7 @@ from traces.layout import (
     dimension_sizes,
     kernel_group,
 )
-from traces.schema import EVENT, EXPLICIT, FORMAT_NAME, FORMAT_VERSION, Kind
+from traces.schema import EVENT, EXPLICIT, FORMAT_NAME, FORMAT_VERSION, NO_SLOT, SLOTS, Cache, Kind, Pipe, Space
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
 from traces.write import Progress, Summary, write_archive
 
@@ -286,11 +286,15 @@ def _hash_kernel(kernel: ArchiveKernel) -> str:
 
 
 def _check_values(path: str | os.PathLike[str], number: int, workgroup: Workgroup) -> None:
-    """Values that would lead a replay astray: unknown kinds, explicit addresses outside the list."""
+    """Values that would lead a replay astray: unknown kinds or slots, explicit addresses outside the list."""
     events = workgroup.events
     where = f"{path}: kernel {number}, workgroup {workgroup.index}"
-    if len(events) and events["kind"].max() > max(Kind):
-        raise UserError(f"{where}: kind {events['kind'].max()}, allowed 0 to {int(max(Kind))}")
+    for name, high in (("kind", max(Kind)), ("space", max(Space)), ("cache", max(Cache)), ("pipe", max(Pipe))):
+        if len(events) and events[name].max() > high:
+            raise UserError(f"{where}: {name}: found {events[name].max()}, allowed 0 to {int(high)}")
+    slots = events["slot"][events["slot"] != NO_SLOT]
+    if len(slots) and slots.max() >= SLOTS:
+        raise UserError(f"{where}: slot: found {slots.max()}, allowed 0 to {SLOTS - 1} or {NO_SLOT}")
     explicit = events[(events["inner"] == EXPLICIT) & (events["kind"] <= Kind.ASYNC_COPY)]
     lanes = np.bitwise_count(explicit["mask"]).astype(np.uint64)
     if len(explicit) and (explicit["base"] + lanes).max() > len(workgroup.addresses):

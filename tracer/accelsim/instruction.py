@@ -131,6 +131,7 @@ class Trouble(IntEnum):
     NO_BLOCK = 26
     OTHER_BLOCK = 27
     BAD_BULK = 28
+    SECOND_BLOCK = 29
 
 
 MEANING: dict[Trouble, str] = {
@@ -144,7 +145,7 @@ MEANING: dict[Trouble, str] = {
     Trouble.BAD_WARP: "`warp =` needs a number",
     Trouble.WARP_TOO_HIGH: "warp number is beyond the block's warps",
     Trouble.WARP_TWICE: "a warp that this block already had",
-    Trouble.BAD_COUNT: "`insts =` needs a number",
+    Trouble.BAD_COUNT: "`insts =` needs a number, once per warp",
     Trouble.WRONG_COUNT: "the warp has another number of instructions than `insts =` says",
     Trouble.BAD_PREFIX: "the words before the program counter are incomplete or no numbers",
     Trouble.BAD_PC: "program counter is no hexadecimal number",
@@ -162,6 +163,7 @@ MEANING: dict[Trouble, str] = {
     Trouble.NO_BLOCK: "a warp before `thread block =`",
     Trouble.OTHER_BLOCK: "the line's block or warp is not the one announced",
     Trouble.BAD_BULK: "bad columns of a bulk copy",
+    Trouble.SECOND_BLOCK: "a second `thread block =` before the block's #END_TB",
 }
 
 

@@ -112,6 +112,10 @@ class KernelReader:
                     self._tables = grown(self._tables)
                 elif outcome == Outcome.ERROR:
                     self._damage(block)
+                    if self._scan[0]["error"] in (Trouble.BEGIN_IN_BLOCK, Trouble.SECOND_BLOCK):
+                        yield from self._finish()
+                        self._scan[0]["in_block"] = 1
+                        self._scan[0]["block_line"] = self._scan[0]["line"]
                 else:
                     yield from self._finish()
         yield from self._end()
@@ -157,6 +161,8 @@ class KernelReader:
         where = self.where(int(scan["block_line"]))
         if index < 0:
             self._problems.damage("BAD_BLOCK", where, "a block without `thread block =`")
+        elif scan["n_warps"] == 0:
+            self._problems.warn("empty block", where, "a thread block without warps: left out")
         elif self._is_new(index, where):
             self._done += 1
             if self._done > self._start:

@@ -8,11 +8,11 @@ Every function returns the position after what it read, or minus the Trouble tha
 import numpy as np
 
 from tracer.accelsim.address_columns import read_addresses, read_bulk
-from tracer.accelsim.instruction import FORM_BULK, FORM_GMMA, NO_REGISTER, UNIFORM_BASE, Trouble
+from tracer.accelsim.instruction import FORM_BULK, FORM_GMMA, NO_REGISTER, REPEAT, UNIFORM_BASE, Trouble
 from tracer.accelsim.opcode_column import read_opcode
 from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, skip_blanks, skip_word
 from tracer.jit import kernel
-from traces.schema import NO_SLOT
+from traces.schema import NO_SLOT, SLOTS, Cache
 
 LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
 DIGIT_0 = ord("0")
@@ -20,6 +20,7 @@ MASK_DIGITS = 8
 REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 IMMEDIATE_VERSION = 5
+CACHE_MAX = int(max(Cache))
 NOTE = np.frombuffer(b"T3", np.uint8)
 
 BAD_PREFIX, BAD_PC, BAD_MASK = -int(Trouble.BAD_PREFIX), -int(Trouble.BAD_PC), -int(Trouble.BAD_MASK)
@@ -112,7 +113,8 @@ def read_note(data, pos, end, instruction):
         wait, pos = read_hex(data, pos, end)
     if pos >= 0:
         cache, pos = read_decimal(data, pos, end)
-    if pos < 0 or slot < 0 or slot > NO_SLOT or cache < 0 or cache > 3:
+    known = 0 <= slot < SLOTS or REPEAT <= slot <= NO_SLOT
+    if pos < 0 or not known or cache < 0 or cache > CACHE_MAX:
         return BAD_NOTE
     instruction.noted = 1
     instruction.note_slot = slot

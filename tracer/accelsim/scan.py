@@ -26,6 +26,7 @@ BEGIN_IN_BLOCK, END_OUTSIDE, NO_BLOCK = int(Trouble.BEGIN_IN_BLOCK), int(Trouble
 BAD_BLOCK, BLOCK_OUTSIDE_GRID = int(Trouble.BAD_BLOCK), int(Trouble.BLOCK_OUTSIDE_GRID)
 BAD_WARP, WARP_TOO_HIGH, WARP_TWICE = int(Trouble.BAD_WARP), int(Trouble.WARP_TOO_HIGH), int(Trouble.WARP_TWICE)
 BAD_COUNT, WRONG_COUNT = int(Trouble.BAD_COUNT), int(Trouble.WRONG_COUNT)
+SECOND_BLOCK = int(Trouble.SECOND_BLOCK)
 FINE, DONE = 0, -1
 
 
@@ -55,6 +56,8 @@ def close_warp(scan, warps):
 @kernel
 def start_block(data, pos, end, scan):
     """`thread block = x,y,z`."""
+    if scan.block >= 0:
+        return SECOND_BLOCK
     index, weight = 0, 1
     for axis in range(3):
         comma = pos
@@ -128,7 +131,7 @@ def header_line(data, pos, end, scan, warps):
     if not scan.open_warp:
         return NO_WARP
     declared, after = read_decimal(data, count, end)
-    if after < 0 or declared < 0:
+    if after < 0 or declared < 0 or warps[scan.n_warps - 1].declared >= 0:
         return BAD_COUNT
     warps[scan.n_warps - 1].declared = declared
     return FINE
@@ -164,7 +167,6 @@ def scan_header(data, pos, last, scan, warps):
     """One header line: an Outcome, MORE where scanning goes on."""
     if ends_warp(data, pos, last) and not close_warp(scan, warps):
         scan.error_pos = pos
-        scan.line -= 1  # the line is read again
         return ERROR
     trouble = header_line(data, pos, last, scan, warps)
     if trouble == FINE:
@@ -189,7 +191,7 @@ def scan_instruction(data, pos, last, scan, tables):
     """One instruction line: MORE or ERROR."""
     if not scan.in_block:
         return fail(scan, OUTSIDE_BLOCK, pos)
-    if not scan.open_warp:
+    if not scan.open_warp or tables.warps[scan.n_warps - 1].declared < 0:
         return fail(scan, NO_WARP, pos)
     instruction = tables.instructions[scan.n_instructions]
     after = read_instruction(data, pos, last, instruction, scan, tables.warps[scan.n_warps - 1].index)
@@ -236,7 +238,8 @@ def scan_lines(data, end, scan, tables):
             return GROW
         newline = find_line_end(data, scan.pos)
         outcome = scan_line(data, newline, scan, tables)
-        if outcome == ERROR and scan.error == WRONG_COUNT:
+        if outcome == ERROR and scan.error in (WRONG_COUNT, SECOND_BLOCK):
+            scan.line -= 1  # the line itself is sound: if the caller goes on, it is read again
             return ERROR
         scan.pos = newline + 1
         if outcome != MORE:

@@ -1,6 +1,7 @@
 """Damaged traces: a clear error with file and line, or a warning and the right result; never a crash, never silence."""
 
 import lzma
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -57,6 +58,9 @@ def test_the_good_text_is_good(tmp_path):
         (EXIT, EXIT + "\nwarp = 9", "beyond the block's warps"),
         (EXIT, EXIT + "\nwarp = x", "needs a number"),
         ("insts = 3", "insts = x", "needs a number"),
+        ("insts = 3\n", "", "before `warp =` and `insts =`"),
+        (ADD, "insts = 7", "once per warp"),
+        (EXIT, EXIT + "\nthread block = 0,0,0", "a second `thread block =`"),
         ("insts = 3", "insts = 4", "another number of instructions than `insts =` says (4): found 3"),
         ("thread block = 0,0,0", "thread block = 0,0", "needs three numbers"),
         ("thread block = 0,0,0", "thread block = 0,5,0", "outside the grid"),
@@ -93,6 +97,28 @@ def test_truncated_file_when_lenient(tmp_path):
 def test_a_block_that_never_ends_before_the_next(tmp_path):
     text = kernel_text([WARP], grid="2,1,1").removesuffix("\n#END_TB\n") + block_text([WARP], "1,0,0")
     assert "#BEGIN_TB before the previous block's #END_TB" in error_of(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("cut", ["\n#END_TB\n", "\n#END_TB\n#BEGIN_TB\n"])
+def test_lenient_ends_a_block_where_the_next_begins(tmp_path, cut):
+    text = kernel_text([WARP], grid="3,1,1") + block_text([WARP, WARP][:1], "1,0,0") + block_text([WARP], "2,0,0")
+    path = write(tmp_path, text.replace(cut, "\n", 1))
+    assert error_of(path)
+    workgroups, problems = read(path, lenient=True)
+    assert [w.index for w in workgroups] == [0, 1, 2]
+    assert [len(w.events) for w in workgroups] == [3, 3, 3]
+    assert len(problems) == 1
+
+
+def test_a_block_without_warps_is_left_out(tmp_path):
+    workgroups, problems = read(write(tmp_path, kernel_text([], grid="2,1,1") + block_text([WARP], "1,0,0")))
+    assert [w.index for w in workgroups] == [1]
+    assert any("without warps" in line for line in problems)
+
+
+@pytest.mark.parametrize("note", ["T3", "T3 64 0x0 0", "T3 1 zz 0", "T3 1 0x0 9", "T3 -1 0x0 0"])
+def test_bad_notes(tmp_path, note):
+    assert "bad T3 note" in error_of(write(tmp_path, GOOD.replace(LOAD, LOAD + note)))
 
 
 def test_lenient_skips_and_counts_broken_lines(tmp_path):
@@ -302,3 +328,27 @@ def test_garbage_at_every_offset(tmp_path, lenient):
             assert str(error).startswith(str(path))
             outcomes["error"] += 1
     assert outcomes["error"] > 100
+
+
+def test_garbage_in_raw_traces_lists_and_xz(tmp_path):
+    """Random damage to the other kinds of files: an error of ours or a result."""
+    raw = HEADER.format(version=5, grid="2,1,1", block="64,1,1", architecture=70, extra="")
+    raw += "".join(f"{b} 0 0 {w} {line}\n" for line in WARP for b in range(2) for w in range(2))
+    files = {
+        "kernel-1.trace": raw.encode(),
+        "kernel-2.traceg.xz": lzma.compress(GOOD.encode()),
+        "kernelslist.g": b"MemcpyHtoD,0x7f0000000000,4096\nkernel-1.trace\nkernel-2.traceg.xz\n",
+    }
+    for name, content in files.items():
+        write(tmp_path, content, name)
+    assert len(read(tmp_path / "kernelslist.g")[0]) == 3
+    rng = np.random.default_rng(11)
+    for name, content in files.items():
+        for offset in rng.integers(0, len(content), 150):
+            rubbish = bytes(rng.integers(0, 256, rng.integers(1, 9), dtype=np.uint8))
+            keep = offset + (len(rubbish) if rng.random() < 0.5 else 0)
+            write(tmp_path, content[:offset] + rubbish + content[keep:], name)
+            for lenient in (False, True):
+                with suppress(UserError):
+                    read(tmp_path / "kernelslist.g", lenient=lenient)
+        write(tmp_path, content, name)
