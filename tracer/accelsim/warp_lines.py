@@ -33,16 +33,16 @@ ACCESS = {
     (Kind.ATOMIC, Space.GLOBAL): "ATOMG.E.ADD", (Kind.ATOMIC, Space.LOCAL): "ATOMG.E.ADD",
     (Kind.ATOMIC, Space.SHARED): "ATOMS.ADD",
     (Kind.REDUCE, Space.GLOBAL): "RED.E.ADD", (Kind.REDUCE, Space.LOCAL): "RED.E.ADD",
-    (Kind.REDUCE, Space.SHARED): "REDS.ADD",
+    (Kind.REDUCE, Space.SHARED): "ATOMS.ADD",
 }  # fmt: skip
 SOURCES_LEAST = {Kind.LOAD: 1, Kind.STORE: 2, Kind.ATOMIC: 2, Kind.REDUCE: 2, Kind.ASYNC_COPY: 2}
-WORK = {
+WORK = {  # opcodes that Accel-Sim has for every architecture: it ends at one that it does not know
     Pipe.ALU: "IADD3", Pipe.FMA: "FFMA", Pipe.FP64: "DADD", Pipe.SFU: "MUFU.RCP", Pipe.BRANCH: "BRA",
-    Pipe.UNIFORM: "UMOV",
+    Pipe.UNIFORM: "LDC",
 }  # fmt: skip
 TENSOR_BY_MACS = {
     256: "HMMA.884.F32.F32.STEP0", 512: "HMMA.884.F16.F16.STEP0", 1024: "HMMA.1688.F32", 2048: "HMMA.16816.F32",
-    4096: "IMMA.16832.S8.S8",
+    4096: "HMMA.SP.16832.F32",
 }  # fmt: skip
 TENSOR_DEFAULT = "HMMA.16816.F32"
 PC_STEP = 16

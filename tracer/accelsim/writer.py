@@ -14,7 +14,6 @@ import numpy as np
 
 from tracer.accelsim.header import LANES_PER_WARP, parse_header
 from tracer.accelsim.kernel import KernelReader
-from tracer.accelsim.latency import DEFAULT_ARCHITECTURE
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
 from traces.errors import UserError
@@ -22,6 +21,8 @@ from traces.schema import Kind
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
 from traces.write import Progress, replacing
 
+ARCHITECTURE = 80
+"""Binary version of a kernel that states none: the first one with LDGSTS."""
 SHARED_BASE, LOCAL_BASE = 0x7F0000000000, 0x7EFFFF000000
 """Windows of generic accesses where the trace does not say; the writer makes none."""
 HEADER = """-kernel name = {name}
@@ -68,7 +69,7 @@ def header_text(info: KernelInfo, number: int) -> str:
         block=info.block,
         shared_bytes=info.shared_bytes,
         registers=info.registers,
-        architecture=architecture if architecture.isdigit() else DEFAULT_ARCHITECTURE,
+        architecture=architecture if architecture.isdigit() else ARCHITECTURE,
         stream=info.stream,
         shared_base=int(attributes.get("shared_base") or SHARED_BASE),
         local_base=int(attributes.get("local_base") or LOCAL_BASE),

@@ -17,9 +17,17 @@ from traces.schema import Kind
 from traces.source import Prefill
 
 LINE = re.compile(
-    r"[0-9a-f]{4,8} [0-9a-f]{8} (0|1 R\d+) [A-Z][A-Za-z0-9_.]+ ([0-4])((?: R\d+)*) "
+    r"[0-9a-f]{4,8} [0-9a-f]{8} (0|1 R\d+) (?P<opcode>[A-Z][A-Za-z0-9_.]+) ([0-4])((?: R\d+)*) "
     r"(0|\d+ 1 0x[0-9a-f]+ -?\d+|\d+ 0( 0x[0-9a-f]+)+|\d+ 2 0x[0-9a-f]+( -?\d+)*) -?\d+( T3 \d+ 0x[0-9a-f]+ \d)? "
 )
+
+
+VOLTA = {
+    "IADD3", "FFMA", "DADD", "MUFU", "HMMA", "BRA", "LDC", "BAR", "EXIT", "DEPBAR", "LDG", "LDL", "LDS", "STG", "STL",
+    "STS", "ATOMG", "ATOMS", "RED",
+}  # fmt: skip
+"""Opcodes of Accel-Sim's table for sm_70 that the writer uses."""
+AMPERE = VOLTA | {"LDGSTS", "LDGDEPBAR"}
 
 
 def same(left, right):
@@ -37,6 +45,7 @@ def check_text(folder):
     for path in folder.glob("*.traceg"):
         text = path.read_text()
         assert "-accelsim tracer version = 5\n" in text
+        known = VOLTA if "-binary version = 70\n" in text else AMPERE
         for body in text.split("\nwarp = ")[1:]:
             _, count, *lines = body.split("\n#END_TB")[0].rstrip("\n").split("\n")
             assert count == f"insts = {len(lines)}"
@@ -44,13 +53,14 @@ def check_text(folder):
             for line in lines:
                 match = LINE.fullmatch(line)
                 assert match, line
-                assert len(match[3].split()) == int(match[2]), line
+                assert len(match[4].split()) == int(match[3]), line
+                assert match["opcode"].split(".")[0] in known, line
 
 
 @pytest.mark.parametrize(("seed", "registers"), [(1, 30), (2, 250), (3, 250)])
 def test_random_programs_come_back_without_notes(tmp_path, seed, registers):
     _, lines = random_actions(np.random.default_rng(seed), 400, registers)
-    first = open_accelsim(write(tmp_path, kernel_text([[*lines, "f000 ffffffff 0 EXIT 0 0 0 "]])))
+    first = open_accelsim(write(tmp_path, kernel_text([[*lines, "f000 ffffffff 0 EXIT 0 0 0 "]], architecture=80)))
     summary = export_accelsim(first, tmp_path / "out")
     assert summary.changed_workgroups == 0
     same(first, open_accelsim(tmp_path / "out"))
