@@ -10,13 +10,15 @@ next window (D6). The order of the units is fixed, so a run is a function of its
 
 from enum import IntEnum
 
+import numpy as np
+
 from sim.hw.borrow import borrowed
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm import channel_settle, channel_step
 from sim.hw.l2 import l2_prefill, l2_step
-from sim.hw.noc import home_bank, noc_answers, noc_requests
+from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
 from sim.machine import Node
 from tracer.jit import kernel
@@ -54,12 +56,18 @@ def _earliest(wake_ps):
 
 
 @kernel
+def _unit_wake_ps(node):
+    """When a unit or a dispatcher acts of its own accord."""
+    wake_ps = min(_earliest(node.cu_wake_ps), _earliest(node.bank_wake_ps), _earliest(node.channel_wake_ps))
+    for queue in range(len(node.dispatch)):
+        wake_ps = min(wake_ps, node.dispatch[queue].wake_ps)
+    return wake_ps
+
+
+@kernel
 def _next_begin_ps(node):
     """Begin of the next window: the earliest time at which anything can happen."""
-    begin_ps = min(_earliest(node.cu_wake_ps), _earliest(node.bank_wake_ps), _earliest(node.channel_wake_ps))
-    begin_ps = min(begin_ps, node.engine[0].noc_ps)
-    for queue in range(len(node.dispatch)):
-        begin_ps = min(begin_ps, node.dispatch[queue].wake_ps)
+    begin_ps = min(_unit_wake_ps(node), node.engine[0].noc_ps)
     return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
 
 
@@ -88,7 +96,7 @@ def _run_cus(node, end_ps):
         while now_ps < end_ps:
             engine.cu_steps += 1
             now_ps = cu_step(
-                cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses, now_ps
+                cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses, now_ps, end_ps
             )
         node.cu_wake_ps[c] = now_ps
         if cu.ended > 0:
@@ -110,14 +118,17 @@ def _collect(node, cu, end_ps):
 
 @kernel
 def _run_requests(node, begin_ps, end_ps):
-    """Requests cross the NoC; a load/store unit that was blocked by its port tries again in the next window."""
-    engine = node.engine[0]
-    next_ps = noc_requests(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps)
-    for c in range(engine.cus):
+    """Requests cross the NoC. Returns when the next one can leave."""
+    return noc_requests(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps)
+
+
+@kernel
+def _retry_blocked(node, end_ps):
+    """A load/store unit that was blocked, by its port or by L1, tries again in the next window."""
+    for c in range(node.engine[0].cus):
         lsu = node.lsus[c]
         if lsu.blocked_since_ps >= 0:
             node.cu_wake_ps[c] = min(node.cu_wake_ps[c], end_ps)
-    return next_ps
 
 
 @kernel
@@ -174,7 +185,7 @@ def _return_data(node, channel):
     out = node.fifos[channel.out_fifo]
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
-        b = home_bank(node.noc[0], data.line)
+        b = np.int64(data.bank)
         node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
@@ -233,23 +244,32 @@ def prefill_l2(owned, first_line, end):
     node = _borrow_all(owned)
     line = first_line
     while line < end:
-        l2_prefill(node.banks[home_bank(node.noc[0], line)], node.l2_sets, line)
+        noc = node.noc[0]
+        l2_prefill(node.banks[home_bank(noc, line)], node.l2_sets, home_set(noc, line), line)
         line += LINE_BYTES
 
 
 @kernel
 def _run_window(node, begin_ps, end_ps):
-    """Run all units but the dispatcher through a window. Returns False if nothing moved in it."""
-    engine = node.engine[0]
-    before = engine.cu_steps + engine.bank_steps + engine.channel_steps + node.noc[0].request_packets
+    """Run all units but the dispatcher through a window.
+
+    Returns:
+        False if no packet moved, and those that wait for room (in a port, a bank, L1) can wait for ever, because no
+        unit will act of its own accord.
+    """
+    engine, noc = node.engine[0], node.noc[0]
+    before = noc.request_packets + noc.answer_packets
     _run_cus(node, end_ps)
     requests_ps = _run_requests(node, begin_ps, end_ps)
     _run_banks(node, end_ps)
-    answers_ps = noc_answers(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
+    answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
     _run_channels(node, end_ps)
     engine.noc_ps = min(requests_ps, answers_ps)
     engine.windows += 1
-    return engine.cu_steps + engine.bank_steps + engine.channel_steps + node.noc[0].request_packets != before
+    moves = noc.request_packets + noc.answer_packets != before
+    coming = _unit_wake_ps(node) < NEVER or end_ps < engine.noc_ps < NEVER
+    _retry_blocked(node, end_ps)
+    return moves or coming
 
 
 @kernel

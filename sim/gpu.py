@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.engine import Status, prefill_l2, run_engine, sample, settle
 from sim.hw.request import NEVER
-from sim.hw.tags import EMPTY
+from sim.hw.tags import empty_sets
 from sim.machine import SERIES, Node, build
 from sim.occupancy import occupancy
 from sim.spec import Machine
@@ -104,8 +104,7 @@ class Gpu:
         if l1.unified_with_shared:
             ways = max(0, (l1.bytes - shared_bytes) * l1.ways // l1.bytes)
         self.node.l1s["ways"] = ways
-        self.node.l1_sets["tag"] = EMPTY
-        self.node.l1_sets["valid"] = 0
+        empty_sets(self.node.l1_sets)
 
     def flush_l2(self) -> int:
         """Write dirty lines back and empty L2. Returns when the last of them is in DRAM."""
@@ -115,8 +114,7 @@ class Gpu:
             if status == Status.SERIES_FULL:
                 self._take_series()
         self._check_done(status, "flush of L2")
-        self.node.l2_sets["tag"] = EMPTY
-        self.node.l2_sets["valid"] = self.node.l2_sets["partial"] = 0
+        empty_sets(self.node.l2_sets)
         return self.now_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:

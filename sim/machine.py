@@ -30,7 +30,6 @@ STAGED_WORKGROUPS = 1024
 HIT_FIFO = 512
 """Hits in the pipeline of an L2 bank: more than its latency in clocks."""
 MAX_WINDOW_PS = 50_000
-FREED = 4096
 
 ENGINE = np.dtype(
     [
@@ -179,7 +178,7 @@ def build(machine: Machine) -> tuple[Node, list[str]]:
         channels=make_channels(machine, number["dram"], number["out"]),
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
-        freed=np.zeros(FREED, np.int64),
+        freed=np.zeros(0, np.int64),
         series=np.zeros((4096, len(SERIES)), np.int64),
         totals=np.zeros(len(SERIES), np.int64),
         log=np.zeros(0, LOG),

@@ -28,8 +28,11 @@ class TraceWindow:
     def __init__(self, node: Node, queue: int, source: KernelSource, resident: int):
         self.slabs = resident + READ_AHEAD
         self.node = node._replace(
-            events=np.zeros((self.slabs, 0), node.events.dtype), addresses=np.zeros((self.slabs, 1), np.uint64)
+            events=np.zeros((self.slabs, 0), node.events.dtype),
+            addresses=np.zeros((self.slabs, 1), np.uint64),
+            freed=np.zeros(self.slabs, np.int64),
         )
+        node.engine["freed"] = 0  # those of the kernel before are gone
         self.queue = queue
         self.free = list(range(self.slabs - 1, -1, -1))
         self.workgroups: Iterator[Workgroup] = source.workgroups()

@@ -71,10 +71,25 @@ def l2_bank_of(line, interleave_bytes, channels, banks, index):
 
 
 @kernel
+def scatter(quotient, places):
+    """A number below `places`, well mixed from the quotient by a multiplication. Unlike `fold` it does not follow the
+    hash of the channels, so lines that meet in one channel do not meet again in one set."""
+    return ((quotient * 0x9E3779B1) >> 15) % places
+
+
+@kernel
+def set_of(value, sets, index):
+    """Set of the `value`-th line of a cache; any `sets` lines in a row, from a multiple of `sets`, fill all of them."""
+    if index == CacheIndex.HASH:
+        return (value + scatter(value // sets, sets)) % sets
+    return value % sets
+
+
+@kernel
 def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
     """Set of a line within its L2 bank; the lines of one bank, in order, walk over all sets evenly."""
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
-    return spread(local_line // (banks // channels), sets, index)
+    return set_of(local_line // (banks // channels), sets, index)
 
 
 @kernel

@@ -14,13 +14,13 @@ from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.request import NEVER
 from sim.hw.warp import (
-    ASLEEP,
     IDLE,
     MAX_WARPS,
     ON_BARRIER,
     ON_LSU,
     ON_SLOTS,
     WARP_BITS,
+    next_issue_ps,
     next_warp,
     slot_done,
     slot_take,
@@ -283,12 +283,42 @@ def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, n
 
 
 @kernel
-def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps):
-    """Everything the CU can do at now_ps: take answers, move the load/store unit on, issue.
+def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
+    """Answers from now_ps on, each at its time, as long as they come before anything else the CU could do.
+
+    Returns:
+        Time of the first thing that is not an answer, or of the answer that unblocked the load/store unit; at least
+        now_ps, NEVER when there is none.
+    """
+    answers = fifos[cu.answers]
+    other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
+    while True:
+        answer_ps = fifo_head_ps(answers, pool)
+        if answer_ps > other_ps or answer_ps >= end_ps:
+            return min(max(other_ps, now_ps), answer_ps)
+        entry = np.int64(fifo_head(answers, pool).load)
+        fifo_pop(answers)
+        cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
+        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
+            return answer_ps
+        other_ps = min(other_ps, next_issue_ps(warps))
+
+
+@kernel
+def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps, end_ps):
+    """Take the answers that come first, then do everything else that the CU can do at the time it is due.
+
+    Args:
+        now_ps: when the CU asked to be called, or when it was given something.
+        end_ps: end of the time window; nothing from end_ps on is done.
 
     Returns:
         When it can do something next, NEVER if only an answer or a free port can help.
     """
+    if lsu.blocked_since_ps < 0:
+        now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)
+        if now_ps >= end_ps:
+            return now_ps
     answers = fifos[cu.answers]
     while fifo_head_ps(answers, pool) <= now_ps:
         entry = np.int64(fifo_head(answers, pool).load)
@@ -300,7 +330,4 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps):
     while key >> WARP_BITS <= now_ps:
         _issue(cu, lsu, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, now_ps)
         key = next_warp(warps)
-    wake_ps = min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu))
-    if key != ASLEEP:
-        wake_ps = min(wake_ps, key >> WARP_BITS)
-    return wake_ps
+    return min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))

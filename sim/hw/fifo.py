@@ -18,6 +18,10 @@ FIFO = np.dtype(
         # state
         ("head", "i8"),  # requests taken so far
         ("tail", "i8"),  # requests put so far
+        (
+            "origin",
+            "i8",
+        ),  # request that lies in the first slot; an empty fifo starts there again, where the host is warm
         # counters
         ("fill_max", "i8"),  # most requests held at once
         ("refusals", "i8"),  # times a producer found it full
@@ -46,6 +50,12 @@ def make_fifos(depths):
 
 
 @kernel
+def fifo_slot(fifo, number):
+    """Slot of the pool where the `number`-th request ever put lies, for numbers from `head` to `tail`."""
+    return fifo.first + ((number - fifo.origin) & fifo.mask)
+
+
+@kernel
 def fifo_fill(fifo):
     """Requests held, whether visible yet or not."""
     return fifo.tail - fifo.head
@@ -61,13 +71,13 @@ def fifo_head_ps(fifo, pool):
     """Time at which the head may be seen, NEVER when empty."""
     if fifo.tail == fifo.head:
         return NEVER
-    return pool[fifo.first + (fifo.head & fifo.mask)].ready_ps
+    return pool[fifo_slot(fifo, fifo.head)].ready_ps
 
 
 @kernel
 def fifo_head(fifo, pool):
     """The oldest request (a view: use it before the next push). The fifo must not be empty."""
-    return pool[fifo.first + (fifo.head & fifo.mask)]
+    return pool[fifo_slot(fifo, fifo.head)]
 
 
 @kernel
@@ -78,7 +88,9 @@ def fifo_pop(fifo):
 @kernel
 def fifo_push(fifo, pool):
     """Claim the next slot and return it for the caller to fill. The fifo must not be full."""
-    slot = pool[fifo.first + (fifo.tail & fifo.mask)]
+    if fifo.tail == fifo.head:
+        fifo.origin = fifo.tail
+    slot = pool[fifo_slot(fifo, fifo.tail)]
     fifo.tail += 1
     fill = fifo.tail - fifo.head
     if fill > fifo.fill_max:
@@ -89,7 +101,9 @@ def fifo_push(fifo, pool):
 @kernel
 def fifo_push_copy(fifo, pool, request, ready_ps):
     """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full."""
-    index = fifo.first + (fifo.tail & fifo.mask)
+    if fifo.tail == fifo.head:
+        fifo.origin = fifo.tail
+    index = fifo_slot(fifo, fifo.tail)
     pool[index] = request
     pool[index].ready_ps = ready_ps
     fifo.tail += 1

@@ -10,7 +10,7 @@ Volta and later share one array between L1 and shared memory: `ways` shrinks to 
 
 import numpy as np
 
-from sim.hw.address_map import spread
+from sim.hw.address_map import set_of
 from sim.hw.tags import claim_way, find_way, sectors_in, touch, victim_way
 from tracer.jit import kernel
 
@@ -92,12 +92,12 @@ def l1_hit_sectors(l1, sets, line, sectors):
     """Which of `sectors` are in the cache; makes the line the most recently used."""
     if l1.ways == 0:
         return 0
-    cache_set = sets[l1.first_set + spread(line >> 7, l1.sets, l1.hashed)]
+    cache_set = sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)]
     way = find_way(cache_set, l1.ways, line)
     if way < 0:
         return 0
     touch(cache_set, way)
-    return sectors & cache_set.valid[way]
+    return sectors & cache_set.way[way].valid
 
 
 @kernel
@@ -164,12 +164,12 @@ def l1_fill(l1, sets, e):
     if entry.keep == 0 or l1.ways == 0:
         return
     l1.fills += 1
-    cache_set = sets[l1.first_set + spread(entry.line >> 7, l1.sets, l1.hashed)]
+    cache_set = sets[l1.first_set + set_of(entry.line >> 7, l1.sets, l1.hashed)]
     way = find_way(cache_set, l1.ways, entry.line)
     if way < 0:
         way = victim_way(cache_set, l1.ways)
         claim_way(cache_set, way, entry.line)
-    cache_set.valid[way] |= entry.sectors
+    cache_set.way[way].valid |= entry.sectors
 
 
 @kernel

@@ -11,10 +11,9 @@ otherwise the bank blocks, in order. Every read towards DRAM has its place in th
 
 import numpy as np
 
-from sim.hw.address_map import l2_set_of
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, REQUEST, STREAMS, Op, Stream
-from sim.hw.tags import claim_way, find_way, sectors_in, touch, victim_way
+from sim.hw.tags import EVICT_FIRST, claim_way, find_way, hold, release, sectors_in, touch, victim_way
 from tracer.jit import kernel
 from traces.schema import Cache
 
@@ -27,10 +26,6 @@ L2_BANK = np.dtype(
         ("first_set", "i8"),
         ("sets", "i8"),
         ("ways", "i8"),
-        ("index", "i8"),  # CacheIndex of the sets
-        ("banks", "i8"),
-        ("channels", "i8"),
-        ("interleave_bytes", "i8"),
         ("period_ps", "i8"),
         ("latency_ps", "i8"),
         ("path_ps", "i8"),  # to the memory controller
@@ -85,8 +80,7 @@ def make_l2_banks(machine, wiring):
     banks = np.zeros(count, L2_BANK)
     sets = spec.bytes // (count * spec.ways * 128)
     banks["first_set"] = np.arange(count) * sets
-    banks["sets"], banks["ways"], banks["index"], banks["banks"] = sets, spec.ways, int(spec.index), count
-    banks["channels"], banks["interleave_bytes"] = machine.hbm.channels, machine.hbm.interleave_bytes
+    banks["sets"], banks["ways"] = sets, spec.ways
     banks["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
     banks["path_ps"] = machine.hbm.request_ps
@@ -110,35 +104,33 @@ def waiting_places(spec):
 
 
 @kernel
-def _set_of(bank, sets, line):
-    return sets[
-        bank.first_set + l2_set_of(line, bank.interleave_bytes, bank.channels, bank.banks, bank.sets, bank.index)
-    ]
+def _set_of(bank, sets, request):
+    return sets[bank.first_set + request.cache_set]
 
 
 @kernel
 def _to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
-    """Append a request for `sectors` of `line` to the channel's fifo of `stream`."""
+    """Append a request for `sectors` of `line` to the channel's fifo of `stream`; returns it."""
     fifo = fifos[bank.dram[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
-    sent = pool[fifo.first + ((fifo.tail - 1) & fifo.mask)]
+    sent = pool[fifo_slot(fifo, fifo.tail - 1)]
     sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
     bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
     if op == Op.READ:
         bank.reads_out += 1
+    return sent
 
 
 @kernel
 def _write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     """Send the dirty sectors of `mask` to DRAM; they are clean afterwards. Returns how many."""
-    dirty = cache_set.dirty[way] & mask
+    dirty = cache_set.way[way].dirty & mask
     if dirty == 0:
         return 0
     stream = Stream.COMPUTE_WRITE
-    _to_dram(bank, fifos, pool, request, Op.WRITE, stream, cache_set.tag[way], dirty, now_ps)
-    sent = fifos[bank.dram[stream]]
-    pool[sent.first + ((sent.tail - 1) & sent.mask)].tag = -1
-    cache_set.dirty[way] &= ~dirty & 15
+    sent = _to_dram(bank, fifos, pool, request, Op.WRITE, stream, cache_set.tag[way], dirty, now_ps)
+    sent.tag = -1
+    cache_set.way[way].dirty &= ~dirty & 15
     return sectors_in(dirty)
 
 
@@ -159,18 +151,18 @@ def _has_room(bank, fifos):
 
 
 @kernel
-def _place(bank, cache_set, fifos, pool, request, now_ps):
-    """Way of the request's line, claimed (and its victim evicted) if the line was absent; -1 where all are pending."""
-    way = find_way(cache_set, bank.ways, request.line)
+def _place(bank, cache_set, way, fifos, pool, request, now_ps):
+    """The request's line in the set: `way` if it is there, else a claimed way (victim evicted); -1 if all are held."""
     if way >= 0:
         touch(cache_set, way)
         return way
     way = victim_way(cache_set, bank.ways)
     if way >= 0:
-        bank.writeback_sectors += _write_back(bank, cache_set, way, 15, fifos, pool, request, now_ps)
+        if cache_set.way[way].dirty != 0:
+            bank.writeback_sectors += _write_back(bank, cache_set, way, 15, fifos, pool, request, now_ps)
         claim_way(cache_set, way, request.line)
         if request.cache == Cache.STREAM:
-            cache_set.used[way] = 0
+            cache_set.age[way] = EVICT_FIRST
     return way
 
 
@@ -192,28 +184,30 @@ def _waiters_on(waiters, first):
 @kernel
 def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
-    cache_set = _set_of(bank, sets, request.line)
+    cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
-    way = _place(bank, cache_set, fifos, pool, request, now_ps)
+    way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
     wanted = request.sectors
-    hit = wanted & cache_set.valid[way]
-    merged = wanted & cache_set.pending[way] & ~hit & 15
+    hit = wanted & cache_set.way[way].valid
+    merged = wanted & cache_set.way[way].pending & ~hit & 15
     missing = wanted & ~(hit | merged) & 15
     _count_read(bank, request.op, hit, merged, missing)
     if missing != 0:
-        if cache_set.pending[way] == 0:
+        if cache_set.way[way].pending == 0:
+            hold(cache_set, way)
             bank.misses_used += 1
             bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
-        cache_set.pending[way] |= missing
+        cache_set.way[way].pending |= missing
         stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
-        _to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
+        sent = _to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
+        sent.cache = Cache.DEFAULT  # an uncached atomic too is done here: its data fill the cache
     if hit == wanted:
         if request.op != Op.READ:
-            cache_set.dirty[way] |= wanted
+            cache_set.way[way].dirty |= wanted
         _answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
         return True
     w = bank.free_waiter
@@ -239,30 +233,31 @@ def _count_read(bank, op, hit, merged, missing):
 @kernel
 def _write(bank, sets, fifos, pool, request, now_ps):
     """Write into the cache. Returns False if the bank must block."""
-    cache_set = _set_of(bank, sets, request.line)
-    way = _place(bank, cache_set, fifos, pool, request, now_ps)
+    cache_set = _set_of(bank, sets, request)
+    way = find_way(cache_set, bank.ways, request.line)
+    way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
     bank.write_sectors += sectors_in(request.sectors)
-    cache_set.valid[way] |= request.full
-    in_part = request.sectors & ~cache_set.valid[way] & 15
-    cache_set.partial[way] = (cache_set.partial[way] | in_part) & ~cache_set.valid[way] & 15
-    cache_set.dirty[way] |= request.sectors
+    cache_set.way[way].valid |= request.full
+    in_part = request.sectors & ~cache_set.way[way].valid & 15
+    cache_set.way[way].partial = (cache_set.way[way].partial | in_part) & ~cache_set.way[way].valid & 15
+    cache_set.way[way].dirty |= request.sectors
     return True
 
 
 @kernel
 def _pass_through(bank, sets, fifos, pool, request, now_ps):
     """Uncached read, write or update: on to the channel. A dirty copy goes before it, an overwritten one is dropped."""
-    cache_set = _set_of(bank, sets, request.line)
+    cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0:
         if request.op == Op.WRITE:
-            cache_set.dirty[way] &= ~request.full & 15
+            cache_set.way[way].dirty &= ~request.full & 15
         bank.writeback_sectors += _write_back(bank, cache_set, way, request.sectors, fifos, pool, request, now_ps)
         if request.op != Op.READ:
-            cache_set.valid[way] &= ~request.sectors & 15
-            cache_set.partial[way] &= ~request.sectors & 15
+            cache_set.way[way].valid &= ~request.sectors & 15
+            cache_set.way[way].partial &= ~request.sectors & 15
     if request.op == Op.READ:
         bank.uncached_read_sectors += sectors_in(request.sectors)
     else:
@@ -290,12 +285,13 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     if fill.cache == Cache.UNCACHED:
         _answer(fifos[bank.late], pool, fill, now_ps)
         return
-    cache_set = _set_of(bank, sets, fill.line)
+    cache_set = _set_of(bank, sets, fill)
     way = find_way(cache_set, bank.ways, fill.line)
-    cache_set.pending[way] &= ~fill.sectors & 15
-    cache_set.valid[way] |= fill.sectors
-    cache_set.partial[way] &= ~fill.sectors & 15
-    if cache_set.pending[way] == 0:
+    cache_set.way[way].pending &= ~fill.sectors & 15
+    cache_set.way[way].valid |= fill.sectors
+    cache_set.way[way].partial &= ~fill.sectors & 15
+    if cache_set.way[way].pending == 0:
+        release(cache_set, way)
         bank.misses_used -= 1
     before = -1
     w = np.int64(cache_set.waiter[way])
@@ -305,7 +301,7 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         waiter.need &= ~fill.sectors & 15
         if waiter.need == 0:
             if waiter.request.op != Op.READ:
-                cache_set.dirty[way] |= waiter.request.sectors
+                cache_set.way[way].dirty |= waiter.request.sectors
             _answer(fifos[bank.late], pool, waiter.request, now_ps)
             if before < 0:
                 cache_set.waiter[way] = following
@@ -321,12 +317,11 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
 @kernel
 def _flush(bank, sets, fifos, pool, now_ps):
     """Write dirty lines back, one per clock, as long as there is room. Lines stay valid."""
-    nobody = np.zeros(1, REQUEST)[0]
-    nobody.tag = nobody.load = -1
+    nobody = pool[fifos[bank.requests].first]
     while bank.flush_set >= 0:
         cache_set = sets[bank.first_set + bank.flush_set]
         for way in range(bank.ways):
-            if cache_set.dirty[way] != 0:
+            if cache_set.way[way].dirty != 0:
                 if fifo_full(fifos[bank.dram[Stream.COMPUTE_WRITE]]):
                     bank.blocked = 1
                     return NEVER
@@ -339,14 +334,14 @@ def _flush(bank, sets, fifos, pool, now_ps):
 
 
 @kernel
-def l2_prefill(bank, sets, line):
-    """Put a line into the bank, clean, without traffic (a copy from the host through L2)."""
-    cache_set = _set_of(bank, sets, line)
+def l2_prefill(bank, sets, number, line):
+    """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""
+    cache_set = sets[bank.first_set + number]
     way = find_way(cache_set, bank.ways, line)
     if way < 0:
         way = victim_way(cache_set, bank.ways)
         claim_way(cache_set, way, line)
-    cache_set.valid[way] = 15
+    cache_set.way[way].valid = 15
 
 
 @kernel

@@ -9,8 +9,8 @@ has a place for every read that it sends.
 
 import numpy as np
 
-from sim.hw.address_map import l2_bank_of
-from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.address_map import l2_bank_of, l2_set_of
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.jit import kernel
@@ -33,6 +33,8 @@ NOC = np.dtype(
         ("interleave_bytes", "i8"),
         ("channels", "i8"),
         ("index", "i8"),  # CacheIndex of channels and slices
+        ("sets", "i8"),  # of an L2 bank
+        ("set_index", "i8"),  # CacheIndex of the sets
         ("period_ps", "i8"),
         ("request_bytes_per_clk", "i8"),
         ("response_bytes_per_clk", "i8"),
@@ -74,7 +76,8 @@ def make_noc(machine, **first_fifos):
     spec, hbm = machine.noc, machine.hbm
     noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
-    noc["index"] = int(hbm.index)
+    noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
+    noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * 128)
     noc["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
     noc["request_bytes_per_clk"] = spec.request_bytes_per_clk
     noc["response_bytes_per_clk"] = spec.response_bytes_per_clk
@@ -88,6 +91,12 @@ def make_noc(machine, **first_fifos):
 def home_bank(noc, line):
     """L2 bank of a line."""
     return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.index)
+
+
+@kernel
+def home_set(noc, line):
+    """Set of a line in its L2 bank."""
+    return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.sets, noc.set_index)
 
 
 @kernel
@@ -109,7 +118,7 @@ def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
         fifo = fifos[first_fifo + source]
         position = fifo.head
         while position != fifo.tail and packets < MAX_PACKETS:
-            ready_ps = pool[fifo.first + (position & fifo.mask)].ready_ps
+            ready_ps = pool[fifo_slot(fifo, position)].ready_ps
             if ready_ps >= end_ps:
                 break
             slot = max(ready_ps - begin_ps, 0) * SLOTS // span_ps
@@ -154,6 +163,8 @@ def _send(noc, c, fifos, pool, bank_wake_ps):
     noc.cu_out_ps[c] = left_ps
     in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
+    request.bank = bank
+    request.cache_set = home_set(noc, request.line)
     fifo_push_copy(target, pool, request, in_ps + noc.latency_ps)
     fifo_pop(port)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + noc.latency_ps)

@@ -46,6 +46,8 @@ REQUEST = np.dtype(
         ("load", "i4"),  # entry of the requester's load table that waits for the answer, -1 where none
         ("source", "i4"),  # requester: CU index within the GPU, or a DMA engine
         ("gpu", "i4"),  # GPU that issued it
+        ("bank", "i4"),  # L2 bank of the line (set by the NoC)
+        ("cache_set", "i4"),  # and its set there
         ("sectors", "i1"),  # sectors touched, bit 0 = lowest address
         ("full", "i1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise
         ("op", "i1"),  # Op

@@ -14,66 +14,81 @@ from tracer.jit import kernel
 MAX_WAYS = 32
 EMPTY = -1
 
+SECTORS = np.dtype([("valid", "i1"), ("dirty", "i1"), ("partial", "i1"), ("pending", "i1")])
+"""Sector masks of one way."""
+
 CACHE_SET = np.dtype(
     [
         ("tag", "i8", MAX_WAYS),  # line address, EMPTY where none
-        ("used", "i4", MAX_WAYS),  # value of `clock` at the last touch; 0 = evict first
-        ("valid", "i1", MAX_WAYS),
-        ("dirty", "i1", MAX_WAYS),
-        ("partial", "i1", MAX_WAYS),
-        ("pending", "i1", MAX_WAYS),
+        ("age", "i8", MAX_WAYS),  # touch number of the last touch, 0 = empty, plus HELD while sectors are pending
+        ("way", SECTORS, MAX_WAYS),
         ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 where none
-        ("clock", "i4"),  # touches so far
-        ("pad", "i4"),
+        ("touches", "i8"),
     ],
     align=True,
 )
+
+HELD = 1 << 48
+EVICT_FIRST = 1
+"""Age of a line that is to go before all others."""
 
 
 def make_sets(count):
     """`count` empty sets."""
     sets = np.zeros(count, CACHE_SET)
-    sets["tag"] = EMPTY
-    sets["waiter"] = -1
+    empty_sets(sets)
     return sets
+
+
+def empty_sets(sets):
+    """Forget all lines."""
+    sets["tag"], sets["age"], sets["way"], sets["waiter"], sets["touches"] = EMPTY, 0, 0, -1, EVICT_FIRST
 
 
 @kernel
 def find_way(cache_set, ways, line):
-    """Way that holds `line`, -1 where none does."""
+    """Way that holds `line`, -1 where none does. Looks at all ways, without a branch: the compiler makes it vectors."""
+    found = np.int64(-1)
     for way in range(ways):
-        if cache_set.tag[way] == line:
-            return way
-    return -1
+        found = max(found, way if cache_set.tag[way] == line else np.int64(-1))
+    return found
 
 
 @kernel
 def touch(cache_set, way):
     """Make `way` the most recently used."""
-    cache_set.clock += 1
-    cache_set.used[way] = cache_set.clock
+    cache_set.touches += 1
+    cache_set.age[way] = (cache_set.age[way] & HELD) | cache_set.touches
+
+
+@kernel
+def hold(cache_set, way):
+    """Sectors of `way` are on their way: it cannot be replaced."""
+    cache_set.age[way] |= HELD
+
+
+@kernel
+def release(cache_set, way):
+    """All sectors of `way` have arrived."""
+    cache_set.age[way] &= ~HELD
 
 
 @kernel
 def victim_way(cache_set, ways):
-    """Way to replace: an empty one, else the least recently used without pending sectors; -1 where all are pending."""
-    best = -1
+    """Way to replace: an empty one, else the least recently used that is not held; -1 where all are held."""
+    best = np.int64(HELD) * MAX_WAYS
     for way in range(ways):
-        if cache_set.tag[way] == EMPTY:
-            return way
-        if cache_set.pending[way] == 0 and (best < 0 or cache_set.used[way] < cache_set.used[best]):
-            best = way
-    return best
+        best = min(best, cache_set.age[way] * MAX_WAYS + way)
+    return best % MAX_WAYS if best < np.int64(HELD) * MAX_WAYS else np.int64(-1)
 
 
 @kernel
 def claim_way(cache_set, way, line):
     """Give `way` to `line`, all sectors empty, most recently used."""
     cache_set.tag[way] = line
-    cache_set.valid[way] = 0
-    cache_set.dirty[way] = 0
-    cache_set.partial[way] = 0
-    cache_set.pending[way] = 0
+    cache_set.age[way] = 0
+    sectors = cache_set.way[way]
+    sectors.valid = sectors.dirty = sectors.partial = sectors.pending = 0
     cache_set.waiter[way] = -1
     touch(cache_set, way)
 

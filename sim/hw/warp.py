@@ -88,6 +88,13 @@ def next_warp(warps):
 
 
 @kernel
+def next_issue_ps(warps):
+    """When the next warp issues, NEVER when none is ready."""
+    key = next_warp(warps)
+    return key >> WARP_BITS if key != ASLEEP else NEVER
+
+
+@kernel
 def lowest_bit(mask):
     """Index of the lowest set bit of a non-zero 64-bit mask."""
     index = 0
