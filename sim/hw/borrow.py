@@ -16,14 +16,14 @@ def _pointer(typing_context, address):
     return types.voidptr(types.intp), generate
 
 
-@kernel
-def borrowed(array):
+def _without_owner(array):
     """The same array, without a reference to its owner."""
     return numba.carray(_pointer(array.ctypes.data), array.shape, array.dtype)
 
 
-if config.DISABLE_JIT:  # plain Python counts references anyway
+def _itself(array):
+    """The array: plain Python counts references anyway."""
+    return array
 
-    def borrowed(array):
-        """The array itself."""
-        return array
+
+borrowed = _itself if config.DISABLE_JIT else kernel(_without_owner)  # type: ignore[attr-defined]
