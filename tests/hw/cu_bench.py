@@ -13,7 +13,10 @@ from tests.plain_records import kernel_view
 from tests.sim.programs import kernel, small_preset
 
 CLOCK_PS = 1000
-ONE_CU = ("cu.count=1", "l2.banks=1", "hbm.channels=1", f"cu.clock_MHz={1e6 / CLOCK_PS}", "dispatch.workgroup_ps=0")
+ONE_CU = (
+    *("cu.count=1", "l2.banks=1", "hbm.channels=1", f"cu.clock_MHz={1e6 / CLOCK_PS}", "dispatch.workgroup_ps=0"),
+    *("l1.latency_clk=30", "cu.shared_latency_clk=20", "cu.schedulers=4", "cu.issue_per_clk=1.0"),
+)
 
 
 class Bench(NamedTuple):
