@@ -92,13 +92,31 @@ class _ArchiveWriter:
         return self.summary
 
 
+def output_path(path: str | os.PathLike[str]) -> Path:
+    """Where a file of that name will lie, links followed.
+
+    Raises:
+        UserError: no such folder, a folder that may not be written, or a name that is no regular file's (a folder, a
+            device: renaming a file onto /dev/null would take it away).
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        raise UserError(f"{path}: cannot write: {'is a folder' if place.is_dir() else 'no regular file'}")
+    if not place.parent.is_dir():
+        raise UserError(f"{path}: cannot write: no such folder")
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{path}: cannot write: no permission to write in its folder")
+    return place
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well, and is removed when not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    place = output_path(path)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        os.replace(temporary, path)
+        os.replace(temporary, place)
     except OSError as error:
         raise UserError(f"{path}: cannot write: {error.strerror or error}") from error
     finally:

@@ -4,6 +4,7 @@ A verb's module is imported when it is called, so that each verb loads and compi
 Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user's (one line says which), 130 = interrupted.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -113,7 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as problem:
-        return _mistake(f"{problem.filename or 'input or output'}: {problem.strerror or problem}")
+        nameless = "standard output" if problem.errno == errno.ENOSPC else "system"
+        return _mistake(f"{problem.filename or nameless}: {problem.strerror or problem}")
     except (click.Abort, KeyboardInterrupt):
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED

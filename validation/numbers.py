@@ -4,6 +4,9 @@ import re
 
 from traces.errors import UserError
 
+MOST = 1_000_000
+"""Largest number of a list, so that a slip of the hand does not fill the memory."""
+
 
 def numbers_of(text: str, field: str) -> list[int]:
     """Sorted whole numbers of a list of numbers and ranges, both ends included.
@@ -15,7 +18,7 @@ def numbers_of(text: str, field: str) -> list[int]:
     for part in text.split(","):
         found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first:
-            raise UserError(f"{field}: found {text!r}, allowed are numbers and ranges, e.g. 3-7 or 0,2,5-8")
+        if not first <= last <= MOST:
+            raise UserError(f"{field}: found {text!r}, allowed are numbers and ranges up to {MOST}, e.g. 3-7 or 0,2,5-8")
         chosen.update(range(first, last + 1))
     return sorted(chosen)

@@ -228,7 +228,7 @@ def test_number_lists(text, numbers):
     assert numbers_of(text, "--kernels") == numbers
 
 
-@pytest.mark.parametrize("text", ["", "a", "3-", "-3", "7-3", "1,,2", "1.5"])
+@pytest.mark.parametrize("text", ["", "a", "3-", "-3", "7-3", "1,,2", "1.5", "0-99999999999"])
 def test_wrong_number_lists(text):
     with pytest.raises(cli.UserError, match="--kernels: found"):
         numbers_of(text, "--kernels")

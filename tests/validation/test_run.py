@@ -74,6 +74,7 @@ def test_machine_changes_by_set(capsys):
         (["--gemm", "8x8x8", "--kernels", "b"], ["--kernels", "'b'"]),
         (["--gemm", "8x8x8", "--kernels", "3"], ["kernels", "3"]),
         (["--gemm", "8x8x8", "-o", "no/where.h5"], ["no/where.h5", "no such folder"]),
+        (["--gemm", "8x8x8", "-o", ""], ["cannot write", "folder"]),
         (["--gemm", "8x8x8", "--interval-ns", "0"], ["--interval-ns", "0"]),
         (["text.g", "--tile", "8x8x8"], ["--tile", "--gemm"]),
         (["text.g"], ["text.g"]),

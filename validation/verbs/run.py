@@ -15,6 +15,7 @@ from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.errors import UserError
 from traces.source import TraceSource
+from traces.write import output_path
 from validation.gemm_options import KERNEL_OPTIONS, Extents, kernel_of, with_options, workload_problem
 from validation.meter import Meter
 from validation.numbers import numbers_of
@@ -59,7 +60,8 @@ def run(
     if sum(given is not None for given in (trace, gemm, workload)) != 1:
         raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
     machine = load_preset(preset, overrides)
-    _check_output(output)
+    if output is not None:
+        output_path(output)  # refuse a place that cannot be written before the work, not after it
     source = _source(trace, gemm, workload, kernel_options)
     with Meter("workgroups") as meter:
         results = simulate(
@@ -71,7 +73,7 @@ def run(
             progress=meter.update,
             line_trace=_to_stderr if line_trace else None,
         )
-    if output:
+    if output is not None:
         write_results(output, results)
     costs = process_costs()
     if as_json:
@@ -83,12 +85,6 @@ def run(
 
 def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _check_output(output: str | None) -> None:
-    """Refuse a place that cannot be written before the work, not after it."""
-    if output and not Path(output).absolute().parent.is_dir():
-        raise UserError(f"--output: {output}: no such folder")
 
 
 def _source(
