@@ -19,6 +19,6 @@ def numbers_of(text: str, field: str) -> list[int]:
         found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last <= MOST:
-            raise UserError(f"{field}: found {text!r}, allowed are numbers and ranges up to {MOST}, e.g. 3-7 or 0,2,5-8")
+            raise UserError(f"{field}: found {text!r}, allowed are numbers and ranges to {MOST}, e.g. 0,2,5-8")
         chosen.update(range(first, last + 1))
     return sorted(chosen)
