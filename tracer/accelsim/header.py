@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracer.accelsim.latency import DEFAULT_ARCHITECTURE, TABLES
+from tracer.accelsim.latency import DEFAULT_ARCHITECTURE, TABLE_OF, TABLES, table_version
 from tracer.accelsim.problems import Problems, TraceError
 from traces.source import KernelInfo
 from traces.version import VERSION
@@ -14,7 +14,10 @@ REGISTERS_MAX = 255
 SHARED_BYTES_MAX = 1 << 20
 GRID_MAX = 1 << 31
 BLOCK_THREADS_MAX = 1024
+ARCHITECTURE_END = 1000
 VERSIONS = (1, 2, 3, 4, 5, 6)
+OPTIONAL = ("enable lineinfo",)
+"""Numbers that tracers before version 4 leave out."""
 _TRIPLE = re.compile(r"\((\d+),(\d+),(\d+)\)")
 
 
@@ -94,12 +97,16 @@ def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
         name, equals, value = text.partition("=")
         if not text.startswith("-") or not equals:
             raise TraceError(f"{path}:{number}: header: found {text[:60]!r}, expected `-name = value`")
-        fields[name[1:].strip()] = (number, value.strip())
+        name = name[1:].strip()
+        if name in fields:
+            message = f"-{name} for the second time: this one counts"
+            problems.warn("header twice", f"{path}:{number}", message)
+        fields[name] = (number, value.strip())
     reader = _Fields(path, fields, problems)
     version_text = fields.get("accelsim tracer version", (0, ""))[1]
     header = Header(
         path=path,
-        name=fields.get("kernel name", (0, "unnamed"))[1] or "unnamed",
+        name=reader.name(),
         grid=reader.triple("grid dim", GRID_MAX),
         block=reader.triple("block dim", BLOCK_THREADS_MAX),
         kernel_id=reader.number("kernel id", 0, GRID_MAX),
@@ -131,6 +138,13 @@ class _Fields:
     def where(self, name: str) -> str:
         return f"{self._path}:{self._fields[name][0] if name in self._fields else 1}"
 
+    def name(self) -> str:
+        """Kernel name, `unnamed` where there is none."""
+        name = self._fields.get("kernel name", (0, ""))[1]
+        if not name:
+            self._problems.warn("header kernel name", self.where("kernel name"), "no kernel name: taken as `unnamed`")
+        return name or "unnamed"
+
     def triple(self, name: str, limit: int) -> tuple[int, int, int]:
         """Three sizes, which a trace cannot do without."""
         text = self._fields.get(name, (0, ""))[1]
@@ -143,6 +157,8 @@ class _Fields:
     def number(self, name: str, low: int, high: int) -> int:
         """A number that a trace can do without: an impossible one counts as unknown (0) and is reported."""
         if name not in self._fields:
+            if name not in OPTIONAL:
+                self._problems.warn(f"header {name}", self.where(name), f"no `-{name} =`: taken as unknown")
             return 0
         text = self._fields[name][1]
         value = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else -1
@@ -155,7 +171,7 @@ class _Fields:
 
     def address(self, name: str) -> int:
         """A hexadecimal address, 0 where it is missing or unreadable."""
-        text = self._fields.get(name, (0, "0"))[1]
+        text = self._fields.get(name, (0, "(missing)"))[1]
         try:
             value = int(text, 16)
         except ValueError:
@@ -176,12 +192,13 @@ class _Fields:
         )
 
     def architecture(self) -> int:
-        """Binary version (compute capability times ten); an unknown one is taken as DEFAULT_ARCHITECTURE."""
-        value = self.number("binary version", min(TABLES), 999)
-        if value:
-            return value
-        where = self.where("binary version")
-        self._problems.warn(
-            "header architecture", where, f"binary version unknown: latencies of sm_{DEFAULT_ARCHITECTURE} assumed"
-        )
-        return DEFAULT_ARCHITECTURE
+        """Binary version (compute capability times ten); an impossible one is taken as DEFAULT_ARCHITECTURE."""
+        text = self._fields.get("binary version", (0, "(missing)"))[1][:40]
+        value = int(text) if text.isascii() and text.isdigit() else 0
+        possible = min(TABLES) <= value < ARCHITECTURE_END
+        if value not in TABLE_OF:
+            table = table_version(value) if possible else DEFAULT_ARCHITECTURE
+            known = ", ".join(map(str, TABLE_OF))
+            message = f"binary version = {text}: known are {known}; latencies of sm_{table} assumed"
+            self._problems.warn("header binary version", self.where("binary version"), message)
+        return value if possible else DEFAULT_ARCHITECTURE

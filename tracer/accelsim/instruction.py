@@ -14,6 +14,8 @@ REGISTERS = 512
 HELPER, REPEAT = 254, 253
 """Slots in the writer's notes: a line that was put in; one more instruction of the event before."""
 WARPS_MAX = 1024
+ACCELSIM_SOURCES = 4
+"""Sources of an instruction that Accel-Sim has room for; its tracer writes up to five."""
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
@@ -84,6 +86,10 @@ SCAN = np.dtype(
         ("extra_columns_line", "i8"),
         ("gap_strides", "i8"),
         ("gap_strides_line", "i8"),
+        ("many_sources", "i8"),  # lines with more than ACCELSIM_SOURCES
+        ("many_sources_line", "i8"),
+        ("returns", "i8"),  # lines that end with a carriage return
+        ("returns_line", "i8"),
         # of the line being read
         ("lanes", "u8", BULK_LANES_MAX),  # addresses
     ]

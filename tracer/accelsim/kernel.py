@@ -10,9 +10,11 @@ import numpy as np
 
 from tracer.accelsim.header import Header, parse_header
 from tracer.accelsim.instruction import (
+    ACCELSIM_SOURCES,
     MEANING,
     SCAN,
     Outcome,
+    Tables,
     Trouble,
     grown,
     new_tables,
@@ -20,7 +22,7 @@ from tracer.accelsim.instruction import (
 from tracer.accelsim.opcodes import OPCODE, Opcode, classify, fill_record
 from tracer.accelsim.problems import Problems, TraceError
 from tracer.accelsim.scan import scan_lines
-from tracer.accelsim.stream import line_blocks, read_bytes
+from tracer.accelsim.stream import BadXz, line_blocks, read_bytes
 from tracer.accelsim.warp import BUILDER, build_workgroup
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
@@ -31,18 +33,21 @@ BLOCKS_KNOWN_MAX = 1 << 30
 ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
+GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
+MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
+
 classify_once = lru_cache(maxsize=1 << 14)(classify)
 
 
 class OpcodeBook:
     """Effects of the opcodes met so far, as records by opcode number."""
 
-    def __init__(self, path: Path, architecture: int, problems: Problems) -> None:
-        self._path, self._architecture, self._problems = path, architecture, problems
+    def __init__(self, architecture: int, problems: Problems) -> None:
+        self._architecture, self._problems = architecture, problems
         self.records = np.zeros(0, OPCODE)
 
-    def extend(self, scan: np.void) -> np.ndarray:
-        """Classify the opcodes that the scanner has met since."""
+    def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> np.ndarray:
+        """Classify the opcodes that the scanner has met since; `where` names the place of a line."""
         count = int(scan["n_opcodes"])
         known = len(self.records)
         if count == known:
@@ -54,9 +59,10 @@ class OpcodeBook:
             opcode: Opcode = classify_once(text)
             fill_record(new[number], opcode, self._architecture)
             if not opcode.known:
-                self._problems.warn(
-                    f"opcode {text.split('.')[0]}", str(self._path), f"unknown opcode {text}, taken as ALU work"
-                )
+                rows = tables.instructions[: scan["n_instructions"]]
+                first = rows["line"][rows["opcode"] == number][:1]
+                place = where(int(first[0]) if len(first) else int(scan["line"]))
+                self._problems.warn(f"opcode {text.split('.')[0]}", place, f"unknown opcode {text}, taken as ALU work")
         self.records = new
         return new
 
@@ -89,7 +95,7 @@ class KernelReader:
         self._builder[0]["halve_copies"] = halve_copies
         self._tables = new_tables()
         self._events = np.empty(0, EVENT)
-        self._opcodes = OpcodeBook(header.path, header.architecture, problems)
+        self._opcodes = OpcodeBook(header.architecture, problems)
         self._line_of: Callable[[int], int] = int
         self._done = 0
         self._seen = np.zeros((min(header.workgroups, BLOCKS_KNOWN_MAX) + 7) // 8, np.uint8)
@@ -104,7 +110,7 @@ class KernelReader:
 
     def read(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
         """Workgroups in the text of `blocks`, each of which ends with a newline."""
-        for block in blocks:
+        for block in self._sound(blocks):
             data = np.frombuffer(block, np.uint8)
             self._scan[0]["pos"] = 0
             while (outcome := scan_lines(data, len(data), self._scan[0], self._tables)) != Outcome.MORE:
@@ -120,6 +126,13 @@ class KernelReader:
                     yield from self._finish()
         yield from self._end()
         self._report_oddities()
+
+    def _sound(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """The blocks up to where compressed data turn bad, which is damage."""
+        try:
+            yield from blocks
+        except BadXz as error:
+            self._problems.damage("BAD_XZ", self.where(int(self._scan[0]["line"])), f"bad xz data: {error.reason}")
 
     def close(self) -> None:
         """Report thread blocks that the whole text lacked."""
@@ -180,7 +193,7 @@ class KernelReader:
         room = n_instructions + n_warps + n_addresses // 32 + 1
         if room > len(self._events):
             self._events = np.empty(2 * room, EVENT)
-        records = self._opcodes.extend(scan)
+        records = self._opcodes.extend(scan, tables, self.where)
         first_event = np.zeros(n_warps + 1, np.int64)
         count = build_workgroup(self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
         return Workgroup(
@@ -208,12 +221,9 @@ class KernelReader:
             (self._builder[0], "empty", "empty warp", "a warp has no instructions"),
             (self._builder[0], "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
             (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
-            (
-                self._scan[0],
-                "gap_strides",
-                "gap stride",
-                "a stride for lanes with gaps: from one active lane to the next",
-            ),
+            (self._scan[0], "gap_strides", "gap stride", GAP_STRIDE),
+            (self._scan[0], "many_sources", "many sources", MANY_SOURCES),
+            (self._scan[0], "returns", "CRLF", "lines end with carriage returns (CRLF): read without them"),
         ):
             if record[count]:
                 self._problems.warn(kind, self.where(int(record[f"{count}_line"])), text, int(record[count]))
@@ -269,5 +279,10 @@ class AccelsimKernel:
 
     def fingerprint(self) -> str:
         """SHA-256 of the file's bytes."""
-        with open(self._path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(self._path)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

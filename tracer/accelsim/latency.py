@@ -101,7 +101,16 @@ DEFAULT_ARCHITECTURE = 70
 """Stands in for an unknown binary version."""
 
 
+TABLE_OF = {60: 60, 61: 60, 62: 60, 70: 70, 72: 70, 75: 75, 80: 80, 86: 80, 87: 80, 89: 80, 90: 90}
+"""Table of every binary version that is known; sm_86 to sm_89 take sm_80's (assumed)."""
+
+
+def table_version(architecture: int) -> int:
+    """Key of TABLES for a binary version; of an unknown one the nearest older table."""
+    older = [version for version in TABLES if version <= architecture]
+    return TABLE_OF.get(architecture, max(older) if older else DEFAULT_ARCHITECTURE)
+
+
 def latency_table(architecture: int) -> dict[Latency, tuple[int, str]]:
-    """Cycles and source of each group for a binary version such as 86 (the nearest older table)."""
-    known = [version for version in TABLES if version <= architecture]
-    return TABLES[max(known) if known else DEFAULT_ARCHITECTURE]
+    """Cycles and source of each group for a binary version such as 86."""
+    return TABLES[table_version(architecture)]

@@ -8,7 +8,15 @@ Every function returns the position after what it read, or minus the Trouble tha
 import numpy as np
 
 from tracer.accelsim.address_columns import read_addresses, read_bulk
-from tracer.accelsim.instruction import FORM_BULK, FORM_GMMA, NO_REGISTER, REPEAT, UNIFORM_BASE, Trouble
+from tracer.accelsim.instruction import (
+    ACCELSIM_SOURCES,
+    FORM_BULK,
+    FORM_GMMA,
+    NO_REGISTER,
+    REPEAT,
+    UNIFORM_BASE,
+    Trouble,
+)
 from tracer.accelsim.opcode_column import read_opcode
 from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, skip_blanks, skip_word
 from tracer.jit import kernel
@@ -83,7 +91,7 @@ def read_register(data, pos, end):
 
 
 @kernel
-def read_registers(data, pos, end, instruction, is_source):
+def read_registers(data, pos, end, instruction, scan, is_source):
     """A count and as many registers, into `src` or (the first of them) `dst`."""
     count, pos = read_decimal(data, pos, end)
     limit = len(instruction.src) if is_source else 2
@@ -91,6 +99,10 @@ def read_registers(data, pos, end, instruction, is_source):
         return BAD_REGISTER_COUNT
     if is_source:
         instruction.sources = count
+        if count > ACCELSIM_SOURCES:
+            if scan.many_sources == 0:
+                scan.many_sources_line = scan.line
+            scan.many_sources += 1
     else:
         instruction.dst = NO_REGISTER
     for k in range(count):
@@ -160,13 +172,13 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
     instruction.pc = pc & 0xFFFFFFFF
     instruction.mask = mask
     instruction.line = scan.line
-    pos = read_registers(data, after, end, instruction, False)
+    pos = read_registers(data, after, end, instruction, scan, False)
     if pos < 0:
         return pos
     pos = read_opcode(data, pos, end, instruction, scan)
     if pos < 0:
         return pos
-    pos = read_registers(data, pos, end, instruction, True)
+    pos = read_registers(data, pos, end, instruction, scan, True)
     if pos < 0:
         return pos
     form = scan.opcode_form[instruction.opcode]

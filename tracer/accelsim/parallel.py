@@ -15,7 +15,7 @@ from typing import Any
 
 from tracer.accelsim.kernel import AccelsimKernel
 from tracer.accelsim.problems import Problems, TraceError
-from tracer.accelsim.reader import AccelsimTrace, open_kernel
+from tracer.accelsim.reader import AccelsimTrace, open_or_skip
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource, Prefill, Workgroup
 
@@ -34,7 +34,11 @@ def parse_kernels(files: list[Path], lenient: bool, queue: "Queue[tuple[str, Any
         batch: list[Workgroup] = []
         events = 0
         try:
-            for workgroup in open_kernel(file, problems).workgroups():
+            kernel = open_or_skip(file, problems)
+            problems.oddities.clear()  # what is odd about the header the main process reports
+            if kernel is None:
+                continue
+            for workgroup in kernel.workgroups():
                 batch.append(workgroup)
                 events += len(workgroup.events)
                 if events >= BATCH_EVENTS:
@@ -115,9 +119,8 @@ class ParallelTrace:
         try:
             for worker in workers:
                 worker.start()
-            number = 0
-            for command in self._trace.commands():
-                if not isinstance(command, AccelsimKernel):
+            for number, command in self._trace.numbered_commands():
+                if isinstance(command, Prefill):
                     yield command
                     continue
                 turn = number % jobs
@@ -125,7 +128,6 @@ class ParallelTrace:
                 yield kernel
                 for _ in kernel.drain():
                     pass
-                number += 1
         finally:
             for worker in workers:
                 worker.terminate()

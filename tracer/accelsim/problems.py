@@ -42,6 +42,11 @@ class Problems:
         """Raise for damage, or count it where the reader is lenient."""
         if not self.lenient:
             raise TraceError(f"{where}: {text}")
+        self.skip(kind, f"{where}: {text}")
+
+    def skip(self, kind: str, message: str) -> None:
+        """Count something left out; `message`: file:line: what was wrong."""
+        where, _, text = message.partition(": ")
         self.oddities.setdefault(f"skipped {kind}", Oddity(text, where, skipped=True)).count += 1
 
     def merge(self, other: "Problems") -> None:

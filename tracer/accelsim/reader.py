@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tracer.accelsim.kernel import AccelsimKernel
+from tracer.accelsim.kernel import AccelsimKernel, file_digest
 from tracer.accelsim.problems import Problems, TraceError
 from tracer.accelsim.ungrouped import UngroupedKernel
 from traces.errors import UserError
@@ -82,6 +82,17 @@ def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
     raise TraceError(f"{path}: found the ending {path.suffix!r}, allowed {', '.join((*GROUPED, *UNGROUPED))}")
 
 
+def open_or_skip(path: Path, problems: Problems) -> AccelsimKernel | None:
+    """The trace of one kernel; None, and counted, where it cannot be opened and the reader is lenient."""
+    try:
+        return open_kernel(path, problems)
+    except TraceError as error:
+        if not problems.lenient:
+            raise
+        problems.skip("KERNEL", f"{error}; the whole kernel is left out")
+        return None
+
+
 class AccelsimTrace:
     """Commands of one GPU (a TraceSource)."""
 
@@ -96,8 +107,37 @@ class AccelsimTrace:
 
     def commands(self) -> Iterator[KernelSource | Prefill]:
         """Kernels and prefills in program order; a kernel's file is opened when its turn comes."""
+        for _, command in self.numbered_commands():
+            yield command
+
+    def numbered_commands(self) -> Iterator[tuple[int, AccelsimKernel | Prefill]]:
+        """The same, each kernel with the place of its file in `files`, prefills with -1.
+
+        A lenient reader leaves out a kernel whose header is broken, and counts it.
+
+        Raises:
+            TraceError: a broken header, or no kernel that can be read.
+        """
+        opened = 0
+        for number, command in self._numbered():
+            if isinstance(command, Prefill):
+                yield number, command
+                continue
+            kernel = open_or_skip(command, self.problems)
+            if kernel is not None:
+                opened += 1
+                yield number, kernel
+        if not opened:
+            raise TraceError(f"{self.path}: no kernel that can be read: {'; '.join(self.problems.lines())[:300]}")
+
+    def _numbered(self) -> Iterator[tuple[int, Path | Prefill]]:
+        number = 0
         for command in self._commands:
-            yield command if isinstance(command, Prefill) else open_kernel(command, self.problems)
+            if isinstance(command, Prefill):
+                yield -1, command
+            else:
+                yield number, command
+                number += 1
 
     def fingerprint(self) -> str:
         """SHA-256 of the commands and of the files' bytes."""
@@ -106,7 +146,7 @@ class AccelsimTrace:
             if isinstance(command, Prefill):
                 digest.update(f"prefill {command.address:x} {command.bytes}\n".encode())
             else:
-                digest.update(f"kernel {AccelsimKernel(command, Problems(lenient=True)).fingerprint()}\n".encode())
+                digest.update(f"kernel {file_digest(command)}\n".encode())
         return digest.hexdigest()
 
 

@@ -217,6 +217,10 @@ def scan_line(data, newline, scan, tables):
     while last > pos and (data[last - 1] == RETURN or data[last - 1] == BLANK):
         last -= 1
     scan.line += 1
+    if newline > scan.pos and data[newline - 1] == RETURN:
+        if scan.returns == 0:
+            scan.returns_line = scan.line
+        scan.returns += 1
     if last == pos:
         return MORE
     if is_header(data, pos, last):

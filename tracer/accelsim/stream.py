@@ -13,6 +13,14 @@ LINE_BYTES_MAX = 1 << 20
 """A longer line is no trace."""
 
 
+class BadXz(TraceError):
+    """Compressed data that end early or are damaged; what came before them has been read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}:1: bad xz data: {reason}")
+        self.reason = reason
+
+
 def _plain(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -25,7 +33,7 @@ def _xz_library(path: Path) -> Iterator[bytes]:
             while block := file.read(BLOCK_BYTES):
                 yield block
     except (lzma.LZMAError, EOFError) as error:
-        raise TraceError(f"{path}: bad xz data: {error}") from error
+        raise BadXz(path, str(error)) from error
 
 
 def _xz_process(path: Path, program: str) -> Iterator[bytes]:
@@ -43,21 +51,22 @@ def _xz_process(path: Path, program: str) -> Iterator[bytes]:
                 process.kill()
         messages = process.stderr.read()
         if process.wait() != 0:
-            text = " ".join(messages.decode(errors="replace").split())
-            raise TraceError(f"{path}: bad xz data ({text[:200] or 'xz failed'})")
+            text = " ".join(messages.decode(errors="replace").rpartition(": ")[2].split())
+            raise BadXz(path, text[:200] or "xz failed")
 
 
 def read_bytes(path: Path) -> Iterator[bytes]:
     """Content of a trace file in blocks of up to BLOCK_BYTES.
 
     Raises:
-        TraceError: the file is missing or unreadable, or its xz data are bad.
+        TraceError: the file is missing or unreadable.
+        BadXz: its xz data are bad from here on.
     """
     try:
         with open(path, "rb") as file:
             is_xz = file.read(6) == b"\xfd7zXZ\0"
         if path.suffix == ".xz" and not is_xz:
-            raise TraceError(f"{path}: bad xz data (not an xz file)")
+            raise BadXz(path, "not an xz file")
         program = shutil.which("xz") if is_xz else None
         if program:
             yield from _xz_process(path, program)

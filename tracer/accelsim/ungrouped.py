@@ -16,6 +16,7 @@ import numpy as np
 from tracer.accelsim.header import Header
 from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
 from tracer.accelsim.problems import TraceError
+from tracer.accelsim.stream import BadXz
 from tracer.accelsim.text import NEWLINE, RETURN, read_decimal, skip_blanks
 from tracer.jit import kernel
 from traces.source import Workgroup
@@ -92,24 +93,30 @@ class UngroupedKernel(AccelsimKernel):
         count = int(np.clip(text_bytes // BUCKET_BYTES + 1, 1, min(BUCKETS_MAX, header.workgroups)))
         files: list[tuple[IO[bytes], IO[bytes]]] = [(_temporary(stack), _temporary(stack)) for _ in range(count)]
         line = header.lines
-        for block in blocks:
-            data = np.frombuffer(block, np.uint8)
-            keys = np.zeros(block.count(b"\n"), KEY)
-            found, line, bad = find_keys(data, len(data), line, *header.grid, keys)
-            if bad >= 0:
-                self._problems.damage(
-                    "NOT_A_LINE",
-                    f"{self._path}:{bad}",
-                    "a raw trace line begins with block x y z (in the grid) and warp",
-                )
-            keys = keys[:found]
-            bucket = keys["block"] * count // header.workgroups
-            for number in np.unique(bucket):
-                chosen = keys[bucket == number]
-                text, index = files[number]
-                text.write(b"".join(block[key["first"] : key["last"]] for key in chosen))
-                index.write(chosen.tobytes())
+        try:
+            for block in blocks:
+                line = self._deal_block(block, line, files)
+        except BadXz as error:
+            self._problems.damage("BAD_XZ", f"{self._path}:{line}", f"bad xz data: {error.reason}")
         return files
+
+    def _deal_block(self, block: bytes, line: int, files: list[tuple[IO[bytes], IO[bytes]]]) -> int:
+        """The same for one block of text, `line` lines into the file; lines read then."""
+        data = np.frombuffer(block, np.uint8)
+        keys = np.zeros(block.count(b"\n"), KEY)
+        found, line, bad = find_keys(data, len(data), line, *self.header.grid, keys)
+        if bad >= 0:
+            self._problems.damage(
+                "NOT_A_LINE", f"{self._path}:{bad}", "a raw trace line begins with block x y z (in the grid) and warp"
+            )
+        keys = keys[:found]
+        bucket = keys["block"] * len(files) // self.header.workgroups
+        for number in np.unique(bucket):
+            chosen = keys[bucket == number]
+            text, index = files[number]
+            text.write(b"".join(block[key["first"] : key["last"]] for key in chosen))
+            index.write(chosen.tobytes())
+        return line
 
     def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]], start: int) -> Iterator[Workgroup]:
         reader: KernelReader | None = None

@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER, REPEAT
+from tracer.accelsim.instruction import ACCELSIM_SOURCES, HELPER, REPEAT
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
 
-SOURCES_MAX = 4
-"""Accel-Sim's limit."""
 ADDRESS_REGISTER = "R252"
 """Read where nothing is waited for: R252 to R255 are never written."""
 SLOT_BLOCKS = 62
@@ -257,7 +255,7 @@ class WarpLines:
     def _sources(self, wait: int, least: int) -> list[str]:
         """Registers that hold what an event waits for, the newest ones; padded to `least` with one that is free."""
         blocks = [block for slot in slots_of(wait) for block in self._pending.pop(slot, [])]
-        registers = [block_register(block) for block in blocks[-SOURCES_MAX:]]
+        registers = [block_register(block) for block in blocks[-ACCELSIM_SOURCES:]]
         return registers + [ADDRESS_REGISTER] * (least - len(registers))
 
     def _lanes(self, event: Row) -> int:
