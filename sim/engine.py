@@ -274,7 +274,7 @@ def _run_window(node, begin_ps, end_ps):
 
 @kernel
 def run_engine(owned, until_ps):
-    """Advance the machine until nothing is left to do, or past until_ps, or until the host must help.
+    """Advance the machine until nothing is left to do, or a window ends past until_ps, or the host must help.
 
     Returns:
         A Status. `engine.now_ps` is the end of the last window.
@@ -290,8 +290,6 @@ def run_engine(owned, until_ps):
             if not _sample(node):
                 return Status.SERIES_FULL
             continue
-        if begin_ps > until_ps:
-            return Status.UNTIL
         end_ps = begin_ps + engine.window_ps
         if not _run_dispatchers(node, end_ps):
             return Status.NEEDS_WORKGROUPS
@@ -302,3 +300,5 @@ def run_engine(owned, until_ps):
             idle_windows += 1
             if idle_windows > 2:
                 return Status.STUCK
+        if end_ps > until_ps:
+            return Status.UNTIL

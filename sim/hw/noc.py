@@ -46,7 +46,7 @@ NOC = np.dtype(
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
-        ("turn", "i8"),  # source that goes first in this window
+        ("turn", "i8"),  # windows so far: which source goes first
         ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
         ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
         ("slot_last", "i4", SLOTS),
@@ -108,11 +108,11 @@ def _port_ps(noc, data_bytes, bytes_per_clk):
 def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
     """List the packets that stand at their sources before end_ps, in the order in which they are served."""
     noc.slot_first[:] = -1
-    noc.turn = (noc.turn + 1) % sources
+    first = noc.turn % sources
     packets = 0
     span_ps = end_ps - begin_ps
     for k in range(sources):
-        source = noc.turn + k
+        source = first + k
         if source >= sources:
             source -= sources
         fifo = fifos[first_fifo + source]
@@ -181,6 +181,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     Returns:
         When the next request can leave, NEVER if none is left.
     """
+    noc.turn += 1
     if _sort(noc, fifos, pool, noc.first_port_fifo, noc.cus, begin_ps, end_ps) > 0:
         noc.stuck[:] = 0
         for slot in range(SLOTS):
