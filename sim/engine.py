@@ -283,7 +283,8 @@ def run_engine(owned, until_ps):
     engine = node.engine[0]
     idle_windows = 0
     while True:
-        begin_ps = _next_begin_ps(node)
+        begin_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_begin_ps(node)
+        engine.resume_ps = -1
         if begin_ps == NEVER:
             return Status.IDLE
         if engine.interval_ps > 0 and begin_ps >= engine.next_sample_ps:
@@ -292,6 +293,7 @@ def run_engine(owned, until_ps):
             continue
         end_ps = begin_ps + engine.window_ps
         if not _run_dispatchers(node, end_ps):
+            engine.resume_ps = begin_ps  # the same window, however often the host is asked
             return Status.NEEDS_WORKGROUPS
         engine.now_ps = end_ps
         if _run_window(node, begin_ps, end_ps):

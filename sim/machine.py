@@ -39,6 +39,7 @@ ENGINE = np.dtype(
         ("window_ps", "i8"),  # length of a time window: no unit feels another within one
         ("now_ps", "i8"),  # end of the last window
         ("noc_ps", "i8"),  # when the next packet left behind can go
+        ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
         ("windows", "i8"),  # time windows so far
         ("cu_steps", "i8"),  # unit steps so far
         ("bank_steps", "i8"),
@@ -151,6 +152,7 @@ def build(machine: Machine) -> tuple[Node, list[str]]:
     engine = np.zeros(1, ENGINE)
     engine["cus"], engine["banks"], engine["channels"] = cus, banks, channels
     engine["window_ps"], engine["noc_ps"] = window_ps(machine), NEVER
+    engine["resume_ps"] = -1
     node = Node(
         engine=engine,
         cu_wake_ps=np.full(cus, NEVER, np.int64),

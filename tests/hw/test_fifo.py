@@ -15,7 +15,7 @@ def test_random_traffic_through_several_fifos():
     depths = [1, 2, 3, 8, 33]
     records, pool = make_fifos(depths)
     fifos, slots = kernel_view(records), kernel_view(pool)
-    twins, number = [deque() for _ in depths], 0
+    twins, most, number = [deque() for _ in depths], [0] * len(depths), 0
     for _ in range(4000):
         k = int(random.integers(len(depths)))
         fifo, twin = fifos[k], twins[k]
@@ -27,10 +27,11 @@ def test_random_traffic_through_several_fifos():
             one["tag"] = number
             fifo_push_copy(fifo, slots, kernel_view(one)[0], number + 5)
             twin.append(number)
+            most[k] = max(most[k], len(twin))
         elif twin:
             assert fifo_head(fifo, slots).tag == twin.popleft()
             fifo_pop(fifo)
-    assert (records["fill_max"] == depths).all()
+    assert records["fill_max"].tolist() == most
 
 
 def test_a_fifo_holds_something():

@@ -1,0 +1,116 @@
+"""The clock and the wiring: latencies of one access through the whole machine, and the machine without a compiler."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim.gpu import DeadlockError, Gpu
+from sim.run import simulate
+from tests.plain_machine import outcome
+from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store
+from tracer.sequence import CommandSequence
+from traces.schema import Kind
+
+ROOT = Path(__file__).resolve().parents[2]
+A = 1 << 20
+
+
+def ps(clocks, clock_MHz):
+    return clocks * round(1e6 / clock_MHz)
+
+
+def exit_ps(program, machine, before=()):
+    """When a lone warp has ended, after its start; `before`: programs run before it, L2 keeps what they leave."""
+    gpu = Gpu(machine)
+    for one in before:
+        gpu.run_kernel(kernel([[one]]), gpu.now_ps, None)
+    start_ps = gpu.now_ps + 1_000_000 // 1000 * 1000
+    gpu.run_kernel(kernel([[program]]), start_ps, None)
+    return int(gpu.node.cus["last_exit_ps"].max()) - start_ps
+
+
+def fixed_latency_ps(machine, sectors):
+    """Of a load that misses L1 and hits L2: L1, crossbar, L2, crossbar; an answer takes its bank port first."""
+    noc = machine.noc
+    packet_clk = -(-(sectors * 32 + noc.header_bytes) // min(noc.bank_bytes_per_clk, noc.response_bytes_per_clk))
+    request_clk = -(-noc.header_bytes // noc.request_bytes_per_clk)
+    crossbar_ps = ps(2 * noc.latency_clk + request_clk + packet_clk, noc.clock_MHz)
+    return ps(machine.l1.latency_clk, machine.cu.clock_MHz) + crossbar_ps
+
+
+@pytest.mark.parametrize("preset", ["t3_2024", "v100", "accelsim_qv100"])
+@pytest.mark.parametrize("sectors", [1, 4])
+def test_unloaded_load_from_l2(preset, sectors):
+    machine = small_preset(name=preset).machine
+    program = [load(A, mask=(1 << 8 * sectors) - 1, slot=1)]
+    expected = fixed_latency_ps(machine, sectors) + ps(machine.l2.latency_clk, machine.l2.clock_MHz)
+    assert exit_ps(program, machine, before=[program]) == expected
+
+
+@pytest.mark.parametrize("preset", ["t3_2024", "v100", "accelsim_qv100"])
+def test_unloaded_load_from_dram(preset):
+    """One sector: activate, read, burst; the channel works on its own clock edges."""
+    machine = small_preset("hbm.timing.REFI=0", name=preset).machine
+    timing, clock_ps = machine.hbm.timing, round(1e6 / machine.hbm.clock_MHz)
+    dram_ps = (timing.RCD_rd + timing.CL + timing.burst) * clock_ps + machine.hbm.extra_latency_ps
+    expected = fixed_latency_ps(machine, 1) + machine.hbm.request_ps + dram_ps
+    found = exit_ps([load(A, mask=1, slot=1)], machine)
+    assert expected <= found < expected + clock_ps
+
+
+def test_a_store_of_a_lone_warp_is_not_waited_for():
+    assert exit_ps([store(A)], small_preset().machine) == ps(1, 1400.0)
+
+
+def test_a_barrier_that_a_warp_never_reaches_is_a_deadlock_that_names_it():
+    warps = [[barrier(0, 96)], [barrier(0, 96)], [compute(3), load(A, slot=1)]]
+    warps[2].append(barrier(1, 96))
+    with pytest.raises(DeadlockError, match=r"stuck_kernel: nothing can move .* 1 workgroups left.* at barriers 3"):
+        simulate(CommandSequence([kernel([warps], name="stuck_kernel")]), small_preset())
+
+
+def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos():
+    """A bank wants room for two requests towards DRAM, so with one place it never takes any."""
+    machine = small_preset("l2.dram_fifo=1", "noc.bank_fifo=2", "noc.cu_fifo=1")
+    with pytest.raises(DeadlockError, match=r"l2.requests\d 2 of 2"):
+        simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), machine)
+
+
+def test_a_long_wait_is_not_a_deadlock():
+    machine = small_preset("hbm.extra_latency_ps=5000000", "l1.mshrs=2", "noc.bank_fifo=1", "l2.mshrs=1")
+    results = simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 8, slot=1)]] * 2])]), machine)
+    assert results.kernels[0].totals["l1.read_sectors"] == 16
+
+
+def test_hits_longer_than_the_hit_fifo():
+    program = [lines(Kind.LOAD, A, 32, slot=1), lines(Kind.LOAD, A, 32, slot=2, wait=[1])] * 20
+    simulate(CommandSequence([kernel([[program] * 8] * 8)]), small_preset("l2.latency_clk=1500", "l1.ways=1"))
+
+
+def test_the_line_trace_changes_nothing():
+    one, seen = random_kernel(5), []
+    plain = simulate(CommandSequence([one]), small_preset())
+    traced = simulate(CommandSequence([one]), small_preset(), line_trace=seen.append)
+    assert traced.kernels[0].totals == plain.kernels[0].totals and traced.kernels[0].end_ps == plain.kernels[0].end_ps
+    assert len(seen) > 10 and all("cu " in line and " l2 " in line and " hbm " in line for line in seen)
+
+
+def test_the_compiler_changes_nothing():
+    """The same kernels in plain Python, every counter and time; a few thousand accesses."""
+    seeds = (0, 1, 2)
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.plain_machine", *map(str, seeds)],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    compiled = json.loads(json.dumps([outcome(seed) for seed in seeds]))
+    for plain, with_compiler in zip(json.loads(answer.stdout), compiled, strict=True):
+        assert plain == with_compiler
