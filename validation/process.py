@@ -1,6 +1,9 @@
 """What this process has cost so far. It stands in the log and in --json, never in an archive."""
 
+import os
+import platform
 import sys
+from pathlib import Path
 from time import perf_counter
 
 from tracer.jit import compile_seconds
@@ -16,6 +19,17 @@ _BEGAN_S = perf_counter()
 def process_costs() -> dict[str, float | int | None]:
     """wall_s since the verb was loaded, compile_s of it, peak_rss_bytes (None where the system does not say)."""
     return {"wall_s": perf_counter() - _BEGAN_S, "compile_s": compile_seconds(), "peak_rss_bytes": _peak_rss_bytes()}
+
+
+def machine_text() -> str:
+    """Processor, cores, system and Python of the machine that this process runs on."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass  # not Linux
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
 def _peak_rss_bytes() -> int | None:

@@ -35,6 +35,13 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     console.print(table)
 
 
+def print_warnings(source: object) -> None:
+    """What a reader of trace text found odd or left out (its `problems`), on stderr; other sources have none."""
+    problems = getattr(source, "problems", None)
+    for line in problems.lines() if problems else ():
+        print(f"warning: {line}", file=sys.stderr)
+
+
 def number_text(value: object) -> str:
     """Integers with separators, floats with four digits, nothing for None, anything else as it is."""
     if value is None:

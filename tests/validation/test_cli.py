@@ -9,6 +9,8 @@ import pytest
 
 from sim.results import write_results
 from tests.sim.result_samples import sample_results
+from tracer.accelsim.writer import same_events
+from traces.archive import open_archive
 from validation import cli
 from validation.cli import TRACE_VERBS, VERBS, main
 from validation.numbers import numbers_of
@@ -94,13 +96,37 @@ def test_trace_verbs(archive, capsys):
     assert "gemm_64x64x32" in capsys.readouterr().out
 
 
-def test_export_and_import_give_the_trace_back(archive, tmp_path, capsys):
+@pytest.mark.parametrize("options", ["", "--copy async --dtype fp16 --read-c", "--epilogue staged --order grouped"])
+def test_export_and_import_give_the_trace_back(options, tmp_path, capsys):
+    archive = tmp_path / "gemm.h5"
+    printed_json(capsys, "trace", "gemm", *f"--m 100 --n 130 --k 72 {options}".split(), "-o", archive)
     exported = printed_json(capsys, "trace", "export", archive, "-o", tmp_path / "text", "--xz")
     imported = printed_json(capsys, "trace", "import", tmp_path / "text", "-o", tmp_path / "again.h5")
     original = printed_json(capsys, "trace", "verify", archive)
-    assert (exported["kernels"], imported["skipped"]) == (1, 0)
-    for content in ("kernels", "workgroups", "warps", "events"):
+    assert (exported["kernels"], exported["changed_workgroups"], imported["skipped"]) == (1, 0, 0)
+    for content in ("kernels", "workgroups", "warps", "events", "instructions"):
         assert imported[content] == original[content]
+    with open_archive(archive) as one, open_archive(tmp_path / "again.h5") as other:
+        pairs = zip(one.kernels[0].workgroups(), other.kernels[0].workgroups(), strict=True)
+        assert all(same_events(ours, theirs) for ours, theirs in pairs)
+
+
+def test_host_copies_of_each_gpus_list_make_hits_in_l2(tmp_path, capsys):
+    """One folder, two GPUs: the list with the copy (of a 64-bit address) finds its data in L2, the other does not."""
+    kernel = ACCELSIM_TRACE.replace("0x700000000000", "0x7f2b2d500000")
+    (tmp_path / "kernel-1.traceg").write_text(kernel)
+    (tmp_path / "kernelslist_ctx_0x1.g").write_text("MemcpyHtoD,0x00007f2b2d500000,128\nMemcpyX\nkernel-1.traceg\n")
+    (tmp_path / "kernelslist_ctx_0x2.g").write_text("MemcpyX,1\nMemcpyX,2\nkernel-1.traceg\n")
+    assert main(["run", str(tmp_path), "--preset", "accelsim_qv100"]) == 2
+    assert "found kernelslist_ctx_0x1.g, kernelslist_ctx_0x2.g: name the one" in capsys.readouterr().err
+    found = []
+    for gpu in ("1", "2"):
+        assert main(["run", str(tmp_path / f"kernelslist_ctx_0x{gpu}.g"), "--preset", "accelsim_qv100", "--json"]) == 0
+        said = capsys.readouterr()
+        assert said.err.count("unknown command 'MemcpyX', ignored") == 1
+        run = json.loads(said.out)
+        found.append((run["l2_read_sectors"], run["l2_read_hit_sectors"], run["dram_read_sectors"]))
+    assert found == [(4, 4, 0), (4, 0, 4)]
 
 
 def test_lenient_import_counts_what_it_skips(tmp_path, capsys):

@@ -20,7 +20,7 @@ from validation.gemm_options import KERNEL_OPTIONS, Extents, kernel_of, with_opt
 from validation.meter import Meter
 from validation.numbers import numbers_of
 from validation.process import process_costs
-from validation.report import print_json
+from validation.report import print_json, print_warnings
 from validation.verbs.show import results_dict, show_results
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -73,6 +73,7 @@ def run(
             progress=meter.update,
             line_trace=_to_stderr if line_trace else None,
         )
+    print_warnings(source)
     if output is not None:
         write_results(output, results)
     costs = process_costs()

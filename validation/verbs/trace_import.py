@@ -1,7 +1,5 @@
 """`t3sim trace import`: Accel-Sim traces into a trace archive."""
 
-import sys
-
 import click
 
 from tracer.accelsim.parallel import ParallelTrace
@@ -9,7 +7,7 @@ from tracer.accelsim.reader import open_accelsim
 from traces.archive import write_archive
 from validation.meter import Meter
 from validation.numbers import numbers_of
-from validation.report import print_json, print_table
+from validation.report import print_json, print_table, print_warnings
 
 
 @click.command("import")
@@ -36,8 +34,7 @@ def import_trace(
             compression=compression,
             progress=lambda _, info, done: meter.update(info.name, done, info.workgroups),
         )
-    for line in source.problems.lines():
-        print(f"warning: {line}", file=sys.stderr)
+    print_warnings(source)
     found = {**vars(summary), "skipped": source.problems.skipped}
     if as_json:
         print_json({"output": output, **found})
