@@ -27,8 +27,6 @@ from traces.schema import EVENT
 QUEUES = 2
 """Kernels in progress at once per GPU (a GEMM and a collective)."""
 STAGED_WORKGROUPS = 1024
-HIT_FIFO = 512
-"""Hits in the pipeline of an L2 bank: more than its latency in clocks."""
 MAX_WINDOW_PS = 50_000
 
 ENGINE = np.dtype(
@@ -123,11 +121,13 @@ def _wire(machine: Machine) -> tuple[Fifos, dict[str, np.ndarray]]:
     lines_per_window = -(-window_ps(machine) // line_ps)
     places = waiting_places(machine.l2)
     fills = machine.l2.mshrs * 2
+    # One hit per clock: those of a latency, and of the window after which the NoC takes them.
+    hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / 1e6)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + int(lines_per_window)),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
         "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo),
-        "hits": fifos.add("l2.hits", banks, HIT_FIFO),
+        "hits": fifos.add("l2.hits", banks, hits),
         "late": fifos.add("l2.late", banks, places + fills),
         "fills": fifos.add("l2.fills", banks, fills),
         "dram": fifos.add("hbm.in", channels * STREAMS, machine.l2.dram_fifo).reshape(channels, STREAMS),

@@ -11,9 +11,9 @@ import pytest
 from sim.gpu import DeadlockError, Gpu
 from sim.run import simulate
 from tests.plain_machine import outcome
-from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store
+from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store, wait
 from tracer.sequence import CommandSequence
-from traces.schema import Kind
+from traces.schema import Cache, Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 A = 1 << 20
@@ -86,9 +86,12 @@ def test_a_long_wait_is_not_a_deadlock():
     assert results.kernels[0].totals["l1.read_sectors"] == 16
 
 
-def test_hits_longer_than_the_hit_fifo():
-    program = [lines(Kind.LOAD, A, 32, slot=1), lines(Kind.LOAD, A, 32, slot=2, wait=[1])] * 20
-    simulate(CommandSequence([kernel([[program] * 8] * 8)]), small_preset("l2.latency_clk=1500", "l1.ways=1"))
+def test_the_pipeline_of_a_bank_holds_all_hits_of_its_latency():
+    again = [lines(Kind.LOAD, A, 32, slot=2, cache=Cache.BYPASS_L1)] * 40
+    program = [lines(Kind.LOAD, A, 32, slot=1), wait(1), *again]
+    machine = small_preset("l2.latency_clk=1500", "l1.mshrs=1024", "l2.banks=2")
+    (result,) = simulate(CommandSequence([kernel([[program] * 8] * 8)]), machine).kernels
+    assert result.totals["l1.read_sectors"] == 64 * 41 * 32
 
 
 def test_the_line_trace_changes_nothing():
