@@ -13,7 +13,7 @@ from validation.report import print_json, print_table
 @click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:
-    """Run STREAM (lines `R|W address [earliest_ns]`, plain or .gz) through one HBM channel.
+    """Run STREAM (lines `R|W|U address [earliest_ns]`, plain, .gz or .xz) through one HBM channel.
 
     Example: t3sim dram requests.trace.gz --set G --map BG --json
     """

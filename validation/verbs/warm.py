@@ -10,12 +10,15 @@ from sim.dram import run_stream
 from sim.dram_stream import Stream
 from sim.presets import load_preset
 from sim.run import simulate
+from sim.units import PS_PER_US
 from tracer.accelsim.reader import open_accelsim
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
 from tracer.jit import compile_seconds, compiled_kernels
 from tracer.kernel_cache import cache_root
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive, write_archive
+from traces.source import Prefill
+from validation.report import print_json
 
 ACCELSIM_TRACE = """\
 -kernel name = one_load
@@ -44,21 +47,27 @@ insts = 2
 #END_TB
 """
 """The smallest kernel that Accel-Sim's tracer could write."""
+PREFILL_BYTES = 128
 
 
 @click.command()
-def warm() -> None:
-    """Compile all kernels into the cache, so that later verbs start at once.
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def warm(as_json: bool) -> None:
+    """Compile all kernels into the cache (T3SIM_CACHE_DIR, or your cache folder), so that later verbs start at once.
 
-    Example: T3SIM_CACHE_DIR=/scratch/t3sim t3sim warm
+    Example: t3sim warm
     """
-    gemm = CommandSequence([GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))])
+    gemm = GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))
     with tempfile.TemporaryDirectory() as folder:
         archive, text = Path(folder) / "gemm.h5", Path(folder) / "kernel-1.traceg"
-        write_archive(archive, gemm)
+        write_archive(archive, CommandSequence([Prefill(0, PREFILL_BYTES), gemm]))
         with open_archive(archive) as source:
-            simulate(source, load_preset("t3_2024"))
+            simulate(source, load_preset("t3_2024"), interval_ps=PS_PER_US)
         text.write_text(ACCELSIM_TRACE)
         write_archive(archive, open_accelsim(text))
     run_stream(Stream(*(np.zeros(2, kind) for kind in (np.uint8, np.int64, np.int64))))
-    click.echo(f"{compiled_kernels()} kernels compiled in {compile_seconds():.1f} s; cache: {cache_root()}")
+    found = {"kernels": compiled_kernels(), "compile_s": compile_seconds(), "cache": str(cache_root())}
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("{kernels} kernels compiled in {compile_s:.1f} s; cache: {cache}".format(**found))
