@@ -22,7 +22,7 @@ TOP_LEVEL = {
     "README.md",
     "pyproject.toml",
 }
-NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/borrow.py"}
+NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/borrow.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator, its cache, and array views without reference counts."""
 HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""

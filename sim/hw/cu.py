@@ -10,7 +10,8 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 
 import numpy as np
 
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop
+from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
+from sim.hw.l1 import l1_expect
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.request import NEVER
 from sim.hw.warp import (
@@ -29,7 +30,7 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.jit import kernel
-from traces.schema import Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, Kind, Pipe, Space
 
 MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
@@ -176,18 +177,31 @@ def _release_barrier(cu, warps, resident, number, now_ps):
 
 @kernel
 def _barrier(cu, warps, w, event, now_ps):
-    """Arrive at a barrier; the last one to arrive lets all go."""
+    """Arrive at a barrier, and wait there unless the event only arrives; the last one to arrive lets all go."""
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     number = event.slot & (BARRIERS - 1)
     resident.arrived[number] += 1
-    warp.wait = np.uint64(number)
-    warp_sleep(warps, w, ON_BARRIER, now_ps)
+    if event.space == ARRIVE_ONLY:
+        warp_ready(warps, w, now_ps + cu.issue_ps)
+    else:
+        warp.wait = np.uint64(number)
+        warp_sleep(warps, w, ON_BARRIER, now_ps)
     expected = np.int64(resident.alive)
     if event.work > 0:
         expected = (np.int64(event.work) + cu.lanes - 1) // cu.lanes
     if resident.arrived[number] >= expected:
         _release_barrier(cu, warps, resident, number, now_ps)
+
+
+@kernel
+def _waiting(warps, resident, number):
+    """Warps that sleep at barrier `number`; those that only arrived do not."""
+    count = 0
+    for w in range(resident.first_warp, resident.first_warp + resident.warps):
+        warp = warps.warp[w]
+        count += warp.state == ON_BARRIER and warp.wait == np.uint64(number)
+    return count
 
 
 @kernel
@@ -198,7 +212,8 @@ def _exit(cu, warps, w, now_ps):
     warp_sleep(warps, w, IDLE, now_ps)
     resident.alive -= 1
     for number in range(BARRIERS):
-        if resident.alive > 0 and resident.arrived[number] >= resident.alive:
+        everybody = resident.alive > 0 and resident.arrived[number] >= resident.alive
+        if everybody and _waiting(warps, resident, number) == resident.alive:
             _release_barrier(cu, warps, resident, number, now_ps)
     if resident.alive == 0:
         resident.tag = -1
@@ -298,6 +313,8 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
             return min(max(other_ps, now_ps), answer_ps)
         entry = np.int64(fifo_head(answers, pool).load)
         fifo_pop(answers)
+        if fifo_fill(answers) > 1:
+            l1_expect(l1, sets, pool[fifo_slot(answers, answers.head + 1)].line)
         cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
         if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
             return answer_ps

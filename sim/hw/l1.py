@@ -11,7 +11,7 @@ Volta and later share one array between L1 and shared memory: `ways` shrinks to 
 import numpy as np
 
 from sim.hw.address_map import set_of
-from sim.hw.tags import claim_way, find_way, sectors_in, touch, victim_way
+from sim.hw.tags import claim_way, expect, find_way, sectors_in, touch, victim_way
 from tracer.jit import kernel
 
 MAX_ENTRIES = 1024
@@ -85,6 +85,13 @@ def make_l1s(spec, period_ps, count):
 @kernel
 def _chain_of(line):
     return ((line >> 7) ^ (line >> 15) ^ (line >> 23)) & (CHAINS - 1)
+
+
+@kernel
+def l1_expect(l1, sets, line):
+    """An access or a fill of `line` comes soon (see `tags.expect`)."""
+    if l1.ways > 0:
+        expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, REQUEST, STREAMS, Op, Stream
-from sim.hw.tags import EVICT_FIRST, claim_way, find_way, hold, release, sectors_in, touch, victim_way
+from sim.hw.tags import EVICT_FIRST, claim_way, expect, find_way, hold, release, sectors_in, touch, victim_way
 from tracer.jit import kernel
 from traces.schema import Cache
 
@@ -366,6 +366,8 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             bank.requests_served += 1
             bank.next_ps = now_ps + bank.period_ps
             bank.last_request_ps = now_ps
+            if fifo_fill(requests) > 1:
+                expect(sets[bank.first_set + pool[fifo_slot(requests, requests.head + 1)].cache_set], bank.ways)
             if bank.blocked_since_ps >= 0:
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1

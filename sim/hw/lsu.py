@@ -10,7 +10,7 @@ The load table holds the events that wait for data: how many answers are missing
 import numpy as np
 
 from sim.hw.fifo import fifo_full, fifo_push
-from sim.hw.l1 import l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
@@ -210,6 +210,9 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
         return 0
     port = fifos[lsu.port]
     lsu.free_ps = max(lsu.free_ps, now_ps)
+    if lsu.op == Op.READ:
+        for i in range(lsu.next_line, lsu.lines):
+            l1_expect(l1, sets, lsu.line[i])
     while lsu.next_line < lsu.lines:
         i = lsu.next_line
         if fifo_full(port) or (lsu.load >= 0 and not l1_has_room(l1)):

@@ -9,6 +9,7 @@ A way holds one 128-byte line with four 32-byte sectors, each of them
 
 import numpy as np
 
+from sim.hw.prefetch import HOST_LINE_BYTES, prefetch
 from tracer.jit import kernel
 
 MAX_WAYS = 32
@@ -22,11 +23,17 @@ CACHE_SET = np.dtype(
         ("tag", "i8", MAX_WAYS),  # line address, EMPTY where none
         ("age", "i8", MAX_WAYS),  # touch number of the last touch, 0 = empty, plus HELD while sectors are pending
         ("way", SECTORS, MAX_WAYS),
-        ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 where none
+        ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 where none: nothing pending
         ("touches", "i8"),
+        ("pad", "i8", 7),  # to whole cache lines of the host
     ],
     align=True,
 )
+
+TAGS_BYTE, AGES_BYTE, SECTORS_BYTE, TOUCHES_BYTE = (
+    CACHE_SET.fields[name][1] for name in ("tag", "age", "way", "touches")
+)
+assert CACHE_SET.itemsize % HOST_LINE_BYTES == 0
 
 HELD = 1 << 48
 EVICT_FIRST = 1
@@ -43,6 +50,16 @@ def make_sets(count):
 def empty_sets(sets):
     """Forget all lines."""
     sets["tag"], sets["age"], sets["way"], sets["waiter"], sets["touches"] = EMPTY, 0, 0, -1, EVICT_FIRST
+
+
+@kernel
+def expect(cache_set, ways):
+    """The set will be looked at soon: warm the host's cache with its tags, ages and sectors."""
+    for byte in range(0, 8 * ways, HOST_LINE_BYTES):
+        prefetch(cache_set, TAGS_BYTE + byte)
+        prefetch(cache_set, AGES_BYTE + byte)
+    prefetch(cache_set, SECTORS_BYTE)
+    prefetch(cache_set, TOUCHES_BYTE)
 
 
 @kernel
@@ -89,7 +106,6 @@ def claim_way(cache_set, way, line):
     cache_set.age[way] = 0
     sectors = cache_set.way[way]
     sectors.valid = sectors.dirty = sectors.partial = sectors.pending = 0
-    cache_set.waiter[way] = -1
     touch(cache_set, way)
 
 
