@@ -43,9 +43,11 @@ def print_warnings(source: object) -> None:
 
 
 def number_text(value: object) -> str:
-    """Integers with separators, floats with four digits, nothing for None, anything else as it is."""
+    """Whole numbers with separators, small floats with four digits, nothing for None, anything else as it is."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -55,7 +55,9 @@ def run(
 ) -> None:
     """Replay TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a GEMM, on a machine.
 
-    Example: t3sim run --gemm 4096x4096x4096 --preset v100 --set l2.mshrs=256 -o result.h5
+    Example: t3sim run gemm.h5 --preset v100 --set l2.mshrs=256 -o result.h5
+
+    Example: t3sim run --gemm 1024x1024x512 --preset t3_2024 --interval-ns 1000 -o result.h5
     """
     if sum(given is not None for given in (trace, gemm, workload)) != 1:
         raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
