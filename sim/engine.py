@@ -105,7 +105,7 @@ def _run_cus(node, end_ps):
 
 @kernel
 def _collect(node, cu, end_ps):
-    """Workgroups of the CU ended: their places are free from the next window on."""
+    """Workgroups of the CU ended: their places are free from the next window on (D7)."""
     engine = node.engine[0]
     for i in range(cu.ended):
         node.freed[engine.freed] = cu.ended_slab[i]

@@ -49,7 +49,7 @@ class Gpu:
 
         Returns:
             When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
-            stores are uncached).
+            stores are uncached); a flush of L2 comes later (D13).
         """
         window = TraceWindow(self.node, 0, source, self._launch(source.info, start_ps))
         passed_through = self.node.banks["uncached_write_sectors"].sum()
@@ -98,7 +98,7 @@ class Gpu:
         return fit.workgroups * cu.count
 
     def _reset_l1(self, shared_bytes: int) -> None:
-        """A kernel starts with an empty L1, of what its resident workgroups' shared memory leaves."""
+        """A kernel starts with an empty L1 (D14), of what its resident workgroups' shared memory leaves."""
         l1 = self.machine.l1
         ways = l1.ways
         if l1.unified_with_shared:

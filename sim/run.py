@@ -23,7 +23,7 @@ def simulate(
     progress: Progress | None = None,
     line_trace: Callable[[str], None] | None = None,
 ) -> Results:
-    """Replay a trace: kernels in program order, one after the other.
+    """Replay a trace: kernels in program order, one after the other (D19).
 
     Args:
         source: the trace; see `traces.source.TraceSource`.

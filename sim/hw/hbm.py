@@ -5,8 +5,8 @@
 Time is int64 picoseconds, commands issue on clock edges: at most one row and one column command per edge (HBM has two
 command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_scheduler` (what
 issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`, `hbm_record` (state and counters),
-`hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down, ECC; the latency of controller and
-PHY is `extra_latency_ps`.
+`hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down, ECC (D15); the latency of
+controller and PHY is two constants (D17).
 """
 
 from sim.hw.arbiter import pick_stream

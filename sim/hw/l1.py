@@ -1,4 +1,4 @@
-"""L1 data cache of one CU: sectored, write-through, no write-allocate, lines allocated when their data arrives.
+"""L1 data cache of one CU: sectored, write-through, no write-allocate, lines allocated when their data arrives (D9).
 
 A *miss entry* (MSHR) is one read request on its way. Accesses to sectors that are already on their way join the
 entry; an access may wait on several entries, each answer takes one of its waits away (the load table in

@@ -2,11 +2,12 @@
 
 A read looks its sectors up: present ones are hits, those on their way merge with the miss in flight, the others are
 asked from the bank's HBM channel; the answer goes out when all are there. A write makes its whole sectors valid and
-dirty; a sector written in part is fetched only when somebody reads it. Atomics are done here on fetched sectors.
+dirty; a sector written in part is fetched only when somebody reads it. Atomics are done here on fetched sectors, as fast as other requests (D12).
 Uncached requests pass through to the channel (copies in the bank are written back or dropped first).
 
 A request is taken only if all that it could need is free (miss entry, waiting place, room towards the channel);
 otherwise the bank blocks, in order. Every read towards DRAM has its place in the fill fifo.
+The bank's latency delays hits only; that of misses is calibrated as a whole (D11).
 """
 
 import numpy as np

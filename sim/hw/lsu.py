@@ -2,7 +2,8 @@
 
 The unit works on one event at a time, one line per `line_ps`. A line enters only if L1 has a free miss entry and the
 port fifo has room; otherwise the unit blocks, and memory events of other warps queue behind it in the order in which
-they tried to issue. The tag look-ups of an event happen together when the event starts; its requests leave one by one.
+they tried to issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by
+one. Stores are posted: nothing answers them and nobody waits for them (D10).
 
 The load table holds the events that wait for data: how many answers are missing, and which scoreboard slot to clear.
 """
