@@ -31,7 +31,7 @@ class Dataset(NamedTuple):
 
 _EVENT_MEANING = {
     "kind": ("1", "traces.schema.Kind"),
-    "space": ("1", "traces.schema.Space of a memory event"),
+    "space": ("1", "traces.schema.Space of a memory event; BARRIER: 1 = the warp arrives without waiting"),
     "cache": ("1", "traces.schema.Cache of a memory event"),
     "pipe": ("1", "traces.schema.Pipe of a COMPUTE event"),
     "width_bytes": ("byte", "bytes per lane"),

@@ -32,6 +32,8 @@ EXPLICIT = 0
 """`inner` of an event whose lane addresses are listed in `addresses`."""
 SLOTS = 64
 """Scoreboard slots of a warp; `wait` is a bit mask over them."""
+ARRIVE_ONLY = 1
+"""`space` of a BARRIER whose warp is counted and goes on (BAR.ARV); 0: it waits."""
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 
@@ -44,7 +46,7 @@ class Kind(IntEnum):
     ATOMIC = 2  # read-modify-write at L2 that returns a value
     REDUCE = 3  # read-modify-write at L2 without a returned value
     ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS, TMA load)
-    BARRIER = 5  # workgroup barrier; slot = barrier number, width_bytes unused, work = threads expected (0 = all)
+    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # nothing but its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
@@ -82,7 +84,7 @@ class Pipe(IntEnum):
 EVENT = np.dtype(
     [
         ("kind", "u1"),  # Kind
-        ("space", "u1"),  # Space (memory events)
+        ("space", "u1"),  # Space (memory events); ARRIVE_ONLY or 0 of a BARRIER
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
         ("width_bytes", "u1"),  # bytes per lane: 1, 2, 4, 8, 16

@@ -4,7 +4,7 @@ import pytest
 
 from tests.hw.cu_bench import CLOCK_PS, run_cu
 from tests.sim.programs import barrier, compute, load, row, store
-from traces.schema import Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, Kind, Pipe, Space
 
 P = 0x80000
 SCHEDULERS = 4
@@ -134,3 +134,20 @@ def test_a_place_is_used_again_with_a_clean_scoreboard():
     started_ps = 2 * CLOCK_PS
     assert bench.left_ps(0x20000) == [started_ps + 30 * CLOCK_PS]
     assert bench.issued_ps(P + 128) == [started_ps + 130 * CLOCK_PS]
+
+
+def test_who_only_arrives_does_not_wait():
+    """A producer arrives and goes on; consumers wait for it, though it may have ended by then."""
+    arrive, slow = barrier(1, 96, space=ARRIVE_ONLY), compute(60, Pipe.UNIFORM)
+    sync = barrier(1, 96)
+    late = run_cu([[[slow, arrive, probe(0)], [sync, probe(1)], [sync, probe(2)]]], "cu.lsu_lines_per_clk=64.0")
+    assert times(late, 3) == [61 * CLOCK_PS] * 3
+    early = run_cu([[[arrive, probe(0)], [sync, probe(1)], [slow, sync, probe(2)]]], "cu.lsu_lines_per_clk=64.0")
+    assert times(early, 3) == [CLOCK_PS, 61 * CLOCK_PS, 61 * CLOCK_PS]
+    assert early.cu["barrier_stall_ps"] == 60 * CLOCK_PS
+
+
+def test_the_arrival_of_a_warp_that_has_ended_still_counts():
+    arrive, slow, sync = barrier(1, 96, space=ARRIVE_ONLY), compute(60, Pipe.UNIFORM), barrier(1, 96)
+    bench = run_cu([[[arrive], [slow, sync, probe(1)], [slow, slow, sync, probe(2)]]], "cu.lsu_lines_per_clk=64.0")
+    assert [time // CLOCK_PS for w in (1, 2) for time in bench.issued_ps(P + 128 * w)] == [121, 121]

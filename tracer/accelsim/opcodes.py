@@ -32,6 +32,7 @@ class Action(IntEnum):
     EXIT = 9
     BULK_COPY = 10  # TMA load: a group by itself
     WAIT_ALL = 11  # waits for every group
+    ARRIVE = 12  # BAR.ARV: a barrier that counts the warp and does not hold it
 
 
 GENERIC = len(Space)
@@ -206,7 +207,7 @@ def classify(text: str) -> Opcode:
     if base == "EXIT":
         return opcode._replace(action=Action.EXIT)
     if base == "BAR":
-        return opcode._replace(action=Action.BARRIER, known=True)
+        return opcode._replace(action=Action.ARRIVE if "ARV" in tokens else Action.BARRIER, known=True)
     if base == "DEPBAR":
         return opcode._replace(action=Action.DEPBAR)
     if base in ("LDGDEPBAR", "ARRIVES"):

@@ -7,7 +7,8 @@ What becomes what:
 * LDGSTS: ASYNC_COPY; LDGDEPBAR: a WAIT event that waits for nothing; DEPBAR: a WAIT for all but the latest groups,
   or ALU work when there is nothing to wait for.
 * BAR: BARRIER. An immediate below 16 is the barrier's number, a larger one the threads expected (of barrier 1).
-  BAR.ARV is taken as a full barrier.
+  Tracers write only an instruction's last immediate, so the number of a barrier with a thread count is lost: two of
+  them at once, which producers and consumers use, become one. BAR.ARV arrives without waiting.
 * the last EXIT: EXIT; an earlier one (some lanes leave) is a branch.
 * everything else: COMPUTE, by pipe (tracer.accelsim.section).
 
@@ -32,7 +33,7 @@ from tracer.accelsim.scoreboard import (
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
 from tracer.coalesce import active_lanes
 from tracer.jit import kernel
-from traces.schema import EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
 
 BUILDER = np.dtype(
     [
@@ -58,13 +59,13 @@ ALL_LANES = (1 << LANES) - 1
 
 COMPUTE, LOAD, STORE, ATOMIC, REDUCE = (int(Action[n]) for n in ("COMPUTE", "LOAD", "STORE", "ATOMIC", "REDUCE"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
-EXIT, BULK_COPY, WAIT_ALL = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL"))
+EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
 KIND_WAIT, KIND_BARRIER, KIND_EXIT, KIND_COPY = int(Kind.WAIT), int(Kind.BARRIER), int(Kind.EXIT), int(Kind.ASYNC_COPY)
 SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
 ALU, BRANCH = int(Pipe.ALU), int(Pipe.BRANCH)
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT], np.uint8)  # fmt: skip
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER], np.uint8)  # fmt: skip
 assert len(KIND_OF_ACTION) == len(Action)
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
@@ -195,9 +196,11 @@ def access(builder, instruction, opcode, action, events, addresses):
 
 
 @kernel
-def barrier(builder, instruction, events):
+def barrier(builder, instruction, action, events):
     """BAR: number or expected threads from the immediate."""
-    event = start_event(builder, instruction, BARRIER, events)
+    event = start_event(builder, instruction, action, events)
+    if action == ARRIVE:
+        event.space = ARRIVE_ONLY
     event.slot = 0
     if 0 < instruction.imm < NAMED_BARRIERS:
         event.slot = instruction.imm
@@ -230,8 +233,8 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
         action = COMPUTE
     if action == COMPUTE:
         compute(builder, instruction, opcode, opcode.pipe, events)
-    elif action == BARRIER:
-        barrier(builder, instruction, events)
+    elif action in (BARRIER, ARRIVE):
+        barrier(builder, instruction, action, events)
     elif is_memory(action):
         access(builder, instruction, opcode, action, events, addresses)
     else:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tracer.accelsim.instruction import ACCELSIM_SOURCES, HELPER, REPEAT
 from traces.errors import UserError
-from traces.schema import EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
 
 ADDRESS_REGISTER = "R252"
 """Read where nothing is waited for: R252 to R255 are never written."""
@@ -157,7 +157,8 @@ class WarpLines:
             self._compute(event, wait)
         elif kind == Kind.BARRIER:
             imm = event.work or event.slot
-            self._line(event, "", "BAR.SYNC", self._sources(wait, 0), "0", imm)
+            opcode = "BAR.ARV" if event.space == ARRIVE_ONLY else "BAR.SYNC"
+            self._line(event, "", opcode, self._sources(wait, 0), "0", imm)
         elif kind == Kind.EXIT:
             self._line(event, "", "EXIT", self._sources(wait, 0), "0", 0)
         else:

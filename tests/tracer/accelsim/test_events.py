@@ -5,7 +5,9 @@ from itertools import pairwise
 import pytest
 
 from tests.tracer.accelsim.texts import events_of, kernel_text, read, write
-from traces.schema import EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+from tracer.accelsim.reader import open_accelsim
+from tracer.accelsim.writer import export_accelsim
+from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
 
 EXIT = "0f00 ffffffff 0 EXIT 0 0 0 "
 
@@ -225,6 +227,17 @@ def test_barriers(tmp_path):
     line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
     events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT])
     assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (1, 128)]
+
+
+def test_an_arrival_does_not_wait_and_comes_back(tmp_path):
+    line = "{:04x} ffffffff 0 BAR.{} 0 0 {} "
+    text = kernel_text([[line.format(0, "ARV", 256), line.format(16, "SYNC.DEFER_BLOCKING", 256), EXIT]])
+    source = open_accelsim(write(tmp_path, text))
+    export_accelsim(source, tmp_path / "out")
+    for trace in (source, open_accelsim(tmp_path / "out")):
+        (workgroup,) = next(trace.commands()).workgroups()
+        rows = [(Kind(e["kind"]).name, int(e["slot"]), int(e["work"]), int(e["space"])) for e in workgroup.events]
+        assert rows == [("BARRIER", 1, 256, ARRIVE_ONLY), ("BARRIER", 1, 256, 0), ("EXIT", 255, 0, 0)]
 
 
 def test_an_early_exit_of_some_lanes_is_a_branch(tmp_path):
