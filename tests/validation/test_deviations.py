@@ -1,0 +1,133 @@
+"""DEVIATIONS.md: its numbers and the tests that it names exist; here are the watchers that stand nowhere else."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import sim.machine
+from sim.gpu import Gpu
+from sim.hw.address_map import bank_row_column, channel_local
+from sim.machine import build, window_ps
+from sim.presets import load_preset, presets
+from sim.run import simulate
+from tests.sim.programs import compute, kernel, load, row, small_preset, wait
+from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from tracer.sequence import CommandSequence
+from tracer.streams import PointerChase
+from traces.schema import Cache, Kind, Space
+from validation.microbenchmarks import CHASES, Chase, latency_ps
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "validation" / "DEVIATIONS.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (D\d+) \|.*\| (.*) \|$", TEXT, re.MULTILINE)
+MIB = 1 << 20
+
+
+def run(source, preset=None):
+    (result,) = simulate(CommandSequence([source]), preset or small_preset()).kernels
+    return result
+
+
+def test_numbers_count_up_and_code_mentions_only_these():
+    numbers = [number for number, _ in ROWS]
+    assert numbers == [f"D{k + 1}" for k in range(len(ROWS))]
+    for folder in ("traces", "tracer", "sim", "validation"):
+        for path in (ROOT / folder).rglob("*.py"):
+            mentioned = set(re.findall(r"\((D\d+)\)", path.read_text(encoding="utf-8")))
+            assert mentioned <= set(numbers), path
+
+
+def test_code_that_simplifies_says_its_number():
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sim").rglob("*.py"))
+    assert [number for number, _ in ROWS if f"({number})" not in sources] == []
+
+
+@pytest.mark.parametrize(("number", "watchers"), ROWS)
+def test_watchers_exist(number, watchers):
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", watchers)
+    assert named, number
+    for file, test in named:
+        (path,) = (ROOT / "tests").rglob(file)
+        assert f"def {test}(" in path.read_text(encoding="utf-8"), (number, file, test)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_periods_are_rounded_by_less_than_a_thousandth(name):
+    """D1."""
+    m = load_preset(name).machine
+    for clock_MHz in (m.cu.clock_MHz, m.noc.clock_MHz, m.l2.clock_MHz, m.hbm.clock_MHz):
+        assert round(1e6 / clock_MHz) == pytest.approx(1e6 / clock_MHz, rel=1e-3)
+
+
+def test_far_strides_cost_no_more():
+    """D2: 64 MiB apart, each load in a page of its own."""
+    preset, near = load_preset("v100"), CHASES[2]
+    far = Chase("far", "", 1 << 40, 64 * MIB + 8192 + 128, 2000, 2000, Cache.DEFAULT)
+    assert latency_ps(preset, far) == pytest.approx(latency_ps(preset, near), rel=0.01)
+
+
+def test_shared_memory_strides_cost_nothing():
+    """D3: neighbouring words, and words that all lie in one of 32 banks."""
+
+    def time_ps(stride):
+        return run(kernel([[[row(Kind.LOAD, space=Space.SHARED, stride=stride, slot=1), wait(1)]]])).time_ps
+
+    assert time_ps(4) == time_ps(128)
+
+
+def test_tags_are_looked_up_when_an_event_starts():
+    """D5: the last line of an event arrives while the first ones leave; hardware would find it there."""
+    clk_ps = round(1e6 / small_preset().machine.cu.clock_MHz)
+    wanted, others = 1 << 20, 1 << 21
+    alone = run(kernel([[[load(wanted, mask=1, slot=1), wait(1)]]]))
+    latency_clk = alone.time_ps // clk_ps
+    many = row(Kind.LOAD, addresses=[*(others + 128 * k for k in range(31)), wanted], slot=1)
+    totals = run(kernel([[[load(wanted, mask=1, slot=1)], [compute(cycles=latency_clk - 15), many]]])).totals
+    assert (totals["l1.read_merged_sectors"], totals["l1.read_hit_sectors"]) == (1, 0)
+
+
+def test_windows_change_no_traffic(monkeypatch):
+    """D6: time windows of 2 ns instead of 21 ns."""
+    source, seen = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2)), []
+    for longest_ps in (50_000, 2_000):
+        monkeypatch.setattr(sim.machine, "MAX_WINDOW_PS", longest_ps)
+        gpu = Gpu(small_preset().machine)
+        time_ps = gpu.run_kernel(source, 0, None)
+        units = gpu.counters()
+        counters = (
+            ("l1", "read_sectors"),
+            ("l2", "read_sectors"),
+            ("l2", "read_miss_sectors"),
+            ("l2", "write_sectors"),
+        )
+        seen.append((time_ps, [int(units[unit][name].sum()) for unit, name in counters]))
+    assert seen[0][1] == seen[1][1]
+    assert seen[0][0] == pytest.approx(seen[1][0], rel=0.25)
+
+
+def test_a_place_is_free_from_the_next_window_on():
+    """D7: workgroups of a few clocks, one after the other in the only place."""
+    preset = small_preset("cu.count=1", "cu.workgroups=1", "dispatch.workgroup_ps=0")
+    count, window = 20, window_ps(preset.machine)
+    time_ps = run(kernel([[[compute()]]] * count), preset).time_ps
+    assert (count - 1) * window <= time_ps <= count * (window + 10_000)
+
+
+def test_a_kernel_starts_with_an_empty_l1():
+    """D14."""
+    source = PointerChase(4096, 32)
+    first, second = simulate(CommandSequence([source, source]), small_preset(), flush_l2=False).kernels
+    assert first.totals["l1.read_hit_sectors"] == second.totals["l1.read_hit_sectors"] == 0
+    assert second.totals["l2.read_hit_sectors"] == 32
+
+
+def test_streams_far_apart_meet_in_few_banks():
+    """D18: the same place in 64 regions of 1 MiB is one bank, a row each."""
+    channel = build(load_preset("v100").machine)[0].channels[0]
+    geometry = [int(channel[name]) for name in ("group_bits", "bank_bits", "row_bits", "bank_map")]
+    places = [
+        bank_row_column(channel_local(k * MIB, int(channel["interleave_bytes"]), 32), *geometry)[:2] for k in range(64)
+    ]
+    assert len({bank for bank, _ in places}) == 1
+    assert len({row for _, row in places}) == 64
