@@ -129,6 +129,17 @@ def test_host_copies_of_each_gpus_list_make_hits_in_l2(tmp_path, capsys):
     assert found == [(4, 4, 0), (4, 0, 4)]
 
 
+@pytest.mark.parametrize(
+    ("found", "changed", "resource"),
+    [("shmem = 0", "shmem = 99000", "cu.shared_bytes = 98304"), ("(32,1,1)", "(1024,1,1)", "cu.registers_bytes")],
+)
+def test_a_trace_whose_workgroups_do_not_fit_is_refused(found, changed, resource, tmp_path, capsys):
+    (tmp_path / "kernel-1.traceg").write_text(ACCELSIM_TRACE.replace(found, changed).replace("nregs = 8", "nregs = 99"))
+    assert main(["run", str(tmp_path / "kernel-1.traceg"), "--preset", "v100"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "does not fit on a CU" in error and resource in error
+
+
 def test_lenient_import_counts_what_it_skips(tmp_path, capsys):
     (tmp_path / "kernelslist.g").write_text("kernel-1.traceg\nkernel-2.traceg\n")
     (tmp_path / "kernel-2.traceg").write_text(ACCELSIM_TRACE)

@@ -68,6 +68,8 @@ ODD = {
     "missing block": Odd(kernel_text([WARP], grid="2,1,1"), ": 1 of 2 thread blocks are missing"),
     "no newline at the end": Odd(GOOD.rstrip("\n"), "no newline"),
     "binary version 0": Odd(kernel_text([WARP], architecture=0), ":7: binary version = 0"),
+    "binary version 61": Odd(kernel_text([WARP], architecture=61), ""),
+    "binary version 86": Odd(kernel_text([WARP], architecture=86), ""),
     "binary version 120": Odd(kernel_text([WARP], architecture=120), ":7: binary version = 120: known are 60, 61"),
     "header fields shifted": Odd(GOOD.replace("nregs = 32", "nregs = 21955"), ":6: nregs = 21955: expected 0 to 255"),
     "header line missing": Odd(GOOD.replace("-nregs = 32\n", ""), ":1: no `-nregs =`"),

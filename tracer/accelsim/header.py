@@ -83,11 +83,11 @@ class Header:
         )
 
 
-def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
-    """Header from the lines before the first # line.
+def split_fields(path: Path, lines: list[str], problems: Problems) -> dict[str, tuple[int, str]]:
+    """Name -> (number of the line, value); of a name that comes twice the last counts.
 
     Raises:
-        TraceError: a line that is no `-name = value`, grid or block dimensions or tracer version missing or impossible.
+        TraceError: a line that is no `-name = value`.
     """
     fields: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines, 1):
@@ -102,6 +102,16 @@ def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
             message = f"-{name} for the second time: this one counts"
             problems.warn("header twice", f"{path}:{number}", message)
         fields[name] = (number, value.strip())
+    return fields
+
+
+def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
+    """Header from the lines before the first # line.
+
+    Raises:
+        TraceError: a line that is no `-name = value`, grid or block dimensions or tracer version missing or impossible.
+    """
+    fields = split_fields(path, lines, problems)
     reader = _Fields(path, fields, problems)
     version_text = fields.get("accelsim tracer version", (0, ""))[1]
     header = Header(

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from tracer.accelsim.instruction import (
     MEANING,
     SCAN,
     Outcome,
-    Tables,
     Trouble,
     grown,
     new_tables,
 )
-from tracer.accelsim.opcodes import OPCODE, Opcode, classify, fill_record
+from tracer.accelsim.opcode_book import OpcodeBook
 from tracer.accelsim.problems import Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import BadXz, line_blocks, read_bytes
@@ -35,36 +33,6 @@ ID_WORDS = 4
 
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
-
-classify_once = lru_cache(maxsize=1 << 14)(classify)
-
-
-class OpcodeBook:
-    """Effects of the opcodes met so far, as records by opcode number."""
-
-    def __init__(self, architecture: int, problems: Problems) -> None:
-        self._architecture, self._problems = architecture, problems
-        self.records = np.zeros(0, OPCODE)
-
-    def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> np.ndarray:
-        """Classify the opcodes that the scanner has met since; `where` names the place of a line."""
-        count = int(scan["n_opcodes"])
-        known = len(self.records)
-        if count == known:
-            return self.records
-        new = np.zeros(count, OPCODE)
-        new[:known] = self.records
-        for number in range(known, count):
-            text = bytes(scan["opcode_text"][scan["opcode_first"][number] : scan["opcode_first"][number + 1]]).decode()
-            opcode: Opcode = classify_once(text)
-            fill_record(new[number], opcode, self._architecture)
-            if not opcode.known:
-                rows = tables.instructions[: scan["n_instructions"]]
-                first = rows["line"][rows["opcode"] == number][:1]
-                place = where(int(first[0]) if len(first) else int(scan["line"]))
-                self._problems.warn(f"opcode {text.split('.')[0]}", place, f"unknown opcode {text}, taken as ALU work")
-        self.records = new
-        return new
 
 
 class KernelReader:

@@ -2,6 +2,9 @@
 
 Every workgroup is read back and compared; where plain SASS does not give the same events back, it is written with
 notes (tracer.accelsim.warp_lines).
+
+Not kept: the exact opcodes of arithmetic, and with them `cycles` of COMPUTE events. A run of arithmetic comes back with
+its pipe, count and work, but as long as the opcodes written for it take.
 """
 
 import lzma

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracer.accelsim.latency import TABLES, Latency, latency_table
+from tracer.accelsim.latency import TABLE_OF, TABLES, Latency, latency_table, table_version
 from tracer.accelsim.opcodes import Action, access_bytes, classify
 from tracer.accelsim.tensor import tensor_shape
 from traces.schema import Pipe
@@ -68,10 +68,11 @@ def test_every_latency_has_a_source(architecture):
     assert set(table) == set(Latency)
     for cycles, source in table.values():
         assert 1 <= cycles <= 64
-        assert source
+        assert source.startswith(("assumed", "Jia et al. 2018", "Accel-Sim tested-cfgs/")), source
 
 
 def test_architectures_between_tables_take_the_older_one():
+    assert {version: table_version(version) for version in TABLE_OF} == TABLE_OF
     assert latency_table(86) is TABLES[80]
     assert latency_table(89) is TABLES[80]
     assert latency_table(100) is TABLES[90]

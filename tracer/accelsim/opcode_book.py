@@ -1,0 +1,40 @@
+"""Effects of the opcodes of one kernel, as records by opcode number; unknown ones are reported once each."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from tracer.accelsim.instruction import Tables
+from tracer.accelsim.opcodes import OPCODE, Opcode, classify, fill_record
+from tracer.accelsim.problems import Problems
+
+classify_once = lru_cache(maxsize=1 << 14)(classify)
+
+
+class OpcodeBook:
+    """Effects of the opcodes met so far, as records by opcode number."""
+
+    def __init__(self, architecture: int, problems: Problems) -> None:
+        self._architecture, self._problems = architecture, problems
+        self.records = np.zeros(0, OPCODE)
+
+    def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> np.ndarray:
+        """Classify the opcodes that the scanner has met since; `where` names the place of a line."""
+        count = int(scan["n_opcodes"])
+        known = len(self.records)
+        if count == known:
+            return self.records
+        new = np.zeros(count, OPCODE)
+        new[:known] = self.records
+        for number in range(known, count):
+            text = bytes(scan["opcode_text"][scan["opcode_first"][number] : scan["opcode_first"][number + 1]]).decode()
+            opcode: Opcode = classify_once(text)
+            fill_record(new[number], opcode, self._architecture)
+            if not opcode.known:
+                rows = tables.instructions[: scan["n_instructions"]]
+                first = rows["line"][rows["opcode"] == number][:1]
+                place = where(int(first[0]) if len(first) else int(scan["line"]))
+                self._problems.warn(f"opcode {text.split('.')[0]}", place, f"unknown opcode {text}, taken as ALU work")
+        self.records = new
+        return new
