@@ -8,7 +8,7 @@ What becomes what:
   or ALU work when there is nothing to wait for.
 * BAR: BARRIER. An immediate below 16 is the barrier's number, a larger one the threads expected (of barrier 1).
   Tracers write only an instruction's last immediate, so the number of a barrier with a thread count is lost: two of
-  them at once, which producers and consumers use, become one. BAR.ARV arrives without waiting.
+  them at once, which producers and consumers use, become one (D20). BAR.ARV arrives without waiting.
 * the last EXIT: EXIT; an earlier one (some lanes leave) is a branch.
 * everything else: COMPUTE, by pipe (tracer.accelsim.section).
 
