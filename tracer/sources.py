@@ -87,8 +87,12 @@ def _imports_of(path, module_name):
 
 @cache
 def _parsed_imports(path, package, _mtime_ns, _file_bytes):
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError):
+        return frozenset()  # a user's file; sim.hw.policy runs it and says what is wrong
     names = set()
-    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -1,10 +1,14 @@
 """`t3sim run`: from a GEMM, a workload or a trace to a table, a JSON object and an archive."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from sim.results import open_results
+from tests.validation.paths import ROOT
 from validation.cli import main
 
 SMALL = ["--gemm", "256x256x64", "--preset", "v100"]
@@ -88,3 +92,15 @@ def test_a_mistake_is_one_line_and_nothing_is_written(arguments, words, tmp_path
     assert shown.out == "" and shown.err.count("\n") == 1, shown.err
     assert all(word in shown.err for word in words), shown.err
     assert [path.name for path in tmp_path.iterdir()] == ["text.g"]
+
+
+@pytest.mark.parametrize(("policy", "words"), [("def pick(:\n", "invalid syntax"), ("x = 1\n", "no function pick")])
+def test_a_broken_policy_is_one_line(policy, words, tmp_path):
+    """In a process of its own: the policy is bound when the machine is imported."""
+    file = tmp_path / "policy.py"
+    file.write_text(policy)
+    program = "import sys; from validation.cli import main; sys.exit(main(['run', '--gemm', '64x64x64']))"
+    environment = {**os.environ, "T3SIM_POLICY": str(file), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert words in done.stderr and "policy.py" in done.stderr
