@@ -1,6 +1,6 @@
 """The largest machine that the unit records hold: their sizes are fixed, so that all machines share one compilation."""
 
-from sim.hw.cu import MAX_SCHEDULERS, MAX_WORKGROUPS
+from sim.hw.cu_record import MAX_SCHEDULERS, MAX_WORKGROUPS
 from sim.hw.l1 import MAX_ENTRIES
 from sim.hw.lsu import MAX_LOADS
 from sim.hw.noc import MAX_BANKS, MAX_CUS

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.hw.cu import make_cus
+from sim.hw.cu_record import make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
 from sim.hw.fifo import make_fifos
 from sim.hw.hbm import make_channels
 from sim.hw.hbm_log import LOG
 from sim.hw.l1 import make_l1s
-from sim.hw.l2 import make_l2_banks, waiting_places
+from sim.hw.l2_record import make_l2_banks, waiting_places
 from sim.hw.lsu import make_lsus
 from sim.hw.noc import make_noc
 from sim.hw.request import NEVER, STREAMS

@@ -1,8 +1,8 @@
 """The machine as frozen data, one struct per hardware unit; a preset is a TOML file that fills all of them.
 
-Units stand in the field names: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`. Clock periods
-are rounded to whole picoseconds (D1).
-How a preset is read, and that every value carries its source, is `sim.presets`.
+Units stand in the field names: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`. Clock
+periods are rounded to whole picoseconds (D1). How a preset is read, and that every value carries its source, is
+`sim.presets`.
 """
 
 from enum import IntEnum

@@ -10,14 +10,11 @@ import os
 import sys
 import warnings
 
-import numpy as np
-
 if __name__ == "__main__":
     os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 import sim.engine
 import sim.gpu
-import sim.hw.l2
 from sim.run import simulate
 from tests.plain_records import PlainArray
 from tests.sim.programs import SMALL, TIGHT, random_kernel, small_preset
@@ -28,7 +25,6 @@ def without_compiler():
     """Let the engine see its node through plain views."""
     warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit products of hashes wrap
     sim.engine.borrowed = PlainArray
-    sim.hw.l2.REQUEST = np.dtype((np.record, sim.hw.l2.REQUEST))
 
 
 def outcome(seed):

@@ -2,8 +2,8 @@
 
 Every map here is a bijection: channel and channel-local address give the address back, and bank, row and column give
 the channel-local address back, so no two lines ever share a place. Channels, slices and sets need not be powers of
-two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so their maps are shifts of bits, without a hash of
-rows into banks (D18). Addresses are physical, there is no TLB (D2).
+two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so their maps are shifts of bits, without a
+hash of rows into banks (D18). Addresses are physical, there is no TLB (D2).
 """
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES

@@ -8,7 +8,7 @@ host reads ahead.
 
 import numpy as np
 
-from sim.hw.cu import MAX_WORKGROUPS
+from sim.hw.cu_record import MAX_WORKGROUPS
 from sim.hw.request import NEVER
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder

@@ -1,9 +1,9 @@
 """Where queued atoms wait: four lists per bank, oldest first.
 
 Reads and writes (updates count as writes) that hit the bank's open row, and reads and writes that miss it. So the
-scheduler looks at one oldest hit and one oldest miss per bank and direction, never at the whole queue (D16). `hit_bank` and
-`miss_bank` name the banks whose lists are not empty, in no order. Of one bank, row and direction, atoms are served in
-order.
+scheduler looks at one oldest hit and one oldest miss per bank and direction, never at the whole queue (D16).
+`hit_bank` and `miss_bank` name the banks whose lists are not empty, in no order. Of one bank, row and direction,
+atoms are served in order.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
 """Crossbar between the CUs and the L2 banks of one GPU: a port each way per CU and per bank.
 
-A packet is a header and, for writes on the way in and for reads on the way out, its sectors. It occupies its two ports
-one after the other and then takes a fixed latency. Packets are served in the order of the times at which they stand at
-their source, in slots of 1/64 of a time window, sources by turns within a slot (D8). A request leaves its CU only when the
-bank's fifo has room; otherwise it, and all behind it, wait for the next window. Answers always find room, because a CU
-has a place for every read that it sends.
+A packet is a header and, for writes on the way in and for reads on the way out, its sectors. It occupies its two
+ports one after the other and then takes a fixed latency. Packets are served in the order of the times at which they
+stand at their source, in slots of 1/64 of a time window, sources by turns within a slot (D8). A request leaves its CU
+only when the bank's fifo has room; otherwise it, and all behind it, wait for the next window. Answers always find
+room, because a CU has a place for every read that it sends.
 """
 
 import numpy as np

@@ -30,6 +30,7 @@ CACHE_SET = np.dtype(
     align=True,
 )
 
+assert CACHE_SET.fields is not None
 TAGS_BYTE, AGES_BYTE, SECTORS_BYTE, TOUCHES_BYTE = (
     CACHE_SET.fields[name][1] for name in ("tag", "age", "way", "touches")
 )

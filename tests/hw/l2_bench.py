@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.hw.fifo import make_fifos
-from sim.hw.l2 import l2_step, make_l2_banks, waiting_places
+from sim.hw.l2 import l2_step
+from sim.hw.l2_record import make_l2_banks, waiting_places
 from sim.hw.request import NEVER, REQUEST, STREAMS, Op, Stream
 from sim.hw.tags import make_sets
 from tests.plain_records import kernel_view

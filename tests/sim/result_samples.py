@@ -3,10 +3,10 @@
 import numpy as np
 
 from sim import counters
-from sim.hw.cu import CU
+from sim.hw.cu_record import CU
 from sim.hw.hbm_record import CHANNEL
 from sim.hw.l1 import L1
-from sim.hw.l2 import L2_BANK
+from sim.hw.l2_record import L2_BANK
 from sim.hw.lsu import LSU
 from sim.hw.noc import NOC
 from sim.presets import load_preset

@@ -1,0 +1,69 @@
+"""Workgroup barriers of a CU, and the end of warps, which can open them."""
+
+import numpy as np
+
+from sim.hw.cu_record import BARRIERS
+from sim.hw.warp import IDLE, ON_BARRIER, warp_ready, warp_sleep
+from tracer.jit import kernel
+from traces.schema import ARRIVE_ONLY
+
+
+@kernel
+def release_barrier(cu, warps, resident, number, now_ps):
+    """Everybody is here: the warps that wait at barrier `number` go on."""
+    resident.arrived[number] = 0
+    for w in range(resident.first_warp, resident.first_warp + resident.warps):
+        warp = warps.warp[w]
+        if warp.state == ON_BARRIER and warp.wait == np.uint64(number):
+            cu.barrier_stall_ps += now_ps - warp.slept_ps
+            warp_ready(warps, w, now_ps + cu.issue_ps)
+
+
+@kernel
+def arrive(cu, warps, w, event, now_ps):
+    """Arrive at a barrier, and wait there unless the event only arrives; the last one to arrive lets all go."""
+    warp = warps.warp[w]
+    resident = cu.resident[warp.workgroup]
+    number = event.slot & (BARRIERS - 1)
+    resident.arrived[number] += 1
+    if event.space == ARRIVE_ONLY:
+        warp_ready(warps, w, now_ps + cu.issue_ps)
+    else:
+        warp.wait = np.uint64(number)
+        warp_sleep(warps, w, ON_BARRIER, now_ps)
+    expected = np.int64(resident.alive)
+    if event.work > 0:
+        expected = (np.int64(event.work) + cu.lanes - 1) // cu.lanes
+    if resident.arrived[number] >= expected:
+        release_barrier(cu, warps, resident, number, now_ps)
+
+
+@kernel
+def _waiting(warps, resident, number):
+    """Warps that sleep at barrier `number`; those that only arrived do not."""
+    count = 0
+    for w in range(resident.first_warp, resident.first_warp + resident.warps):
+        warp = warps.warp[w]
+        count += warp.state == ON_BARRIER and warp.wait == np.uint64(number)
+    return count
+
+
+@kernel
+def warp_exit(cu, warps, w, now_ps):
+    """The warp ends; a barrier that waited only for it opens; the last warp frees the workgroup's place."""
+    warp = warps.warp[w]
+    resident = cu.resident[warp.workgroup]
+    warp_sleep(warps, w, IDLE, now_ps)
+    resident.alive -= 1
+    for number in range(BARRIERS):
+        everybody = resident.alive > 0 and resident.arrived[number] >= resident.alive
+        if everybody and _waiting(warps, resident, number) == resident.alive:
+            release_barrier(cu, warps, resident, number, now_ps)
+    if resident.alive == 0:
+        resident.tag = -1
+        cu.residents -= 1
+        cu.ended_slab[cu.ended] = resident.slab
+        cu.ended_queue[cu.ended] = resident.queue
+        cu.ended += 1
+        cu.workgroups += 1
+        cu.last_exit_ps = now_ps

@@ -1,0 +1,84 @@
+"""The record of one compute unit: constants from the spec, the workgroups that are resident, state, counters."""
+
+import numpy as np
+
+from traces.schema import Pipe
+
+MAX_WORKGROUPS = 32
+MAX_SCHEDULERS = 8
+BARRIERS = 16
+PIPES = len(Pipe)
+
+RESIDENT = np.dtype(
+    [
+        ("tag", "i8"),  # workgroup number in the grid, -1 = free place
+        ("started_ps", "i8"),
+        ("slab", "i4"),  # of the trace window
+        ("alive", "i4"),  # warps that have not exited
+        ("first_warp", "i4"),
+        ("warps", "i4"),
+        ("queue", "i4"),  # dispatch queue that sent it
+        ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
+        ("arrived", "i4", BARRIERS),
+    ],
+    align=True,
+)
+
+CU = np.dtype(
+    [
+        # constants
+        ("period_ps", "i8"),
+        ("issue_ps", "i8"),  # one warp instruction on a scheduler
+        ("pipe_ps", "i8", PIPES),  # one warp instruction on a scheduler's pipe; 0 = paid by issue alone
+        ("tensor_macs_per_clk", "i8"),  # per scheduler
+        ("schedulers", "i8"),
+        ("lanes", "i8"),
+        ("shared_bytes_per_clk", "i8"),
+        ("shared_latency_ps", "i8"),
+        ("answers", "i8"),  # fifo with the answers to this CU's reads
+        # state
+        ("issue_free_ps", "i8", MAX_SCHEDULERS),
+        ("pipe_free_ps", "i8", (MAX_SCHEDULERS, PIPES)),
+        ("shared_free_ps", "i8"),
+        ("residents", "i8"),
+        ("resident", RESIDENT, MAX_WORKGROUPS),
+        ("ended", "i8"),  # workgroups that ended and wait to be collected by the engine
+        ("ended_slab", "i4", MAX_WORKGROUPS),
+        ("ended_queue", "i4", MAX_WORKGROUPS),
+        # counters
+        ("warp_instructions", "i8"),
+        ("events", "i8"),
+        ("slot_stall_ps", "i8"),  # sum over warps: asleep until data came
+        ("barrier_stall_ps", "i8"),
+        ("issue_busy_ps", "i8"),  # sum over schedulers
+        ("tensor_busy_ps", "i8"),  # sum over schedulers
+        ("shared_busy_ps", "i8"),
+        ("tensor_macs", "i8"),
+        ("shared_bytes", "i8"),
+        ("workgroups", "i8"),
+        ("last_exit_ps", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_cus(spec, answers):
+    """One CU record per fifo in `answers`. spec: sim.spec.ComputeUnit."""
+    cus = np.zeros(len(answers), CU)
+    period_ps = round(1e6 / spec.clock_MHz)
+    cus["period_ps"] = period_ps
+    cus["issue_ps"] = max(1, round(period_ps / spec.issue_per_clk))
+    for pipe, rate in (
+        (Pipe.ALU, spec.alu_warps_per_clk),
+        (Pipe.FMA, spec.fma_warps_per_clk),
+        (Pipe.FP64, spec.fp64_warps_per_clk),
+        (Pipe.SFU, spec.sfu_warps_per_clk),
+    ):
+        cus["pipe_ps"][:, pipe] = round(period_ps / rate)
+    cus["tensor_macs_per_clk"] = max(1, round(spec.tensor_macs_per_clk / spec.schedulers))
+    cus["schedulers"], cus["lanes"] = spec.schedulers, spec.lanes_per_warp
+    cus["shared_bytes_per_clk"] = spec.shared_bytes_per_clk
+    cus["shared_latency_ps"] = spec.shared_latency_clk * period_ps
+    cus["answers"] = answers
+    cus["resident"]["tag"] = -1
+    return cus

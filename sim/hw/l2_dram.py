@@ -1,0 +1,51 @@
+"""What an L2 bank sends to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
+
+from sim.hw.fifo import fifo_full, fifo_push_copy, fifo_slot
+from sim.hw.request import NEVER, Op, Stream
+from sim.hw.tags import sectors_in
+from tracer.jit import kernel
+
+
+@kernel
+def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
+    """Append a request for `sectors` of `line` to the channel's fifo of `stream`; returns it."""
+    fifo = fifos[bank.dram[stream]]
+    fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
+    sent = pool[fifo_slot(fifo, fifo.tail - 1)]
+    sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
+    bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
+    if op == Op.READ:
+        bank.reads_out += 1
+    return sent
+
+
+@kernel
+def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
+    """Send the dirty sectors of `mask` to DRAM; they are clean afterwards. Returns how many."""
+    dirty = cache_set.way[way].dirty & mask
+    if dirty == 0:
+        return 0
+    stream = Stream.COMPUTE_WRITE
+    sent = to_dram(bank, fifos, pool, request, Op.WRITE, stream, cache_set.tag[way], dirty, now_ps)
+    sent.tag = -1
+    cache_set.way[way].dirty &= ~dirty & 15
+    return sectors_in(dirty)
+
+
+@kernel
+def flush_step(bank, sets, fifos, pool, now_ps):
+    """Write dirty lines back, one per clock, as long as there is room. Lines stay valid."""
+    nobody = pool[fifos[bank.requests].first]
+    while bank.flush_set >= 0:
+        cache_set = sets[bank.first_set + bank.flush_set]
+        for way in range(bank.ways):
+            if cache_set.way[way].dirty != 0:
+                if fifo_full(fifos[bank.dram[Stream.COMPUTE_WRITE]]):
+                    bank.blocked = 1
+                    return NEVER
+                bank.flush_sectors += write_back(bank, cache_set, way, 15, fifos, pool, nobody, now_ps)
+                return now_ps + bank.period_ps
+        bank.flush_set += 1
+        if bank.flush_set == bank.sets:
+            bank.flush_set = -1
+    return NEVER

@@ -1,0 +1,90 @@
+"""The record of one L2 bank: constants from the spec, state, counters; and the places where requests wait for data."""
+
+import numpy as np
+
+from sim.hw.request import NEVER, REQUEST, STREAMS
+
+WAITER = np.dtype([("request", REQUEST), ("next", "i4"), ("need", "i4")], align=True)
+"""A request that waits for sectors on their way; `need` = those that are still missing."""
+
+L2_BANK = np.dtype(
+    [
+        # constants
+        ("first_set", "i8"),
+        ("sets", "i8"),
+        ("ways", "i8"),
+        ("period_ps", "i8"),
+        ("latency_ps", "i8"),
+        ("path_ps", "i8"),  # to the memory controller
+        ("misses", "i8"),  # lines in flight (MSHRs)
+        ("merges", "i8"),  # requests waiting on one line
+        ("requests", "i8"),  # fifo from the NoC
+        ("fills", "i8"),  # fifo from the channel
+        ("hits", "i8"),  # fifo towards the NoC: answers to hits
+        ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
+        ("dram", "i8", STREAMS),  # fifos towards the channel
+        # state
+        ("next_ps", "i8"),  # takes no request before
+        ("sent_ps", "i8"),  # when the channel sees the oldest of what was sent in this window; NEVER = nothing sent
+        ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
+        ("blocked_since_ps", "i8"),
+        ("misses_used", "i8"),
+        ("reads_out", "i8"),  # reads sent to DRAM and not back
+        ("free_waiter", "i8"),
+        ("flush_set", "i8"),  # next set to write back, -1 when not flushing
+        # counters
+        ("read_sectors", "i8"),
+        ("read_hit_sectors", "i8"),
+        ("read_merged_sectors", "i8"),
+        ("read_miss_sectors", "i8"),
+        ("write_sectors", "i8"),
+        ("atomic_sectors", "i8"),
+        ("uncached_read_sectors", "i8"),
+        ("uncached_write_sectors", "i8"),  # writes and updates that passed through
+        ("writeback_sectors", "i8"),  # evicted dirty sectors
+        ("flush_sectors", "i8"),  # written back by a flush
+        ("requests_served", "i8"),
+        ("blocked_ps", "i8"),
+        ("misses_used_max", "i8"),
+        ("last_request_ps", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_l2_banks(machine, wiring):
+    """L2 bank records of one GPU.
+
+    Args:
+        machine: sim.spec.Machine.
+        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS).
+
+    Returns:
+        (banks, waiters, sets): L2_BANK and WAITER arrays and the number of cache sets they need.
+    """
+    spec = machine.l2
+    count = spec.banks
+    banks = np.zeros(count, L2_BANK)
+    sets = spec.bytes // (count * spec.ways * 128)
+    banks["first_set"] = np.arange(count) * sets
+    banks["sets"], banks["ways"] = sets, spec.ways
+    banks["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
+    banks["latency_ps"] = spec.latency_clk * period_ps
+    banks["path_ps"] = machine.hbm.request_ps
+    banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
+    for name, fifos in wiring.items():
+        banks[name] = fifos
+    places = waiting_places(spec)
+    waiters = np.zeros(count * places, WAITER)
+    waiters["next"] = np.arange(1, count * places + 1)
+    waiters["next"][places - 1 :: places] = -1
+    banks["free_waiter"] = np.arange(count) * places
+    banks["flush_set"] = -1
+    banks["sent_ps"] = NEVER
+    banks["blocked_since_ps"] = -1
+    return banks, waiters, sets * count
+
+
+def waiting_places(spec):
+    """Requests that can wait in a bank for data on their way."""
+    return spec.mshrs * spec.mshr_merges

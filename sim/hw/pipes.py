@@ -1,0 +1,62 @@
+"""Issue slots, execution pipes and the shared-memory port of a CU: each is booked until a time.
+
+Per warp scheduler there is one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
+instructions, a matrix event occupies the tensor pipe for work / rate. The shared-memory (LDS) port is one per CU.
+"""
+
+import numpy as np
+
+from sim.hw.warp import slot_done, slot_take
+from tracer.jit import kernel
+from traces.schema import Pipe
+
+
+@kernel
+def book_issue(cu, scheduler, event, now_ps):
+    """Occupy the issue slot for the instructions of the event. Returns when it is free again."""
+    busy_ps = event.count * cu.issue_ps
+    cu.issue_free_ps[scheduler] = now_ps + busy_ps
+    cu.issue_busy_ps += busy_ps
+    cu.warp_instructions += event.count
+    cu.events += 1
+    return now_ps + busy_ps
+
+
+@kernel
+def compute(cu, scheduler, event, now_ps):
+    """A run of arithmetic: book its pipe and return when the warp may go on."""
+    pipe = event.pipe
+    if pipe == Pipe.TENSOR and event.work > 0:
+        rate = cu.tensor_macs_per_clk
+        busy_ps = (event.work * cu.period_ps + rate - 1) // rate
+        cu.tensor_busy_ps += busy_ps
+        cu.tensor_macs += event.work
+    else:
+        busy_ps = event.count * cu.pipe_ps[pipe]
+    start_ps = max(now_ps, cu.pipe_free_ps[scheduler, pipe])
+    cu.pipe_free_ps[scheduler, pipe] = start_ps + busy_ps
+    free_ps = book_issue(cu, scheduler, event, now_ps)
+    return max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
+
+
+@kernel
+def _lanes_in(mask):
+    lanes = 0
+    while mask != np.uint64(0):
+        mask &= mask - np.uint64(1)
+        lanes += 1
+    return lanes
+
+
+@kernel
+def access_shared(cu, warps, w, event, now_ps):
+    """Shared-memory access of `count` instructions: book the LDS port; the slot clears a latency later."""
+    volume = np.int64(event.count) * _lanes_in(event.mask) * np.int64(event.width_bytes)
+    clocks = (volume + cu.shared_bytes_per_clk - 1) // cu.shared_bytes_per_clk
+    busy_ps = max(clocks, np.int64(event.count)) * cu.period_ps
+    cu.shared_free_ps = max(cu.shared_free_ps, now_ps) + busy_ps
+    cu.shared_busy_ps += busy_ps
+    cu.shared_bytes += volume
+    warp = warps.warp[w]
+    slot_take(warp, event.slot)
+    slot_done(warps, w, event.slot, cu.shared_free_ps + cu.shared_latency_ps)
