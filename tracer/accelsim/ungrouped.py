@@ -9,6 +9,7 @@ second counts, as in Accel-Sim's own post-processing.
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -21,7 +22,7 @@ from tracer.accelsim.text import NEWLINE, RETURN, read_decimal, skip_blanks
 from tracer.jit import kernel
 from traces.source import Workgroup
 
-BUCKET_BYTES = 1 << 26
+BUCKET_BYTES = 1 << 25
 """Text sorted in memory at a time, about."""
 BUCKETS_MAX = 256
 KEY = np.dtype([("block", "i8"), ("warp", "i8"), ("first", "i8"), ("last", "i8"), ("line", "i8")])
@@ -131,47 +132,46 @@ class UngroupedKernel(AccelsimKernel):
                 reader = KernelReader(
                     self.header, self._problems, ids=True, prefix=words, halve_copies=True, start=start
                 )
-            grouped, lines = group(text, keys, self.header)
-            reader.place_lines(lines)
-            yield from reader.read(iter([grouped]))
+            for grouped, lines in group(text, keys, self.header):
+                reader.place_lines(lines)
+                yield from reader.read(iter([grouped]))
         if reader is None:
             raise TraceError(f"{self._path}: no instruction lines")
         reader.close()
 
 
-def group(text: bytes, keys: np.ndarray, header: Header) -> tuple[bytes, np.ndarray]:
-    """Grouped text of a bucket, and the line of the raw file of each of its lines (0 for added ones)."""
+def group(text: bytes, keys: np.ndarray, header: Header) -> Iterator[tuple[bytes, np.ndarray]]:
+    """Grouped text of a bucket, one thread block at a time, and the line of the raw file of each of its lines.
+
+    Args:
+        text: lines of the bucket as they came.
+        keys: KEY of each of them.
+    """
     ends = np.cumsum(keys["last"] - keys["first"])
     begins = ends - (keys["last"] - keys["first"])
     order = np.lexsort((keys["line"], keys["warp"], keys["block"]))
-    parts: list[bytes] = []
-    lines: list[int] = []
-    block = warp = -1
+    blocks = keys["block"][order]
+    edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(order)]
+    for first, last in pairwise(edges):
+        chosen = order[first:last]
+        yield _block_text(text, keys[chosen], begins[chosen].tolist(), ends[chosen].tolist(), header)
+
+
+def _block_text(
+    text: bytes, keys: np.ndarray, begins: list[int], ends: list[int], header: Header
+) -> tuple[bytes, np.ndarray]:
+    """One thread block; `keys` are sorted by warp. Lines that are put in stand for the raw line after them, the last
+    one for none (0)."""
+    block = int(keys["block"][0])
+    raw_lines = keys["line"].tolist()
     grid_x, grid_y, _ = header.grid
-    sorted_keys = keys[order]
-    counts = _run_lengths(sorted_keys)
-    for key, position, count in zip(sorted_keys, order, counts, strict=True):
-        if key["block"] != block:
-            if block >= 0:
-                parts.append(b"#END_TB\n")
-                lines.append(0)
-            block, warp = int(key["block"]), -1
-            x, y, z = block % grid_x, block // grid_x % grid_y, block // (grid_x * grid_y)
-            parts.append(b"#BEGIN_TB\nthread block = %d,%d,%d\n" % (x, y, z))
-            lines += [int(key["line"])] * 2
-        if key["warp"] != warp:
-            warp = int(key["warp"])
-            parts.append(b"warp = %d\ninsts = %d\n" % (warp, count))
-            lines += [int(key["line"])] * 2
-        parts.append(text[begins[position] : ends[position]])
-        lines.append(int(key["line"]))
+    x, y, z = block % grid_x, block // grid_x % grid_y, block // (grid_x * grid_y)
+    parts = [b"#BEGIN_TB\nthread block = %d,%d,%d\n" % (x, y, z)]
+    lines = [raw_lines[0]] * 2
+    edges = [0, *(np.flatnonzero(np.diff(keys["warp"])) + 1).tolist(), len(keys)]
+    for first, last in pairwise(edges):
+        parts.append(b"warp = %d\ninsts = %d\n" % (keys["warp"][first], last - first))
+        parts += [text[begins[k] : ends[k]] for k in range(first, last)]
+        lines += [raw_lines[first]] * 2 + raw_lines[first:last]
     parts.append(b"#END_TB\n")
-    lines.append(0)
-    return b"".join(parts), np.array(lines)
-
-
-def _run_lengths(keys: np.ndarray) -> np.ndarray:
-    """For each sorted key how many share its block and warp."""
-    change = np.flatnonzero((np.diff(keys["block"]) != 0) | (np.diff(keys["warp"]) != 0)) + 1
-    edges = np.concatenate([[0], change, [len(keys)]])
-    return np.repeat(np.diff(edges), np.diff(edges))
+    return b"".join(parts), np.array([*lines, 0])
