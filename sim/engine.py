@@ -12,7 +12,6 @@ from enum import IntEnum
 
 import numpy as np
 
-from sim.hw.borrow import borrowed
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
@@ -20,7 +19,6 @@ from sim.hw.hbm import channel_settle, channel_step
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
-from sim.machine import Node
 from tracer.jit import kernel
 
 
@@ -32,19 +30,6 @@ class Status(IntEnum):
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
     STUCK = 4  # requests wait for each other
-
-
-@kernel
-def _borrow_all(node):
-    """The node with borrowed arrays, in the order of its fields."""
-    return Node(
-        borrowed(node.engine), borrowed(node.cu_wake_ps), borrowed(node.bank_wake_ps), borrowed(node.channel_wake_ps),
-        borrowed(node.fifos), borrowed(node.pool), borrowed(node.dispatch), borrowed(node.staged), borrowed(node.cus),
-        borrowed(node.lsus), borrowed(node.l1s), borrowed(node.l1_sets), borrowed(node.warps), borrowed(node.noc),
-        borrowed(node.banks), borrowed(node.l2_sets), borrowed(node.waiters), borrowed(node.channels),
-        borrowed(node.events), borrowed(node.addresses), borrowed(node.freed), borrowed(node.series),
-        borrowed(node.totals), borrowed(node.log),
-    )  # fmt: skip
 
 
 @kernel
@@ -225,23 +210,21 @@ def _sample(node):
 
 
 @kernel
-def sample(owned):
+def sample(node):
     """Close the interval in progress of the time series; afterwards nothing more can be run with it."""
-    _sample(_borrow_all(owned))
+    _sample(node)
 
 
 @kernel
-def settle(owned):
+def settle(node):
     """Bring counters that are integrals over time up to now."""
-    node = _borrow_all(owned)
     for h in range(len(node.channels)):
         channel_settle(node.channels[h], node.engine[0].now_ps, node.log)
 
 
 @kernel
-def prefill_l2(owned, first_line, end):
+def prefill_l2(node, first_line, end):
     """Put the lines from first_line up to the address `end` into L2, clean."""
-    node = _borrow_all(owned)
     line = first_line
     while line < end:
         noc = node.noc[0]
@@ -273,13 +256,12 @@ def _run_window(node, begin_ps, end_ps):
 
 
 @kernel
-def run_engine(owned, until_ps):
+def run_engine(node, until_ps):
     """Advance the machine until nothing is left to do, or a window ends past until_ps, or the host must help.
 
     Returns:
         A Status. `engine.now_ps` is the end of the last window.
     """
-    node = _borrow_all(owned)
     engine = node.engine[0]
     idle_windows = 0
     while True:

@@ -10,7 +10,6 @@ from time import perf_counter
 
 from sim.engine import (
     Status,
-    _borrow_all,
     _next_begin_ps,
     _retry_blocked,
     _run_banks,
@@ -29,20 +28,18 @@ EMPTY_CALLS = 2000
 
 
 @kernel
-def _nothing(owned, begin_ps, end_ps):
-    _borrow_all(owned)
+def _nothing(node, begin_ps, end_ps):
     return begin_ps
 
 
 @kernel
-def _begin(owned):
-    return _next_begin_ps(_borrow_all(owned))
+def _begin(node):
+    return _next_begin_ps(node)
 
 
 @kernel
-def _dispatch(owned, begin_ps, end_ps):
+def _dispatch(node, begin_ps, end_ps):
     """Place the workgroups of the window. Returns False if the host must bring some first."""
-    node = _borrow_all(owned)
     if not _run_dispatchers(node, end_ps):
         return False
     node.engine[0].now_ps = end_ps
@@ -51,38 +48,36 @@ def _dispatch(owned, begin_ps, end_ps):
 
 
 @kernel
-def _cus(owned, begin_ps, end_ps):
-    _run_cus(_borrow_all(owned), end_ps)
+def _cus(node, begin_ps, end_ps):
+    _run_cus(node, end_ps)
     return NEVER
 
 
 @kernel
-def _requests(owned, begin_ps, end_ps):
-    return _run_requests(_borrow_all(owned), begin_ps, end_ps)
+def _requests(node, begin_ps, end_ps):
+    return _run_requests(node, begin_ps, end_ps)
 
 
 @kernel
-def _banks(owned, begin_ps, end_ps):
-    _run_banks(_borrow_all(owned), end_ps)
+def _banks(node, begin_ps, end_ps):
+    _run_banks(node, end_ps)
     return NEVER
 
 
 @kernel
-def _answers(owned, begin_ps, end_ps):
-    node = _borrow_all(owned)
+def _answers(node, begin_ps, end_ps):
     return noc_answers(node.noc[0], node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
 
 
 @kernel
-def _channels(owned, begin_ps, end_ps):
-    _run_channels(_borrow_all(owned), end_ps)
+def _channels(node, begin_ps, end_ps):
+    _run_channels(node, end_ps)
     return NEVER
 
 
 @kernel
-def _close(owned, noc_ps, end_ps):
+def _close(node, noc_ps, end_ps):
     """End of a window: when the NoC acts next, and who tries again."""
-    node = _borrow_all(owned)
     node.engine[0].noc_ps = noc_ps
     _retry_blocked(node, end_ps)
 
