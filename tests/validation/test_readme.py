@@ -20,7 +20,7 @@ def block(language, number=0):
 
 
 def test_five_lines_of_python_run(tmp_path):
-    lines = block("python").splitlines()
+    lines = [line for line in block("python").splitlines() if line]
     assert len(lines) == 5
     names = {}
     exec(compile("\n".join(lines), "README.md", "exec"), names)
