@@ -5,13 +5,27 @@ what another does in it: each unit is run alone through the window, at exactly t
 it sends arrives in a later window. Only back-pressure is coarser: room made in a fifo is seen by its producer in the
 next window (D6). The order of the units is fixed, so a run is a function of its input alone.
 
-    dispatcher -> CUs -> NoC requests -> L2 banks -> NoC answers -> HBM channels -> next window
+    dispatcher -> CUs -> NoC requests -> L2 banks -> NoC answers -> arrivals -> DMA -> HBM channels -> Tracker -> links
+
+GPUs feel each other only over wires, whose latency is far longer than a window: `horizon_ps` ends a run before what
+another GPU might send could arrive (sim.cluster).
 """
 
 from enum import IntEnum
 
 import numpy as np
 
+from sim.fabric import (
+    count_notes,
+    dma_data,
+    end_of_first_stage,
+    fabric_moves,
+    next_arrival_ps,
+    retry_fabric,
+    run_arrivals,
+    run_dmas,
+    run_links,
+)
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
@@ -19,6 +33,7 @@ from sim.hw.hbm import channel_settle, channel_step
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
+from sim.machine import LEVELS
 from tracer.jit import kernel
 
 
@@ -29,7 +44,8 @@ class Status(IntEnum):
     UNTIL = 1  # reached the time that was asked for
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
-    STUCK = 4  # requests wait for each other
+    STUCK = 4  # requests wait for each other, or for another GPU
+    HORIZON = 5  # reached the time up to which the other GPUs are known
 
 
 @kernel
@@ -46,13 +62,13 @@ def _unit_wake_ps(node):
     wake_ps = min(_earliest(node.cu_wake_ps), _earliest(node.bank_wake_ps), _earliest(node.channel_wake_ps))
     for queue in range(len(node.dispatch)):
         wake_ps = min(wake_ps, node.dispatch[queue].wake_ps)
-    return wake_ps
+    return min(wake_ps, node.engine[0].fabric_ps)
 
 
 @kernel
 def _next_begin_ps(node):
     """Begin of the next window: the earliest time at which anything can happen."""
-    begin_ps = min(_unit_wake_ps(node), node.engine[0].noc_ps)
+    begin_ps = min(_unit_wake_ps(node), node.engine[0].noc_ps, next_arrival_ps(node))
     return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
 
 
@@ -62,7 +78,9 @@ def _run_dispatchers(node, end_ps):
     for queue in range(len(node.dispatch)):
         dispatch = node.dispatch[queue]
         while dispatch.wake_ps < end_ps:
-            c, start_ps = dispatch_step(dispatch, queue, node.cus, 0, node.warps, node.staged[queue])
+            c, start_ps = dispatch_step(
+                dispatch, queue, node.cus, 0, node.warps, node.staged[queue], node.output.gates
+            )
             if dispatch.needs == 1:
                 return False
             if c >= 0:
@@ -81,7 +99,8 @@ def _run_cus(node, end_ps):
         while now_ps < end_ps:
             engine.cu_steps += 1
             now_ps = cu_step(
-                cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses, now_ps, end_ps
+                *(cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses),
+                *(node.output, now_ps, end_ps),
             )
         node.cu_wake_ps[c] = now_ps
         if cu.ended > 0:
@@ -158,6 +177,8 @@ def _run_channels(node, end_ps):
             now_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
         node.channel_wake_ps[h] = now_ps
         _return_data(node, channel)
+        if channel.note_fifo >= 0:
+            count_notes(node, channel, end_ps)
         if _taken(node, channel) != taken:
             for b in range(h * slices, (h + 1) * slices):
                 if node.banks[b].blocked == 1:
@@ -170,6 +191,10 @@ def _return_data(node, channel):
     out = node.fifos[channel.out_fifo]
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
+        if data.source < 0:
+            dma_data(node, data)
+            fifo_pop(out)
+            continue
         b = np.int64(data.bank)
         node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
@@ -186,12 +211,16 @@ def _levels(node, sums):
         for stream in range(STREAMS):
             columns = channel.read_columns[stream] + channel.write_columns[stream] + channel.update_columns[stream]
             sums[stream] += columns * SECTOR_BYTES
-        sums[6] += channel.queued[0] + channel.queued[1]
+        sums[8] += channel.queued[0] + channel.queued[1]
     for b in range(len(node.banks)):
         sums[4] += node.banks[b].read_sectors
         sums[5] += node.banks[b].read_hit_sectors
     for c in range(len(node.cus)):
-        sums[7] += node.cus[c].residents
+        sums[9] += node.cus[c].residents
+    for p in range(len(node.ports)):
+        sums[6] += node.ports[p].bytes
+    sums[7] = node.output.tracker[0].triggers
+    sums[10] = node.output.tracker[0].live
 
 
 @kernel
@@ -200,7 +229,7 @@ def _sample(node):
     engine = node.engine[0]
     row = node.series[engine.samples]
     _levels(node, row)
-    for k in range(6):
+    for k in range(len(row) - LEVELS):
         total = row[k]
         row[k] -= node.totals[k]
         node.totals[k] = total
@@ -241,17 +270,25 @@ def _run_window(node, begin_ps, end_ps):
         unit will act of its own accord.
     """
     engine, noc = node.engine[0], node.noc[0]
-    before = noc.request_packets + noc.answer_packets
+    before = noc.request_packets + noc.answer_packets + fabric_moves(node)
     _run_cus(node, end_ps)
     requests_ps = _run_requests(node, begin_ps, end_ps)
     _run_banks(node, end_ps)
     answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
+    if engine.ports > 0:
+        run_arrivals(node, begin_ps, end_ps)
+        run_dmas(node, begin_ps, end_ps)
     _run_channels(node, end_ps)
+    if engine.ports > 0:
+        run_links(node, end_ps)
+        end_of_first_stage(node)
     engine.noc_ps = min(requests_ps, answers_ps)
     engine.windows += 1
-    moves = noc.request_packets + noc.answer_packets != before
-    coming = _unit_wake_ps(node) < NEVER or end_ps < engine.noc_ps < NEVER
+    moves = noc.request_packets + noc.answer_packets + fabric_moves(node) != before
+    coming = min(_unit_wake_ps(node), next_arrival_ps(node)) < NEVER or end_ps < engine.noc_ps < NEVER
     _retry_blocked(node, end_ps)
+    if engine.ports > 0:
+        retry_fabric(node, end_ps)
     return moves or coming
 
 
@@ -269,11 +306,13 @@ def run_engine(node, until_ps):
         engine.resume_ps = -1
         if begin_ps == NEVER:
             return Status.IDLE
+        if begin_ps >= engine.horizon_ps:
+            return Status.HORIZON
         if engine.interval_ps > 0 and begin_ps >= engine.next_sample_ps:
             if not _sample(node):
                 return Status.SERIES_FULL
             continue
-        end_ps = begin_ps + engine.window_ps
+        end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps)
         if not _run_dispatchers(node, end_ps):
             engine.resume_ps = begin_ps  # the same window, however often the host is asked
             return Status.NEEDS_WORKGROUPS

@@ -1,6 +1,6 @@
 """One simulated GPU as the host drives it: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -8,13 +8,15 @@ from sim.engine import Status, prefill_l2, run_engine, sample, settle
 from sim.hw.request import NEVER
 from sim.hw.tags import empty_sets
 from sim.machine import SERIES, Node, build
-from sim.occupancy import occupancy
+from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
-from sim.window import TraceWindow
+from sim.window import Launch, TraceWindow
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource
 
 FOREVER_PS = NEVER - 1
+Progress = Callable[[str, int, int], None]
+"""Called with (kernel, workgroups done, workgroups)."""
 UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
 """Unit of the counter registry -> field of Node."""
 
@@ -31,9 +33,16 @@ class Gpu:
         line_trace: called with one line of text per time window, None = off.
     """
 
-    def __init__(self, machine: Machine, interval_ps: int = 0, line_trace: Callable[[Node], None] | None = None):
+    def __init__(
+        self,
+        machine: Machine,
+        interval_ps: int = 0,
+        line_trace: Callable[[Node], None] | None = None,
+        ports: int = 0,
+        wires: np.ndarray | None = None,
+    ):
         self.machine = machine
-        self.node, self.fifo_names = build(machine)
+        self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
         engine = self.node.engine[0]
@@ -44,58 +53,75 @@ class Gpu:
     def now_ps(self) -> int:
         return int(self.node.engine[0]["now_ps"])
 
-    def run_kernel(self, source: KernelSource, start_ps: int, progress: Callable[[str, int, int], None] | None) -> int:
+    def run_kernel(self, source: KernelSource, start_ps: int, progress: Progress | None) -> int:
         """Run one kernel from its launch at start_ps until everything has come to rest.
 
         Returns:
             When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
             stores are uncached); a flush of L2 comes later (D13).
         """
-        window = TraceWindow(self.node, 0, source, self._launch(source.info, start_ps))
         passed_through = self.node.banks["uncached_write_sectors"].sum()
-        window.fill()
-        self.node = window.node
-        while True:
-            status = self._advance()
-            if status == Status.SERIES_FULL:
-                self._take_series()
-            elif status == Status.NEEDS_WORKGROUPS:
-                window.fill()
-                self.node = window.node
-                if progress:
-                    progress(source.info.name, int(self.node.dispatch[0]["finished"]), source.info.workgroups)
-            elif status != Status.UNTIL:
-                break
+        self.launch([Launch(source, start_ps=start_ps)])
+        while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
+            pass
         self._check_done(status, source.info.name)
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
         if self.node.banks["uncached_write_sectors"].sum() > passed_through:
             ends.append(self.node.channels["bus_end_ps"].max())
         return int(max(ends))
 
-    def _advance(self) -> Status:
-        if self.line_trace is None:
-            return Status(run_engine(self.node, FOREVER_PS))
-        status = Status(run_engine(self.node, self.now_ps))
-        self.line_trace(self.node)
-        return status
+    def launch(self, launches: Sequence[Launch]) -> None:
+        """Set dispatchers, trace window and L1 up for kernels that run at once."""
+        shared = 0
+        fits = []
+        for launch in launches:
+            fit = self._occupancy(launch.source.info)
+            first, last = launch.cus or (0, self.machine.cu.count)
+            fits.append((launch, fit.workgroups * (last - first)))
+            self._set_dispatch(launch, fit.workgroups, first, last)
+            shared = max(shared, fit.workgroups * fit.shared_per_workgroup)
+        self._reset_l1(shared)
+        self._window = TraceWindow(self.node, fits)
+        self._refill()
 
-    def _launch(self, info: KernelInfo, start_ps: int) -> int:
-        """Set the dispatcher and L1 up for a kernel. Returns the workgroups that fit on the GPU."""
-        cu, spec = self.machine.cu, self.machine.dispatch
+    def advance(self, progress: Progress | None = None) -> Status:
+        """Run the clock until nothing is left to do, to the horizon, or (with a line trace) for one window."""
+        while True:
+            status = Status(run_engine(self.node, FOREVER_PS if self.line_trace is None else self.now_ps))
+            if self.line_trace is not None:
+                self.line_trace(self.node)
+            if status == Status.SERIES_FULL:
+                self._take_series()
+            elif status == Status.NEEDS_WORKGROUPS:
+                self._refill()
+                if progress:
+                    launch = self._window.feeds[0].launch
+                    info, done = launch.source.info, int(self.node.dispatch[launch.queue]["finished"])
+                    progress(info.name, done, info.workgroups)
+            else:
+                return status
+
+    def _refill(self) -> None:
+        self._window.fill()
+        self.node = self._window.node
+
+    def _occupancy(self, info: KernelInfo) -> Occupancy:
+        cu = self.machine.cu
         if info.lanes_per_warp != cu.lanes_per_warp:
             raise UserError(
                 f"kernel {info.name}: warps of {info.lanes_per_warp} lanes, but this machine's have {cu.lanes_per_warp}"
             )
-        fit = occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
-        dispatch = self.node.dispatch[0]
-        for name in ("staged", "taken", "finished", "ended", "needs", "first_cu", "comm"):
+        return occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
+
+    def _set_dispatch(self, launch: Launch, places: int, first: int, last: int) -> None:
+        spec, dispatch = self.machine.dispatch, self.node.dispatch[launch.queue]
+        for name in ("staged", "taken", "finished", "ended", "needs", "gated"):
             dispatch[name] = 0
-        dispatch["last_cu"], dispatch["places"], dispatch["warps"] = cu.count, fit.workgroups, info.warps_per_workgroup
+        dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
+        dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
         dispatch["jitter_ps"], dispatch["seed"] = spec.jitter_ps, spec.seed
-        dispatch["wake_ps"] = dispatch["next_ps"] = start_ps
-        self._reset_l1(fit.workgroups * fit.shared_per_workgroup)
-        return fit.workgroups * cu.count
+        dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
 
     def _reset_l1(self, shared_bytes: int) -> None:
         """A kernel starts with an empty L1 (D14), of what its resident workgroups' shared memory leaves."""
@@ -110,9 +136,8 @@ class Gpu:
         """Write dirty lines back and empty L2. Returns when the last of them is in DRAM."""
         self.node.banks["flush_set"] = 0
         self.node.bank_wake_ps[:] = self.now_ps
-        while (status := self._advance()) in (Status.SERIES_FULL, Status.UNTIL):
-            if status == Status.SERIES_FULL:
-                self._take_series()
+        while (status := self.advance()) == Status.UNTIL:
+            pass
         self._check_done(status, "flush of L2")
         empty_sets(self.node.l2_sets)
         return self.now_ps
@@ -139,17 +164,26 @@ class Gpu:
         self._series.append(self.node.series[: engine["samples"]].copy())
         engine["samples"] = 0
 
+    @property
+    def done(self) -> bool:
+        """Have all workgroups that were launched ended?"""
+        launched = [feed.launch.queue for feed in self._window.feeds]
+        return all(self.node.dispatch[q]["finished"] == self.node.dispatch[q]["staged"] for q in launched)
+
     def _check_done(self, status: Status, what: str) -> None:
-        dispatch = self.node.dispatch[0]
-        if status == Status.IDLE and dispatch["finished"] == dispatch["staged"]:
+        if status == Status.IDLE and self.done:
             return
+        raise self.deadlock(what)
+
+    def deadlock(self, what: str) -> DeadlockError:
+        """The report of what waits for what."""
         fifos = self.node.fifos
         fill = fifos["tail"] - fifos["head"]
         held = [f"{self.fifo_names[k]} {fill[k]} of {fifos[k]['limit']}" for k in np.flatnonzero(fill)[:8]]
-        states = np.bincount(self.node.warps["warp"]["state"].ravel(), minlength=5)
-        left = dispatch["staged"] - dispatch["finished"]
-        raise DeadlockError(
+        states = np.bincount(self.node.warps["warp"]["state"].ravel(), minlength=6)
+        left = int((self.node.dispatch["staged"] - self.node.dispatch["finished"]).sum())
+        return DeadlockError(
             f"{what}: nothing can move at {self.now_ps} ps with {left} workgroups left; warps waiting for data "
-            f"{states[2]}, at barriers {states[3]}, for the load/store unit {states[4]}; fifos not empty: "
-            f"{', '.join(held) or 'none'}"
+            f"{states[2]}, at barriers {states[3]}, for the load/store unit {states[4]}, for the Tracker {states[5]}; "
+            f"fifos not empty: {', '.join(held) or 'none'}"
         )

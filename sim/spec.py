@@ -60,7 +60,40 @@ class Arbiter(IntEnum):
 
     FCFS = 0  # oldest first
     ROUND_ROBIN = 1  # streams in turn (T3 without MCA)
+    COMPUTE_FIRST = 2  # communication only when no compute request waits
+    MCA = 3  # compute first, communication while the queue is short; how short is chosen in the first stage
+    MCA_FIXED = 4  # the same with mca.threshold from the start
     USER = 9  # the kernel that the environment variable T3SIM_POLICY names (sim.hw.policy)
+
+
+class Topology(IntEnum):
+    """How the GPUs are joined."""
+
+    RING = 0  # a link each way between neighbours
+    FULLY_CONNECTED = 1  # a link each way between any two
+    SWITCH = 2  # one link each way per GPU, to a switch that never blocks
+
+
+class CountAt(IntEnum):
+    """When the Tracker counts an update."""
+
+    ENQUEUE = 0  # when it enters the DRAM queue, off the critical path (T3, section 4.2)
+    SERVICE = 1  # when its last column was issued
+
+
+class DmaPolicy(IntEnum):
+    """How fast, and in which portions, a DMA engine reads what it sends."""
+
+    TILE = 0  # a tile as soon as it is ready, at the engine's rate
+    PACED = 1  # the same at the rate of the link
+    CHUNK = 2  # nothing of a chunk before all of it is ready
+
+
+class CollectiveCache(IntEnum):
+    """What L2 does with collective traffic."""
+
+    UNCACHED = 0  # passes by (streaming)
+    ALLOCATE = 1  # chunks stay in L2 between steps
 
 
 class WorkgroupOrder(IntEnum):
@@ -203,8 +236,72 @@ class Dispatch(Unit, frozen=True, kw_only=True):
     seed: Count
 
 
+class Link(Unit, frozen=True, kw_only=True):
+    """Links between GPUs: unidirectional channels, one each way, with credits for the receiver's buffer."""
+
+    topology: Topology
+    GB_per_s: Rate  # of one direction
+    efficiency: Share  # of that for packets
+    latency_ps: Positive  # first bit out to last bit in, unloaded
+    header_bytes: Count  # of each packet; a packet is one line
+    egress_fifo: Positive  # packets waiting before a link, of the CUs and of the DMA engines each
+    credits: Positive  # packets on the way or in the receiver's buffer
+
+
+class Tracker(Unit, frozen=True, kw_only=True):
+    """Counts updates of output tiles (T3, section 4.2)."""
+
+    entries: Count  # tiles tracked at once, 0 = no limit
+    ways: Positive  # entries of a set; a set is picked by workgroup number
+    wavefronts: Positive  # counters per entry, one for each wavefront of a workgroup
+    address_bits: Positive  # of a counter: start of the wavefront's part of the tile
+    counter_bits: Positive  # of a counter: bytes updated so far
+    latency_ps: Count  # last update counted to DMA descriptor ready
+    count_at: CountAt
+
+
+class DMA(Unit, frozen=True, kw_only=True):
+    """DMA engines that send tracked tiles."""
+
+    engines: Positive
+    clock_MHz: Rate
+    lines_per_clk: Rate  # reads issued, per engine
+    outstanding: Positive  # lines read and not yet on the link, per engine
+    setup_ps: Count  # descriptor ready to first read
+    policy: DmaPolicy
+
+
+class MCA(Unit, frozen=True, kw_only=True):
+    """Communication-aware memory-controller arbitration (T3, section 4.5): thresholds in 32-byte queue entries.
+
+    The threshold is `strict` where the mean occupancy of the DRAM queues in the kernel's first stage is at least
+    `strict_from` (a share of the queue), else `medium`, `loose`, or no limit.
+    """
+
+    threshold: Positive  # of arbiter = "mca_fixed"
+    strict: Positive
+    medium: Positive
+    loose: Positive
+    strict_from: Share
+    medium_from: Share
+    loose_from: Share
+    age_limit_ps: Count  # communication that waits longer takes turns with compute, 0 = no limit
+
+
+class Collective(Unit, frozen=True, kw_only=True):
+    """Collectives that run on CUs."""
+
+    cus: Positive  # that it may use
+    warps: Positive  # per workgroup
+    unroll: Positive  # loads in flight per warp
+    slices: Positive  # portions of a chunk that the next step waits for; 1 = a step waits for all of the one before
+    launch_ps: Count  # software overhead of a launch
+    step_ps: Count  # and of every step
+    cache: CollectiveCache
+
+
 class Machine(Unit, frozen=True, kw_only=True):
-    """One GPU."""
+    """One GPU, and the links to others."""
 
     cu: ComputeUnit
     l1: L1
@@ -212,3 +309,8 @@ class Machine(Unit, frozen=True, kw_only=True):
     l2: L2
     hbm: HBM
     dispatch: Dispatch
+    link: Link
+    tracker: Tracker
+    dma: DMA
+    mca: MCA
+    collective: Collective

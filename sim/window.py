@@ -1,10 +1,12 @@
 """The trace window: the events of the workgroups that run now or soon, in slabs of equal size.
 
 Workgroups come from a `KernelSource` one by one and lie in the window until they end, so memory is bounded by what
-fits on the machine plus a little read-ahead, whatever the size of the trace.
+fits on the machine plus a little read-ahead, whatever the size of the trace. Kernels that run at once share it, each
+with slabs of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,30 +20,78 @@ READ_AHEAD = 64
 """Workgroups staged beyond those that fit on the machine."""
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and where it runs.
+
+    Attributes:
+        source: its workgroups.
+        queue: dispatch queue, one per kernel that runs at once.
+        cus: CUs that it may use, (first, one past the last); None = all.
+        comm: its requests travel in the communication streams.
+        tags: i8 [workgroups]: output tile that each workgroup makes; None = the number of the workgroup.
+        gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = none at all.
+        start_ps: launch.
+    """
+
+    source: KernelSource
+    queue: int = 0
+    cus: tuple[int, int] | None = None
+    comm: bool = False
+    tags: np.ndarray | None = None
+    gates: np.ndarray | None = None
+    start_ps: int = 0
+
+
+class Feed:
+    """One kernel's share of the window: its next workgroups and its free slabs."""
+
+    def __init__(self, launch: Launch, first_slab: int, slabs: int):
+        self.launch = launch
+        self.first_slab, self.end_slab = first_slab, first_slab + slabs
+        self.free = list(range(self.end_slab - 1, first_slab - 1, -1))
+        self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
+
+    def check(self, workgroup: Workgroup) -> None:
+        """The machine relies on it: warps that fit, each program ended by EXIT."""
+        info = self.launch.source.info
+        last = workgroup.first_event[1:] - 1
+        where = f"kernel {info.name}, workgroup {workgroup.index}"
+        if (last < workgroup.first_event[:-1]).any() or (workgroup.events["kind"][last] != Kind.EXIT).any():
+            raise UserError(f"{where}: every warp must end with an EXIT event")
+        limit = info.warps_per_workgroup
+        if len(workgroup.warp) and int(workgroup.warp.max()) >= min(limit, MAX_WARPS):
+            raise UserError(
+                f"{where}: warp {int(workgroup.warp.max())}, but the kernel has {limit} (machine: {MAX_WARPS})"
+            )
+
+
 class TraceWindow:
-    """Slabs of events for one dispatch queue of a node.
+    """Slabs of events for the kernels in progress on a node.
 
     Attributes:
         node: the node with the current window arrays; they are replaced when a larger workgroup comes.
     """
 
-    def __init__(self, node: Node, queue: int, source: KernelSource, resident: int):
-        self.slabs = resident + READ_AHEAD
+    def __init__(self, node: Node, launches: Sequence[tuple[Launch, int]]):
+        """launches: kernels that run at once, each with the workgroups of it that fit on the machine."""
+        self.feeds: list[Feed] = []
+        self.slabs = 0
+        for launch, resident in launches:
+            self.feeds.append(Feed(launch, self.slabs, resident + READ_AHEAD))
+            self.slabs = self.feeds[-1].end_slab
         self.node = node._replace(
             events=np.zeros((self.slabs, 0), node.events.dtype),
             addresses=np.zeros((self.slabs, 1), np.uint64),
             freed=np.zeros(self.slabs, np.int64),
         )
-        node.engine["freed"] = 0  # those of the kernel before are gone
-        self.queue = queue
-        self.free = list(range(self.slabs - 1, -1, -1))
-        self.workgroups: Iterator[Workgroup] = source.workgroups()
-        self.name = source.info.name
-        self.limit = source.info.warps_per_workgroup
+        node.engine[0]["freed"] = 0  # those of the kernel before are gone
 
     def _take_freed(self) -> None:
         engine = self.node.engine[0]
-        self.free.extend(int(slab) for slab in self.node.freed[: engine["freed"]])
+        for slab in self.node.freed[: engine["freed"]].tolist():
+            feed = next(feed for feed in self.feeds if slab < feed.end_slab)
+            feed.free.append(slab)
         engine["freed"] = 0
 
     def _grow(self, events: int, addresses: int) -> None:
@@ -54,38 +104,33 @@ class TraceWindow:
                 self.node = self.node._replace(**{name: new})
 
     def fill(self) -> None:
-        """Stage workgroups until the window is full or the trace ends."""
+        """Stage workgroups until the window is full or the traces end."""
         self._take_freed()
-        dispatch = self.node.dispatch[self.queue]
-        while self.free and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
-            workgroup = next(self.workgroups, None)
+        for feed in self.feeds:
+            self._fill(feed)
+
+    def _fill(self, feed: Feed) -> None:
+        dispatch = self.node.dispatch[feed.launch.queue]
+        while feed.free and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
+            workgroup = next(feed.workgroups, None)
             if workgroup is None:
                 dispatch["ended"] = 1
                 return
-            self._check(workgroup)
+            feed.check(workgroup)
             if len(workgroup.warp):
-                self._stage(workgroup)
+                self._stage(feed, workgroup)
 
-    def _check(self, workgroup: Workgroup) -> None:
-        """The machine relies on it: warps that fit, each program ended by EXIT."""
-        last = workgroup.first_event[1:] - 1
-        where = f"kernel {self.name}, workgroup {workgroup.index}"
-        if (last < workgroup.first_event[:-1]).any() or (workgroup.events["kind"][last] != Kind.EXIT).any():
-            raise UserError(f"{where}: every warp must end with an EXIT event")
-        if len(workgroup.warp) and int(workgroup.warp.max()) >= min(self.limit, MAX_WARPS):
-            raise UserError(
-                f"{where}: warp {int(workgroup.warp.max())}, but the kernel has {self.limit} (machine: {MAX_WARPS})"
-            )
-
-    def _stage(self, workgroup: Workgroup) -> None:
-        warps = len(workgroup.warp)
+    def _stage(self, feed: Feed, workgroup: Workgroup) -> None:
+        warps, launch = len(workgroup.warp), feed.launch
         self._grow(len(workgroup.events), len(workgroup.addresses))
-        slab = self.free.pop()
+        slab = feed.free.pop()
         self.node.events[slab, : len(workgroup.events)] = workgroup.events
         self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
-        dispatch = self.node.dispatch[self.queue]
-        staged = self.node.staged[self.queue][dispatch["staged"] % STAGED_WORKGROUPS]
-        staged["tag"], staged["slab"], staged["warps"] = workgroup.index, slab, warps
+        dispatch = self.node.dispatch[launch.queue]
+        staged = self.node.staged[launch.queue][dispatch["staged"] % STAGED_WORKGROUPS]
+        staged["tag"] = workgroup.index if launch.tags is None else launch.tags[workgroup.index]
+        staged["gate"] = -1 if launch.gates is None else launch.gates[workgroup.index]
+        staged["slab"], staged["warps"] = slab, warps
         staged["warp"][:warps] = workgroup.warp
         staged["first_event"][:warps] = workgroup.first_event[:-1]
         dispatch["staged"] += 1

@@ -8,7 +8,7 @@ a kernel here, a line in `pick_stream`.
 
 from sim.hw import policy
 from sim.hw.policy import oldest_head
-from sim.hw.request import NEVER, STREAMS
+from sim.hw.request import NEVER, STREAMS, Stream
 from sim.spec import Arbiter
 from tracer.jit import kernel
 
@@ -18,6 +18,10 @@ def pick_stream(channel, now_ps):
     """The stream that the channel's policy chooses, -1 for none."""
     if channel.arbiter == Arbiter.ROUND_ROBIN:
         return streams_in_turn(channel)
+    if channel.arbiter == Arbiter.COMPUTE_FIRST:
+        return compute_first(channel)
+    if channel.arbiter == Arbiter.MCA or channel.arbiter == Arbiter.MCA_FIXED:
+        return communication_aware(channel, now_ps)
     if channel.arbiter == Arbiter.USER:
         return policy.pick(channel, now_ps)
     return oldest_head(channel, now_ps)
@@ -31,3 +35,30 @@ def streams_in_turn(channel):
         if channel.head_ps[stream] < NEVER:
             return stream
     return -1
+
+
+@kernel
+def _older(channel, stream, other):
+    """Which of two streams has the head that has waited longer, -1 when both are empty."""
+    if channel.head_ps[other] < channel.head_ps[stream]:
+        return other
+    return stream if channel.head_ps[stream] < NEVER else -1
+
+
+@kernel
+def compute_first(channel):
+    """The older head of the compute streams, else that of the communication streams."""
+    stream = _older(channel, Stream.COMPUTE_READ, Stream.COMPUTE_WRITE)
+    return stream if stream >= 0 else _older(channel, Stream.COMM_READ, Stream.COMM_WRITE)
+
+
+@kernel
+def communication_aware(channel, now_ps):
+    """MCA (T3, section 4.5): compute first, communication only while the queue is short, turns once it has aged."""
+    comm = _older(channel, Stream.COMM_READ, Stream.COMM_WRITE)
+    if comm >= 0 and now_ps - channel.head_ps[comm] > channel.comm_age_ps:
+        return streams_in_turn(channel)
+    stream = _older(channel, Stream.COMPUTE_READ, Stream.COMPUTE_WRITE)
+    if stream >= 0:
+        return stream
+    return comm if channel.queued[0] + channel.queued[1] < channel.comm_limit else -1

@@ -16,10 +16,13 @@ from sim.hw.l1 import l1_expect
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.request import NEVER
+from sim.hw.space import in_output
+from sim.hw.tracker import tracker_grant
 from sim.hw.warp import (
     MAX_WARPS,
     ON_LSU,
     ON_SLOTS,
+    ON_TRACKER,
     WARP_BITS,
     next_issue_ps,
     next_warp,
@@ -40,15 +43,16 @@ def _is_memory(event):
 
 
 @kernel
-def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps):
+def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
-    lsu_start(lsu, warps, w, event, addresses[warp.slab], resident.tag, resident.comm, now_ps)
+    space, tiles = output.space[0], output.tiles
+    lsu_start(lsu, warps, w, event, addresses[warp.slab], resident.tag, resident.comm, space, tiles, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
 @kernel
-def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, now_ps):
+def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or is put where it must wait."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
@@ -66,15 +70,38 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, now_ps):
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
+    if event.kind == Kind.STORE and _must_wait_for_tracker(cu, warp, event, output):
+        warp_sleep(warps, w, ON_TRACKER, now_ps)
+        return
     if _is_memory(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
         return
-    _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
+    _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @kernel
-def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps):
+def _must_wait_for_tracker(cu, warp, event, output):
+    """Does a store into the output find no Tracker entry for its tile?"""
+    resident = cu.resident[warp.workgroup]
+    if resident.comm or event.space == Space.SHARED or not in_output(output.space[0], np.int64(event.base)):
+        return False
+    return not tracker_grant(output.tracker[0], output.tiles, resident.tag)
+
+
+@kernel
+def retry_stores(warps, now_ps):
+    """A Tracker entry came free: warps that wait for one try again at now_ps. Returns whether there is any."""
+    found = False
+    for w in range(MAX_WARPS):
+        if warps.warp[w].state == ON_TRACKER:
+            warp_ready(warps, w, now_ps)
+            found = True
+    return found
+
+
+@kernel
+def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """All that the event needs is there: do it."""
     warp = warps.warp[w]
     warp.event += 1
@@ -90,19 +117,19 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
     else:
         warp_ready(warps, w, free_ps)
         if _is_memory(event):
-            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
+            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
         elif kind <= Kind.ASYNC_COPY and event.mask != np.uint64(0):
             access_shared(cu, warps, w, event, now_ps)
 
 
 @kernel
-def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps):
+def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Memory events that queued for the load/store unit start as it becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
         w = np.int64(lsu.queue[lsu.queue_head & (MAX_WARPS - 1)])
         lsu.queue_head += 1
         event = events[warps.warp[w].slab, warps.warp[w].event]
-        _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
+        _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @kernel
@@ -130,7 +157,7 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
 
 
 @kernel
-def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps, end_ps):
+def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
     """Take the answers that come first, then do everything else that the CU can do at the time it is due.
 
     Args:
@@ -150,9 +177,9 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps, en
         fifo_pop(answers)
         cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
-    _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, now_ps)
+    _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
     key = next_warp(warps)
     while key >> WARP_BITS <= now_ps:
-        _issue(cu, lsu, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, now_ps)
+        _issue(cu, lsu, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
         key = next_warp(warps)
     return min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))

@@ -16,7 +16,8 @@ from tracer.jit import kernel
 
 STAGED = np.dtype(
     [
-        ("tag", "i8"),  # workgroup number in the grid
+        ("tag", "i8"),  # workgroup number in the grid, or the output tile it makes
+        ("gate", "i8"),  # it starts when this gate is open, -1 = none
         ("slab", "i4"),
         ("warps", "i4"),
         ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
@@ -46,6 +47,7 @@ DISPATCH = np.dtype(
         ("finished", "i8"),
         ("ended", "i8"),  # 1: the host has staged the last one
         ("needs", "i8"),  # 1: waits for the host
+        ("gated", "i8"),  # 1: the next workgroup waits for its gate
     ],
     align=True,
 )
@@ -101,12 +103,13 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
 
 
 @kernel
-def dispatch_step(dispatch, queue, cus, base, warps, staged):
+def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
     """Dispatch one workgroup at dispatch.wake_ps, if one is staged and a place is free; sets the next wake_ps.
 
     Args:
         base: first CU of this GPU in `cus` and `warps`.
         staged: ring of STAGED, a power of two long.
+        gates: GATE records that workgroups may wait for.
 
     Returns:
         (cu, start_ps): the CU that got a workgroup, which issues from start_ps on; -1 if none did.
@@ -119,10 +122,17 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged):
     dispatch.wake_ps = NEVER
     if dispatch.taken == dispatch.staged:
         return -1, NEVER
+    workgroup = staged[dispatch.taken & (len(staged) - 1)]
+    dispatch.gated = 0
+    if workgroup.gate >= 0:
+        gate = gates[workgroup.gate]
+        if gate.open_ps + gate.delay_ps > now_ps:
+            dispatch.gated = 1
+            dispatch.wake_ps = gate.open_ps + gate.delay_ps if gate.open_ps < NEVER else NEVER
+            return -1, NEVER
     c = choose_cu(dispatch, cus, base)
     if c < 0:
         return -1, NEVER
-    workgroup = staged[dispatch.taken & (len(staged) - 1)]
     start_ps = now_ps
     if dispatch.jitter_ps > 0:
         start_ps += np.int64(_random_share(dispatch.seed, workgroup.tag) * dispatch.jitter_ps)

@@ -10,19 +10,33 @@ controller and PHY is two constants (D17).
 """
 
 from sim.hw.arbiter import pick_stream
-from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm_queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
 from sim.hw.hbm_refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm_scheduler import issue_column, issue_row, serve, watch_age
 from sim.hw.hbm_setup import make_hbm_channels
 from sim.hw.request import NEVER, STREAMS, Op
-from sim.spec import PagePolicy
+from sim.hw.tracker import counts
+from sim.spec import Arbiter, CountAt, PagePolicy
 from tracer.jit import kernel
 
 
-def make_channels(machine, in_fifos, out_fifos):
-    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`)."""
-    return make_hbm_channels(machine.hbm, in_fifos, out_fifos)
+def make_channels(machine, in_fifos, out_fifos, note_fifos):
+    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with the arbiter's thresholds."""
+    channels = make_hbm_channels(machine.hbm, in_fifos, out_fifos)
+    channels["note_fifo"] = note_fifos
+    channels["count_served"] = machine.tracker.count_at == CountAt.SERVICE
+    if machine.hbm.arbiter == Arbiter.MCA_FIXED:
+        channels["comm_limit"] = machine.mca.threshold
+    channels["comm_age_ps"] = machine.mca.age_limit_ps or NEVER
+    return channels
+
+
+@kernel
+def note(channel, fifos, pool, request, now_ps):
+    """Tell the Tracker of an update that was queued (or served)."""
+    if channel.note_fifo >= 0 and counts(request):
+        fifo_push_copy(fifos[channel.note_fifo], pool, request, now_ps)
 
 
 @kernel
@@ -60,6 +74,8 @@ def accept(channel, fifos, pool, now_ps):
             channel.head_ps[stream] = NEVER
         else:
             enqueue(channel, request, now_ps)
+            if channel.count_served == 0:
+                note(channel, fifos, pool, request, now_ps)
             fifo_pop(fifo)
             channel.last_stream = stream
             head_ps = fifo_head_ps(fifo, pool)
@@ -123,7 +139,9 @@ def channel_step(channel, fifos, pool, now_ps, log):
     serve(channel, fifo_full(fifos[channel.out_fifo]))
     if now_ps >= urgent_ps(channel):
         return min(wake_ps, _refresh_now(channel, now_ps, log))
-    issue_column(channel, fifos, pool, now_ps, log)
+    served = issue_column(channel, fifos, pool, now_ps, log)
+    if served >= 0 and channel.count_served == 1:
+        note(channel, fifos, pool, channel.request[served], now_ps)
     issue_row(channel, now_ps, log)
     wake_ps = min(wake_ps, channel.column_wake_ps, channel.row_wake_ps, channel.age_check_ps, urgent_ps(channel))
     return max(now_ps + channel.period_ps, wake_ps)

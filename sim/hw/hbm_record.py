@@ -86,8 +86,12 @@ CHANNEL = np.dtype(
         ("write_low", "i8"),  # ... until fewer do
         ("refresh_postpone", "i8"),
         ("age_limit_ps", "i8"),
+        ("comm_limit", "i8"),  # MCA: communication enters while fewer entries are queued
+        ("comm_age_ps", "i8"),  # and in turns with compute when it has waited longer
+        ("count_served", "i8"),  # 1: the Tracker hears of an update when it is served, 0: when it is queued
         ("in_fifo", "i8", STREAMS),
         ("out_fifo", "i8"),
+        ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
         # state: earliest next command anywhere in the channel
         ("read_ps", "i8"),
         ("write_ps", "i8"),

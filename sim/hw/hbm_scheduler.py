@@ -140,13 +140,17 @@ def pick_column(channel, now_ps):
 
 @kernel
 def issue_column(channel, fifos, pool, now_ps, log):
-    """Issue at most one column command; answer a read whose last column it was."""
+    """Issue at most one column command; answer a read whose last column it was.
+
+    Returns:
+        Slot of the request that is served with it (its content stays until the next is accepted), or -1.
+    """
     if now_ps < channel.column_wake_ps:
-        return
+        return -1
     slot, wake_ps = pick_column(channel, now_ps)
     if slot < 0:
         channel.column_wake_ps = wake_ps
-        return
+        return -1
     channel.column_wake_ps = now_ps + channel.period_ps
     atom = channel.atom[slot]
     stream = atom.stream
@@ -161,6 +165,7 @@ def issue_column(channel, fifos, pool, now_ps, log):
         if direction == READS:
             _answer(channel, fifos, pool, finished, end_ps + channel.extra_latency_ps)
         free_request(channel, finished)
+    return finished
 
 
 @kernel

@@ -28,6 +28,8 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     channels = np.zeros(len(out_fifos), CHANNEL)
     channels["in_fifo"] = in_fifos
     channels["out_fifo"] = out_fifos
+    channels["note_fifo"] = -1
+    channels["comm_limit"], channels["comm_age_ps"] = NEVER, NEVER
     _set_geometry(channels, hbm)
     _set_timing(channels, hbm)
     _set_policies(channels, hbm)

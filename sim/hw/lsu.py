@@ -13,6 +13,7 @@ import numpy as np
 from sim.hw.fifo import fifo_full, fifo_push
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, Op, Stream
+from sim.hw.space import PEER_BITS, Map, held, in_output
 from sim.hw.tags import sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce
@@ -42,7 +43,7 @@ LSU = np.dtype(
         ("loads", "i8"),  # load-table entries
         ("port", "i8"),  # fifo towards the NoC
         ("cu", "i4"),
-        ("gpu", "i4"),
+        ("pad", "i4"),
         # state
         ("free_ps", "i8"),  # when the lines of the last event are through
         ("lines", "i8"),  # of the event in hand
@@ -52,6 +53,8 @@ LSU = np.dtype(
         ("cache", "i8"),
         ("load", "i8"),  # load-table entry of the event in hand, -1 for stores
         ("tag", "i8"),
+        ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
+        ("contributors", "i8"),  # of what its stores carry
         ("line", "i8", MAX_LINES),
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
@@ -96,13 +99,38 @@ def lsu_enqueue(lsu, w):
 
 
 @kernel
-def lsu_start(lsu, warps, w, event, addresses, tag, comm, now_ps):
-    """Take the memory event of warp w in hand; `lsu_advance` sends its lines."""
+def _route_store(lsu, tile, comm):
+    """Where the stores in hand go: the map of the output tile, or the peer window of a collective's addresses."""
+    if comm:
+        port = lsu.line[0] >> PEER_BITS
+        if port > 0:
+            for i in range(lsu.lines):
+                lsu.line[i] -= port << PEER_BITS
+            lsu.link = port
+            lsu.contributors = held(tile)
+        if lsu.op == Op.REDUCE:
+            lsu.op = Op.UPDATE
+    elif tile.map == Map.REMOTE:
+        lsu.op, lsu.cache, lsu.link, lsu.contributors = Op.UPDATE, Cache.UNCACHED, 1 + tile.port, 1
+    elif tile.map != Map.LOCAL:
+        lsu.op, lsu.cache = Op.UPDATE, Cache.UNCACHED
+
+
+@kernel
+def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
+    """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
+
+    Args:
+        tag: workgroup, the number of its output tile.
+        comm: 1 for a collective's kernel.
+        space, tiles: address-space configuration; stores outside the output range are not concerned.
+    """
     lsu.lines = coalesce(event, addresses, lsu.line, lsu.sectors, lsu.full)
     lsu.next_line = 0
     lsu.tag = tag
     lsu.cache = event.cache
     lsu.load = -1
+    lsu.link = lsu.contributors = 0
     kind = event.kind
     if kind == Kind.STORE:
         lsu.op = Op.WRITE
@@ -123,6 +151,8 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, now_ps):
         lsu.load = number
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
+        if comm or in_output(space, lsu.line[0]):
+            _route_store(lsu, tiles[tag], comm)
     lsu.free_ps = now_ps
 
 
@@ -171,7 +201,8 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.tag = lsu.tag
     request.load = entry
     request.source = lsu.cu
-    request.gpu = lsu.gpu
+    request.contributors = lsu.contributors
+    request.link = lsu.link
     request.sectors = sectors
     request.full = full
     request.op = lsu.op

@@ -30,6 +30,7 @@ NOC = np.dtype(
         ("first_request_fifo", "i8"),  # of bank 0
         ("first_hit_fifo", "i8"),  # of bank 0, answers; those of all banks, then their late answers
         ("first_answer_fifo", "i8"),  # of CU 0
+        ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
         ("interleave_bytes", "i8"),
         ("channels", "i8"),
         ("index", "i8"),  # CacheIndex of channels and slices
@@ -148,6 +149,8 @@ def _send(noc, c, fifos, pool, bank_wake_ps):
     """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
     port = fifos[noc.first_port_fifo + c]
     request = fifo_head(port, pool)
+    if request.link > 0:
+        return _send_out(noc, c, fifos, pool, port, request)
     bank = home_bank(noc, request.line)
     target = fifos[noc.first_request_fifo + bank]
     if fifo_full(target):
@@ -168,6 +171,24 @@ def _send(noc, c, fifos, pool, bank_wake_ps):
     fifo_push_copy(target, pool, request, in_ps + noc.latency_ps)
     fifo_pop(port)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + noc.latency_ps)
+    return True
+
+
+@kernel
+def _send_out(noc, c, fifos, pool, port, request):
+    """Move the oldest request of CU c, a store to another GPU, to its link. Returns False if the link's fifo is full."""
+    target = fifos[noc.first_link_fifo + np.int64(request.link) - 1]
+    if fifo_full(target):
+        target.refusals += 1
+        noc.refused += 1
+        return False
+    volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES
+    noc.request_packets += 1
+    noc.request_bytes += volume
+    left_ps = max(noc.cu_out_ps[c], request.ready_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    noc.cu_out_ps[c] = left_ps
+    fifo_push_copy(target, pool, request, left_ps + noc.latency_ps)
+    fifo_pop(port)
     return True
 
 

@@ -44,8 +44,8 @@ REQUEST = np.dtype(
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
         ("tag", "i4"),  # workgroup (output tile) it belongs to, -1 where none: the Tracker's key
         ("load", "i4"),  # entry of the requester's load table that waits for the answer, -1 where none
-        ("source", "i4"),  # requester: CU index within the GPU, or a DMA engine
-        ("gpu", "i4"),  # GPU that issued it
+        ("source", "i4"),  # requester: CU index within the GPU, or -1 - DMA engine
+        ("contributors", "i4"),  # GPUs whose partial sums the data hold: bit k = the k-th before the sender (ledger)
         ("bank", "i4"),  # L2 bank of the line (set by the NoC)
         ("cache_set", "i4"),  # and its set there
         ("sectors", "i1"),  # sectors touched, bit 0 = lowest address
@@ -53,7 +53,8 @@ REQUEST = np.dtype(
         ("op", "i1"),  # Op
         ("stream", "i1"),  # Stream
         ("cache", "i1"),  # traces.schema.Cache
-        ("pad", "i1", 3),
+        ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays
+        ("pad", "i1", 2),
     ],
     align=True,
 )

@@ -23,6 +23,7 @@ READY = 1  # issues at its time in the warp calendar
 ON_SLOTS = 2  # memory events in flight
 ON_BARRIER = 3
 ON_LSU = 4  # its memory event waits in the LSU's queue
+ON_TRACKER = 5  # its store waits for a Tracker entry
 
 WARP = np.dtype(
     [

@@ -16,6 +16,7 @@ def _rules(machine):
     yield from _cache_rules(machine)
     yield from _hbm_rules(machine.hbm)
     yield from _timing_rules(machine.hbm.timing)
+    yield from _fabric_rules(machine)
 
 
 def _cu_rules(cu):
@@ -87,4 +88,20 @@ def _timing_rules(timing):
     yield (
         timing.REFI == 0 or timing.REFI > timing.RFC,
         f"hbm.timing.REFI: found {timing.REFI}, allowed is 0 (no refresh) or more than RFC = {timing.RFC}",
+    )
+
+
+def _fabric_rules(machine):
+    tracker, mca, collective = machine.tracker, machine.mca, machine.collective
+    yield (
+        tracker.entries % tracker.ways == 0,
+        f"tracker.entries: found {tracker.entries}, allowed is a multiple of tracker.ways = {tracker.ways}",
+    )
+    yield machine.link.efficiency > 0, "link.efficiency: found 0, allowed is more"
+    for fewer, more in (("loose_from", "medium_from"), ("medium_from", "strict_from")):
+        low, high = getattr(mca, fewer), getattr(mca, more)
+        yield low <= high, f"mca.{fewer}: found {low}, allowed is at most mca.{more} = {high}"
+    yield (
+        collective.warps <= machine.cu.warps,
+        f"collective.warps: found {collective.warps}, allowed is at most cu.warps = {machine.cu.warps}",
     )

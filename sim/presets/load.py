@@ -14,6 +14,8 @@ from sim.spec import Machine
 from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
+FABRIC = FOLDER / "fabric" / "t3.toml"
+"""Links, Tracker, DMA engines and collectives of every machine whose preset does not say otherwise."""
 HEADER = ("title", "note", "extends")
 SHORT_LIST = 12
 """A list of allowed names up to this length is printed whole; of a longer one the nearest names."""
@@ -44,6 +46,7 @@ def load_preset(name_or_path, overrides=()):
             or values that contradict each other.
     """
     title, given = _read(_path_of(name_or_path), ())
+    given = _read(FABRIC, ())[1] | given
     for override in overrides:
         field, value = _parse_override(override)
         given[field] = (value, Source(OVERRIDE, "set for this run"), f"--set {override}")
@@ -56,7 +59,7 @@ def preset_from_dict(stored):
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()
     }
-    return _assemble(stored["name"], stored["title"], given)
+    return _assemble(stored["name"], stored["title"], _read(FABRIC, ())[1] | given)
 
 
 def _path_of(name_or_path):

@@ -1,0 +1,182 @@
+"""N GPUs joined by links, simulated one by one (explicit) or as one that hears its own echo (symmetric).
+
+Explicit: every GPU has its own records; they share only the wires. As nothing that is put on a wire shows at the other
+end before the link's latency, each GPU is run alone for that long, then the next; the order does not matter.
+
+Symmetric: all GPUs do the same at the same time, so what arrives from a neighbour is what leaves to the other one,
+for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.collective.plans import Plan
+from sim.collective.space import output_space
+from sim.collective.topology import port_distances
+from sim.engine import Status
+from sim.gpu import Gpu, Progress
+from sim.hw.link import WIRE
+from sim.hw.request import LINE_BYTES
+from sim.hw.space import MIRROR, Map
+from sim.hw.tracker import make_tracker
+from sim.machine import Output
+from sim.spec import Machine
+from sim.window import Launch
+from traces.errors import UserError
+
+STILL_ROUNDS = 8
+"""Rounds in which nothing moves on any GPU before that is called a deadlock."""
+
+
+class Cluster:
+    """GPUs at rest, wired up for a plan.
+
+    Attributes:
+        gpus: one Gpu per simulated machine.
+        plans: theirs.
+    """
+
+    def __init__(
+        self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0
+    ):
+        """plans: of all GPUs in order, or of GPU 0 alone where symmetric."""
+        self.machine, self.plans, self.symmetric = machine, list(plans), symmetric
+        count = plans[0].chunks.gpus
+        if not symmetric and len(plans) != count:
+            raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
+        self.distances = port_distances(plans[0].topology, count)
+        ports = len(self.distances)
+        self.wires = np.zeros(len(plans) * ports, WIRE)
+        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires) for _ in plans]
+        for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
+            self._connect(gpu, number)
+            gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
+            gpu.node.engine["ports"] = ports
+
+    def _connect(self, gpu: Gpu, number: int) -> None:
+        ports = gpu.node.ports
+        for p, distance in enumerate(self.distances):
+            behind = 0 if self.symmetric else (number - distance) % len(self.plans)
+            ports[p]["out_wire"] = number * len(self.distances) + p
+            ports[p]["in_wire"] = behind * len(self.distances) + p
+            ports[p]["distance"] = distance
+
+    def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
+        """Let MCA choose its threshold when so many workgroups of queue 0 have finished."""
+        for gpu in self.gpus:
+            gpu.node.engine["stage_workgroups"], gpu.node.engine["stage_from_ps"] = workgroups, start_ps
+
+    def run(self, launches: Sequence[Sequence[Launch]], progress: Progress | None = None) -> None:
+        """Run the kernels of every GPU until everything has come to rest.
+
+        Raises:
+            DeadlockError: nothing can move and something is left.
+        """
+        for gpu, own in zip(self.gpus, launches, strict=True):
+            gpu.launch(own)
+        if self.symmetric:
+            self._run_alone(self.gpus[0], progress)
+        else:
+            self._run_all(progress)
+
+    def _run_alone(self, gpu: Gpu, progress: Progress | None) -> None:
+        while (status := gpu.advance(progress)) in (Status.UNTIL, Status.HORIZON):
+            pass
+        if status != Status.IDLE or not gpu.done or not self._wires_empty():
+            raise gpu.deadlock("collective")
+
+    def _run_all(self, progress: Progress | None) -> None:
+        step_ps = self.machine.link.latency_ps
+        horizon_ps, still = 0, 0
+        while True:
+            horizon_ps += step_ps
+            before = self._moves()
+            states = [self._run_to(gpu, horizon_ps, progress if gpu is self.gpus[0] else None) for gpu in self.gpus]
+            if all(status == Status.IDLE for status in states) and self._wires_empty():
+                break
+            still = still + 1 if self._moves() == before and Status.HORIZON not in states else 0
+            if still > STILL_ROUNDS:
+                break
+        for gpu, plan in zip(self.gpus, self.plans, strict=True):
+            if still or not gpu.done:
+                raise gpu.deadlock(f"collective, GPU {plan.gpu}")
+
+    def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
+        engine = gpu.node.engine[0]
+        engine["horizon_ps"] = horizon_ps
+        status = gpu.advance(progress)
+        if status == Status.STUCK:
+            engine["now_ps"] = horizon_ps  # only another GPU can help, and not before
+        return status
+
+    def _moves(self) -> int:
+        """Grows whenever something moves anywhere."""
+        total = int(self.wires["sent"].sum() + self.wires["taken"].sum())
+        for gpu in self.gpus:
+            noc = gpu.node.noc[0]
+            total += int(noc["request_packets"] + noc["answer_packets"]) + int(gpu.node.dispatch["finished"].sum())
+        return total
+
+    def _wires_empty(self) -> bool:
+        return bool((self.wires["sent"] == self.wires["taken"]).all())
+
+
+def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:
+    """Everything that a plan says about the output, for the machine."""
+    tiles = plan.tiles.copy()
+    tracker = make_tracker(machine.tracker, machine.dma.policy)
+    tracker["tiles"], tracker["first_tile"] = plan.chunks.tiles, plan.chunks.start_tile(plan.gpu)
+    if len(tiles) > plan.chunks.tiles:
+        tracker["tiles"] = len(tiles)
+    space = output_space(plan.tiles, plan.chunks.gpus)
+    mirrors = np.zeros((0, 0), MIRROR)
+    if symmetric:
+        space["mirrored"] = 1
+        mirrors = make_mirrors(plan, distances)
+    dma_tiles = plan.tiles["chunk"][plan.tiles["map"] == Map.DMA]
+    return Output(
+        space=space,
+        tiles=tiles,
+        tracker=tracker,
+        gates=plan.gates.copy(),
+        mirrors=mirrors,
+        released=np.zeros((len(tiles), 2), np.int64),
+        chunk_left=np.bincount(dma_tiles, minlength=plan.chunks.gpus).astype(np.int64),
+    )
+
+
+def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
+    """MIRROR [ports, tags] for the symmetric machine.
+
+    Raises:
+        UserError: chunks of unequal shape; only explicit GPUs can run them.
+    """
+    chunks = plan.chunks
+    mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
+    if len(set(np.diff(chunks.edges))) > 1:
+        raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")
+    tags = np.arange(len(plan.tiles))
+    phase, tile = tags // chunks.tiles * chunks.tiles, tags % chunks.tiles
+    size = chunks.tiles // chunks.gpus
+    for p, distance in enumerate(distances):
+        seen = phase + (tile + distance * size) % chunks.tiles
+        for name in ("runs", "run_bytes", "pitch_bytes"):
+            if (plan.tiles[name][seen] != plan.tiles[name]).any():
+                raise UserError("symmetric: tiles in the same place of two chunks differ in shape; run all GPUs")
+        mirrors[p]["tag"] = seen
+        mirrors[p]["shift_bytes"] = plan.tiles["address"][seen] - plan.tiles["address"]
+    if (mirrors["shift_bytes"] % LINE_BYTES != 0).any():
+        raise UserError("symmetric: tiles in the same place of two chunks begin at different bytes of a line")
+    return mirrors
+
+
+def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
+    """Are all chunks of equal shape?"""
+    try:
+        make_mirrors(plan, distances)
+    except UserError:
+        return False
+    return True
+
+

@@ -1,0 +1,79 @@
+"""Stages and chunks: the one place that says which part of the output a GPU makes, sends and owns when.
+
+The tiles of the output, in the order in which workgroups walk them, are cut into N *chunks*, contiguous runs. GPU g
+walks the chunks in the order g sees them: its *local* chunk j is global chunk (j - g) mod N, so
+
+    local 0        made first and sent first,
+    local j        made in stage j, when what arrives from the GPU behind (g - 1) is for it or has been,
+    local N - 1    made last and owned.
+
+What GPU g sends of its local chunk j is for local chunk j + 1 of the GPU ahead, g + 1: the same tiles.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.hw.space import MAX_GPUS
+from traces.errors import UserError
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """N chunks of the output.
+
+    Attributes:
+        gpus: N.
+        edges: tile at which each global chunk begins, and the end: N + 1 rising numbers from 0.
+    """
+
+    gpus: int
+    edges: tuple[int, ...]
+
+    def __post_init__(self):
+        if not 2 <= self.gpus <= MAX_GPUS:
+            raise UserError(f"gpus: found {self.gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+        if len(self.edges) != self.gpus + 1 or self.edges[0] != 0 or (np.diff(self.edges) < 1).any():
+            raise UserError(
+                f"chunks: found {self.edges[-1]} tiles with edges {list(self.edges)} for {self.gpus} GPUs; allowed are "
+                f"{self.gpus + 1} rising numbers from 0: every GPU owns at least one tile"
+            )
+
+    @property
+    def tiles(self) -> int:
+        return self.edges[-1]
+
+    def global_chunk(self, gpu: int, local: int) -> int:
+        return (local - gpu) % self.gpus
+
+    def span(self, gpu: int, local: int) -> range:
+        """Tiles of a GPU's local chunk."""
+        chunk = self.global_chunk(gpu, local)
+        return range(self.edges[chunk], self.edges[chunk + 1])
+
+    def start_tile(self, gpu: int) -> int:
+        """Where the GPU's walk begins (staggered order)."""
+        return self.span(gpu, 0).start
+
+    def owner_distance(self, local: int) -> int:
+        """How far ahead of a GPU the owner of its local chunk is."""
+        return self.gpus - 1 - local
+
+
+def even_chunks(tiles: int, gpus: int) -> Chunks:
+    """Chunks whose sizes differ by one tile at most.
+
+    Raises:
+        UserError: one GPU, too many of them, or fewer tiles than GPUs.
+    """
+    if gpus < 2 or gpus > MAX_GPUS:
+        raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+    if tiles < gpus:
+        raise UserError(f"gpus: found {gpus} for an output of {tiles} tiles; allowed is one tile per GPU at least")
+    return Chunks(gpus, tuple(tiles * k // gpus for k in range(gpus + 1)))
+
+
+def chunks_of(sizes: Sequence[int]) -> Chunks:
+    """Chunks of given sizes, in tiles."""
+    return Chunks(len(sizes), (0, *np.cumsum(sizes).tolist()))

@@ -1,0 +1,135 @@
+"""DMA engines (T3, section 4.2): read a tile that the Tracker has marked ready and send it to a neighbour as updates.
+
+An engine takes the descriptors in the order in which they became ready, reads the tile line by line past L2, and puts
+what comes back into the fifo of its port. It issues a read only when there is a place for its data there, so a link
+that stands still stops the engine. Reads travel in the communication stream of the memory channels.
+"""
+
+import numpy as np
+
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_push
+from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
+from sim.hw.space import held, row_end
+from sim.spec import DmaPolicy
+from tracer.jit import kernel
+from traces.schema import Cache
+
+DMA = np.dtype(
+    [
+        # constants
+        ("line_ps", "i8"),  # from read to read
+        ("outstanding", "i8"),  # lines read and not yet on the link, at most
+        ("setup_ps", "i8"),
+        ("request_ps", "i8"),  # to the memory controller
+        # state
+        ("wake_ps", "i8"),  # when it can read the next line, NEVER = when a descriptor or room comes
+        ("next_ps", "i8"),  # no read before
+        ("tag", "i8"),  # tile in hand, -1 = none
+        ("run", "i8"),  # row in hand
+        ("line", "i8"),  # next line, -1 = first of the row
+        ("contributors", "i8"),
+        ("out", "i8"),  # lines read and not yet on the link
+        ("blocked", "i8"),  # 1: waits for room
+        # counters
+        ("tiles", "i8"),
+        ("lines", "i8"),
+        ("read_bytes", "i8"),
+        ("blocks", "i8"),  # times it found no room
+        ("out_max", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_dmas(machine):
+    """Idle engines of one GPU. machine: sim.spec.Machine."""
+    spec = machine.dma
+    dmas = np.zeros(spec.engines, DMA)
+    line_ps = 1e6 / spec.clock_MHz / spec.lines_per_clk
+    if spec.policy == DmaPolicy.PACED:
+        line_ps = max(line_ps, spec.engines * LINE_BYTES * 1000 / (machine.link.GB_per_s * machine.link.efficiency))
+    dmas["line_ps"] = max(1, round(line_ps))
+    dmas["outstanding"], dmas["setup_ps"] = spec.outstanding, spec.setup_ps
+    dmas["request_ps"] = machine.hbm.request_ps
+    dmas["wake_ps"] = NEVER
+    dmas["tag"] = -1
+    return dmas
+
+
+@kernel
+def dma_load(dma, tiles, tag, ready_ps):
+    """Take a descriptor in hand."""
+    dma.tag, dma.run, dma.line = tag, 0, -1
+    dma.contributors = held(tiles[tag])
+    dma.next_ps = max(dma.next_ps, ready_ps + dma.setup_ps)
+    dma.wake_ps = dma.next_ps
+    dma.tiles += 1
+
+
+@kernel
+def dma_line(dma, tiles):
+    """Address of the next line to read."""
+    tile = tiles[dma.tag]
+    if dma.line < 0:
+        dma.line = (tile.address + dma.run * tile.pitch_bytes) // LINE_BYTES * LINE_BYTES
+    return dma.line
+
+
+@kernel
+def _sectors(tile, run, line):
+    """Sectors of a line that belong to a row of the tile."""
+    first = max(line, (tile.address + run * tile.pitch_bytes) // SECTOR_BYTES * SECTOR_BYTES)
+    end = min(line + LINE_BYTES, row_end(tile, run))
+    count = (end - first) // SECTOR_BYTES
+    return ((1 << count) - 1) << ((first - line) // SECTOR_BYTES)
+
+
+@kernel
+def dma_has_room(dma, port, fifos, channel_fifo):
+    """Can the next read go out: to its memory channel, with a place for its data before the link?"""
+    lines = fifos[port.dma_fifo]
+    return (
+        dma.out < dma.outstanding
+        and fifo_fill(lines) + port.reserved < lines.limit
+        and not fifo_full(channel_fifo)
+    )
+
+
+@kernel
+def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
+    """Send the next read to its channel; the engine has nothing in hand after the last line of the tile."""
+    tile = tiles[dma.tag]
+    sectors = _sectors(tile, dma.run, dma.line)
+    request = fifo_push(channel_fifo, pool)
+    request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
+    request.tag, request.load, request.source = dma.tag, -1, -1 - number
+    request.contributors, request.bank, request.cache_set = dma.contributors, -1, 0
+    request.sectors = request.full = sectors
+    request.op, request.stream, request.cache = Op.READ, Stream.COMM_READ, Cache.UNCACHED
+    request.link = 1 + tile.port
+    port.reserved += 1
+    dma.out += 1
+    dma.out_max = max(dma.out_max, dma.out)
+    dma.lines += 1
+    dma.line += LINE_BYTES
+    if dma.line >= row_end(tile, dma.run):
+        dma.run += 1
+        dma.line = -1
+        if dma.run == tile.runs:
+            dma.tag = -1
+    dma.next_ps = now_ps + dma.line_ps
+    dma.wake_ps = dma.next_ps
+
+
+@kernel
+def dma_answer(dma, port, fifos, pool, data, op):
+    """Data of a read has come: on to the link, as an update (or a write) at the neighbour."""
+    lines = fifos[port.dma_fifo]
+    place = fifo_push(lines, pool)
+    place.line, place.ready_ps, place.born_ps = data.line, data.ready_ps, data.born_ps
+    place.tag, place.load, place.source = data.tag, -1, data.source
+    place.contributors, place.bank, place.cache_set = data.contributors, -1, 0
+    place.sectors, place.full = data.sectors, data.sectors
+    place.op, place.stream, place.cache, place.link = op, Stream.COMM_WRITE, Cache.UNCACHED, data.link
+    port.reserved -= 1
+    dma.out -= 1

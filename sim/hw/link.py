@@ -1,0 +1,194 @@
+"""Links: unidirectional channels between GPUs, a packet per line, with credits.
+
+A port is one GPU's end of a link each way. On the way out, stores of the CUs and lines from the DMA engines wait in
+two fifos; the one that has stood longer goes next, takes the link for its bytes, and is at the other end a latency
+later. A packet leaves only with a credit: a place in the receiver's buffer, which comes back, a latency later, when
+the receiver has handed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
+
+A wire is the only thing that two GPUs share. What is put on it shows at the other end after the latency at the
+earliest, so GPUs may be simulated one after the other for that long.
+
+Times on the link are kept in femtoseconds: rounding a line's 853.3 ps to whole ones would cost bandwidth.
+"""
+
+import numpy as np
+
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
+from sim.hw.space import fingerprint, rotated
+from sim.hw.tags import sectors_in
+from sim.spec import Topology
+from tracer.jit import kernel
+from traces.schema import Cache
+
+FS_PER_PS = 1000
+FS_PER_NS = 1_000_000
+MAX_CREDITS = 4096
+
+WIRE = np.dtype(
+    [
+        ("sent", "i8"),  # packets put on the wire
+        ("taken", "i8"),  # packets that the receiver has handed to its memory
+        ("packet", REQUEST, MAX_CREDITS),  # ring: those between; ready_ps = arrival
+        ("taken_ps", "i8", MAX_CREDITS),  # ring: when packet n was handed on
+    ],
+    align=True,
+)
+
+PORT = np.dtype(
+    [
+        # constants
+        ("out_wire", "i8"),
+        ("in_wire", "i8"),
+        ("store_fifo", "i8"),  # from the CUs
+        ("dma_fifo", "i8"),  # from the DMA engines
+        ("lane", "i8"),  # ports of one lane share its bandwidth (the link to a switch)
+        ("distance", "i8"),  # the neighbour is this far behind in the order of the ring: contributors are rotated by it
+        ("fs_per_byte", "i8"),
+        ("latency_ps", "i8"),
+        ("header_bytes", "i8"),
+        ("credits", "i8"),
+        ("request_ps", "i8"),  # from the link to the memory controller
+        # state
+        ("free_fs", "i8"),  # when the lane is free (that of its first port counts)
+        ("in_free_fs", "i8"),  # when the lane into this GPU is free
+        ("wake_ps", "i8"),  # when a packet can next leave or be taken
+        ("reserved", "i8"),  # places of dma_fifo kept for reads on their way
+        ("blocked_since_ps", "i8"),  # an arrival waits for room in memory
+        # counters
+        ("packets", "i8"),
+        ("bytes", "i8"),  # payload sent, whole sectors
+        ("busy_ps", "i8"),
+        ("credit_stalls", "i8"),  # windows in which a packet waited for a credit
+        ("arrived_bytes", "i8"),
+        ("blocked_ps", "i8"),  # an arrival waited for room in a memory queue
+        ("last_sent_ps", "i8"),
+        ("last_arrival_ps", "i8"),
+    ],
+    align=True,
+)
+
+
+def make_ports(machine, ports, store_fifos, dma_fifos):
+    """Idle ports of one GPU, not connected: `sim.cluster` sets the wires.
+
+    Args:
+        machine: sim.spec.Machine.
+        ports: their number.
+        store_fifos, dma_fifos: fifo numbers, one per port.
+    """
+    spec = machine.link
+    records = np.zeros(ports, PORT)
+    records["store_fifo"], records["dma_fifo"] = store_fifos, dma_fifos
+    records["lane"] = 0 if spec.topology == Topology.SWITCH else np.arange(ports)
+    records["fs_per_byte"] = round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
+    records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
+    records["credits"] = min(spec.credits, MAX_CREDITS)
+    records["request_ps"] = machine.hbm.request_ps
+    records["wake_ps"] = NEVER
+    records["blocked_since_ps"] = -1
+    return records
+
+
+@kernel
+def _credit_ps(port, wire):
+    """When the next packet has a credit, NEVER while the receiver has not handed on the one whose place it takes."""
+    before = wire.sent - port.credits
+    if before < 0:
+        return np.int64(0)
+    if before >= wire.taken:
+        return NEVER
+    return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
+
+
+@kernel
+def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
+    """Put on the wire what can leave before end_ps.
+
+    Returns:
+        When the next packet can leave, end_ps or later; NEVER with none left or none that has a credit in sight.
+    """
+    port = ports[p]
+    wire = wires[port.out_wire]
+    lane = ports[port.lane]
+    stores, lines = fifos[port.store_fifo], fifos[port.dma_fifo]
+    while True:
+        stores_ps, lines_ps = fifo_head_ps(stores, pool), fifo_head_ps(lines, pool)
+        ready_ps = min(stores_ps, lines_ps)
+        if ready_ps == NEVER:
+            return NEVER
+        credit_ps = _credit_ps(port, wire)
+        if credit_ps == NEVER:
+            port.credit_stalls += 1
+            return NEVER
+        start_fs = max(max(ready_ps, credit_ps) * FS_PER_PS, lane.free_fs)
+        if start_fs >= end_ps * FS_PER_PS:
+            return start_fs // FS_PER_PS
+        fifo = stores if stores_ps <= lines_ps else lines
+        request = fifo_head(fifo, pool)
+        volume = sectors_in(request.sectors) * SECTOR_BYTES
+        lane.free_fs = start_fs + (volume + port.header_bytes) * port.fs_per_byte
+        port.packets += 1
+        port.bytes += volume
+        port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
+        port.last_sent_ps = lane.free_fs // FS_PER_PS
+        if request.tag >= 0:
+            tile = tiles[request.tag]
+            tile.sent_bytes += volume
+            tile.sent_sum += fingerprint(tile, request.line, request.sectors)
+        packet = wire.packet[wire.sent % MAX_CREDITS]
+        wire.packet[wire.sent % MAX_CREDITS] = request
+        packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
+        wire.sent += 1
+        fifo_pop(fifo)
+
+
+@kernel
+def _received(port, p, space, mirrors, packet, target):
+    """The packet as this GPU sees it."""
+    target.link = 1 + p
+    target.stream = Stream.COMM_WRITE
+    target.contributors = rotated(packet.contributors, port.distance, space.gpus, space.set_mask)
+    if space.mirrored == 1 and packet.tag >= 0:
+        mirror = mirrors[p, packet.tag]
+        target.tag = mirror.tag
+        target.line = packet.line + mirror.shift_bytes
+
+
+@kernel
+def arrival_ps(port, wires):
+    """When the next packet arrives, NEVER when none is on its way."""
+    wire = wires[port.in_wire]
+    if wire.taken == wire.sent:
+        return NEVER
+    return wire.packet[wire.taken % MAX_CREDITS].ready_ps
+
+
+@kernel
+def port_peek(ports, p, wires, space, mirrors, place):
+    """Copy the oldest packet on its way in to `place`, as this GPU sees it."""
+    port = ports[p]
+    wire = wires[port.in_wire]
+    packet = wire.packet[wire.taken % MAX_CREDITS]
+    place[0] = packet
+    _received(port, p, space, mirrors, packet, place[0])
+
+
+@kernel
+def port_take(ports, p, wires, fifo, pool, request, now_ps):
+    """Hand the oldest packet on to a memory fifo at now_ps. The fifo must not be full."""
+    port = ports[p]
+    wire = wires[port.in_wire]
+    fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
+    wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
+    wire.taken += 1
+    port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
+    port.last_arrival_ps = now_ps
+
+
+@kernel
+def is_cached(request):
+    """Does an arriving write go into L2?"""
+    return request.cache != Cache.UNCACHED and request.op == Op.WRITE
+
+

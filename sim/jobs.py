@@ -1,0 +1,235 @@
+"""The simulations that a configuration is put together from: a GEMM, a collective on CUs, a fused GEMM; and both at once.
+
+Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sim import ledger
+from sim.cluster import Cluster, can_be_symmetric
+from sim.collective.chunks import Chunks
+from sim.collective.kernel import CollectiveKernel
+from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
+from sim.collective.space import check_regions, check_tracker
+from sim.collective.topology import port_distances
+from sim.counters import take, totals
+from sim.gpu import Gpu, Progress
+from sim.hw.request import NEVER, SECTOR_BYTES, Stream
+from sim.hw.tracker import tracker_bits
+from sim.spec import Arbiter, CollectiveCache, Machine
+from sim.window import Launch
+from tracer.gemm import GemmSource
+from traces.schema import Cache
+
+COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
+
+
+@dataclass
+class JobResult:
+    """What one simulation found, of GPU 0 where all do the same.
+
+    Attributes:
+        time_ps: from the launch to the last data in memory.
+        kernel_ps: to the end of the kernel itself (its last warp, its last store in L2 where stores are cached).
+        dram_bytes: per Stream, i8 [4], reads, writes and updates together, mean over the simulated GPUs.
+        link_bytes: sent by a GPU, mean over the simulated GPUs.
+        totals: counters of GPU 0.
+        series: time series of GPU 0.
+        exactly_once, wrong: the ledger's verdict; True without a ledger.
+        facts: figures of single units: Tracker, MCA, links.
+        requests: line requests that CUs and DMA engines made, all simulated GPUs together.
+    """
+
+    time_ps: int
+    kernel_ps: int
+    dram_bytes: np.ndarray
+    link_bytes: int
+    totals: dict[str, int]
+    series: dict[str, np.ndarray] = field(default_factory=dict)
+    exactly_once: bool = True
+    wrong: tuple[str, ...] = ()
+    facts: dict[str, float | int | None] = field(default_factory=dict)
+    requests: int = 0
+
+
+def run_gemm(machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None) -> JobResult:
+    """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
+    gpu = Gpu(machine, interval_ps)
+    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress)
+    gpu.flush_l2()
+    return _result([gpu], kernel_ps, kernel_ps, interval_ps)
+
+
+def run_collective(
+    machine: Machine,
+    kind: str,
+    output: np.ndarray,
+    chunks: Chunks,
+    *,
+    update: bool = False,
+    explicit: bool = False,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+) -> JobResult:
+    """A collective on CUs, alone.
+
+    Args:
+        kind: one of COLLECTIVES.
+        output: OUTPUT_TILE in global order.
+        update: the receiver adds near memory (reduce-scatter only).
+        explicit: simulate every GPU, not one for all.
+    """
+    plans = collective_plans(machine, kind, output, chunks, update)
+    cluster = _cluster(machine, plans, explicit, interval_ps)
+    cus = (0, min(machine.collective.cus, machine.cu.count))
+    cluster.run([[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans], progress)
+    return _clustered(cluster, interval_ps)
+
+
+def collective_plans(
+    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False
+) -> list[Plan]:
+    """Plans of all GPUs."""
+    spec = machine.collective
+    settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
+    if update:
+        settings["update"] = True
+    make = COLLECTIVES[kind]
+    return [make(output, chunks, gpu, machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+
+
+def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
+    """The kernel of one GPU's part."""
+    spec = machine.collective
+    kernel = CollectiveKernel(
+        kind,
+        np.tile(plan.tiles[: plan.chunks.tiles], 1),
+        plan.steps,
+        warps=spec.warps,
+        unroll=spec.unroll,
+        lanes=machine.cu.lanes_per_warp,
+        cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
+    )
+    start_ps = spec.launch_ps + spec.step_ps
+    return Launch(kernel, queue, cus, True, kernel.tags, kernel.gates, start_ps)
+
+
+def run_fused(
+    machine: Machine,
+    source: GemmSource,
+    chunks: Chunks,
+    arbiter: Arbiter,
+    *,
+    explicit: bool = False,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+) -> JobResult:
+    """T3: a GEMM whose stores become a reduce-scatter."""
+    machine = replace_unit(machine, hbm={"arbiter": arbiter})
+    check_tracker(machine, source.kernel.warps)
+    output = source.output_tiles()
+    plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
+    check_regions([plan.regions for plan in plans], chunks.tiles)
+    cluster = _cluster(machine, plans, explicit, interval_ps)
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus)
+    cluster.run([[_staggered(source, plan)] for plan in cluster.plans], progress)
+    return _clustered(cluster, interval_ps)
+
+
+def run_side_by_side(
+    machine: Machine, source: GemmSource, chunks: Chunks, kind: str, collective_cus: int, *, interval_ps: int = 0
+) -> tuple[JobResult, int, int]:
+    """Software overlap: a GEMM and a collective of other data at once, on CUs of their own.
+
+    Returns:
+        (result of both, end of the GEMM, end of the collective) in ps.
+    """
+    output = source.output_tiles()
+    shifted = output.copy()
+    shifted["address"] += 1 << 42  # another buffer of the same shape
+    plans = collective_plans(machine, kind, shifted, chunks)
+    cluster = _cluster(machine, plans, False, interval_ps)
+    split = machine.cu.count - collective_cus
+    gemm = Launch(source, 0, (0, split))
+    cluster.run([[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans])
+    cus = cluster.gpus[0].node.cus
+    result = _clustered(cluster, interval_ps)
+    return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
+
+
+def replace_unit(machine: Machine, **units: dict) -> Machine:
+    """A machine with other values: replace_unit(m, hbm={"arbiter": ...})."""
+    import msgspec
+
+    changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
+    return msgspec.structs.replace(machine, **changed)
+
+
+def _staggered(source: GemmSource, plan: Plan) -> Launch:
+    """The GEMM of one GPU: its walk begins at its first chunk."""
+    start = plan.chunks.start_tile(plan.gpu)
+    kernel = replace(source.kernel, start_tile=start)
+    tags = (np.arange(plan.chunks.tiles) + start) % plan.chunks.tiles
+    return Launch(GemmSource(source.problem, kernel), tags=tags)
+
+
+def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:
+    """One machine for all where that is exact, else every GPU."""
+    distances = port_distances(machine.link.topology, plans[0].chunks.gpus)
+    if not explicit and can_be_symmetric(plans[0], distances):
+        return Cluster(machine, plans[:1], symmetric=True, interval_ps=interval_ps)
+    return Cluster(machine, plans, interval_ps=interval_ps)
+
+
+def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
+    end_ps = 0
+    for gpu in cluster.gpus:
+        node = gpu.node
+        ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
+        end_ps = max(end_ps, *(int(end) for end in ends))
+    kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in cluster.gpus)
+    result = _result(cluster.gpus, end_ps, kernel_ps, interval_ps)
+    verdict = ledger.close(cluster.plans, [gpu.node.output.tiles for gpu in cluster.gpus])
+    result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
+    result.facts = _facts(cluster)
+    return result
+
+
+def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int) -> JobResult:
+    moved = np.zeros(len(Stream), np.int64)
+    requests = 0
+    for gpu in gpus:
+        channels = gpu.counters()["hbm"]
+        for name in ("read_columns", "write_columns", "update_columns"):
+            moved += channels[name].sum(axis=0) * SECTOR_BYTES
+        requests += int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum())
+    first = gpus[0]
+    counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
+    sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
+    series = first.series() if interval_ps else {}
+    return JobResult(
+        time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series, requests=requests
+    )
+
+
+def _facts(cluster: Cluster) -> dict[str, float | int | None]:
+    node = cluster.gpus[0].node
+    tracker, engine = node.output.tracker[0], node.engine[0]
+    chosen = int(engine["mca_chosen"])
+    return {
+        "simulated_gpus": len(cluster.gpus),
+        "tracker_triggers": int(tracker["triggers"]),
+        "tracker_live_max": int(tracker["live_max"]),
+        "tracker_stalls": int(tracker["stalls"]),
+        "tracker_spilled": int(tracker["spilled"]),
+        "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
+        "mca_threshold": None if chosen == NEVER else chosen,
+        "mca_occupancy": float(engine["mca_occupancy"]),
+        "link_busy_ps": int(node.ports["busy_ps"].max()),
+        "credit_stalls": int(node.ports["credit_stalls"].sum()),
+        "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
+        "dma_tiles": int(node.dmas["tiles"].sum()),
+    }

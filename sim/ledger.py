@@ -1,0 +1,106 @@
+"""The ledger: proof, after every run, that each byte went where the plan says exactly once.
+
+During the run each tile counts bytes, sums of line fingerprints (which lines, how often, in any order) and sets of
+contributors, merged only when disjoint. Here the sums are compared with those that the plan calls for.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.collective.plans import Plan
+from sim.hw.request import LINE_BYTES, SECTOR_BYTES
+
+SIDES = ("local", "arrived", "sent")
+MESSAGES = 5
+"""Of what is wrong, at most so many are told."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the ledger found on all GPUs.
+
+    Attributes:
+        exactly_once: nothing is wrong.
+        wrong: what is, in words.
+        tiles: tiles whose sum is final, over all GPUs.
+    """
+
+    exactly_once: bool
+    wrong: tuple[str, ...]
+    tiles: int
+
+
+def line_sums(tiles: np.ndarray) -> np.ndarray:
+    """Sum of the fingerprints of all lines of each tile, i8 [tiles], modulo 2^64."""
+    sums = np.zeros(len(tiles), np.int64)
+    known: dict[tuple[int, ...], int] = {}
+    for k, tile in enumerate(tiles):
+        shape = tuple(int(tile[name]) for name in ("runs", "run_bytes", "pitch_bytes"))
+        key = (*shape, int(tile["address"]) % LINE_BYTES)
+        if key not in known:
+            known[key] = _shape_sum(*key)
+        sums[k] = known[key]
+    return sums
+
+
+def _shape_sum(runs: int, run_bytes: int, pitch_bytes: int, offset: int) -> int:
+    """The same for a tile that begins `offset` bytes into a line."""
+    touched: dict[int, int] = {}
+    total = 0
+    for run in range(runs):
+        first = offset + run * pitch_bytes
+        end = -(-(first + run_bytes) // SECTOR_BYTES) * SECTOR_BYTES
+        touched.clear()
+        for sector in range(first // SECTOR_BYTES, end // SECTOR_BYTES):
+            line = sector * SECTOR_BYTES // LINE_BYTES
+            touched[line] = touched.get(line, 0) | 1 << (sector % (LINE_BYTES // SECTOR_BYTES))
+        keys = np.array([line * LINE_BYTES * 16 + mask for line, mask in touched.items()], np.uint64)
+        total += int(_mix(keys).sum(dtype=np.uint64))
+    total %= 1 << 64
+    return total - (1 << 64 if total >> 63 else 0)
+
+
+def _mix(keys: np.ndarray) -> np.ndarray:
+    """splitmix64, as `sim.hw.space.fingerprint`."""
+    z = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def close(plans: list[Plan], ran: list[np.ndarray]) -> Verdict:
+    """Compare.
+
+    Args:
+        plans: of the simulated GPUs.
+        ran: their TILE records after the run.
+    """
+    wrong: list[str] = []
+    final = 0
+    for plan, tiles in zip(plans, ran, strict=True):
+        final += int(plan.counts.final.sum())
+        wrong += _faults(plan, tiles)
+    return Verdict(not wrong, tuple(wrong[:MESSAGES]), final)
+
+
+def _faults(plan: Plan, tiles: np.ndarray) -> list[str]:
+    found = []
+    sums = line_sums(plan.tiles)
+    everybody = (1 << plan.chunks.gpus) - 1
+    for side in SIDES:
+        times = getattr(plan.counts, side)
+        found += _where(plan, tiles[f"{side}_bytes"] != times * plan.tiles["bytes"], f"{side} bytes")
+        with np.errstate(over="ignore"):
+            found += _where(plan, tiles[f"{side}_sum"] != times * sums, f"{side} lines")
+    found += _where(plan, tiles["triggers"] != plan.counts.triggers, "triggers")
+    found += _where(plan, (plan.counts.final == 1) & (tiles["arrived"] | 1 != everybody), "contributors")
+    found += _where(plan, tiles["doubled"] > 0, "a contributor twice")
+    found += _where(plan, tiles["early"] > 0, "sent on before all had come")
+    return found
+
+
+def _where(plan: Plan, wrong: np.ndarray, what: str) -> list[str]:
+    if not wrong.any():
+        return []
+    return [f"GPU {plan.gpu}: {what} of {int(wrong.sum())} tiles, the first is {int(np.argmax(wrong))}"]
