@@ -77,9 +77,10 @@ class Gpu:
         for launch in launches:
             fit = self._occupancy(launch.source.info)
             first, last = launch.cus or (0, self.machine.cu.count)
-            fits.append((launch, fit.workgroups * (last - first)))
-            self._set_dispatch(launch, fit.workgroups, first, last)
-            shared = max(shared, fit.workgroups * fit.shared_per_workgroup)
+            places = min(fit.workgroups, launch.places or fit.workgroups)
+            fits.append((launch, places * (last - first)))
+            self._set_dispatch(launch, places, first, last)
+            shared = max(shared, places * fit.shared_per_workgroup)
         self._reset_l1(shared)
         self._window = TraceWindow(self.node, fits)
         self._refill()
@@ -87,9 +88,7 @@ class Gpu:
     def advance(self, progress: Progress | None = None) -> Status:
         """Run the clock until nothing is left to do, to the horizon, or (with a line trace) for one window."""
         while True:
-            status = Status(run_engine(self.node, FOREVER_PS if self.line_trace is None else self.now_ps))
-            if self.line_trace is not None:
-                self.line_trace(self.node)
+            status = self._step()
             if status == Status.SERIES_FULL:
                 self._take_series()
             elif status == Status.NEEDS_WORKGROUPS:
@@ -100,6 +99,14 @@ class Gpu:
                     progress(info.name, done, info.workgroups)
             else:
                 return status
+
+    def _step(self) -> Status:
+        """Run the clock until the host is needed."""
+        if self.line_trace is None:
+            return Status(run_engine(self.node, FOREVER_PS))
+        status = Status(run_engine(self.node, self.now_ps))
+        self.line_trace(self.node)
+        return status
 
     def _refill(self) -> None:
         self._window.fill()

@@ -114,7 +114,7 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
         cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
     )
     start_ps = spec.launch_ps + spec.step_ps
-    return Launch(kernel, queue, cus, True, kernel.tags, kernel.gates, start_ps)
+    return Launch(kernel, queue, cus, spec.workgroups, True, kernel.tags, kernel.gates, start_ps)
 
 
 def run_fused(

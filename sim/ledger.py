@@ -1,6 +1,6 @@
 """The ledger: proof, after every run, that each byte went where the plan says exactly once.
 
-During the run each tile counts bytes, sums of line fingerprints (which lines, how often, in any order) and sets of
+During the run each tile counts bytes, sums of fingerprints (which sectors, how often, in any order) and sets of
 contributors, merged only when disjoint. Here the sums are compared with those that the plan calls for.
 """
 
@@ -31,8 +31,8 @@ class Verdict:
     tiles: int
 
 
-def line_sums(tiles: np.ndarray) -> np.ndarray:
-    """Sum of the fingerprints of all lines of each tile, i8 [tiles], modulo 2^64."""
+def sector_sums(tiles: np.ndarray) -> np.ndarray:
+    """Sum of the fingerprints of all sectors of each tile, i8 [tiles], modulo 2^64."""
     sums = np.zeros(len(tiles), np.int64)
     known: dict[tuple[int, ...], int] = {}
     for k, tile in enumerate(tiles):
@@ -46,17 +46,11 @@ def line_sums(tiles: np.ndarray) -> np.ndarray:
 
 def _shape_sum(runs: int, run_bytes: int, pitch_bytes: int, offset: int) -> int:
     """The same for a tile that begins `offset` bytes into a line."""
-    touched: dict[int, int] = {}
     total = 0
     for run in range(runs):
         first = offset + run * pitch_bytes
-        end = -(-(first + run_bytes) // SECTOR_BYTES) * SECTOR_BYTES
-        touched.clear()
-        for sector in range(first // SECTOR_BYTES, end // SECTOR_BYTES):
-            line = sector * SECTOR_BYTES // LINE_BYTES
-            touched[line] = touched.get(line, 0) | 1 << (sector % (LINE_BYTES // SECTOR_BYTES))
-        keys = np.array([line * LINE_BYTES * 16 + mask for line, mask in touched.items()], np.uint64)
-        total += int(_mix(keys).sum(dtype=np.uint64))
+        sectors = np.arange(first // SECTOR_BYTES, -(-(first + run_bytes) // SECTOR_BYTES), dtype=np.uint64)
+        total += int(_mix(sectors).sum(dtype=np.uint64))
     total %= 1 << 64
     return total - (1 << 64 if total >> 63 else 0)
 
@@ -86,13 +80,13 @@ def close(plans: list[Plan], ran: list[np.ndarray]) -> Verdict:
 
 def _faults(plan: Plan, tiles: np.ndarray) -> list[str]:
     found = []
-    sums = line_sums(plan.tiles)
+    sums = sector_sums(plan.tiles)
     everybody = (1 << plan.chunks.gpus) - 1
     for side in SIDES:
         times = getattr(plan.counts, side)
         found += _where(plan, tiles[f"{side}_bytes"] != times * plan.tiles["bytes"], f"{side} bytes")
         with np.errstate(over="ignore"):
-            found += _where(plan, tiles[f"{side}_sum"] != times * sums, f"{side} lines")
+            found += _where(plan, tiles[f"{side}_sum"] != times * sums, f"{side} sectors")
     found += _where(plan, tiles["triggers"] != plan.counts.triggers, "triggers")
     found += _where(plan, (plan.counts.final == 1) & (tiles["arrived"] | 1 != everybody), "contributors")
     found += _where(plan, tiles["doubled"] > 0, "a contributor twice")

@@ -292,6 +292,7 @@ class Collective(Unit, frozen=True, kw_only=True):
     """Collectives that run on CUs."""
 
     cus: Positive  # that it may use
+    workgroups: Positive  # resident per CU
     warps: Positive  # per workgroup
     unroll: Positive  # loads in flight per warp
     slices: Positive  # portions of a chunk that the next step waits for; 1 = a step waits for all of the one before

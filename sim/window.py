@@ -28,6 +28,7 @@ class Launch:
         source: its workgroups.
         queue: dispatch queue, one per kernel that runs at once.
         cus: CUs that it may use, (first, one past the last); None = all.
+        places: workgroups per CU at most; None = what fits.
         comm: its requests travel in the communication streams.
         tags: i8 [workgroups]: output tile that each workgroup makes; None = the number of the workgroup.
         gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = none at all.
@@ -37,6 +38,7 @@ class Launch:
     source: KernelSource
     queue: int = 0
     cus: tuple[int, int] | None = None
+    places: int | None = None
     comm: bool = False
     tags: np.ndarray | None = None
     gates: np.ndarray | None = None
@@ -129,7 +131,7 @@ class TraceWindow:
         dispatch = self.node.dispatch[launch.queue]
         staged = self.node.staged[launch.queue][dispatch["staged"] % STAGED_WORKGROUPS]
         staged["tag"] = workgroup.index if launch.tags is None else launch.tags[workgroup.index]
-        staged["gate"] = -1 if launch.gates is None else launch.gates[workgroup.index]
+        staged["gate"] = 0 if launch.gates is None else 1 + launch.gates[workgroup.index]
         staged["slab"], staged["warps"] = slab, warps
         staged["warp"][:warps] = workgroup.warp
         staged["first_event"][:warps] = workgroup.first_event[:-1]

@@ -14,7 +14,6 @@ if __name__ == "__main__":
     os.environ["NUMBA_DISABLE_JIT"] = "1"
 
 import sim.gpu
-from sim.machine import Node
 from sim.run import simulate
 from tests.plain_records import PlainArray
 from tests.sim.programs import SMALL, TIGHT, random_kernel, small_preset
@@ -29,7 +28,12 @@ def without_compiler():
 
 
 def _through_views(function):
-    return lambda node, *rest: function(Node(*(PlainArray(array) for array in node)), *rest)
+    return lambda node, *rest: function(_plain(node), *rest)
+
+
+def _plain(part):
+    """A tuple of arrays, and of such tuples, as views."""
+    return type(part)(*(_plain(one) if isinstance(one, tuple) else PlainArray(one) for one in part))
 
 
 def outcome(seed):

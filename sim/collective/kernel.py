@@ -127,20 +127,17 @@ class CollectiveKernel:
         unroll = max(1, min(self.unroll, SLOTS // reads))
         for turn in range(0, len(accesses), unroll):
             group = accesses[turn : turn + unroll]
-            for read in range(reads):
-                loads = group.copy()
-                loads["kind"], loads["slot"] = Kind.LOAD, read * unroll + np.arange(len(group))
-                events.append(loads)
-                buffers += [read] * len(group)
-            if reads > 1:
-                events.append(_add(len(group), reads, unroll))
-                buffers.append(reads + 1)
-            stores = group.copy()
-            stores["kind"] = Kind.REDUCE if update else Kind.STORE
-            stores["slot"] = NO_SLOT
-            stores["wait"] = [sum(1 << (read * unroll + k) for read in range(reads)) for k in range(len(group))]
-            events.append(stores)
-            buffers += [reads] * len(group)
+            for k, access in enumerate(group):
+                for read in range(reads):
+                    events.append(_placed(access, Kind.LOAD, slot=k * reads + read))
+                    buffers.append(read)
+            for k, access in enumerate(group):
+                wait = ((1 << reads) - 1) << (k * reads)
+                if reads > 1:
+                    events.append(_add(reads, wait))
+                    buffers.append(reads + 1)
+                events.append(_placed(access, Kind.REDUCE if update else Kind.STORE, wait=wait))
+                buffers.append(reads)
         end = np.zeros(1, EVENT)
         end["kind"], end["slot"], end["count"] = Kind.EXIT, NO_SLOT, 1
         events.append(end)
@@ -169,10 +166,16 @@ def _accesses(runs: int, run_bytes: int, pitch_bytes: int, lanes: int) -> np.nda
     return events
 
 
-def _add(accesses: int, reads: int, unroll: int) -> np.ndarray:
-    """Packed additions of what was read."""
+def _placed(access: np.void, kind: Kind, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    """An access as a load or a store."""
+    event = np.array([access], EVENT)
+    event["kind"], event["slot"], event["wait"] = kind, slot, wait
+    return event
+
+
+def _add(reads: int, wait: int) -> np.ndarray:
+    """Packed additions of what one access has read."""
     event = np.zeros(1, EVENT)
-    event["kind"], event["pipe"], event["slot"] = Kind.COMPUTE, Pipe.FMA, NO_SLOT
-    event["count"], event["cycles"] = accesses * (VECTOR_BYTES // 4) * (reads - 1), ADD_CLK
-    event["wait"] = sum(1 << (read * unroll + k) for read in range(reads) for k in range(accesses))
+    event["kind"], event["pipe"], event["slot"], event["wait"] = Kind.COMPUTE, Pipe.FMA, NO_SLOT, wait
+    event["count"], event["cycles"] = (VECTOR_BYTES // 4) * (reads - 1), ADD_CLK
     return event

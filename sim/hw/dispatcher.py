@@ -17,7 +17,7 @@ from tracer.jit import kernel
 STAGED = np.dtype(
     [
         ("tag", "i8"),  # workgroup number in the grid, or the output tile it makes
-        ("gate", "i8"),  # it starts when this gate is open, -1 = none
+        ("gate", "i8"),  # 1 + gate that must be open before it starts, 0 = none
         ("slab", "i4"),
         ("warps", "i4"),
         ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
@@ -124,8 +124,8 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
         return -1, NEVER
     workgroup = staged[dispatch.taken & (len(staged) - 1)]
     dispatch.gated = 0
-    if workgroup.gate >= 0:
-        gate = gates[workgroup.gate]
+    if workgroup.gate > 0:
+        gate = gates[workgroup.gate - 1]
         if gate.open_ps + gate.delay_ps > now_ps:
             dispatch.gated = 1
             dispatch.wake_ps = gate.open_ps + gate.delay_ps if gate.open_ps < NEVER else NEVER

@@ -145,12 +145,12 @@ def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
 
 
 @kernel
-def _send(noc, c, fifos, pool, bank_wake_ps):
+def _send(noc, c, fifos, pool, end_ps, bank_wake_ps):
     """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
     port = fifos[noc.first_port_fifo + c]
     request = fifo_head(port, pool)
     if request.link > 0:
-        return _send_out(noc, c, fifos, pool, port, request)
+        return _send_out(noc, c, fifos, pool, port, request, end_ps)
     bank = home_bank(noc, request.line)
     target = fifos[noc.first_request_fifo + bank]
     if fifo_full(target):
@@ -175,9 +175,16 @@ def _send(noc, c, fifos, pool, bank_wake_ps):
 
 
 @kernel
-def _send_out(noc, c, fifos, pool, port, request):
-    """Move the oldest request of CU c, a store to another GPU, to its link. Returns False if the link's fifo is full."""
+def _send_out(noc, c, fifos, pool, port, request, end_ps):
+    """Move the oldest request of CU c, a store to another GPU, to its link.
+
+    Returns:
+        False if the link's fifo is full, or the CU's port is booked until end_ps: what leaves it later must not stand
+        in that fifo before what others send sooner.
+    """
     target = fifos[noc.first_link_fifo + np.int64(request.link) - 1]
+    if noc.cu_out_ps[c] >= end_ps:
+        return False
     if fifo_full(target):
         target.refusals += 1
         noc.refused += 1
@@ -209,7 +216,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
             packet = noc.slot_first[slot]
             while packet >= 0:
                 c = noc.packet_source[packet]
-                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, bank_wake_ps):
+                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, end_ps, bank_wake_ps):
                     noc.stuck[c] = 1
                 packet = noc.packet_next[packet]
     return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)

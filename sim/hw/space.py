@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from sim.hw.request import LINE_BYTES, SECTOR_BYTES
+from sim.hw.request import LINE_BYTES, SECTOR_BYTES, SECTORS_PER_LINE
 from tracer.jit import kernel
 
 PEER_BITS = 44
@@ -99,13 +99,19 @@ def in_output(space, line):
 
 @kernel
 def fingerprint(tile, line, sectors):
-    """Of one line within its tile: sums of it tell which lines came and how often, in any order (splitmix64)."""
-    place = (line - tile.address // LINE_BYTES * LINE_BYTES) & ((1 << BUFFER_BITS) - 1)
-    z = np.uint64(place) * np.uint64(16) + np.uint64(sectors)
-    z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64(z ^ (z >> np.uint64(31)))
+    """Sum over the sectors of a line of a mix of their place in the tile (splitmix64).
+
+    Sums of it tell which sectors came and how often, in any order and however they were packed into requests.
+    """
+    place = ((line - tile.address // LINE_BYTES * LINE_BYTES) & ((1 << BUFFER_BITS) - 1)) // SECTOR_BYTES
+    total = np.uint64(0)
+    for sector in range(SECTORS_PER_LINE):
+        if (sectors >> sector) & 1:
+            z = np.uint64(place + sector + 1) * np.uint64(0x9E3779B97F4A7C15)
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            total += z ^ (z >> np.uint64(31))
+    return np.int64(total)
 
 
 @kernel

@@ -8,7 +8,7 @@ from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_push_copy
 from sim.hw.request import NEVER, REQUEST, Op
-from sim.machine import build
+from sim.machine import Output, build
 from tests.plain_records import kernel_view
 from tests.sim.programs import kernel, small_preset
 
@@ -49,11 +49,12 @@ def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=Non
     arrays = (node.cus, node.lsus, node.l1s)
     cu, lsu, l1 = (kernel_view(array)[0] for array in arrays)
     sets, warps, events, addresses = map(kernel_view, (node.l1_sets, node.warps, node.events, node.addresses))
+    output = Output(*map(kernel_view, node.output))
     port, answers = node.fifos[node.lsus[0]["port"]], fifos[int(node.cus[0]["answers"])]
     left, now_ps = [], 0
     while now_ps < NEVER:
         _dispatch(node, now_ps)
-        wake_ps = int(cu_step(cu, lsu, l1, sets, fifos, pool, warps[0], events, addresses, now_ps, now_ps + 1))
+        wake_ps = int(cu_step(cu, lsu, l1, sets, fifos, pool, warps[0], events, addresses, output, now_ps, now_ps + 1))
         if node.cus[0]["ended"]:
             node.cus["ended"], node.dispatch[0]["wake_ps"], wake_ps = 0, now_ps + CLOCK_PS, now_ps + CLOCK_PS
         while port["tail"] > port["head"] and now_ps >= port_open_ps:
@@ -94,4 +95,4 @@ def _dispatch(node, now_ps):
     dispatch, cus, warps = kernel_view(node.dispatch)[0], kernel_view(node.cus), kernel_view(node.warps)
     while node.dispatch[0]["wake_ps"] <= now_ps:
         node.dispatch[0]["wake_ps"] = now_ps
-        dispatch_step(dispatch, 0, cus, 0, warps, kernel_view(node.staged)[0])
+        dispatch_step(dispatch, 0, cus, 0, warps, kernel_view(node.staged)[0], kernel_view(node.output.gates))

@@ -6,6 +6,7 @@ import pytest
 from sim.gpu import Gpu
 from sim.hw.dispatcher import DISPATCH, STAGED, choose_cu, dispatch_step
 from sim.hw.request import NEVER
+from sim.hw.space import GATE
 from sim.machine import build
 from sim.spec import WorkgroupOrder
 from tests.plain_records import kernel_view
@@ -28,9 +29,12 @@ class DispatchBench:
         arrays = (self.record, self.node.cus, self.node.warps, self.staged)
         self.dispatch, self.cus, self.warps, self.ring = map(kernel_view, arrays)
         self.dispatch = self.dispatch[0]
+        self.gate_records = np.zeros(2, GATE)
+        self.gate_records["open_ps"] = NEVER
+        self.gates = kernel_view(self.gate_records)
 
     def step(self):
-        c, start_ps = dispatch_step(self.dispatch, 0, self.cus, 0, self.warps, self.ring)
+        c, start_ps = dispatch_step(self.dispatch, 0, self.cus, 0, self.warps, self.ring, self.gates)
         return int(c), int(start_ps)
 
     def deal(self):
