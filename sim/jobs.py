@@ -6,6 +6,7 @@ Each starts on an idle machine at time 0, all GPUs together, and reports its tim
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from sim import ledger
@@ -22,6 +23,7 @@ from sim.hw.tracker import tracker_bits
 from sim.spec import Arbiter, CollectiveCache, Machine
 from sim.window import Launch
 from tracer.gemm import GemmSource
+from traces.errors import UserError
 from traces.schema import Cache
 
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
@@ -106,7 +108,7 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
     spec = machine.collective
     kernel = CollectiveKernel(
         kind,
-        np.tile(plan.tiles[: plan.chunks.tiles], 1),
+        plan.tiles[: plan.chunks.tiles],
         plan.steps,
         warps=spec.warps,
         unroll=spec.unroll,
@@ -130,6 +132,7 @@ def run_fused(
     """T3: a GEMM whose stores become a reduce-scatter."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
     check_tracker(machine, source.kernel.warps)
+    check_kernel_is_tracked(source)
     output = source.output_tiles()
     plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
     check_regions([plan.regions for plan in plans], chunks.tiles)
@@ -137,6 +140,22 @@ def run_fused(
     cluster.watch_first_stage(chunks.tiles // chunks.gpus)
     cluster.run([[_staggered(source, plan)] for plan in cluster.plans], progress)
     return _clustered(cluster, interval_ps)
+
+
+def check_kernel_is_tracked(source: GemmSource) -> None:
+    """Refuse a kernel whose workgroups are not its tiles: the Tracker knows tiles by their workgroup.
+
+    Raises:
+        UserError: names the field, its value and what is allowed.
+    """
+    kernel = source.kernel
+    for field_, value, allowed in (
+        ("split_k", kernel.split_k, 1),
+        ("persistent", kernel.persistent, None),
+        ("start_tile", kernel.start_tile, 0),
+    ):
+        if value != allowed:
+            raise UserError(f"kernel {field_} = {value}: a fused GEMM has one workgroup per tile, allowed is {allowed}")
 
 
 def run_side_by_side(
@@ -162,8 +181,6 @@ def run_side_by_side(
 
 def replace_unit(machine: Machine, **units: dict) -> Machine:
     """A machine with other values: replace_unit(m, hbm={"arbiter": ...})."""
-    import msgspec
-
     changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
     return msgspec.structs.replace(machine, **changed)
 

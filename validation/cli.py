@@ -81,6 +81,7 @@ VERBS = {
     "trace": Verb("validation.cli", "trace", "make and look at trace archives"),
     "elf": Verb("validation.cli", "elf", "look into GPU binaries"),
     "run": Verb("validation.verbs.run", "run", "replay a trace or a GEMM on a machine -> results archive"),
+    "t3": Verb("validation.verbs.t3", "t3", "a GEMM and its all-reduce in the five configurations of the paper"),
     "show": Verb("validation.verbs.show", "show", "what a results archive holds"),
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),
     "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),

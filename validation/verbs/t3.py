@@ -1,0 +1,161 @@
+"""`t3sim t3`: a sub-layer in the five configurations of the paper."""
+
+from typing import Any
+
+import click
+
+from sim.collective.chunks import Chunks, chunks_of
+from sim.configurations import CONFIGURATIONS, TRAFFIC, Case, Evaluation, evaluate
+from sim.evaluation_archive import write_evaluation
+from sim.presets import Preset, load_preset
+from sim.units import PS_PER_NS, time_text
+from tracer.gemm import GemmProblem, padded_leading_dimension
+from tracer.workloads import LAYERS, MODELS, sublayer
+from traces.errors import UserError
+from traces.write import output_path
+from validation.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
+from validation.meter import Meter
+from validation.process import process_costs
+from validation.report import print_json, print_table
+from validation.verbs.presets import assumed_text
+
+ELEMENT_BYTES = 2
+ROW_ALIGNMENT_BYTES = 16
+SECTOR_BYTES = 32
+
+
+@click.command()
+@click.option("--model", help=f"One of {', '.join(MODELS)}.")
+@click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
+@click.option("--tp", type=int, help="GPUs that share the model.")
+@click.option("--m", type=int, help="Instead of a model: M ...")
+@click.option("--n", type=int, help="... N ...")
+@click.option("--k", type=int, help="... K of one GPU's fp16 GEMM ...")
+@click.option("--gpus", type=int, help="... and the number of GPUs.")
+@click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
+@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
+@click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
+@click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
+@click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
+@with_options(KERNEL_OPTIONS)
+@click.option("-o", "--output", type=click.Path(), help="Evaluation archive to write, with the time series.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def t3(
+    model: str | None,
+    layer: str | None,
+    tp: int | None,
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    gpus: int | None,
+    preset: str,
+    overrides: tuple[str, ...],
+    chosen: tuple[str, ...],
+    chunks: str | None,
+    explicit: bool,
+    interval_ns: int,
+    output: str | None,
+    as_json: bool,
+    **kernel_options: Any,
+) -> None:
+    """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
+
+    Example: t3sim t3 --model t-nlg --layer fc2 --tp 8 -o fc2.h5
+
+    Example: t3sim t3 --m 2048 --n 2048 --k 512 --gpus 4 --set hbm.queue_entries=32 --json
+    """
+    problem, count = _workload(model, layer, tp, (m, n, k), gpus)
+    machine = load_preset(preset, overrides)
+    if output is not None:
+        output_path(output)
+    interval_ps = interval_ns * PS_PER_NS if output else 0
+    cut = None if chunks is None else _chunks(chunks, count)
+    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps)
+    with Meter("workgroups") as meter:
+        found = evaluate(case, chosen or CONFIGURATIONS, meter.update)
+    if output is not None:
+        write_evaluation(output, found)
+    costs = process_costs()
+    if as_json:
+        print_json(found.as_dict() | costs)
+        return
+    show_evaluation(found)
+    click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else ""))
+
+
+def _workload(
+    model: str | None, layer: str | None, tp: int | None, shape: tuple[int | None, ...], gpus: int | None
+) -> tuple[GemmProblem, int]:
+    """The GEMM of one GPU and the number of GPUs."""
+    if model is None and layer is None and tp is None and None not in shape and gpus is not None:
+        return free_problem(*(int(extent or 0) for extent in shape)), gpus
+    if model and layer and tp is not None and shape == (None, None, None) and gpus is None:
+        if tp < 2:
+            raise UserError(f"--tp: found {tp}, allowed is 2 and more: a collective needs two GPUs")
+        return sublayer(model, layer, tp), tp
+    raise UserError("t3: give --model, --layer and --tp, or --m, --n, --k and --gpus")
+
+
+def free_problem(m: int, n: int, k: int) -> GemmProblem:
+    """An fp16 GEMM; rows of A and B padded to 16 bytes, those of C to a sector, so that tiles share none."""
+    inner = padded_leading_dimension(max(k, 1), ELEMENT_BYTES, ROW_ALIGNMENT_BYTES)
+    outer = padded_leading_dimension(max(n, 1), ELEMENT_BYTES, SECTOR_BYTES)
+    return GemmProblem(m, n, k, lda=inner, ldb=outer, ldc=outer)
+
+
+def _chunks(text: str, gpus: int) -> Chunks:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--chunks: found {text!r}, allowed are whole numbers with commas between them") from None
+    if len(sizes) != gpus:
+        raise UserError(f"--chunks: found {len(sizes)} sizes, allowed is one for each of {gpus} GPUs")
+    return chunks_of(sizes)
+
+
+def show_evaluation(found: Evaluation) -> None:
+    """The tables of an evaluation on stdout."""
+    preset: Preset = found.preset
+    problem = found.problem
+    click.echo(
+        f"{preset.name}: {preset.title}\n"
+        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {found.gpus} GPUs, "
+        f"output {found.output_bytes / 1e6:,.1f} MB\n"
+    )
+    rows = [
+        (
+            name,
+            *(time_text(ps) for ps in (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps)),
+            f"{found.speedup(name):.3f}" if "Sequential" in found.configurations else "-",
+            "yes" if one.exactly_once else "NO",
+        )
+        for name, one in found.configurations.items()
+    ]
+    print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
+    traffic = [
+        (name, *(f"{one.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC), f"{sum(one.dram_bytes.values()) / 1e6:,.1f}",
+         f"{one.link_bytes / 1e6:,.1f}")
+        for name, one in found.configurations.items()
+    ]
+    print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
+    click.echo(
+        f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it ({found.zeroing_bytes / 1e6:,.1f} MB "
+        "of writes) is not counted."
+    )
+    for name, part in found.parts.items():
+        if part.facts.get("tracker_triggers"):
+            click.echo(_tracker_text(name, part.facts))
+        for fault in part.wrong:
+            click.echo(f"{name}: ledger: {fault}")
+    click.echo(f"\n{assumed_text(preset)}")
+
+
+def _tracker_text(name: str, facts: dict) -> str:
+    threshold = "no limit" if facts["mca_threshold"] is None else f"{facts['mca_threshold']} entries"
+    return (
+        f"{name}: Tracker {facts['tracker_triggers']:,} triggers, at most {facts['tracker_live_max']:,} tiles live, "
+        f"{facts['tracker_stalls']:,} stores stalled, {facts['tracker_spilled']:,} counts spilled, "
+        f"{facts['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {facts['mca_occupancy']:.1f} entries queued "
+        f"on average -> MCA threshold {threshold}"
+    )
