@@ -37,9 +37,7 @@ class Cluster:
         plans: theirs.
     """
 
-    def __init__(
-        self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0
-    ):
+    def __init__(self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0):
         """plans: of all GPUs in order, or of GPU 0 alone where symmetric."""
         self.machine, self.plans, self.symmetric = machine, list(plans), symmetric
         count = plans[0].chunks.gpus
@@ -178,5 +176,3 @@ def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
     except UserError:
         return False
     return True
-
-

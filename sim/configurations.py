@@ -24,6 +24,7 @@ from sim.presets import Preset
 from sim.spec import Arbiter
 from sim.units import ps_to_ns
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from traces.errors import UserError
 
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
@@ -144,11 +145,25 @@ class Case:
         return GemmSource(self.problem, self.kernel)
 
     def cut(self) -> Chunks:
-        return self.chunks or even_chunks(self.source().tiles, self.gpus)
+        """How the output is cut.
+
+        Raises:
+            UserError: one GPU, fewer tiles than GPUs, chunks that are not those of this output.
+        """
+        tiles = self.source().tiles
+        if self.chunks is None:
+            return even_chunks(tiles, self.gpus)
+        if self.chunks.tiles != tiles or self.chunks.gpus != self.gpus:
+            raise UserError(
+                f"chunks: found {self.chunks.tiles} tiles for {self.chunks.gpus} GPUs, allowed are the output's "
+                f"{tiles} tiles for {self.gpus}"
+            )
+        return self.chunks
 
     def part_key(self, part: str) -> str:
         """Hash of what a part depends on: equal keys give equal results, whatever the model they come from."""
         machine = self.preset.values()
+        shape: list
         if part in ("t3", "t3_mca", "gemm"):
             shape = [self.problem.__dict__, self.kernel.__dict__]
         else:
@@ -167,7 +182,13 @@ class Case:
         if part in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if part == "t3" else _mca_of(machine.hbm.arbiter)
             return run_fused(
-                machine, source, chunks, arbiter, explicit=self.explicit, interval_ps=self.interval_ps, progress=progress
+                machine,
+                source,
+                chunks,
+                arbiter,
+                explicit=self.explicit,
+                interval_ps=self.interval_ps,
+                progress=progress,
             )
         kind = "all_gather" if part == "ag" else "reduce_scatter"
         return run_collective(

@@ -78,9 +78,7 @@ def _run_dispatchers(node, end_ps):
     for queue in range(len(node.dispatch)):
         dispatch = node.dispatch[queue]
         while dispatch.wake_ps < end_ps:
-            c, start_ps = dispatch_step(
-                dispatch, queue, node.cus, 0, node.warps, node.staged[queue], node.output.gates
-            )
+            c, start_ps = dispatch_step(dispatch, queue, node.cus, 0, node.warps, node.staged[queue], node.output.gates)
             if dispatch.needs == 1:
                 return False
             if c >= 0:

@@ -1,12 +1,12 @@
 """The archive of an evaluation (HDF5): a sub-layer in the five configurations, with the time series of its parts.
 
-    file_type = "t3sim-evaluation", format_version, writer, preset              attributes
-    /summary                    JSON: workload, configurations (sim.configurations.Evaluation.as_dict)
-    /spec                       JSON: the machine, every value with its source
-    /parts/NAME                 attributes time_ps, kernel_ps, link_bytes, requests, exactly_once
-    /parts/NAME/totals, facts   JSON
-    /parts/NAME/dram_bytes      i8 [4], per stream
-    /parts/NAME/series/COLUMN   i8 [time], one value per interval; time_ps = end of each interval
+file_type = "t3sim-evaluation", format_version, writer, preset              attributes
+/summary                    JSON: workload, configurations (sim.configurations.Evaluation.as_dict)
+/spec                       JSON: the machine, every value with its source
+/parts/NAME                 attributes time_ps, kernel_ps, link_bytes, requests, exactly_once
+/parts/NAME/totals, facts   JSON
+/parts/NAME/dram_bytes      i8 [4], per stream
+/parts/NAME/series/COLUMN   i8 [time], one value per interval; time_ps = end of each interval
 """
 
 import json

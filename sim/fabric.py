@@ -76,6 +76,7 @@ def _deliver(node, p, request, now_ps):
         request.bank, request.cache_set = bank, home_set(node.noc[0], request.line)
         port_take(node.ports, p, node.wires, fifo, node.pool, request, now_ps)
         node.bank_wake_ps[bank] = min(node.bank_wake_ps[bank], now_ps + node.ports[p].request_ps)
+        _count(node, request, now_ps, now_ps + node.engine[0].window_ps)  # no channel will see it as it is
         return True
     fifo = node.fifos[node.channels[h].in_fifo[Stream.COMM_WRITE]]
     if fifo_full(fifo):
@@ -135,15 +136,19 @@ def dma_data(node, data):
 def count_notes(node, channel, end_ps):
     """The Tracker counts what a channel has taken."""
     notes = node.fifos[channel.note_fifo]
-    out = node.output
     while notes.head != notes.tail:
         request = fifo_head(notes, node.pool)
-        if tracker_count(
-            *(out.tracker[0], out.space[0], out.tiles, out.gates, out.released, out.chunk_left),
-            *(request, request.ready_ps),
-        ):
-            _wake_gated(node, end_ps)
+        _count(node, request, request.ready_ps, end_ps)
         fifo_pop(notes)
+
+
+@kernel
+def _count(node, request, now_ps, end_ps):
+    out = node.output
+    if tracker_count(
+        *(out.tracker[0], out.space[0], out.tiles, out.gates, out.released, out.chunk_left), *(request, now_ps)
+    ):
+        _wake_gated(node, end_ps)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The simulations that a configuration is put together from: a GEMM, a collective on CUs, a fused GEMM; and both at once.
+"""The simulations that a configuration is put together from: a GEMM, a collective on CUs, a fused GEMM.
 
 Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
 """
@@ -57,7 +57,9 @@ class JobResult:
     requests: int = 0
 
 
-def run_gemm(machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None) -> JobResult:
+def run_gemm(
+    machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None
+) -> JobResult:
     """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
     gpu = Gpu(machine, interval_ps)
     kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress)
@@ -173,7 +175,9 @@ def run_side_by_side(
     cluster = _cluster(machine, plans, False, interval_ps)
     split = machine.cu.count - collective_cus
     gemm = Launch(source, 0, (0, split))
-    cluster.run([[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans])
+    cluster.run(
+        [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
+    )
     cus = cluster.gpus[0].node.cus
     result = _clustered(cluster, interval_ps)
     return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
@@ -208,6 +212,9 @@ def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
         ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
         end_ps = max(end_ps, *(int(end) for end in ends))
     kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in cluster.gpus)
+    if cluster.machine.collective.cache == CollectiveCache.ALLOCATE:
+        for gpu in cluster.gpus:
+            gpu.flush_l2()
     result = _result(cluster.gpus, end_ps, kernel_ps, interval_ps)
     verdict = ledger.close(cluster.plans, [gpu.node.output.tiles for gpu in cluster.gpus])
     result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
@@ -227,9 +234,7 @@ def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int)
     counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
     sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
     series = first.series() if interval_ps else {}
-    return JobResult(
-        time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series, requests=requests
-    )
+    return JobResult(time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series, requests=requests)
 
 
 def _facts(cluster: Cluster) -> dict[str, float | int | None]:

@@ -98,12 +98,10 @@ class TraceWindow:
 
     def _grow(self, events: int, addresses: int) -> None:
         """Widen every slab to hold a workgroup of that size."""
-        for name, width in (("events", events), ("addresses", addresses)):
-            old = getattr(self.node, name)
-            if old.shape[1] < width:
-                new = np.zeros((self.slabs, width), old.dtype)
-                new[:, : old.shape[1]] = old
-                self.node = self.node._replace(**{name: new})
+        if self.node.events.shape[1] < events:
+            self.node = self.node._replace(events=_widened(self.node.events, events))
+        if self.node.addresses.shape[1] < addresses:
+            self.node = self.node._replace(addresses=_widened(self.node.addresses, addresses))
 
     def fill(self) -> None:
         """Stage workgroups until the window is full or the traces end."""
@@ -136,3 +134,9 @@ class TraceWindow:
         staged["warp"][:warps] = workgroup.warp
         staged["first_event"][:warps] = workgroup.first_event[:-1]
         dispatch["staged"] += 1
+
+
+def _widened(old: np.ndarray, width: int) -> np.ndarray:
+    new = np.zeros((len(old), width), old.dtype)
+    new[:, : old.shape[1]] = old
+    return new

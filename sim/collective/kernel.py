@@ -102,7 +102,9 @@ class CollectiveKernel:
 
     def fingerprint(self) -> str:
         text = repr((self.info.name, self.steps, self.warps, self.unroll, self.lanes, self.cache))
-        return hashlib.sha256(text.encode() + self.tiles[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()).hexdigest()
+        return hashlib.sha256(
+            text.encode() + self.tiles[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()
+        ).hexdigest()
 
     def _program(self, runs: int, run_bytes: int, pitch_bytes: int, reads: int, update: bool):
         """Events of a tile of that shape at address 0: (events, first_event, buffer of each event).
@@ -152,12 +154,13 @@ def _accesses(runs: int, run_bytes: int, pitch_bytes: int, lanes: int) -> np.nda
     found: list[tuple[int, int, int]] = []  # first byte, lanes, rows
     if per_row <= lanes:
         rows = lanes // per_row
-        for row in range(0, runs, rows):
-            found.append((row * pitch_bytes, per_row, min(rows, runs - row)))
+        found += [(row * pitch_bytes, per_row, min(rows, runs - row)) for row in range(0, runs, rows)]
     else:
-        for row in range(runs):
-            for lane in range(0, per_row, lanes):
-                found.append((row * pitch_bytes + lane * VECTOR_BYTES, min(lanes, per_row - lane), 1))
+        found += [
+            (row * pitch_bytes + lane * VECTOR_BYTES, min(lanes, per_row - lane), 1)
+            for row in range(runs)
+            for lane in range(0, per_row, lanes)
+        ]
     events = np.zeros(len(found), EVENT)
     for event, (base, across, rows) in zip(events, found, strict=True):
         event["base"], event["inner"], event["mask"] = base, across, (1 << (across * rows)) - 1

@@ -6,6 +6,7 @@ GPU that keeps it and refuses a plan in which one is lost, counted twice, or wai
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -69,9 +70,7 @@ def map_regions(tiles: np.ndarray, regions: Sequence[Region], topology: Topology
     taken = np.full(len(tiles), -1)
     for number, region in enumerate(regions):
         if not 0 <= region.first <= region.end <= len(tiles):
-            raise UserError(
-                f"region {number}: tiles {region.first} to {region.end}, allowed are 0 to {len(tiles)}"
-            )
+            raise UserError(f"region {number}: tiles {region.first} to {region.end}, allowed are 0 to {len(tiles)}")
         span = slice(region.first, region.end)
         if (taken[span] >= 0).any():
             other = int(taken[span].max())
@@ -93,11 +92,12 @@ def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
     gpus = len(plans)
     if gpus < 2:
         raise UserError(f"gpus: found {gpus}, allowed is 2 and more: a collective needs two")
-    edges = sorted({0, tiles, *(edge for regions in plans for region in regions for edge in (region.first, region.end))})
-    for first, end in zip(edges, edges[1:], strict=False):
+    edges = sorted(
+        {0, tiles, *(edge for regions in plans for region in regions for edge in (region.first, region.end))}
+    )
+    for first, _ in pairwise(edges):
         if first < tiles:
             _check_tile([_region_at(regions, first) for regions in plans], first)
-        assert end > first
 
 
 def _region_at(regions: Sequence[Region], tile: int) -> Region | None:
@@ -167,7 +167,6 @@ def check_tracker(machine: Machine, warps: int) -> None:
 
 def make_gates(needed_bytes: Sequence[int], delay_ps: int) -> np.ndarray:
     """Closed gates. Those that need nothing are not made: a workgroup without one has gate -1."""
-
 
     gates = np.zeros(len(needed_bytes), GATE)
     gates["needed_bytes"], gates["delay_ps"], gates["open_ps"] = needed_bytes, delay_ps, NEVER

@@ -88,11 +88,7 @@ def _sectors(tile, run, line):
 def dma_has_room(dma, port, fifos, channel_fifo):
     """Can the next read go out: to its memory channel, with a place for its data before the link?"""
     lines = fifos[port.dma_fifo]
-    return (
-        dma.out < dma.outstanding
-        and fifo_fill(lines) + port.reserved < lines.limit
-        and not fifo_full(channel_fifo)
-    )
+    return dma.out < dma.outstanding and fifo_fill(lines) + port.reserved < lines.limit and not fifo_full(channel_fifo)
 
 
 @kernel

@@ -190,5 +190,3 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
 def is_cached(request):
     """Does an arriving write go into L2?"""
     return request.cache != Cache.UNCACHED and request.op == Op.WRITE
-
-

@@ -12,8 +12,8 @@ import numpy as np
 
 from sim.hw.fifo import fifo_full, fifo_push
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
-from sim.hw.request import NEVER, Op, Stream
-from sim.hw.space import PEER_BITS, Map, held, in_output
+from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
+from sim.hw.space import PEER_BITS, Map, fingerprint, held, in_output
 from sim.hw.tags import sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce
@@ -110,6 +110,10 @@ def _route_store(lsu, tile, comm):
             lsu.contributors = held(tile)
         if lsu.op == Op.REDUCE:
             lsu.op = Op.UPDATE
+        if port == 0 and lsu.cache != Cache.UNCACHED:  # it ends in L2: no channel will see it as it is
+            for i in range(lsu.lines):
+                tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
+                tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
     elif tile.map == Map.REMOTE:
         lsu.op, lsu.cache, lsu.link, lsu.contributors = Op.UPDATE, Cache.UNCACHED, 1 + tile.port, 1
     elif tile.map != Map.LOCAL:

@@ -215,6 +215,6 @@ def _release(tracker, released, tag, ready_ps):
 @kernel
 def counts(request):
     """Does a request that a channel takes concern the Tracker or the ledger?"""
-    return request.tag >= 0 and (request.op == Op.UPDATE or (request.stream == Stream.COMM_WRITE and request.op != Op.READ))
-
-
+    return request.tag >= 0 and (
+        request.op == Op.UPDATE or (request.stream == Stream.COMM_WRITE and request.op != Op.READ)
+    )

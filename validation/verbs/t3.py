@@ -81,7 +81,9 @@ def t3(
         print_json(found.as_dict() | costs)
         return
     show_evaluation(found)
-    click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else ""))
+    click.echo(
+        f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else "")
+    )
 
 
 def _workload(
@@ -134,14 +136,18 @@ def show_evaluation(found: Evaluation) -> None:
     ]
     print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
     traffic = [
-        (name, *(f"{one.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC), f"{sum(one.dram_bytes.values()) / 1e6:,.1f}",
-         f"{one.link_bytes / 1e6:,.1f}")
+        (
+            name,
+            *(f"{one.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
+            f"{sum(one.dram_bytes.values()) / 1e6:,.1f}",
+            f"{one.link_bytes / 1e6:,.1f}",
+        )
         for name, one in found.configurations.items()
     ]
     print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
     click.echo(
-        f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it ({found.zeroing_bytes / 1e6:,.1f} MB "
-        "of writes) is not counted."
+        f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it "
+        f"({found.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
     )
     for name, part in found.parts.items():
         if part.facts.get("tracker_triggers"):
