@@ -5,6 +5,7 @@ M = tokens, N = H, K = (1, 3 or 4) x H / TP, fp16. Models and sub-layers are tho
 table of models, evaluation section).
 """
 
+import re
 from dataclasses import dataclass
 
 from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
@@ -97,6 +98,18 @@ def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
         ldb=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
         ldc=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
     )
+
+
+def named_sublayer(name: str, where: str = "workload") -> GemmProblem:
+    """The GEMM of a sub-layer named model/layer/tpN, e.g. t-nlg/fc2/tp8.
+
+    Raises:
+        UserError: another form of name, which `where` is set before; as `sublayer`.
+    """
+    parts = name.lower().split("/")
+    if len(parts) != 3 or not re.fullmatch(r"tp\d+", parts[2]):
+        raise UserError(f"{where}: found {name!r}, allowed is model/layer/tpN, e.g. t-nlg/fc2/tp8")
+    return sublayer(parts[0], parts[1], int(parts[2][2:]))
 
 
 def _named(table, what: str, name: str):
