@@ -35,7 +35,7 @@ def show(result: str, number: int | None, unit: str | None, names: str | None, a
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
         return
-    found = _chosen(archive, number or 0)
+    found = chosen_run(archive, number or 0)
     if names:
         _show_names(found, names, as_json)
     elif as_json:
@@ -47,7 +47,12 @@ def show(result: str, number: int | None, unit: str | None, names: str | None, a
         click.echo(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
 
 
-def _chosen(archive: ResultsArchive, number: int) -> Results:
+def chosen_run(archive: ResultsArchive, number: int) -> Results:
+    """A run by its number.
+
+    Raises:
+        UserError: no such run, or one that has failed.
+    """
     if not 0 <= number < len(archive.runs):
         raise UserError(f"--run: found {number}, allowed are 0 to {len(archive.runs) - 1}")
     run = archive.runs[number]
