@@ -103,7 +103,7 @@ def problem_of(m: int, n: int, k: int, given: dict[str, Any]) -> GemmProblem:
 
 def workload_problem(name: str) -> GemmProblem:
     """The GEMM of a sub-layer named model/layer/tpN."""
-    return named_sublayer(name, "--workload")
+    return named_sublayer(name, "--workload")[0]
 
 
 def _name(option: Callable) -> str:

@@ -25,6 +25,7 @@ class Kind(StrEnum):
 
     REPLAY = "replay"  # a trace archive
     GEMM = "gemm"  # a GEMM, synthesised while it runs: gemm.m, gemm.n and gemm.k, or a workload
+    T3 = "t3"  # a GEMM and its all-reduce on many GPUs, in the configurations of the paper
 
 
 Count = Annotated[int, Meta(ge=0)]
@@ -39,7 +40,13 @@ GENERAL: dict[str, Any] = {
     "policy": str,
 }
 """Field -> type, of those without a dot."""
-DEFAULTS: dict[str, Any] = {"run": Kind.GEMM, "preset": "v100", "flush_l2": True, "interval_ns": 0}
+T3_FIELDS: dict[str, Any] = {
+    "t3.gpus": Annotated[int, Meta(ge=2)],
+    "t3.configurations": list[str],
+    "t3.explicit": bool,
+    "t3.chunks": list[Count],
+}
+DEFAULTS: dict[str, Any] = {"run": Kind.GEMM, "preset": "v100"}
 PATHS = ("trace", "policy")
 """Files, relative to the study; so is a preset that ends in .toml."""
 
@@ -52,7 +59,7 @@ def _gemm_types() -> dict[str, Any]:
     }
 
 
-FIELDS: dict[str, Any] = GENERAL | _gemm_types() | machine_fields()
+FIELDS: dict[str, Any] = GENERAL | _gemm_types() | T3_FIELDS | machine_fields()
 """Field -> type."""
 
 

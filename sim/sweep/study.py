@@ -37,7 +37,7 @@ from sim.sweep.fields import DEFAULTS, StudyError, checked_field
 from sim.sweep.point import Point, content_digest, point_content, simulator_digest
 from traces.checksum import canonical_json
 
-TABLES = ("axes", "points", "set", "gemm")
+TABLES = ("axes", "points", "set", "gemm", "t3")
 POINTS_MAX = 10_000
 """So that a slip of the hand does not fill the memory."""
 
@@ -104,14 +104,14 @@ def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> li
 
 def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:
     """Settings of all points."""
-    for name in ("set", "gemm"):
+    for name in ("set", "gemm", "t3"):
         if not isinstance(tables[name], dict):
             raise StudyError(f"{path}: {name}: found {tables[name]!r}, allowed is a table [{name}]")
     for name, value in content.items():
         if isinstance(value, dict):
             raise StudyError(f"{path}: [{name}]: unknown table; allowed are {', '.join(TABLES)}; values of the machine "
                              "stand in [set]")  # fmt: skip
-    given = content | _flat(tables["set"]) | _flat({"gemm": tables["gemm"]})
+    given = content | _flat(tables["set"]) | _flat({name: tables[name] for name in ("gemm", "t3")})
     return DEFAULTS | {name: checked_field(name, value, str(path)) for name, value in given.items()}
 
 

@@ -9,13 +9,15 @@ import time
 import pytest
 from distributed import LocalCluster
 
+from sim.configurations import Case, evaluate
 from sim.presets import load_preset
-from sim.results import open_runs, runs_dataset
+from sim.results import open_runs, runs_dataset, runs_frame
 from sim.run import simulate
 from sim.sweep import load_study, sweep
 from tests.validation.paths import ROOT
 from tracer.gemm import GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from traces.archive import write_archive
 from traces.errors import UserError
 
@@ -127,6 +129,23 @@ def test_a_replay_of_a_trace_whose_content_counts(tmp_path):
     with pytest.raises(UserError, match="point 0: a file that it names has changed"):
         sweep(study, tmp_path, workers=0)
     assert load_study(tmp_path / "study.toml").digest != study.digest
+
+
+def test_the_configurations_of_the_paper(tmp_path):
+    (tmp_path / "study.toml").write_text(
+        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\n'
+        't3.configurations = ["Sequential", "Ideal-GEMM-RS-Overlap"]\n[axes]\nt3.gpus = [2, 3]\n'
+    )
+    found = open_runs(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
+    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
+    direct = evaluate(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
+    figures = found.runs[0].figures
+    assert figures["Sequential.time_ns"] * 1000 == direct.configurations["Sequential"].time_ps
+    assert figures["Ideal-GEMM-RS-Overlap.speedup"] == direct.speedup("Ideal-GEMM-RS-Overlap")
+    assert figures["Sequential.link_bytes"] == direct.configurations["Sequential"].link_bytes
+    assert figures["Sequential.exactly_once"] == 1
+    frame = runs_frame(found)
+    assert list(frame["t3.gpus"]) == [2, 3] and (frame["Ideal-GEMM-RS-Overlap.speedup"] > 1).all()
 
 
 def test_two_sweeps_of_one_study_do_not_meet(study, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from sim.sweep import StudyError, load_study
 
 BASE = "[gemm]\nm = 64\nn = 64\nk = 32\n"
+T3 = 'run = "t3"\n' + BASE
 POLICY = "def pick(channel, now_ps):\n    return -1\n"
 
 
@@ -93,10 +94,17 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ("[gemm]\nm = 64\n", ["no point can run", "gemm.n", "workload"]),
         ('workload = "t-nlg/fc2/tp8"\n' + BASE, ["no point can run", "gemm.m"]),
         ('workload = "t-nlg/fc2/8"\n', ["model/layer/tpN"]),
-        ('run = "fly"\n', ["run", "'fly'", "replay, gemm"]),
+        ('run = "fly"\n', ["run", "'fly'", "replay, gemm, t3"]),
         ('run = "replay"\n', ["no point can run", "trace"]),
         ('run = "replay"\ntrace = "none.h5"\n', ["no point can run", "none.h5"]),
-        ('trace = "none.h5"\n' + BASE, ["no point can run", "replay"]),
+        ('trace = "none.h5"\n' + BASE, ["no point can run", 'trace: not with run = "gemm"']),
+        ('run = "replay"\ntrace = "none.h5"\n' + BASE, ['gemm.m: not with run = "replay"']),
+        ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "gemm"']),
+        (T3, ["t3.gpus: give it"]),
+        (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
+        (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
+        ('run = "t3"\nworkload = "t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "its own"]),
+        ("interval_ns = 5\n" + T3 + "[t3]\ngpus = 4\n", ['interval_ns: not with run = "t3"']),
         ('preset = "v10"\n' + BASE, ["no point can run", "'v10'", "v100"]),
         ('policy = "none.py"\n' + BASE, ["no point can run", "none.py"]),
         ("kernels = [-1]\n" + BASE, ["kernels", "[-1]"]),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from sim.results import open_runs
+from sim.results import Results, open_runs
 from sim.sweep import Outcome, Study, load_study
 from sim.sweep import sweep as run_study
 from validation.meter import Meter
@@ -79,11 +79,18 @@ def _show(study: Study, outcome: Outcome) -> None:
     archive = open_runs(outcome.archive)
     columns = list(dict.fromkeys(name for run in archive.runs for name in run.point))
     results, failures = dict(archive.results()), archive.failures()
+    shown = FIGURES if any(run.kernels for run in results.values()) else _speedups(results)
     rows = []
     for number, run in list(results.items())[:SHOWN]:
         figures = {**run.headline(), **run.ratios()} if run.kernels else run.figures
-        rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, FIGURES)))
-    print_table(study.title, ("point", *columns, *FIGURES), rows)
+        rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, shown)))
+    print_table(study.title, ("point", *columns, *shown), rows)
     for number, failure in failures[:SHOWN]:
         click.echo(f"point {number} failed: {failure.reason}")
     click.echo(f"{counts}\nwrote {outcome.archive}")
+
+
+def _speedups(results: dict[int, Results]) -> tuple[str, ...]:
+    """Figures of evaluations: the speed-up of each configuration."""
+    names = dict.fromkeys(name for run in results.values() for name in run.figures if name.endswith(".speedup"))
+    return tuple(names)
