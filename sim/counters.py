@@ -64,7 +64,13 @@ COUNTERS: dict[str, dict[str, str]] = {
 }
 """Unit -> counter field of its record -> meaning."""
 
-_UNITS = (("_ps", "ps"), ("_bytes", "byte"), ("_sectors", "32-byte sector"), ("_columns", "32-byte column"))
+_UNITS = (
+    ("_ps", "ps"),
+    ("_ns", "ns"),
+    ("_bytes", "byte"),
+    ("_sectors", "32-byte sector"),
+    ("_columns", "32-byte column"),
+)
 _RATIOS = {
     "l1_hit_rate": ("l1.read_hit_sectors", "l1.read_sectors"),
     "l2_hit_rate": ("l2.read_hit_sectors", "l2.read_sectors"),

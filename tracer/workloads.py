@@ -5,12 +5,15 @@ M = tokens, N = H, K = (1, 3 or 4) x H / TP, fp16. Models and sub-layers are tho
 table of models, evaluation section).
 """
 
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
 from traces.errors import UserError
 
 ELEMENT_BYTES = 2
+SECTOR_BYTES = 32
 ROW_ALIGNMENT_BYTES = 16
 """Leading dimensions are padded to this, so that rows take 16-byte vectors (assumed)."""
 
@@ -97,6 +100,31 @@ def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
         ldb=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
         ldc=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
     )
+
+
+def aligned_problem(m: int, n: int, k: int, **given: Any) -> GemmProblem:
+    """A GEMM whose rows of A and B are padded to 16 bytes and those of C to a sector, so that tiles share none.
+
+    Args:
+        m, n, k: extents.
+        given: other fields of GemmProblem; leading dimensions among them stay as they are.
+    """
+    inner = padded_leading_dimension(max(k, 1), ELEMENT_BYTES, ROW_ALIGNMENT_BYTES)
+    outer = padded_leading_dimension(max(n, 1), ELEMENT_BYTES, SECTOR_BYTES)
+    return GemmProblem(m, n, k, **({"lda": inner, "ldb": outer, "ldc": outer} | given))
+
+
+def named_sublayer(name: str, where: str = "workload") -> tuple[GemmProblem, int]:
+    """The GEMM of a sub-layer named model/layer/tpN, e.g. t-nlg/fc2/tp8, and its number of GPUs.
+
+    Raises:
+        UserError: another form of name, which `where` is set before; as `sublayer`.
+    """
+    parts = name.lower().split("/")
+    if len(parts) != 3 or not re.fullmatch(r"tp\d+", parts[2]):
+        raise UserError(f"{where}: found {name!r}, allowed is model/layer/tpN, e.g. t-nlg/fc2/tp8")
+    gpus = int(parts[2][2:])
+    return sublayer(parts[0], parts[1], gpus), gpus
 
 
 def _named(table, what: str, name: str):

@@ -8,6 +8,7 @@ import errno
 import importlib
 import os
 import sys
+import traceback
 from typing import NamedTuple
 
 import click
@@ -26,6 +27,13 @@ class Verb(NamedTuple):
     summary: str
 
 
+POLICY_OPTION = "--policy"
+"""Of the verbs that simulate: the file is bound when the machine is imported, so before the verb is (sim.hw.policy)."""
+POLICY_VARIABLE = "T3SIM_POLICY"
+REASON_CHARACTERS = 500
+"""Of a compiler's message."""
+
+
 class VerbGroup(click.Group):
     """A click group that imports its verbs only when they are asked for."""
 
@@ -41,6 +49,7 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self._verbs:
             raise click.UsageError(f"no verb {args[0]!r}; allowed are {', '.join(self._verbs)}", ctx)
+        _announce_policy(args)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -83,7 +92,11 @@ VERBS = {
     "run": Verb("validation.verbs.run", "run", "replay a trace or a GEMM on a machine -> results archive"),
     "t3": Verb("validation.verbs.t3", "t3", "a GEMM and its all-reduce in the five configurations of the paper"),
     "show": Verb("validation.verbs.show", "show", "what a results archive holds"),
+    "plot": Verb("validation.verbs.plot", "plot", "figures of a results archive, as PNG or SVG"),
+    "diff": Verb("validation.verbs.archives", "diff", "what differs between two results archives"),
+    "merge": Verb("validation.verbs.archives", "merge", "several results archives -> one, of the newest version"),
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),
+    "sweep": Verb("validation.verbs.sweep", "sweep", "run a study of many points -> one results archive"),
     "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),
     "warm": Verb("validation.verbs.warm", "warm", "compile all kernels now"),
 }
@@ -100,10 +113,8 @@ t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Returns the exit status."""
     try:
-        t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
+        status = t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Exit as end:
-        return end.exit_code
     except click.exceptions.NoArgsIsHelpError as end:
         print(end.format_message())
         return MISTAKE
@@ -120,7 +131,25 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return DONE
+    except Exception as error:
+        policy = os.environ.get(POLICY_VARIABLE)
+        if not policy or not _raised_in_compiler(error):
+            raise
+        return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
+    return status if isinstance(status, int) else DONE  # what a verb gave to ctx.exit
+
+
+def _announce_policy(arguments: list[str]) -> None:
+    """Put a policy that the arguments name into the environment, where sim.hw.policy looks."""
+    for place, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == POLICY_OPTION and (equals or place + 1 < len(arguments)):
+            os.environ[POLICY_VARIABLE] = os.path.abspath(value if equals else arguments[place + 1])
+
+
+def _raised_in_compiler(error: Exception) -> bool:
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)
 
 
 def _mistake(message: str, ctx: click.Context | None = None) -> int:

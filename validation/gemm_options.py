@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, Layout, TileOrder
-from tracer.workloads import DEFAULT_KERNEL, sublayer
-from traces.errors import UserError
+from tracer.workloads import DEFAULT_KERNEL, named_sublayer
 from traces.schema import Cache
 
 ELEMENT_BYTES = {"fp8": 1, "int8": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
@@ -104,10 +103,7 @@ def problem_of(m: int, n: int, k: int, given: dict[str, Any]) -> GemmProblem:
 
 def workload_problem(name: str) -> GemmProblem:
     """The GEMM of a sub-layer named model/layer/tpN."""
-    parts = name.lower().split("/")
-    if len(parts) != 3 or not re.fullmatch(r"tp\d+", parts[2]):
-        raise UserError(f"--workload: found {name!r}, allowed is model/layer/tpN, e.g. t-nlg/fc2/tp8")
-    return sublayer(parts[0], parts[1], int(parts[2][2:]))
+    return named_sublayer(name, "--workload")[0]
 
 
 def _name(option: Callable) -> str:

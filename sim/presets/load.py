@@ -36,7 +36,8 @@ def load_preset(name_or_path, overrides=()):
 
     Args:
         name_or_path: a name of `presets()`, or the path of a TOML file.
-        overrides: strings "unit.field=value" that replace single values, e.g. "hbm.queue_entries=32".
+        overrides: strings "unit.field=value" that replace single values, e.g. "hbm.queue_entries=32"; or a dict
+            {"hbm.queue_entries": 32}.
 
     Returns:
         Preset.
@@ -47,9 +48,8 @@ def load_preset(name_or_path, overrides=()):
     """
     title, given = _read(_path_of(name_or_path), ())
     given = _read(FABRIC, ())[1] | given
-    for override in overrides:
-        field, value = _parse_override(override)
-        given[field] = (value, Source(OVERRIDE, "set for this run"), f"--set {override}")
+    for field, value, where in _overrides(overrides):
+        given[field] = (value, Source(OVERRIDE, "set for this run"), where)
     return _assemble(str(name_or_path), title, given)
 
 
@@ -69,7 +69,7 @@ def _path_of(name_or_path):
             raise PresetError(f"{path}: no such preset file")
         return path
     if str(name_or_path) not in presets():
-        raise PresetError(f"no preset {name_or_path!r}; {_choices(str(name_or_path), presets())}, or a .toml file")
+        raise PresetError(f"no preset {name_or_path!r}; {choices(str(name_or_path), presets())}, or a .toml file")
     return FOLDER / f"{name_or_path}.toml"
 
 
@@ -99,7 +99,7 @@ def _collect(table, unit, prefix, path, given):
     for name, content in table.items():
         field = prefix + name
         if name not in types:
-            raise PresetError(f"{path}: {field}: unknown field; {_choices(name, types)}")
+            raise PresetError(f"{path}: {field}: unknown field; {choices(name, types)}")
         if not isinstance(content, dict):
             raise PresetError(f"{path}: {field}: found {content!r}, allowed is {{ value, kind, source }}")
         if _is_unit(types[name]):
@@ -112,15 +112,22 @@ def _leaf(content, where):
     """(value, Source) of a TOML leaf."""
     for key in content:
         if key not in LEAF:
-            raise PresetError(f"{where}: unknown key {key!r}; {_choices(key, LEAF)}")
+            raise PresetError(f"{where}: unknown key {key!r}; {choices(key, LEAF)}")
     for key in LEAF:
         if key not in content:
             raise PresetError(f"{where}: no {key}; every value has {', '.join(LEAF)}")
     if content["kind"] not in KINDS:
-        raise PresetError(f"{where}: kind: found {content['kind']!r}; {_choices(str(content['kind']), KINDS)}")
+        raise PresetError(f"{where}: kind: found {content['kind']!r}; {choices(str(content['kind']), KINDS)}")
     if not isinstance(content["source"], str) or not content["source"].strip():
         raise PresetError(f"{where}: source: found {content['source']!r}, allowed is a text that names the source")
     return content["value"], Source(content["kind"], content["source"])
+
+
+def _overrides(overrides):
+    """(field, value, where it was given) of a list of texts or a dict."""
+    if isinstance(overrides, dict):
+        return [(field, value, f"{field}={value}") for field, value in overrides.items()]
+    return [(*_parse_override(text), f"--set {text}") for text in overrides]
 
 
 def _parse_override(text):
@@ -139,7 +146,7 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
     fields = _fields_of(Machine)
     for field, (_, _, where) in given.items():
         if field not in fields:
-            raise PresetError(f"{where}: {field}: unknown field; {_choices(field, fields)}")
+            raise PresetError(f"{where}: {field}: unknown field; {choices(field, fields)}")
     values: dict[str, Any] = {}
     for field, kind in fields.items():
         if field not in given:
@@ -149,10 +156,15 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
         table = values
         for unit in units:
             table = table.setdefault(unit, {})
-        table[last] = _checked(value, kind, f"{where}: {field}")
+        table[last] = checked_value(value, kind, f"{where}: {field}")
     machine = msgspec.convert(values, Machine)
     check_machine(machine, name, PresetError)
     return Preset(name, title, machine, {field: given[field][1] for field in fields})
+
+
+def machine_fields():
+    """Dotted field -> type, of a machine."""
+    return _fields_of(Machine)
 
 
 def _fields_of(unit, prefix=""):
@@ -166,12 +178,16 @@ def _fields_of(unit, prefix=""):
     return fields
 
 
-def _checked(value: Any, kind: Any, where: str) -> Any:
-    """A plain value as the type of its field."""
+def checked_value(value: Any, kind: Any, where: str) -> Any:
+    """A plain value as the type of its field; an enum is given by the lower-case name of a member.
+
+    Raises:
+        PresetError: names `where`, the value and what is allowed.
+    """
     if isinstance(kind, type) and issubclass(kind, Enum):
         members = {member.name.lower(): member for member in kind}
         if value not in members:
-            raise PresetError(f"{where}: found {value!r}; {_choices(str(value), members)}")
+            raise PresetError(f"{where}: found {value!r}; {choices(str(value), members)}")
         return members[value]
     try:
         return msgspec.convert(value, kind)
@@ -188,8 +204,8 @@ def _is_unit(kind):
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _choices(found, allowed):
-    """The allowed names, or the nearest of them where there are many."""
+def choices(found, allowed):
+    """For a message: the allowed names, or the nearest of them where there are many."""
     near = difflib.get_close_matches(found, allowed, n=3)
     if len(allowed) > SHORT_LIST:
         return f"did you mean {' or '.join(near)}?" if near else "`t3sim presets NAME` lists all"

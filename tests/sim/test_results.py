@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 import xarray
 
 from sim.hw.request import STREAMS
-from sim.results import ResultsError, open_results, write_results
+from sim.presets import load_preset
+from sim.results import Failure, ResultsError, layout, open_results, open_runs, write_results, write_runs
+from sim.results.layout import run_digest
 from tests.sim.result_samples import sample_results
 
 
@@ -75,9 +78,9 @@ def test_opens_in_pandas_h5py_and_xarray(results, archive):
     assert list(found.series_frame().index) == [1000 * (n + 1) for n in range(11)]
     with h5py.File(archive) as file:
         registry = json.loads(file["registry"].asstr()[()])
-        fields = file["kernels/0001/units/hbm"].dtype
+        fields = file["runs/00000/kernels/0001/units/hbm"].dtype
         assert set(fields.names) <= registry["hbm"].keys() and fields["accepted"].shape == (STREAMS,)
-    with xarray.open_dataset(archive, group="series", engine="h5netcdf") as series:
+    with xarray.open_dataset(archive, group="runs/00000/series", engine="h5netcdf") as series:
         assert series["dram_read_bytes"].dims == ("time_ps",)
         assert int(series["dram_read_bytes"].sel(time_ps=3000)) == 2
 
@@ -102,7 +105,7 @@ def test_refuses_other_files(archive, tmp_path):
 def test_refuses_a_newer_version(archive):
     with h5py.File(archive, "r+") as file:
         file.attrs["format_version"] = 99
-    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 1"):
+    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 2"):
         open_results(archive)
 
 
@@ -112,6 +115,60 @@ def test_refuses_a_truncated_file(archive, share):
     archive.write_bytes(content[: int(len(content) * share)])
     with pytest.raises(ResultsError, match=r"run\.h5: damaged"):
         open_results(archive)
+
+
+def test_no_truncated_or_changed_file_opens_as_if_whole(results, archive):
+    """Cut anywhere or with any byte changed: refused, or (a byte that means nothing) the same results."""
+    content = archive.read_bytes()
+    whole = run_digest(results)
+    rng = np.random.default_rng(7)
+    for end in [*range(64), *rng.integers(64, len(content), 60), len(content) - 1]:
+        archive.write_bytes(content[:end])
+        with pytest.raises(ResultsError):
+            open_results(archive)
+    refused = 0
+    for place in rng.integers(0, len(content), 150):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        archive.write_bytes(changed)
+        try:
+            assert run_digest(open_results(archive)) == whole
+        except ResultsError as mistake:
+            assert "\n" not in str(mistake)
+            refused += 1
+    assert refused > 50
+
+
+def test_reads_version_1(tmp_path):
+    """Written by t3sim before archives of several runs: no checksum, one run in the root."""
+    old = Path(__file__).parent / "archives" / "results_v1.h5"
+    found = open_results(old)
+    assert found.totals["l1.read_sectors"] == 512 * 1024 // 32 and found.preset.name == "v100"
+    assert found.point == {} and len(found.series_frame()) > 1
+    write_runs(tmp_path / "new.h5", open_runs(old).runs)
+    again = open_results(tmp_path / "new.h5")
+    assert run_digest(again) == run_digest(found)
+    with h5py.File(tmp_path / "new.h5") as file:
+        assert file.attrs["format_version"] == 2
+
+
+def test_a_field_that_came_later_does_not_spoil_the_checksum(results, archive, monkeypatch):
+    """An older archive lacks values that this version fills in: its checksum is that of what it holds."""
+    fields = results.preset.as_dict()["fields"]
+    monkeypatch.setattr(layout, "preset_from_dict", lambda stored: load_preset("v100"))
+    assert open_results(archive).preset.as_dict()["fields"] != fields
+
+
+def test_a_run_of_several_or_failed_is_not_taken_for_the_one(results, tmp_path):
+    path = tmp_path / "many.h5"
+    write_runs(path, [results, Failure({"hbm.channels": 3}, "does not fit")], "ab")
+    found = open_runs(path)
+    assert found.study == "ab" and [number for number, _ in found.failures()] == [1]
+    with pytest.raises(ResultsError, match="found 2 runs"):
+        open_results(path)
+    write_results(path, found.runs[1])
+    with pytest.raises(ResultsError, match="its run has failed: does not fit"):
+        open_results(path)
 
 
 def test_missing_folder_is_named(results, tmp_path):

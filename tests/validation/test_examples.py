@@ -43,6 +43,7 @@ def desk(tmp_path_factory):
     shutil.copytree(SMALL_TRACE_TEXT, folder / "traces")
     shutil.copy(BINARIES / "lines_sm90.cubin", folder / "app")
     write_archive(folder / "app.h5", Trace(OneKernel("promised", {"architecture": "sm_90"})))
+    (folder / "study.toml").write_text("[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nl2.mshrs = [64, 96]\n")
     (folder / "requests.trace.gz").write_bytes(gzip.compress(b"R 0 0\nW 64 10\nU 4096 10\n"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

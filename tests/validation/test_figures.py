@@ -1,49 +1,141 @@
-"""Figures are drawn from results archives; what they cannot draw they say."""
+"""Figures are drawn from results archives; what they show is what was counted; what they cannot draw they say."""
+
+import sys
 
 import pytest
 
 from sim.presets import load_preset
-from sim.results import open_results
+from sim.results import Failure, ResultsArchive, open_results, write_runs
 from sim.units import GIGA
+from tests.sim.result_samples import sample_results
 from tests.validation.paths import SMALL_TRACE
 from validation.cli import main as t3sim
-from validation.figures import dram_traffic
+from validation.figures.dram_traffic import STREAMS, draw_traffic
+from validation.figures.queue_occupancy import draw_queue
+from validation.figures.rates import BANDWIDTHS, bandwidth, draw_rates
+from validation.figures.roofline import intensity, operations_per_s
+from validation.figures.style import new_figure, save
+from validation.figures.sweep_lines import draw_sweep
+
+POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
+
+
+def study():
+    """Times of 11, 12, 13 and 14 ns over queue entries and pipeline depth, and one failure."""
+    runs = []
+    for number, (entries, depth) in enumerate(POINTS):
+        run = sample_results()
+        run.point = {"hbm.queue_entries": entries, "gemm.pipeline_depth": depth}
+        run.kernels[-1].end_ps += 1000 * number
+        runs.append(run)
+    return [*runs, Failure({"hbm.queue_entries": 3, "gemm.pipeline_depth": 2}, "does not fit")]
 
 
 @pytest.fixture(scope="module")
-def results_file(tmp_path_factory):
-    """Results of a small trace, with a time series and without."""
+def desk(tmp_path_factory):
+    """Results of a small GEMM with a time series, of a copy without, and of a study."""
     folder = tmp_path_factory.mktemp("results")
-    run = ["run", str(SMALL_TRACE), "-o"]
-    assert t3sim([*run, str(folder / "series.h5"), "--interval-ns", "200"]) == 0
-    assert t3sim([*run, str(folder / "plain.h5")]) == 0
-    return lambda name: str(folder / f"{name}.h5")
+    gemm = ["run", "--gemm", "256x256x128", "--interval-ns", "200", "-o", str(folder / "gemm.h5")]
+    assert t3sim(gemm) == 0
+    assert t3sim(["run", str(SMALL_TRACE), "-o", str(folder / "copy.h5")]) == 0
+    write_runs(folder / "study.h5", study())
+    return folder
 
 
-def test_traffic_over_time(results_file, tmp_path):
-    path = tmp_path / "traffic.png"
-    assert dram_traffic.main([results_file("series"), str(path)]) == 0
-    assert path.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "sweep"])
+def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):
+    result = desk / ("study.h5" if kind == "sweep" else "gemm.h5")
+    paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for path in paths:
+        assert t3sim(["plot", kind, str(result), "-o", str(path)]) == 0
+    content = paths[0].read_bytes()
+    assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml"}[ending])
+    assert content == paths[1].read_bytes()
+    if ending == "svg":
+        text = content.decode()
+        assert ("time" in text or "GB/s" in text) and ("v100" in text or "hbm.queue_entries" in text)
 
 
-def test_what_is_drawn_is_all_the_traffic(results_file):
-    results = open_results(results_file("series"))
-    drawn = sum(int(results.series[name].sum()) for name in dram_traffic.STREAMS)
+def test_traffic_is_all_the_traffic(desk):
+    results = open_results(desk / "gemm.h5")
+    drawn = sum(int(results.series[name].sum()) for name in STREAMS)
     headline = results.headline()
     assert drawn == 32 * (headline["dram_read_sectors"] + headline["dram_write_sectors_after_flush"])
     assert load_preset("v100").peaks().dram_bytes_per_s / GIGA == pytest.approx(898, abs=1)
+    axes = draw_traffic(results).axes[0]
+    tops = axes.collections[-1].get_paths()[0].vertices[:, 1]
+    assert tops.max() <= 898 * 1.001
+
+
+def test_queue_stays_under_its_depth(desk):
+    results = open_results(desk / "gemm.h5")
+    left, right = draw_queue(results).axes
+    entries = left.lines[0].get_ydata()
+    assert entries.max() <= 64 and entries.sum() * 32 == results.series["queue_columns"].sum()
+    assert right.lines[0].get_ydata().max() == results.series["resident_workgroups"].max() > 0
+    assert len(left.get_legend().get_texts()) == 3
+
+
+def test_bandwidths_are_bytes_over_time(desk):
+    (kernel,) = open_results(desk / "gemm.h5").kernels
+    expected = kernel.totals["hbm.read_columns"] * 32 / (kernel.time_ps * 1e-12) / 1e9
+    assert bandwidth(kernel, BANDWIDTHS["DRAM reads"]) == pytest.approx(expected)
+    assert bandwidth(kernel, BANDWIDTHS["DRAM writes"]) == 0  # all of it is the flush afterwards
+    left, right = draw_rates(open_results(desk / "gemm.h5")).axes
+    assert [bar.get_width() for bar in left.patches][3] == pytest.approx(expected)
+    assert len(right.patches) == 4
+
+
+def test_roofline_points(desk):
+    (kernel,) = open_results(desk / "gemm.h5").kernels
+    flop = 2 * 256 * 256 * 128
+    assert intensity(kernel, "DRAM") == pytest.approx(flop / (2 * 256 * 128 * 2))  # A and B once; C is flushed later
+    assert operations_per_s(kernel) == pytest.approx(flop / (kernel.time_ps * 1e-12))
+
+
+def test_sweep_lines():
+    axes = draw_sweep(ResultsArchive(study()), "time_ns", "hbm.queue_entries", relative=True).axes[0]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert drawn == {"gemm.pipeline_depth = 2": [1, 11 / 13], "gemm.pipeline_depth = 3": [1, 12 / 14]}
+    assert axes.get_xlabel() == "hbm.queue_entries" and "first / this" in axes.get_ylabel()
+    plain = draw_sweep(ResultsArchive(study()), "l2_hit_rate", "gemm.pipeline_depth", relative=False).axes[0]
+    assert [text.get_text() for text in plain.get_xticklabels()] == ["2", "3"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["plain", "x.png"], "--interval-ns"),
-        (["none", "x.png"], "no such file"),
-        (["series", "no/x.png"], "no such folder"),
+        (["traffic", "copy.h5", "-o", "x.png"], "--interval-ns"),
+        (["queue", "copy.h5", "-o", "x.png"], "--interval-ns"),
+        (["roofline", "copy.h5", "-o", "x.png"], "matrix operations"),
+        (["traffic", "none.h5", "-o", "x.png"], "no such file"),
+        (["traffic", "gemm.h5", "-o", "no/x.png"], "no such folder"),
+        (["traffic", "gemm.h5", "-o", "x.pdf"], ".png and .svg"),
+        (["traffic", "gemm.h5", "-o", "x"], "no ending"),
+        (["pie", "gemm.h5", "-o", "x.png"], "traffic"),
+        (["rates", "study.h5", "--run", "9", "-o", "x.png"], "--run: found 9"),
+        (["rates", "study.h5", "--run", "4", "-o", "x.png"], "run 4 has failed"),
+        (["sweep", "gemm.h5", "-o", "x.png"], "no field was swept"),
+        (["sweep", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
+        (["sweep", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
     ],
 )
-def test_mistakes(arguments, words, results_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert dram_traffic.main([results_file(arguments[0]), arguments[1]]) == 2
-    assert words in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_mistakes(arguments, words, desk, monkeypatch, capsys):
+    monkeypatch.chdir(desk)
+    before = sorted(desk.iterdir())
+    assert t3sim(["plot", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and words in error, error
+    assert sorted(desk.iterdir()) == before
+
+
+def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert t3sim(["plot", "rates", str(desk / "gemm.h5"), "-o", str(desk / "y.png")]) == 2
+    assert "pip install 't3sim[plots]'" in capsys.readouterr().err
+
+
+def test_save_refuses_other_formats(tmp_path):
+    with pytest.raises(Exception, match=r"found \.jpg"):
+        save(new_figure(), tmp_path / "x.jpg")

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sim.policy_file import check_bound, policy_digest
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run import simulate
@@ -32,6 +33,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--workload", metavar="MODEL/LAYER/TPn", help="Instead of a trace: a sub-layer, e.g. t-nlg/fc2/tp8.")
 @click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
 @click.option("--kernels", metavar="LIST", help="Only these kernels of the trace, counted from 0, e.g. 3-7.")
 @click.option("--flush/--keep-l2", default=True, help="Write back and empty L2 after every kernel, or keep it.")
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
@@ -45,6 +47,7 @@ def run(
     workload: str | None,
     preset: str,
     overrides: tuple[str, ...],
+    policy: str | None,
     kernels: str | None,
     flush: bool,
     interval_ns: int | None,
@@ -61,6 +64,9 @@ def run(
     """
     if sum(given is not None for given in (trace, gemm, workload)) != 1:
         raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
+    if policy is not None:
+        check_bound(policy)
+        overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
@@ -76,6 +82,8 @@ def run(
             line_trace=_to_stderr if line_trace else None,
         )
     print_warnings(source)
+    if policy is not None:
+        results.options["policy_sha256"] = policy_digest(policy)
     if output is not None:
         write_results(output, results)
     costs = process_costs()

@@ -1,31 +1,113 @@
 """`t3sim show`: what a results archive holds."""
 
+from typing import Any
+
 import click
 
 from sim.counters import unit_of_measure
-from sim.results import Results, open_results
+from sim.results import Failure, Results, ResultsArchive, open_runs, runs_frame
 from sim.units import ps_to_ns, time_text
+from traces.errors import UserError
+from validation.counter_names import NAMES, TITLES, Counterpart
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
+
+COLUMNS = ("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate")
+"""Of `runs_frame`, in the table of several runs, after the swept fields."""
 
 
 @click.command()
 @click.argument("result", type=click.Path())
+@click.option("--run", "number", type=int, help="Of an archive with several runs: this one, counted from 0.")
 @click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm), summed, per kernel.")
+@click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(result: str, unit: str | None, as_json: bool) -> None:
-    """Show what the results archive RESULT holds: time, traffic, hit rates, kernels.
+def show(result: str, number: int | None, unit: str | None, names: str | None, as_json: bool) -> None:
+    """Show what the results archive RESULT holds: time, traffic, hit rates, kernels; of several runs, a table.
 
     Example: t3sim show result.h5 --unit hbm
+
+    Example: t3sim show result.h5 --names nsight
     """
-    found = open_results(result)
-    if as_json:
+    archive = open_runs(result)
+    if len(archive.runs) != 1 and number is None:
+        if unit or names:
+            raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
+        _show_runs(archive, as_json)
+        return
+    found = chosen_run(archive, number or 0)
+    if names:
+        _show_names(found, names, as_json)
+    elif as_json:
         print_json(results_dict(found))
     elif unit:
         _show_unit(found, unit)
     else:
         show_results(found)
         click.echo(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
+
+
+def chosen_run(archive: ResultsArchive, number: int) -> Results:
+    """A run by its number.
+
+    Raises:
+        UserError: no such run, or one that has failed.
+    """
+    if not 0 <= number < len(archive.runs):
+        raise UserError(f"--run: found {number}, allowed are 0 to {len(archive.runs) - 1}")
+    run = archive.runs[number]
+    if isinstance(run, Failure):
+        raise UserError(f"{archive.path}: run {number} has failed: {run.reason}")
+    return run
+
+
+def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
+    if as_json:
+        runs = [
+            {"point": run.point, "failure": run.reason}
+            if isinstance(run, Failure)
+            else {"point": run.point, **results_dict(run)}
+            for run in archive.runs
+        ]
+        print_json({"study": archive.study, "runs": runs})
+        return
+    frame = runs_frame(archive)
+    swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
+    columns = [*swept, *(name for name in COLUMNS if name in frame and name not in swept)]
+    rows = [
+        (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
+    ]
+    print_table(f"{len(frame)} runs, {len(archive.failures())} failed", ("run", *columns), rows)
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    """Rows of a frame as plain values, "" for nothing."""
+    plain: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), "").to_dict("records")
+    return plain
+
+
+def _show_names(results: Results, names: str, as_json: bool) -> None:
+    machine = results.preset.machine
+    values = {
+        counterpart: [counterpart.value(kernel, machine) for kernel in results.kernels] for counterpart in NAMES[names]
+    }
+    if as_json:
+        kernels = [
+            {"name": kernel.name} | {counterpart.name: found[place] for counterpart, found in values.items()}
+            for place, kernel in enumerate(results.kernels)
+        ]
+        print_json({"names": names, "kernels": kernels})
+        return
+    rows = [
+        (counterpart.name, *found, counterpart.unit, _formula(counterpart), counterpart.remark)
+        for counterpart, found in values.items()
+    ]
+    columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
+    print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
+
+
+def _formula(counterpart: Counterpart) -> str:
+    return " + ".join(counterpart.ours).replace("+ -", "- ")
 
 
 def results_dict(results: Results) -> dict:

@@ -1,0 +1,150 @@
+"""The results archive: what runs found, as an HDF5 file that opens in h5py, pandas and xarray.
+
+    /                       attributes: file_type, format_version, writer, runs, study, checksum
+    /registry               text: unit -> counter -> meaning (JSON, `sim.counters.COUNTERS`)
+    /runs/00000, ...        one run, or one point of a sweep that failed: `sim.results.layout`
+
+The same input gives the same bytes: wall time, memory, dates and paths are not in it. The file is written under a
+temporary name and renamed when it is whole; every run and the file as a whole have a checksum that is compared when
+they are read. Versions:
+
+    1   one run, its group is the root of the file; no checksums. Read and, by `t3sim merge`, written as version 2.
+    2   any number of runs.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from sim.counters import COUNTERS
+from sim.results.layout import read_run, run_digest, write_run
+from sim.results.run import Failure, Results, ResultsError
+from traces.errors import UserError
+from traces.version import VERSION
+from traces.write import new_file, replacing
+
+FILE_TYPE = "t3sim-results"
+FORMAT_VERSION = 2
+WRITER = f"t3sim {VERSION}"
+RUN = "runs/{:05d}"
+
+
+@dataclass
+class ResultsArchive:
+    """What a results archive holds.
+
+    Attributes:
+        runs: in their order; a Failure where a point of a sweep has no results.
+        study: SHA-256 of the study that made it, "" where none did.
+        path: of the file.
+    """
+
+    runs: list[Results | Failure] = field(default_factory=list)
+    study: str = ""
+    path: str = ""
+
+    def results(self) -> list[tuple[int, Results]]:
+        """(number, run) of those that have results."""
+        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Results)]
+
+    def failures(self) -> list[tuple[int, Failure]]:
+        """(number, failure) of those that have none."""
+        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
+
+
+def write_results(path: str | Path, results: Results | Failure) -> None:
+    """Write an archive of one run (replaced if it exists).
+
+    Raises:
+        UserError: folder missing or not writable, disk full. Nothing is left behind.
+    """
+    write_runs(path, [results])
+
+
+def write_runs(path: str | Path, runs: Iterable[Results | Failure], study: str = "") -> None:
+    """Write an archive of several runs (replaced if it exists); they are taken one at a time.
+
+    Raises:
+        UserError: folder missing or not writable, disk full. Nothing is left behind.
+    """
+    with replacing(Path(path)) as temporary, new_file(temporary) as (file, sink):
+        checksums = []
+        for number, run in enumerate(runs):
+            write_run(file.create_group(RUN.format(number)), run)
+            checksums.append(run_digest(run))
+            sink.check()
+        file["registry"] = json.dumps(COUNTERS, indent=1)
+        file.attrs["file_type"] = FILE_TYPE
+        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs["writer"] = WRITER
+        file.attrs["runs"] = len(checksums)
+        file.attrs["study"] = study
+        file.attrs["checksum"] = _archive_digest(study, checksums)
+
+
+def _archive_digest(study: str, checksums: list[str]) -> str:
+    return hashlib.sha256("\n".join([study, *checksums]).encode()).hexdigest()
+
+
+def open_results(path: str | Path) -> Results:
+    """Read the one run of an archive.
+
+    Raises:
+        ResultsError: as `open_runs`; more than one run; a point that failed.
+    """
+    runs = open_runs(path).runs
+    if len(runs) != 1:
+        raise ResultsError(f"{path}: found {len(runs)} runs, allowed is an archive of one (open_runs reads them all)")
+    if isinstance(runs[0], Failure):
+        raise ResultsError(f"{path}: its run has failed: {runs[0].reason}")
+    return runs[0]
+
+
+def open_runs(path: str | Path) -> ResultsArchive:
+    """Read an archive whole.
+
+    Raises:
+        ResultsError: no such file, not a results archive, of a newer version, truncated or damaged.
+    """
+    with _reading(path) as (file, version):
+        if version == 1:
+            return ResultsArchive([read_run(file, str(file.attrs["writer"]))], path=str(path))
+        groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
+        runs = [read_run(group) for group in groups]
+        study = str(file.attrs["study"])
+        if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
+            raise ValueError("the checksum is not that of the runs")
+        return ResultsArchive(runs, study, str(path))
+
+
+@contextmanager
+def _reading(path: str | Path) -> Iterator[tuple[Any, int]]:
+    """(open file, its version); what goes wrong with the file is a ResultsError."""
+    if not Path(path).is_file():
+        raise ResultsError(f"{path}: {'is a folder' if Path(path).is_dir() else 'no such file'}")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file, _checked_version(path, file.attrs)
+    except ResultsError:
+        raise
+    except UserError as mistake:  # a machine that is none, or not of this version
+        raise ResultsError(f"{path}: {mistake}") from None
+    except Exception as problem:  # h5py raises whatever its layers meet in a damaged file
+        text = " ".join(str(problem).split())
+        raise ResultsError(f"{path}: damaged, truncated, or not an HDF5 file ({text})") from None
+
+
+def _checked_version(path: str | Path, attributes: Any) -> int:
+    file_type = attributes.get("file_type")
+    if file_type != FILE_TYPE:
+        raise ResultsError(f"{path}: not a results archive: file_type is {file_type!r}, allowed is {FILE_TYPE!r}")
+    version = int(attributes["format_version"])
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {FORMAT_VERSION}")
+    return version

@@ -1,0 +1,78 @@
+"""Points with `run = "t3"`: a sub-layer in the configurations of the paper, its figures as those of one run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sim.collective.chunks import chunks_of
+from sim.configurations import CONFIGURATIONS, Case, Evaluation, evaluate
+from sim.presets import Preset
+from sim.results import Results
+from tracer.gemm import GemmKernel, GemmProblem
+from traces.errors import UserError
+
+
+@dataclass(frozen=True)
+class EvaluationCase:
+    """A case, the configurations asked for, and all that decides the outcome beside the machine."""
+
+    case: Case
+    configurations: Sequence[str]
+    content: dict[str, Any]
+
+
+def make_case(
+    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int
+) -> EvaluationCase:
+    """A case of a study.
+
+    Args:
+        preset: the machine.
+        problem: the GEMM of one GPU.
+        kernel: that computes it.
+        options: gpus, configurations, explicit, chunks (tiles of each GPU's).
+        gpus: that the workload says, 0 = the option does.
+
+    Raises:
+        UserError: no or two numbers of GPUs, an unknown configuration.
+    """
+    if bool(gpus) == ("gpus" in options):
+        raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
+    gpus = gpus or options["gpus"]
+    configurations = options.get("configurations", list(CONFIGURATIONS))
+    unknown = [name for name in configurations if name not in CONFIGURATIONS]
+    if unknown or not configurations:
+        raise UserError(f"t3.configurations: found {configurations}, allowed are {', '.join(CONFIGURATIONS)}")
+    sizes = options.get("chunks")
+    case = Case(
+        preset=preset,
+        problem=problem,
+        kernel=kernel,
+        gpus=gpus,
+        chunks=None if sizes is None else chunks_of(sizes),
+        explicit=options.get("explicit", False),
+    )
+    content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
+    return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
+
+
+def evaluated(case: EvaluationCase) -> Results:
+    """Simulate a case. Its figures: "<configuration>.<figure>", and "<part>.<fact>" of the simulations behind it."""
+    found = evaluate(case.case, case.configurations)
+    source = case.case.source()
+    return Results(found.preset, source.fingerprint(), case.content, [], figures=_figures(found))
+
+
+def _figures(found: Evaluation) -> dict[str, int | float | str]:
+    plain = found.as_dict()
+    figures: dict[str, int | float | str] = {}
+    for name, one in plain["configurations"].items():
+        flat = {
+            **{figure: value for figure, value in one.items() if not isinstance(value, dict)},
+            **{f"dram_{kind}_bytes": value for kind, value in one["dram_bytes"].items()},
+            "exactly_once": int(one["ledger"]["exactly_once"]),
+        }
+        figures |= {f"{name}.{figure}": value for figure, value in flat.items() if value is not None}
+    for part, facts in plain["parts"].items():
+        figures |= {f"{part}.{fact}": value for fact, value in facts.items() if value is not None}
+    return figures

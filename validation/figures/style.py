@@ -1,0 +1,61 @@
+"""What all figures share: colours that the colour-blind can tell apart, sizes, and files of the same bytes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traces.errors import UserError
+from traces.write import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, BLACK = PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000"),
+)
+"""Okabe and Ito's palette."""
+FORMATS = (".png", ".svg")
+DPI = 120
+
+
+def new_figure(height_inches: float = 3.0, width_inches: float = 8.0) -> "Figure":
+    """An empty figure."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width_inches, height_inches), dpi=DPI, layout="constrained")
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file that is no figure.
+
+    Raises:
+        UserError: another ending than .png or .svg.
+    """
+    if path.suffix not in FORMATS:
+        raise UserError(f"{path}: found {path.suffix or 'no ending'}, allowed are {' and '.join(FORMATS)}")
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure as PNG or SVG, by its name; no dates, no versions, text as text.
+
+    Raises:
+        UserError: another ending, or a place that cannot be written.
+    """
+    import matplotlib
+
+    check_format(path)
+    metadata = {"Software": None} if path.suffix == ".png" else {"Date": None, "Creator": None}
+    settings: Any = {"svg.hashsalt": "t3sim", "svg.fonttype": "none"}
+    with replacing(path) as temporary, matplotlib.rc_context(settings):
+        figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=metadata)
+
+
+def legend_below(axes, columns: int) -> None:
+    """The legend under the axes, clear of the data."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=columns, frameon=False)
+
+
+def title_of(results) -> str:
+    """Kernels and machine, as the title of a figure about one run."""
+    names = [kernel.name for kernel in results.kernels]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{shown} on {results.preset.name}"
