@@ -79,7 +79,7 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
 
     Args:
         timing_set: name of a set of `dram_sets.toml`.
-        bank_map: "RO" or "BG".
+        bank_map: name of a BankMap.
         queue: fields of `spec.HBM` or `spec.Timing` that differ from the set and from `REFERENCE_QUEUE`.
 
     Raises:

@@ -40,6 +40,7 @@ class BankMap(IntEnum):
 
     RO = 0  # row | group | bank | column: a row is contiguous
     BG = 1  # row | bank | column | group | 64 B: the bank group changes every 64 bytes
+    RG = 2  # row | bank | group | column: a row is contiguous, the next one lies in another group
 
 
 class PagePolicy(IntEnum):

@@ -16,15 +16,14 @@ from traces.errors import UserError
 from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
-LANES = 32
 VECTOR_BYTES = 16
-ACCESS_BYTES = LANES * VECTOR_BYTES
-"""One warp access of a stream."""
+"""Per lane of a stream's access."""
 UNROLL_MAX = 64
 REGISTERS = 32
 """Per thread (assumed: such kernels are small)."""
-STREAMS_VERSION = 1
+STREAMS_VERSION = 2
 """Raised whenever the same parameters give other events."""
+_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 class Flow(IntEnum):
@@ -47,10 +46,12 @@ class PointerChase:
     stride_bytes: int = 128
     address: int = 1 << 36
     cache: Cache = Cache.DEFAULT
+    lanes: int = 32
 
     def __post_init__(self):
         for field in ("buffer_bytes", "loads", "stride_bytes"):
             _at_least_one(self, field)
+        _check_lanes(self)
 
     @property
     def info(self) -> KernelInfo:
@@ -60,13 +61,14 @@ class PointerChase:
         """The one workgroup."""
         if start > 0:
             return
-        events = _accesses(Kind.LOAD, self.loads, self.cache)
+        events = _accesses(Kind.LOAD, self.loads, self.cache, self.lanes)
         events["width_bytes"], events["mask"] = 8, 1
         offsets = np.arange(self.loads, dtype=np.uint64) * np.uint64(self.stride_bytes) % np.uint64(self.buffer_bytes)
         events["base"] = np.uint64(self.address) + offsets
         events["slot"], events["wait"] = 0, 1
         events["wait"][0] = 0
-        yield _workgroup(0, [events])
+        first_event = np.array([0, self.loads + 1])
+        yield Workgroup(0, np.zeros(1, np.uint16), first_event, np.append(events, _end()), _NO_ADDRESSES)
 
     def fingerprint(self) -> str:
         return _fingerprint(self)
@@ -74,9 +76,10 @@ class PointerChase:
 
 @dataclass(frozen=True)
 class BufferStream:
-    """All warps walk a buffer together, 512 adjacent bytes per warp access, `unroll` accesses in flight per warp.
+    """All warps walk a buffer together, 16 adjacent bytes per lane and access, `unroll` accesses in flight per warp.
 
-    With several `passes` the buffer is walked again and again: from L2 where it fits and `cache` bypasses L1.
+    With as many workgroups as it takes, each warp has one turn and the buffer is walked in the order of dispatch. With
+    several `passes` the buffer is walked again and again: from L2 where it fits and `cache` bypasses L1.
     """
 
     flow: Flow
@@ -88,14 +91,21 @@ class BufferStream:
     address: int = 1 << 36
     copy_address: int = 1 << 37
     cache: Cache = Cache.DEFAULT
+    lanes: int = 32
 
     def __post_init__(self):
         for field in ("buffer_bytes", "workgroup_count", "warps", "unroll", "passes"):
             _at_least_one(self, field)
-        if self.buffer_bytes % ACCESS_BYTES:
-            raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {ACCESS_BYTES}")
+        _check_lanes(self)
+        if self.buffer_bytes % self.access_bytes:
+            raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
         if self.unroll > UNROLL_MAX:
             raise UserError(f"stream unroll = {self.unroll}: must be <= {UNROLL_MAX}")
+
+    @property
+    def access_bytes(self) -> int:
+        """Of one warp access."""
+        return self.lanes * VECTOR_BYTES
 
     @property
     def info(self) -> KernelInfo:
@@ -103,31 +113,42 @@ class BufferStream:
         return _info(self, name, self.workgroup_count, self.warps)
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups from number `start` on: all alike but for where they are in the buffer."""
+        events, access = self._first_workgroup()
         for index in range(start, self.workgroup_count):
-            yield _workgroup(index, [self._warp_events(index * self.warps + warp) for warp in range(self.warps)])
+            yield self._moved(events, access, index)
 
     def fingerprint(self) -> str:
         return _fingerprint(self)
 
-    def _warp_events(self, warp: int) -> np.ndarray:
-        """Events of a warp, numbered through the whole grid: `unroll` neighbouring accesses per turn."""
+    def _first_workgroup(self) -> tuple[np.ndarray, np.ndarray]:
+        """Events (warps, n) before the buffer's end is looked at, and the access of each; -1 where there is none."""
         turn_accesses = self.workgroup_count * self.warps * self.unroll
-        turns = -(-self.buffer_bytes // (ACCESS_BYTES * turn_accesses))
+        turns = -(-self.buffer_bytes // (self.access_bytes * turn_accesses))
         turn = self._turn()
-        events = np.tile(turn, turns * self.passes)
-        number = np.tile(np.arange(turns), self.passes).repeat(turn.size)
-        access = number * turn_accesses + warp * self.unroll + events["reserved"]  # a template's place in its turn
-        inside = (access * ACCESS_BYTES < self.buffer_bytes) | (events["kind"] == Kind.COMPUTE)
-        events["base"] += (access * ACCESS_BYTES).astype(np.uint64)
-        events["base"][events["kind"] == Kind.COMPUTE] = 0
+        events = np.append(np.tile(turn, turns * self.passes), _end())
+        number = np.append(np.tile(np.arange(turns), self.passes).repeat(turn.size), 0)
+        access = number * turn_accesses + events["reserved"]  # a template's place in its turn
         events["reserved"] = 0
-        return events[inside]
+        warps = np.arange(self.warps)[:, None]
+        memory = events["kind"] <= Kind.STORE
+        return np.tile(events, (self.warps, 1)), np.where(memory, access + warps * self.unroll, -1)
+
+    def _moved(self, events: np.ndarray, access: np.ndarray, index: int) -> Workgroup:
+        """The events of the first workgroup as those of workgroup `index`, numbered through the whole grid."""
+        offset = (access + index * self.warps * self.unroll) * self.access_bytes
+        memory = access >= 0
+        moved = events.copy()
+        moved["base"] += np.where(memory, offset, 0).astype(np.uint64)
+        kept = ~memory | (offset < self.buffer_bytes)
+        first_event = np.append(0, np.cumsum(kept.sum(axis=1)))
+        return Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, moved[kept], _NO_ADDRESSES)
 
     def _turn(self) -> np.ndarray:
         """Templates of one turn: loads with a slot each, then their use (a sum, or the stores of a copy)."""
         place = np.arange(self.unroll)
-        loads = _accesses(Kind.LOAD, self.unroll, self.cache)
-        stores = _accesses(Kind.STORE, self.unroll, self.cache)
+        loads = _accesses(Kind.LOAD, self.unroll, self.cache, self.lanes)
+        stores = _accesses(Kind.STORE, self.unroll, self.cache, self.lanes)
         loads["reserved"] = stores["reserved"] = loads["slot"] = place
         loads["base"] = self.address
         stores["base"] = self.address if self.flow == Flow.WRITE else self.copy_address
@@ -143,30 +164,28 @@ class BufferStream:
         return np.concatenate([loads, add])
 
 
-def _accesses(kind: Kind, count: int, cache: Cache) -> np.ndarray:
+def _accesses(kind: Kind, count: int, cache: Cache, lanes: int) -> np.ndarray:
     """`count` full-warp accesses of adjacent vectors, without addresses."""
     events = np.zeros(count, EVENT)
     events["kind"], events["cache"], events["slot"], events["inner"] = kind, cache, NO_SLOT, PLAIN_STRIDE
     events["width_bytes"] = events["stride"] = VECTOR_BYTES
-    events["mask"], events["count"] = (1 << LANES) - 1, 1
+    events["mask"], events["count"] = (1 << lanes) - 1, 1
     return events
 
 
-def _workgroup(index: int, warps: list[np.ndarray]) -> Workgroup:
-    """A workgroup of these warps, each ended by EXIT."""
+def _end() -> np.ndarray:
+    """The EXIT of a warp."""
     end = np.zeros(1, EVENT)
     end["kind"], end["slot"], end["count"] = Kind.EXIT, NO_SLOT, 1
-    first_event = np.cumsum([0, *(warp.size + 1 for warp in warps)])
-    events = np.concatenate([part for warp in warps for part in (warp, end)])
-    return Workgroup(index, np.arange(len(warps), dtype=np.uint16), first_event, events, np.empty(0, np.uint64))
+    return end
 
 
 def _info(source, name: str, workgroups: int, warps: int) -> KernelInfo:
     return KernelInfo(
         name=name,
         grid=(workgroups, 1, 1),
-        block=(warps * LANES, 1, 1),
-        lanes_per_warp=LANES,
+        block=(warps * source.lanes, 1, 1),
+        lanes_per_warp=source.lanes,
         registers=REGISTERS,
         shared_bytes=0,
         stream=0,
@@ -179,6 +198,11 @@ def _info(source, name: str, workgroups: int, warps: int) -> KernelInfo:
 def _fingerprint(source) -> str:
     content = {"version": STREAMS_VERSION, "kind": type(source).__name__, "parameters": asdict(source)}
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _check_lanes(source) -> None:
+    if source.lanes not in (32, 64):
+        raise UserError(f"stream lanes = {source.lanes!r}: must be 32 or 64")
 
 
 def _at_least_one(source, field: str) -> None:

@@ -100,7 +100,8 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
     Args:
         local: byte address within the channel.
         group_bits, bank_bits, row_bits: log2 of bank groups, banks per group, bytes per row.
-        bank_map: BankMap. RO: row | group | bank | column | offset; BG: row | bank | column | group | 64 B.
+        bank_map: BankMap. RO: row | group | bank | column | offset; BG: row | bank | column | group | 64 B;
+            RG: row | bank | group | column | offset.
 
     Returns:
         (bank, row, column) with bank = group * banks_per_group + bank within its group.
@@ -110,6 +111,10 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
         group = (local >> ATOM_BITS) & ((1 << group_bits) - 1)
         atom = (local >> (ATOM_BITS + group_bits)) & ((1 << (row_bits - ATOM_BITS)) - 1)
         byte = (atom << ATOM_BITS) + (local & (ATOM_BYTES - 1))
+        bank = (local >> (row_bits + group_bits)) & ((1 << bank_bits) - 1)
+    elif bank_map == BankMap.RG:
+        byte = local & ((1 << row_bits) - 1)
+        group = (local >> row_bits) & ((1 << group_bits) - 1)
         bank = (local >> (row_bits + group_bits)) & ((1 << bank_bits) - 1)
     else:
         byte = local & ((1 << row_bits) - 1)
@@ -127,4 +132,6 @@ def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
     if bank_map == BankMap.BG:
         atom = (((row << bank_bits) + bank_in_group) << (row_bits - ATOM_BITS)) + (byte >> ATOM_BITS)
         return (((atom << group_bits) + group) << ATOM_BITS) + (byte & (ATOM_BYTES - 1))
+    if bank_map == BankMap.RG:
+        return (((((row << bank_bits) + bank_in_group) << group_bits) + group) << row_bits) + byte
     return (((((row << group_bits) + group) << bank_bits) + bank_in_group) << row_bits) + byte

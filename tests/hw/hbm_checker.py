@@ -62,6 +62,11 @@ def decode(hbm, local):
         rest, bank = divmod(rest, hbm.banks_per_group)
         row, group = divmod(rest, hbm.bank_groups)
         return group * hbm.banks_per_group + bank, row, byte // 32
+    if hbm.bank_map == BankMap.RG:
+        rest, byte = divmod(local, hbm.row_bytes)
+        rest, group = divmod(rest, hbm.bank_groups)
+        row, bank = divmod(rest, hbm.banks_per_group)
+        return group * hbm.banks_per_group + bank, row, byte // 32
     atom, byte = divmod(local, 64)
     rest, group = divmod(atom, hbm.bank_groups)
     rest, column = divmod(rest, hbm.row_bytes // 64)

@@ -53,7 +53,7 @@ def test_bank_row_column_round_trip(bank_map, geometry):
 
 
 def test_maps_of_hbm2_md():
-    """RO: row15|bg2|bank2|col5|off6; BG: row15|bank2|col5|bg2|off6."""
+    """RO: row15|bg2|bank2|col5|off6; BG: row15|bank2|col5|bg2|off6. Ours, not there: RG: row15|bank2|bg2|col5|off6."""
     geometry = (2, 2, 11)
     assert bank_row_column(64, *geometry, int(BankMap.RO)) == (0, 0, 2)
     assert bank_row_column(2048, *geometry, int(BankMap.RO)) == (1, 0, 0)
@@ -63,6 +63,10 @@ def test_maps_of_hbm2_md():
     assert bank_row_column(256, *geometry, int(BankMap.BG)) == (0, 0, 2)
     assert bank_row_column(8192, *geometry, int(BankMap.BG)) == (1, 0, 0)
     assert bank_row_column(32768, *geometry, int(BankMap.BG)) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.RG)) == (0, 0, 2)
+    assert bank_row_column(2048, *geometry, int(BankMap.RG)) == (4, 0, 0)
+    assert bank_row_column(8192, *geometry, int(BankMap.RG)) == (1, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.RG)) == (0, 1, 0)
 
 
 @pytest.mark.parametrize("index", INDEXES)

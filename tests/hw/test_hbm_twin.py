@@ -43,7 +43,7 @@ def same_as_twin(hbm, accesses, extra_calls=None):
     assert check(hbm, bench.log, accesses, bench.accepted_ps, bench.end_ps) == []
 
 
-@pytest.mark.parametrize("bank_map", ["RO", "BG"])
+@pytest.mark.parametrize("bank_map", ["RO", "BG", "RG"])
 @pytest.mark.parametrize("name", MACHINES)
 def test_same_log_as_the_twin(name, bank_map):
     accesses = random_accesses(hash_of(name), 500, spread_clk=3.0)
@@ -72,7 +72,7 @@ def test_calls_that_were_not_asked_for_change_nothing(name):
     spread_clk=st.sampled_from([0.0, 1.0, 6.0, 40.0]),
     rows=st.integers(1, 6),
     writes=st.sampled_from([0.0, 0.2, 0.5, 1.0]),
-    bank_map=st.sampled_from(["RO", "BG"]),
+    bank_map=st.sampled_from(["RO", "BG", "RG"]),
 )
 def test_any_traffic_on_any_machine(seed, count, name, spread_clk, rows, writes, bank_map):
     accesses = random_accesses(seed, count, spread_clk=spread_clk, rows=rows, writes=writes)

@@ -90,7 +90,7 @@ def test_one_read_takes_an_activate_a_column_pair_and_its_data(tmp_path):
 
 
 @pytest.mark.parametrize("name", timing_sets())
-@pytest.mark.parametrize("bank_map", ["RO", "BG"])
+@pytest.mark.parametrize("bank_map", ["RO", "BG", "RG"])
 def test_every_set_runs(tmp_path, name, bank_map):
     path = tmp_path / "some"
     path.write_text("".join(f"{'RW'[n % 3 == 0]} {n * 64}\n" for n in range(500)))

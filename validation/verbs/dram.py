@@ -9,7 +9,7 @@ from validation.report import print_json, print_table
 @click.command()
 @click.argument("stream", type=click.Path())
 @click.option("--set", "timing_set", default="G", show_default=True, help="Timing set, a table of sim/dram_sets.toml.")
-@click.option("--map", "bank_map", default="RO", show_default=True, help="Bank map: RO (row contiguous) or BG.")
+@click.option("--map", "bank_map", default="RO", show_default=True, help="Bank map: RO (row contiguous), BG or RG.")
 @click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:
