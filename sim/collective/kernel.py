@@ -1,13 +1,16 @@
 """Collectives that run on CUs: kernels made of the same warp events as any trace.
 
-A workgroup does one tile in one step: reads its rows here (its own, and what has arrived), adds, and writes them to
-this GPU or, through the peer window, to another. Rows are dealt over the warps, 16 bytes per lane, `unroll` accesses
-in flight. Steps come one after the other in the order of the workgroups; a step's workgroups may wait for a gate.
+The kernel walks memory in order, as one that knows nothing of tiles would: neighbouring tiles of one row of tiles form
+a *segment*, and a workgroup does a band of its rows in one step: reads them here (its own, and what has arrived), adds,
+and writes them to this GPU or, through the peer window, to another. Accesses are dealt over the warps, 16 bytes per
+lane, `unroll` of them in flight; each stays within a tile, whose number relative to the workgroup's tag stands in
+`work`. Steps come one after the other in the order of the workgroups; a step's workgroups may wait for a gate.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +22,8 @@ VECTOR_BYTES = 16
 REGISTERS = 32
 """Per thread (assumed: such kernels are small)."""
 ADD_CLK = 4
+BAND_BYTES = 32768
+"""Of a workgroup (assumed): as much as a tile of the default GEMM."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Step:
         write: the same for the buffer written (peer window included).
         update: the write is a near-memory update.
         tag_offset: added to the tile for the tag of its requests.
-        gate: that the step's workgroups wait for, one per tile; -1 = none.
+        gates: that its workgroups wait for, one per tile, the same within a segment; empty = none.
     """
 
     tiles: range
@@ -40,6 +45,17 @@ class Step:
     update: bool = False
     tag_offset: int = 0
     gates: tuple[int, ...] = ()
+
+
+class Band(NamedTuple):
+    """What one workgroup does."""
+
+    step: Step
+    first: int  # tile
+    count: int  # tiles side by side
+    row: int  # first row
+    rows: int
+    gate: int
 
 
 class CollectiveKernel:
@@ -61,7 +77,7 @@ class CollectiveKernel:
             raise UserError(f"collective.unroll: found {unroll}, allowed are 1 to 16")
         self.tiles, self.steps = tiles, list(steps)
         self.warps, self.unroll, self.lanes, self.cache = warps, unroll, lanes, cache
-        self.work = [(step, tile) for step in self.steps for tile in step.tiles]
+        self.work = [band for step in self.steps for band in self._bands(step)]
         self._programs: dict[tuple, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self.info = KernelInfo(
             name=name,
@@ -78,42 +94,52 @@ class CollectiveKernel:
 
     @property
     def tags(self) -> np.ndarray:
-        """Tag of each workgroup."""
-        return np.array([step.tag_offset + tile for step, tile in self.work], np.int64)
+        """Tag of each workgroup: that of its first tile."""
+        return np.array([band.step.tag_offset + band.first for band in self.work], np.int64)
 
     @property
     def gates(self) -> np.ndarray:
         """Gate of each workgroup, -1 = none."""
-        found = [np.array(step.gates or (-1,) * len(step.tiles)) for step in self.steps]
-        return np.concatenate(found).astype(np.int64) if found else np.zeros(0, np.int64)
+        return np.array([band.gate for band in self.work], np.int64)
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         for index in range(start, len(self.work)):
-            step, tile = self.work[index]
-            shape = self.tiles[tile]
-            events, first_event, buffer = self._program(
-                int(shape["runs"]), int(shape["run_bytes"]), int(shape["pitch_bytes"]), len(step.reads), step.update
-            )
-            offsets = np.array([*step.reads, step.write, 0], np.int64)[buffer]
+            band = self.work[index]
+            events, first_event, buffer = self._program(band)
+            first = self.tiles[band.first]
+            begin = int(first["address"]) + band.row * int(first["pitch_bytes"])
+            offsets = np.array([*band.step.reads, band.step.write, 0], np.int64)[buffer]
             placed = events.copy()
-            memory = buffer <= len(step.reads)
-            placed["base"][memory] += (offsets[memory] + int(shape["address"])).astype(np.uint64)
+            memory = buffer <= len(band.step.reads)
+            placed["base"][memory] += (offsets[memory] + begin).astype(np.uint64)
             yield Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, placed, np.empty(0, np.uint64))
 
     def fingerprint(self) -> str:
         text = repr((self.info.name, self.steps, self.warps, self.unroll, self.lanes, self.cache))
-        return hashlib.sha256(
-            text.encode() + self.tiles[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()
-        ).hexdigest()
+        shapes = self.tiles[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()
+        return hashlib.sha256(text.encode() + shapes).hexdigest()
 
-    def _program(self, runs: int, run_bytes: int, pitch_bytes: int, reads: int, update: bool):
-        """Events of a tile of that shape at address 0: (events, first_event, buffer of each event).
+    def _bands(self, step: Step) -> Iterator[Band]:
+        """Workgroups of a step, in the order of memory."""
+        for first, count in segments(self.tiles, step.tiles):
+            rows = int(self.tiles[first]["runs"])
+            width = int(self.tiles["run_bytes"][first : first + count].sum())
+            high = max(1, BAND_BYTES // width)
+            gate = step.gates[first - step.tiles.start] if step.gates else -1
+            for row in range(0, rows, high):
+                yield Band(step, first, count, row, min(high, rows - row), gate)
+
+    def _program(self, band: Band) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Events of a band whose first byte is at address 0: (events, first_event, buffer of each event).
 
         Buffers: 0 .. reads - 1 are read, `reads` is written, reads + 1 stands for arithmetic.
         """
-        key = (runs, run_bytes, pitch_bytes, reads, update)
+        tiles = self.tiles[band.first : band.first + band.count]
+        widths = tuple(tiles["run_bytes"].tolist())
+        reads, update = len(band.step.reads), band.step.update
+        key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update)
         if key not in self._programs:
-            accesses = _accesses(runs, run_bytes, pitch_bytes, self.lanes)
+            accesses = _accesses(band.rows, widths, int(tiles[0]["pitch_bytes"]), self.lanes)
             parts, buffers, first_event = [], [], [0]
             for warp in range(self.warps):
                 events, buffer = self._warp_program(accesses[warp :: self.warps], reads, update)
@@ -148,22 +174,48 @@ class CollectiveKernel:
         return whole, np.array([*buffers, reads + 1])
 
 
-def _accesses(runs: int, run_bytes: int, pitch_bytes: int, lanes: int) -> np.ndarray:
-    """Warp accesses that cover a tile at address 0: several short rows each, or pieces of a long one."""
-    per_row = -(-run_bytes // VECTOR_BYTES)
-    found: list[tuple[int, int, int]] = []  # first byte, lanes, rows
-    if per_row <= lanes:
-        rows = lanes // per_row
-        found += [(row * pitch_bytes, per_row, min(rows, runs - row)) for row in range(0, runs, rows)]
+def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
+    """Tiles of a span that lie side by side: (first tile, number of them) of each segment, in order."""
+    found: list[tuple[int, int]] = []
+    first = span.start
+    for tile in range(span.start + 1, span.stop + 1):
+        if tile < span.stop and _side_by_side(tiles[tile - 1], tiles[tile]):
+            continue
+        found.append((first, tile - first))
+        first = tile
+    return found
+
+
+def _side_by_side(tile: np.void, other: np.void) -> bool:
+    """Does the second tile's row begin where the first one's ends?"""
+    same = tile["runs"] == other["runs"] and tile["pitch_bytes"] == other["pitch_bytes"]
+    return bool(same and tile["address"] + tile["run_bytes"] == other["address"])
+
+
+def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int) -> np.ndarray:
+    """Warp accesses that cover rows of neighbouring tiles from address 0 on, in the order of memory.
+
+    One narrow tile: several rows at once; else pieces of a row of a tile. `work` is the tile, counted from the first.
+    """
+    found: list[tuple[int, int, int, int]] = []  # first byte, lanes, rows, tile
+    per_row = -(-widths[0] // VECTOR_BYTES)
+    if len(widths) == 1 and per_row <= lanes:
+        high = lanes // per_row
+        found += [(row * pitch_bytes, per_row, min(high, rows - row), 0) for row in range(0, rows, high)]
     else:
-        found += [
-            (row * pitch_bytes + lane * VECTOR_BYTES, min(lanes, per_row - lane), 1)
-            for row in range(runs)
-            for lane in range(0, per_row, lanes)
-        ]
+        for row in range(rows):
+            begin = row * pitch_bytes
+            for tile, width in enumerate(widths):
+                vectors = -(-width // VECTOR_BYTES)
+                found += [
+                    (begin + lane * VECTOR_BYTES, min(lanes, vectors - lane), 1, tile)
+                    for lane in range(0, vectors, lanes)
+                ]
+                begin += width
     events = np.zeros(len(found), EVENT)
-    for event, (base, across, rows) in zip(events, found, strict=True):
-        event["base"], event["inner"], event["mask"] = base, across, (1 << (across * rows)) - 1
+    for event, (base, across, high, tile) in zip(events, found, strict=True):
+        event["base"], event["inner"], event["work"] = base, across, tile
+        event["mask"] = (1 << (across * high)) - 1
     events["width_bytes"] = events["stride"] = VECTOR_BYTES
     events["row_stride"], events["count"] = pitch_bytes, 1
     return events

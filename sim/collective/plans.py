@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Step
+from sim.collective.kernel import Step, segments
 from sim.collective.space import Region, make_gates, make_tiles, map_regions
 from sim.collective.topology import port_to
-from sim.hw.space import BUFFER_BITS, PEER_BITS, Map
+from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, Map
 from sim.spec import Topology
 
 
@@ -121,7 +121,10 @@ class _Builder:
         """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice."""
         span = self.chunks.span(self.gpu, local)
         self.counts.arrived[offset + span.start : offset + span.stop] = times
-        for part in np.array_split(np.arange(span.start, span.stop) + offset, min(self.slices, len(span))):
+        together = segments(self.tiles[: self.chunks.tiles], span)
+        for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
+            first, count = together[share[-1]]
+            part = slice(offset + together[share[0]][0], offset + first + count)
             self.tiles["gate"][part] = len(self.needed)
             self.needed.append(int(self.tiles["bytes"][part].sum()) * times)
 
@@ -142,7 +145,7 @@ class _Builder:
 
 def _receive(number: int) -> int:
     """Address offset of a receive buffer."""
-    return (1 + number) << BUFFER_BITS
+    return (1 + number) * ((1 << BUFFER_BITS) + BUFFER_SKEW_BYTES)
 
 
 def _add_reduce_scatter(build: _Builder, update: bool) -> None:

@@ -126,12 +126,12 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
 
     Args:
         tag: workgroup, the number of its output tile.
-        comm: 1 for a collective's kernel.
+        comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
         space, tiles: address-space configuration; stores outside the output range are not concerned.
     """
     lsu.lines = coalesce(event, addresses, lsu.line, lsu.sectors, lsu.full)
     lsu.next_line = 0
-    lsu.tag = tag
+    lsu.tag = tag + event.work if comm else tag
     lsu.cache = event.cache
     lsu.load = -1
     lsu.link = lsu.contributors = 0
@@ -156,7 +156,7 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm or in_output(space, lsu.line[0]):
-            _route_store(lsu, tiles[tag], comm)
+            _route_store(lsu, tiles[lsu.tag], comm)
     lsu.free_ps = now_ps
 
 

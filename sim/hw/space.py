@@ -18,6 +18,8 @@ PEER_BITS = 44
 """Local addresses are smaller; what is above names the port to the GPU that owns the memory."""
 BUFFER_BITS = 38
 """Receive buffers lie this far apart from the output and from each other, and have its layout."""
+BUFFER_SKEW_BYTES = 1 << 19
+"""And so much more each, as buffers of one heap do: at equal offsets they would all lie in the same DRAM banks."""
 MAX_GPUS = 32
 """One bit each in a set of contributors."""
 MAX_PORTS = MAX_GPUS - 1
@@ -103,7 +105,9 @@ def fingerprint(tile, line, sectors):
 
     Sums of it tell which sectors came and how often, in any order and however they were packed into requests.
     """
-    place = ((line - tile.address // LINE_BYTES * LINE_BYTES) & ((1 << BUFFER_BITS) - 1)) // SECTOR_BYTES
+    offset = line - tile.address // LINE_BYTES * LINE_BYTES
+    buffer = offset >> BUFFER_BITS
+    place = (offset - (buffer << BUFFER_BITS) - buffer * BUFFER_SKEW_BYTES) // SECTOR_BYTES
     total = np.uint64(0)
     for sector in range(SECTORS_PER_LINE):
         if (sectors >> sector) & 1:
