@@ -139,8 +139,9 @@ def run_fused(
     plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
     check_regions([plan.regions for plan in plans], chunks.tiles)
     cluster = _cluster(machine, plans, explicit, interval_ps)
-    cluster.watch_first_stage(chunks.tiles // chunks.gpus)
-    cluster.run([[_staggered(source, plan)] for plan in cluster.plans], progress)
+    start_ps = machine.dispatch.launch_ps
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
     return _clustered(cluster, interval_ps)
 
 
@@ -189,12 +190,12 @@ def replace_unit(machine: Machine, **units: dict) -> Machine:
     return msgspec.structs.replace(machine, **changed)
 
 
-def _staggered(source: GemmSource, plan: Plan) -> Launch:
+def _staggered(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
     """The GEMM of one GPU: its walk begins at its first chunk."""
     start = plan.chunks.start_tile(plan.gpu)
     kernel = replace(source.kernel, start_tile=start)
     tags = (np.arange(plan.chunks.tiles) + start) % plan.chunks.tiles
-    return Launch(GemmSource(source.problem, kernel), tags=tags)
+    return Launch(GemmSource(source.problem, kernel), tags=tags, start_ps=start_ps)
 
 
 def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:
