@@ -83,7 +83,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     records["lane"] = 0 if spec.topology == Topology.SWITCH else np.arange(ports)
     records["fs_per_byte"] = round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
     records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
-    records["credits"] = min(spec.credits, MAX_CREDITS)
+    records["credits"] = spec.credits
     records["request_ps"] = machine.hbm.request_ps
     records["wake_ps"] = NEVER
     records["blocked_since_ps"] = -1
