@@ -50,10 +50,9 @@ def run_arrivals(node, begin_ps, end_ps):
     """Packets that arrive before end_ps enter the memory queues, in order, as long as there is room."""
     for p in range(len(node.ports)):
         port = node.ports[p]
+        from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # for those behind the one that was blocked, too
         while arrival_ps(node.ports, p, node.wires) < end_ps:
-            now_ps = arrival_ps(node.ports, p, node.wires)
-            if port.blocked_since_ps >= 0:
-                now_ps = max(now_ps, begin_ps)
+            now_ps = max(arrival_ps(node.ports, p, node.wires), from_ps)
             port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
             if not _deliver(node, p, node.arriving[0], now_ps):
                 if port.blocked_since_ps < 0:
