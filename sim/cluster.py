@@ -73,18 +73,11 @@ class Cluster:
         """
         for gpu, own in zip(self.gpus, launches, strict=True):
             gpu.launch(own)
-        if self.symmetric:
-            self._run_alone(self.gpus[0], progress)
-        else:
-            self._run_all(progress)
-
-    def _run_alone(self, gpu: Gpu, progress: Progress | None) -> None:
-        while (status := gpu.advance(progress)) in (Status.UNTIL, Status.HORIZON):
-            pass
-        if status != Status.IDLE or not gpu.done or not self._wires_empty():
-            raise gpu.deadlock("collective")
+        self._run_all(progress)
 
     def _run_all(self, progress: Progress | None) -> None:
+        """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
+        those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
         step_ps = self.machine.link.latency_ps
         horizon_ps, still = 0, 0
         while True:

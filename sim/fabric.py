@@ -24,7 +24,7 @@ def next_arrival_ps(node):
     first_ps = NEVER
     for p in range(len(node.ports)):
         if node.ports[p].blocked_since_ps < 0:
-            first_ps = min(first_ps, arrival_ps(node.ports[p], node.wires))
+            first_ps = min(first_ps, arrival_ps(node.ports, p, node.wires))
     return first_ps
 
 
@@ -50,10 +50,9 @@ def run_arrivals(node, begin_ps, end_ps):
     """Packets that arrive before end_ps enter the memory queues, in order, as long as there is room."""
     for p in range(len(node.ports)):
         port = node.ports[p]
-        while arrival_ps(port, node.wires) < end_ps:
-            now_ps = arrival_ps(port, node.wires)
-            if port.blocked_since_ps >= 0:
-                now_ps = max(now_ps, begin_ps)
+        from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # for those behind the one that was blocked, too
+        while arrival_ps(node.ports, p, node.wires) < end_ps:
+            now_ps = max(arrival_ps(node.ports, p, node.wires), from_ps)
             port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
             if not _deliver(node, p, node.arriving[0], now_ps):
                 if port.blocked_since_ps < 0:

@@ -22,7 +22,7 @@ from sim.hw.request import NEVER, SECTOR_BYTES, Stream
 from sim.hw.tracker import tracker_bits
 from sim.spec import Arbiter, CollectiveCache, Machine
 from sim.window import Launch
-from tracer.gemm import GemmSource
+from tracer.gemm import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
 
@@ -139,13 +139,14 @@ def run_fused(
     plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
     check_regions([plan.regions for plan in plans], chunks.tiles)
     cluster = _cluster(machine, plans, explicit, interval_ps)
-    cluster.watch_first_stage(chunks.tiles // chunks.gpus)
-    cluster.run([[_staggered(source, plan)] for plan in cluster.plans], progress)
+    start_ps = machine.dispatch.launch_ps
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
     return _clustered(cluster, interval_ps)
 
 
 def check_kernel_is_tracked(source: GemmSource) -> None:
-    """Refuse a kernel whose workgroups are not its tiles: the Tracker knows tiles by their workgroup.
+    """Refuse a kernel that the Tracker cannot follow: it knows tiles by their workgroup and counts whole sectors.
 
     Raises:
         UserError: names the field, its value and what is allowed.
@@ -158,6 +159,14 @@ def check_kernel_is_tracked(source: GemmSource) -> None:
     ):
         if value != allowed:
             raise UserError(f"kernel {field_} = {value}: a fused GEMM has one workgroup per tile, allowed is {allowed}")
+    rows_of_c = source.problem.c_layout == Layout.ROW
+    name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)
+    part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
+    if kernel.epilogue == Epilogue.DIRECT and parts > 1 and part_bytes % SECTOR_BYTES:
+        raise UserError(
+            f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, so that "
+            f"updates could not be counted; allowed are multiples of {SECTOR_BYTES}, or the epilogue staged"
+        )
 
 
 def run_side_by_side(
@@ -189,12 +198,12 @@ def replace_unit(machine: Machine, **units: dict) -> Machine:
     return msgspec.structs.replace(machine, **changed)
 
 
-def _staggered(source: GemmSource, plan: Plan) -> Launch:
+def _staggered(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
     """The GEMM of one GPU: its walk begins at its first chunk."""
     start = plan.chunks.start_tile(plan.gpu)
     kernel = replace(source.kernel, start_tile=start)
     tags = (np.arange(plan.chunks.tiles) + start) % plan.chunks.tiles
-    return Launch(GemmSource(source.problem, kernel), tags=tags)
+    return Launch(GemmSource(source.problem, kernel), tags=tags, start_ps=start_ps)
 
 
 def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:

@@ -42,7 +42,7 @@ PORT = np.dtype(
         ("in_wire", "i8"),
         ("store_fifo", "i8"),  # from the CUs
         ("dma_fifo", "i8"),  # from the DMA engines
-        ("lane", "i8"),  # ports of one lane share its bandwidth (the link to a switch)
+        ("lane", "i8"),  # ports of one lane share its bandwidth, each way (the link to a switch)
         ("distance", "i8"),  # the neighbour is this far behind in the order of the ring: contributors are rotated by it
         ("fs_per_byte", "i8"),
         ("latency_ps", "i8"),
@@ -51,7 +51,7 @@ PORT = np.dtype(
         ("request_ps", "i8"),  # from the link to the memory controller
         # state
         ("free_fs", "i8"),  # when the lane is free (that of its first port counts)
-        ("in_free_fs", "i8"),  # when the lane into this GPU is free
+        ("in_free_fs", "i8"),  # when the lane into this GPU is free (that of its first port counts)
         ("wake_ps", "i8"),  # when a packet can next leave or be taken
         ("reserved", "i8"),  # places of dma_fifo kept for reads on their way
         ("blocked_since_ps", "i8"),  # an arrival waits for room in memory
@@ -83,7 +83,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     records["lane"] = 0 if spec.topology == Topology.SWITCH else np.arange(ports)
     records["fs_per_byte"] = round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
     records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
-    records["credits"] = min(spec.credits, MAX_CREDITS)
+    records["credits"] = spec.credits
     records["request_ps"] = machine.hbm.request_ps
     records["wake_ps"] = NEVER
     records["blocked_since_ps"] = -1
@@ -99,6 +99,12 @@ def _credit_ps(port, wire):
     if before >= wire.taken:
         return NEVER
     return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
+
+
+@kernel
+def _packet_fs(port, volume):
+    """How long a packet occupies a lane."""
+    return (volume + port.header_bytes) * port.fs_per_byte
 
 
 @kernel
@@ -127,7 +133,7 @@ def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
         fifo = stores if stores_ps <= lines_ps else lines
         request = fifo_head(fifo, pool)
         volume = sectors_in(request.sectors) * SECTOR_BYTES
-        lane.free_fs = start_fs + (volume + port.header_bytes) * port.fs_per_byte
+        lane.free_fs = start_fs + _packet_fs(port, volume)
         port.packets += 1
         port.bytes += volume
         port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
@@ -156,12 +162,22 @@ def _received(port, p, space, mirrors, packet, target):
 
 
 @kernel
-def arrival_ps(port, wires):
-    """When the next packet arrives, NEVER when none is on its way."""
-    wire = wires[port.in_wire]
+def _arrival_fs(ports, p, packet):
+    """When the last bit of a packet is here: after its time on the wire, and on the lane that it shares."""
+    port = ports[p]
+    volume = sectors_in(packet.sectors) * SECTOR_BYTES
+    on_wire_fs = (packet.ready_ps - 1) * FS_PER_PS + 1  # ready_ps is rounded up
+    return max(on_wire_fs, ports[port.lane].in_free_fs + _packet_fs(port, volume))
+
+
+@kernel
+def arrival_ps(ports, p, wires):
+    """When the next packet arrives over a port, NEVER when none is on its way."""
+    wire = wires[ports[p].in_wire]
     if wire.taken == wire.sent:
         return NEVER
-    return wire.packet[wire.taken % MAX_CREDITS].ready_ps
+    arrival_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
+    return (arrival_fs + FS_PER_PS - 1) // FS_PER_PS
 
 
 @kernel
@@ -180,6 +196,7 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     port = ports[p]
     wire = wires[port.in_wire]
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
+    ports[port.lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
     wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
     wire.taken += 1
     port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES

@@ -198,10 +198,20 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
         return
     chunk_left[tile.chunk] -= 1
     if chunk_left[tile.chunk] == 0:
-        for k in range(tracker.tiles):
-            other = (k + tracker.first_tile) % tracker.tiles
-            if tiles[other].chunk == tile.chunk and tiles[other].map == Map.DMA:
-                _release(tracker, released, other, ready_ps)
+        _release_chunk(tracker, tiles, tile.chunk, released)
+
+
+@kernel
+def _release_chunk(tracker, tiles, chunk, released):
+    """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
+    ready_ps = np.int64(0)
+    for k in range(tracker.tiles):
+        if tiles[k].chunk == chunk and tiles[k].map == Map.DMA:
+            ready_ps = max(ready_ps, tiles[k].done_ps + tracker.latency_ps)
+    for k in range(tracker.tiles):
+        other = (k + tracker.first_tile) % tracker.tiles
+        if tiles[other].chunk == chunk and tiles[other].map == Map.DMA:
+            _release(tracker, released, other, ready_ps)
 
 
 @kernel

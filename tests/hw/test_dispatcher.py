@@ -115,3 +115,25 @@ def test_places_follow_from_occupancy():
     gpu.line_trace = lambda node: most.append(int(node.cus["residents"].max()))
     gpu.run_kernel(kernel([[[compute(2000)]]] * 20, shared_bytes=machine.cu.shared_bytes // 2), 0, None)
     assert max(most) == 2 and gpu.node.cus["workgroups"].tolist() == [5, 5, 5, 5]
+
+
+def test_a_workgroup_waits_for_its_gate_and_the_software_behind_it():
+    bench = DispatchBench(3)
+    bench.staged[1]["gate"] = 2  # gate 1
+    bench.gate_records["delay_ps"] = 700
+    assert bench.deal() == [(0, 0)]
+    assert (bench.record[0]["wake_ps"], bench.record[0]["gated"]) == (NEVER, 1)
+    bench.gate_records["open_ps"][0] = 1  # another gate
+    bench.record["wake_ps"] = 4000
+    assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == NEVER
+    bench.gate_records["open_ps"][1] = 4000
+    bench.record["wake_ps"] = 4000
+    assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == 4700  # the step's overhead
+    assert bench.deal() == [(1, 4700), (2, 4800)] and bench.record[0]["gated"] == 0  # those behind it waited, too
+
+
+def test_a_gate_that_is_open_costs_nothing():
+    bench = DispatchBench(2)
+    bench.staged[1]["gate"] = 1
+    bench.gate_records["open_ps"][0], bench.gate_records["delay_ps"] = 30, 70
+    assert bench.deal() == [(0, 0), (1, 100)]

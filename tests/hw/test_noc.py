@@ -20,8 +20,8 @@ LATENCY_PS = 30 * CLOCK_PS
 class NocBench:
     """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
 
-    def __init__(self, *overrides):
-        self.node, self.names = build(small_preset(*PORTS, *overrides).machine)
+    def __init__(self, *overrides, links=0):
+        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links)
         node = self.node
         self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
         self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
@@ -29,12 +29,13 @@ class NocBench:
     def number(self, name):
         return self.names.index(name)
 
-    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0):
+    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0):
         fifo = self.node.fifos[self.number(name)]
         assert fifo["tail"] - fifo["head"] < fifo["limit"]
         slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
         request = np.zeros((), REQUEST)
         fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
+        fields["link"] = link
         for field, value in fields.items():
             request[field] = value
         self.pool_array()[slot] = request
@@ -177,3 +178,47 @@ def test_answers_of_a_bank_to_one_cu_stay_in_order():
     bench.answers(0, 20_000)
     arrived = bench.held("cu.answers3")
     assert list(arrived["tag"]) == list(range(30)) and (np.diff(arrived["ready_ps"]) >= 0).all()
+
+
+def test_a_store_to_another_gpu_takes_its_port_and_the_latency_to_its_link():
+    bench = NocBench(links=2)
+    bench.push("cu.port1", line=bench.line_of(0), ready_ps=700, op=Op.UPDATE, sectors=15, tag=5, link=2)
+    assert bench.requests(0, 20_000) == NEVER
+    (left,) = bench.held("link.stores1")
+    assert left["ready_ps"] == 700 + 5 * CLOCK_PS + LATENCY_PS and left["tag"] == 5
+    assert bench.node.noc[0]["request_bytes"] == 8 + 128
+    assert not any(len(bench.held(f"l2.requests{b}")) for b in range(4))
+    assert (bench.bank_wake_ps == NEVER).all()
+
+
+def test_a_full_link_holds_its_cu_and_no_other():
+    bench = NocBench("link.egress_fifo=1", links=2)
+    for tag, link in ((0, 1), (1, 1), (2, 0)):
+        bench.push("cu.port0", line=bench.line_of(0), op=Op.UPDATE, tag=tag, link=link)
+    bench.push("cu.port1", line=bench.line_of(0), op=Op.UPDATE, tag=3, link=2)
+    assert bench.requests(0, 20_000) == 20_000
+    assert list(bench.held("link.stores0")["tag"]) == [0] and list(bench.held("link.stores1")["tag"]) == [3]
+    assert len(bench.held("l2.requests0")) == 0  # the load behind the store waits with it
+    assert bench.node.noc[0]["refused"] == 1
+    bench.drop("link.stores0", 1)
+    assert bench.requests(20_000, 40_000) == NEVER
+    assert list(bench.held("link.stores0")["tag"]) == [1] and list(bench.held("l2.requests0")["tag"]) == [2]
+
+
+def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
+    """A CU whose port is booked beyond the window waits, so that nobody's later store stands in front of a sooner one."""
+    bench = NocBench("link.egress_fifo=64", links=1)
+    for k in range(10):
+        for c in range(3):
+            bench.push(f"cu.port{c}", ready_ps=100 * c, op=Op.UPDATE, tag=10 * c + k, link=1)
+    for window in range(8):
+        bench.requests(window * 20_000, (window + 1) * 20_000)
+        left_ps = bench.held("link.stores0")["ready_ps"] - LATENCY_PS
+        assert (left_ps < (window + 1) * 20_000 + 5 * CLOCK_PS).all()
+    held = bench.held("link.stores0")
+    assert len(held) == 30
+    for c in range(3):
+        own = held[held["tag"] // 10 == c]
+        assert list(own["tag"]) == [10 * c + k for k in range(10)]
+        assert list(own["ready_ps"]) == [100 * c + 5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(10)]
+    assert (np.diff(held["ready_ps"]) >= -20_000).all()
