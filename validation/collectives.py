@@ -55,7 +55,9 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "Tesla V100-SXM2-32GB": System("v100", (), 150.0, "6 NVLink 2 of 25 GB/s each way (V100 white paper, WP-08608)"),
-    "a100_sxm": System("a100_80g", ("collective.cus=108",), 300.0, "12 NVLink 3 of 25 GB/s each way (A100 white paper)"),
+    "a100_sxm": System(
+        "a100_80g", ("collective.cus=108",), 300.0, "12 NVLink 3 of 25 GB/s each way (A100 white paper)"
+    ),
 }
 
 
@@ -208,7 +210,10 @@ def size_rows(case: Case, times_us: dict[int, float]) -> list[str]:
 def table(found: dict[Case, tuple[Fit, dict[int, float]]]) -> str:
     """All curves as Markdown, with the explanation of NOTES."""
     every = [error for case, (_, times) in found.items() for error in errors(case, times).values()]
-    systems = [f"* {name}: preset `{system.preset}`{_with(system.overrides)}; {system.links}." for name, system in SYSTEMS.items()]
+    systems = [
+        f"* {name}: preset `{system.preset}`{_with(system.overrides)}; {system.links}."
+        for name, system in SYSTEMS.items()
+    ]
     return "\n".join(
         [
             "# Collectives of real machines",
@@ -221,8 +226,8 @@ def table(found: dict[Case, tuple[Fit, dict[int, float]]]) -> str:
             f"Mean absolute relative error of the {len(every)} predicted points: {100 * mean_absolute(every):.1f} % "
             f"(target: {100 * TARGET:.0f} %). Each curve:",
             "",
-            "| machine | GPUs | collective | links, peak (GB/s) | measured slope (GB/s) | link.efficiency | overhead (us) "
-            "| mean error |",
+            "| machine | GPUs | collective | links, peak (GB/s) | measured slope (GB/s) | link.efficiency "
+            "| overhead (us) | mean error |",
             "|---|---|---|---|---|---|---|---|",
             *(fit_row(case, *found[case]) for case in found),
             "",
