@@ -24,7 +24,7 @@ TOP_LEVEL = {
 }
 NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator, its cache, and the host's prefetch."""
-HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray", "dask", "distributed"}
+HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""
 VAGUE_NAMES = re.compile(r"^(utils?|common|helpers?|misc|stuff|tools)$|(_old|_new|_copy|_backup|\d+_fixed)$")
 BARE_QUANTITIES = {"latency", "delay", "interval", "timeout", "period", "duration", "bandwidth", "size"}

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from sim.counters import unit_of_measure
+from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import Failure, Results, ResultsArchive, open_runs, runs_frame
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
@@ -21,17 +22,22 @@ COLUMNS = ("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sect
 @click.option("--run", "number", type=int, help="Of an archive with several runs: this one, counted from 0.")
 @click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm), summed, per kernel.")
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
+@click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show(result: str, number: int | None, unit: str | None, names: str | None, as_json: bool) -> None:
+def show(
+    result: str, number: int | None, unit: str | None, names: str | None, energy: str | None, as_json: bool
+) -> None:
     """Show what the results archive RESULT holds: time, traffic, hit rates, kernels; of several runs, a table.
 
     Example: t3sim show result.h5 --unit hbm
 
     Example: t3sim show result.h5 --names nsight
+
+    Example: t3sim show result.h5 --energy hbm2_12nm
     """
     archive = open_runs(result)
     if len(archive.runs) != 1 and number is None:
-        if unit or names:
+        if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
         return
@@ -39,7 +45,9 @@ def show(result: str, number: int | None, unit: str | None, names: str | None, a
     if names:
         _show_names(found, names, as_json)
     elif as_json:
-        print_json(results_dict(found))
+        print_json(results_dict(found, energy or DEFAULT))
+    elif energy:
+        _show_energy(run_energy(found, energy))
     elif unit:
         _show_unit(found, unit)
     else:
@@ -110,11 +118,17 @@ def _formula(counterpart: Counterpart) -> str:
     return " + ".join(counterpart.ours).replace("+ -", "- ")
 
 
-def results_dict(results: Results) -> dict:
-    """A run as plain values: the headline, ratios, and the same per kernel."""
+def run_energy(results: Results, energies: str) -> Energy:
+    """Energy of all kernels of a run, by the energies of that name or file."""
+    return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
+
+
+def results_dict(results: Results, energies: str = DEFAULT) -> dict:
+    """A run as plain values: the headline, ratios, energy, and the headline per kernel."""
     return {
         **results.headline(),
         "ratios": results.ratios(),
+        "energy": run_energy(results, energies).as_dict(),
         "preset": results.preset.name,
         "trace_fingerprint": results.trace_fingerprint,
         "options": results.options,
@@ -149,3 +163,12 @@ def _show_unit(results: Results, unit: str) -> None:
     instances = len(frame) // len(results.kernels)
     title = f"{unit}: {instances} instances, sums (maxima where the name says max)"
     print_table(title, ("counter", *(kernel.name for kernel in results.kernels), "unit"), rows)
+
+
+def _show_energy(energy: Energy) -> None:
+    whole = energy.as_dict()
+    columns = ("unit", "uJ", "low", "high", "share", "bytes", "pJ/byte")
+    keys = ("uJ", "low_uJ", "high_uJ", "share", "bytes", "pJ_per_byte")
+    rows = [(unit, *(found[key] for key in keys)) for unit, found in whole["units"].items()]
+    rows.append(("all", *(whole[key] for key in keys[:3]), 1.0, energy.dram_bytes, whole["pJ_per_dram_byte"]))
+    print_table(f"Dynamic energy, {energy.preset} (all: per byte at the DRAM)", columns, rows)
