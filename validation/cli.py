@@ -135,6 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except MemoryError as problem:
+        return _mistake(f"not enough memory for this machine and problem ({problem})")
     except OSError as problem:
         nameless = "standard output" if problem.errno == errno.ENOSPC else "system"
         return _mistake(f"{problem.filename or nameless}: {problem.strerror or problem}")
