@@ -18,6 +18,8 @@ TOP_LEVEL = {
     ".gitignore",
     "CHANGELOG.md",
     "CITATION.cff",
+    "MANIFEST.in",
+    "docs",
     "LICENSE",
     "README.md",
     "pyproject.toml",

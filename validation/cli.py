@@ -12,6 +12,7 @@ import traceback
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from traces.errors import UserError
 from traces.version import VERSION
@@ -51,6 +52,13 @@ class VerbGroup(click.Group):
             raise click.UsageError(f"no verb {args[0]!r}; allowed are {', '.join(self._verbs)}", ctx)
         _announce_policy(args)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs with their summaries, without importing them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        verbs = self._verbs.items()
+        return [CompletionItem(name, help=verb.summary) for name, verb in verbs if name.startswith(incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._verbs:
@@ -98,6 +106,8 @@ VERBS = {
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),
     "sweep": Verb("validation.verbs.sweep", "sweep", "run a study of many points -> one results archive"),
     "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),
+    "doctor": Verb("validation.verbs.doctor", "doctor", "versions, caches, what is compiled, what is wrong"),
+    "completion": Verb("validation.verbs.completion", "completion", "completion of verbs and options for your shell"),
     "warm": Verb("validation.verbs.warm", "warm", "compile all kernels now"),
 }
 t3sim = VerbGroup(
@@ -125,6 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except MemoryError as problem:
+        return _mistake(f"not enough memory for this machine and problem ({problem})")
     except OSError as problem:
         nameless = "standard output" if problem.errno == errno.ENOSPC else "system"
         return _mistake(f"{problem.filename or nameless}: {problem.strerror or problem}")

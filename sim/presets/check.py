@@ -1,6 +1,8 @@
 """Values of a machine that must fit each other, beyond the type and range of each."""
 
 from sim.hw.request import LINE_BYTES
+from sim.presets.bounds import bound_rules
+from sim.presets.preset import leaves
 
 
 def check_machine(machine, name, error):
@@ -12,6 +14,7 @@ def check_machine(machine, name, error):
 
 def _rules(machine):
     """(holds, message) of every rule; a message names the fields, what was found and what is allowed."""
+    yield from bound_rules(leaves(machine))
     yield from _cu_rules(machine.cu)
     yield from _cache_rules(machine)
     yield from _hbm_rules(machine.hbm)

@@ -48,5 +48,5 @@ def draw_traffic(results: Results) -> "Figure":
         xlim=(0, times_us[-1]),
         ylim=(0, None),
     )
-    legend_below(axes, len(moved) + 1)
+    legend_below(axes, min(len(moved) + 1, 3))
     return figure
