@@ -49,6 +49,7 @@ class GemmKernel:
     warps_m: int = 4  # the output tile is cut into warps_m x warps_n equal parts
     warps_n: int = 2
     pipeline_depth: int = 2  # K-steps on the way: loads run pipeline_depth - 1 steps ahead of the arithmetic
+    fragment_pieces: int = 1  # operands of a K-step come from shared memory in so many; with several, one piece ahead
     vector_bytes: int = 16  # bytes per lane of a global access; narrower where that would misalign
     copy: Copy = Copy.LDG
     epilogue: Epilogue = Epilogue.DIRECT
@@ -64,8 +65,15 @@ class GemmKernel:
     shared_bytes: int | None = None  # per workgroup; None: derived
 
     def __post_init__(self):
-        for field in ("tile_m", "tile_n", "tile_k", "warps_m", "warps_n", "pipeline_depth", "group", "split_k"):
+        extents = ("tile_m", "tile_n", "tile_k", "warps_m", "warps_n")
+        for field in (*extents, "pipeline_depth", "fragment_pieces", "group", "split_k"):
             _at_least(self, field, 1)
+        if self.tile_k % self.fragment_pieces:
+            raise UserError(
+                f"kernel fragment_pieces = {self.fragment_pieces}: must divide tile_k = {self.tile_k} evenly"
+            )
+        if self.fragment_pieces > 1 and self.pipeline_depth == 1:
+            raise UserError(f"kernel fragment_pieces = {self.fragment_pieces}: needs a pipeline_depth of at least 2")
         _at_least(self, "start_tile", 0)
         for field in ("persistent", "registers", "shared_bytes"):
             if getattr(self, field) is not None:
@@ -111,7 +119,8 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
     accumulators = kernel.tile_m * kernel.tile_n * problem.accumulate_bytes / kernel.threads
     slice_k = min(kernel.tile_k, FRAGMENT_K)
     part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
-    fragments = slice_k * part_bytes / kernel.lanes
+    buffers = 1 if kernel.fragment_pieces == 1 else 2
+    fragments = buffers * slice_k * part_bytes / kernel.lanes
     ahead = kernel.pipeline_depth - 1 if kernel.copy == Copy.LDG else 0
     in_flight = max(ahead, 1 if kernel.copy == Copy.LDG else 0) * stage_bytes(problem, kernel) / kernel.threads
     words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS

@@ -33,6 +33,7 @@ class Slot(IntEnum):
     ACCUMULATORS = 33
     SOURCE = 34  # old C
     OUTPUT = 35  # converted results
+    NEXT_FRAGMENTS = 36  # operands of the piece after, where they come in pieces
 
 
 class Site(IntEnum):
@@ -77,6 +78,7 @@ PLAN = np.dtype(
             "warps_n",
             "lanes",
             "depth",
+            "pieces",  # of the operands of a K-step
             "copy",  # Copy
             "staged",  # epilogue through shared memory
             "with_c",
@@ -100,6 +102,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
     plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
     plan["order"], plan["copy"], plan["depth"] = kernel.order, kernel.copy, kernel.pipeline_depth
+    plan["pieces"] = kernel.fragment_pieces
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     if kernel.split_k > 1:
@@ -115,7 +118,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     load = Kind.LOAD if kernel.copy == Copy.LDG else Kind.ASYNC_COPY
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
-    macs = part * kernel.tile_k
+    macs = part * kernel.tile_k // kernel.fragment_pieces  # of one piece
     outputs = -(-part // kernel.lanes)
     part_bytes = part * problem.c_bytes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
@@ -144,9 +147,9 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
 
 
 def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """What a warp reads from shared memory in a K-step: its rows of A's tile and its columns of B's."""
+    """What a warp reads from shared memory for a piece: its rows of A's tile and its columns of B's."""
     rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
-    return kernel.tile_k * (rows * problem.a_bytes + columns * problem.b_bytes)
+    return kernel.tile_k // kernel.fragment_pieces * (rows * problem.a_bytes + columns * problem.b_bytes)
 
 
 def _event(kind: Kind, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:

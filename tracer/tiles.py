@@ -2,7 +2,8 @@
 
 Per output tile and warp: loads of the first K-steps; then for every K-step: data of the step into shared memory and a
 barrier, loads of the step `depth - 1` ahead, operand fragments from shared memory, tensor instructions; then the
-epilogue. Loads of a step share the slot `step % depth`, which the step that needs them waits for.
+epilogue. Loads of a step share the slot `step % depth`, which the step that needs them waits for. Where fragments come
+in pieces, those of the next piece are asked for before the tensor instructions of this one, across the barrier too.
 
 The writers append at index `at` and return the index behind what they wrote. They keep counting when the array is
 full (its last element is then overwritten), so one call tells how large the array must be.
@@ -19,6 +20,8 @@ from traces.schema import NO_SLOT
 
 LDG = int(Copy.LDG)
 ACCUMULATORS = int(Slot.ACCUMULATORS)
+FRAGMENTS = int(Slot.FRAGMENTS)
+NEXT_FRAGMENTS = int(Slot.NEXT_FRAGMENTS)
 NOTHING = np.uint64(0)
 ONE = np.uint64(1)
 
@@ -69,7 +72,10 @@ def write_warp(plan, rectangle, index, warp, events, at):
         tile_row, tile_column = tile_at(position, plan.order, plan.group, plan.tiles_m, plan.tiles_n)
         row, column = tile_row * plan.tile_m, tile_column * plan.tile_n
         first, end = plan.steps * split // plan.split_k, plan.steps * (split + 1) // plan.split_k
-        at = write_main_loop(plan, rectangle, row, column, first, end, warp, events, at)
+        if plan.pieces > 1:
+            at = write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at)
+        else:
+            at = write_main_loop(plan, rectangle, row, column, first, end, warp, events, at)
         at = write_epilogue(plan, rectangle, row, column, plan.with_c and split == 0, warp, events, at)
     return put(events, at, plan.exit, NOTHING, NO_SLOT)
 
@@ -94,6 +100,40 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
             at = write_loads(plan, rectangle, row, column, step + ahead, warp, events, at)
         at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
         at = put(events, at, plan.tensor, plan.tensor.wait, ACCUMULATORS if step == end - 1 else NO_SLOT)
+    return at
+
+
+@kernel
+def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at):
+    """K-steps as in `write_main_loop`, each in pieces whose fragments are asked for one piece ahead."""
+    for step in range(first, min(first + plan.depth - 1, end)):
+        at = write_loads(plan, rectangle, row, column, step, warp, events, at)
+    at = write_stage(plan, rectangle, row, column, first, end, warp, events, at)
+    at = put(events, at, plan.fragments, NOTHING, FRAGMENTS)
+    slot, following = FRAGMENTS, NEXT_FRAGMENTS
+    for step in range(first, end):
+        for piece in range(plan.pieces):
+            last = piece == plan.pieces - 1
+            if last and step + 1 < end:
+                at = write_stage(plan, rectangle, row, column, step + 1, end, warp, events, at)
+            if not last or step + 1 < end:
+                at = put(events, at, plan.fragments, NOTHING, following)
+            arrived = ONE << np.uint64(slot)
+            at = put(events, at, plan.tensor, arrived, ACCUMULATORS if last and step == end - 1 else NO_SLOT)
+            slot, following = following, slot
+    return at
+
+
+@kernel
+def write_stage(plan, rectangle, row, column, step, end, warp, events, at):
+    """The data of a step are waited for and shared; loads of the step `depth - 1` ahead take the stage that is free."""
+    arrived = ONE << np.uint64(step % plan.depth)
+    if plan.copy == LDG:
+        at = put(events, at, plan.share, arrived, NO_SLOT)
+        arrived = NOTHING
+    at = put(events, at, plan.stage_barrier, arrived, 0)
+    if step + plan.depth - 1 < end:
+        at = write_loads(plan, rectangle, row, column, step + plan.depth - 1, warp, events, at)
     return at
 
 

@@ -22,7 +22,16 @@ def test_every_value_has_kind_and_source(name):
 
 @pytest.mark.parametrize(
     ("name", "dram_GBps", "tensor_TFLOPs", "l2_bytes"),
-    [("t3_2024", 1024, 114.7, 16 << 20), ("v100", 898, 113.0, 6 << 20), ("accelsim_qv100", 870.4, 92.7, 6 << 20)],
+    [
+        ("t3_2024", 1024, 114.7, 16 << 20),
+        ("gpu_2x_cu", 1024, 229.4, 16 << 20),
+        ("v100", 898, 113.0, 6 << 20),
+        ("a100_80g", 2039, 311.9, 40 << 20),
+        ("mi210", 1638.4, 181.0, 8 << 20),
+        ("h200", 4800, 1070.5, 60 << 20),
+        ("accelsim_qv100", 870.4, 92.7, 6 << 20),
+        ("accelsim_a100", 1935.4, 311.9, 40 << 20),
+    ],
 )
 def test_peaks_are_those_of_the_machine(name, dram_GBps, tensor_TFLOPs, l2_bytes):
     peaks = load_preset(name).peaks()
@@ -81,7 +90,7 @@ def test_stored_preset_reads_back():
         ("hbm.row_bytes=1000", ["hbm.row_bytes", "1000", "power of two"]),
         ("hbm.write_low=0.9", ["hbm.write_low", "0.8"]),
         ("hbm.timing.CCD_L=0", ["hbm.timing.CCD_L", "CCD_S"]),
-        ("hbm.timing.RC=39", ["hbm.timing.RC", "40"]),
+        ("hbm.timing.RC=39", ["hbm.timing.RC", "43"]),
         ("hbm.timing.REFI=100", ["hbm.timing.REFI"]),
         ("hbm.queue_entries", ["--set hbm.queue_entries", "unit.field=value"]),
     ],
