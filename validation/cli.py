@@ -98,6 +98,9 @@ VERBS = {
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),
     "sweep": Verb("validation.verbs.sweep", "sweep", "run a study of many points -> one results archive"),
     "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),
+    "validate": Verb(
+        "validation.verbs.validate", "validate", "what was published and measured beside what we simulate"
+    ),
     "warm": Verb("validation.verbs.warm", "warm", "compile all kernels now"),
 }
 t3sim = VerbGroup(
