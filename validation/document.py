@@ -69,8 +69,7 @@ def _markdown(block: Block) -> str:
         case Table(columns, rows, numbers):
             rule = ["---:" if column in numbers else "---" for column in columns]
             cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-            lines: list[Sequence[str]] = [columns, rule, *cells]
-            return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *cells))
         case Picture(path, caption):
             return f"![{caption}]({path})"
     raise TypeError(f"no such block: {block!r}")

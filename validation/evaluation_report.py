@@ -18,6 +18,8 @@ from validation.report import number_text
 TITLE = "t3sim against what was published and measured"
 CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict", "kind")
 CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
+ROUNDING = 1e-12
+"""Relative error of floating-point arithmetic."""
 ANSWERS_SHOWN = 80
 """Of an experiment without a table of its own."""
 
@@ -70,11 +72,16 @@ def claim_cells(row: Row) -> list[str]:
         claim.quantity,
         f"{SIGNS[claim.relation]}{number_text(claim.published)} {claim.unit}",
         "-" if row.simulated is None else f"{number_text(row.simulated)} {claim.unit}",
-        "-" if row.error is None else f"{row.error:+.4g}",
+        "-" if row.error is None else _difference(row.error, claim.published),
         "-" if percent is None else f"{percent:+.1f}",
         row.verdict,
         claim.kind,
     ]
+
+
+def _difference(error: float, published: float) -> str:
+    """Signed; what only rounding makes is nothing."""
+    return "0" if abs(error) <= ROUNDING * abs(published) else f"{error:+.4g}"
 
 
 SIGNS = {"equal": "", "at_least": ">= ", "at_most": "<= "}

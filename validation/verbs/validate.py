@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from validation.compare import NOT_RUN, accept, worse
+from validation.compare import BASELINE, NOT_RUN, accept, worse
 from validation.evaluation import Evaluated, evaluate_claims, store_in
 from validation.evaluation_archive import write_evaluation
 from validation.evaluation_figures import draw_figures
@@ -47,9 +47,9 @@ def validate(
     folder.mkdir(parents=True, exist_ok=True)
     write_report(folder, found, draw_figures(found, folder))
     write_evaluation(folder / "validation.h5", found)
-    lost = worse(found.rows)
+    lost = worse(found.rows, BASELINE)
     if accepting:
-        accept(found.rows)
+        accept(found.rows, BASELINE)
     if as_json:
         print_json(as_dict(found) | process_costs())
     else:
