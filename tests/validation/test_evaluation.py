@@ -129,6 +129,7 @@ def command(store, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "load_experiments", lambda: EXPERIMENTS)
     monkeypatch.setattr(evaluation, "load_claims", lambda: CLAIMS)
     monkeypatch.setattr(verb, "BASELINE", baseline)
+    monkeypatch.setattr(verb, "draw_figures", lambda *_: {})  # drawn in the tests above
 
     def run(*arguments, inside=()):
         if inside:
