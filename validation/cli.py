@@ -108,6 +108,9 @@ VERBS = {
     "dram": Verb("validation.verbs.dram", "dram", "one HBM channel on a stream of requests"),
     "doctor": Verb("validation.verbs.doctor", "doctor", "versions, caches, what is compiled, what is wrong"),
     "completion": Verb("validation.verbs.completion", "completion", "completion of verbs and options for your shell"),
+    "validate": Verb(
+        "validation.verbs.validate", "validate", "what was published and measured beside what we simulate"
+    ),
     "warm": Verb("validation.verbs.warm", "warm", "compile all kernels now"),
 }
 t3sim = VerbGroup(

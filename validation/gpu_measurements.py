@@ -20,8 +20,9 @@ from tracer.streams import BufferStream, Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
 from traces.errors import UserError
 from validation.gpu_rows import MeasuredGpu, MeasuredRow, read_rows
-from validation.microbenchmarks import CHASES, STREAM_BYTES, latency_ps
+from validation.microbenchmarks import CHASES, MACHINES, latency_ps
 
+STREAM_BYTES = MACHINES["h200"].stream_bytes
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and buffers that the program moves."""
 SECTORS = {

@@ -52,7 +52,7 @@ class Band(NamedTuple):
 
     step: Step
     first: int  # tile
-    count: int  # tiles side by side
+    tiles: int  # side by side
     row: int  # first row
     rows: int
     gate: int
@@ -134,7 +134,7 @@ class CollectiveKernel:
 
         Buffers: 0 .. reads - 1 are read, `reads` is written, reads + 1 stands for arithmetic.
         """
-        tiles = self.tiles[band.first : band.first + band.count]
+        tiles = self.tiles[band.first : band.first + band.tiles]
         widths = tuple(tiles["run_bytes"].tolist())
         reads, update = len(band.step.reads), band.step.update
         key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update)

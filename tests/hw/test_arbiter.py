@@ -112,8 +112,10 @@ def choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, now_ps):
     """Naive twin of all policies."""
     waiting = [stream for stream in range(STREAMS) if heads_ps[stream] < NEVER]
     compute, comm = ([s for s in waiting if s in pair] for pair in ((0, 1), (2, 3)))
-    oldest = {name: min(some, key=lambda s: (heads_ps[s], s), default=-1) for name, some in
-              (("all", waiting), ("compute", compute), ("comm", comm))}
+    oldest = {
+        name: min(some, key=lambda s: (heads_ps[s], s), default=-1)
+        for name, some in (("all", waiting), ("compute", compute), ("comm", comm))
+    }
     in_turn = min(waiting, key=lambda s: (s - last_stream - 1) % STREAMS, default=-1)
     if arbiter == Arbiter.FCFS:
         return oldest["all"]

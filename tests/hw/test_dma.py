@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read, make_dmas
 from sim.hw.link import PORT

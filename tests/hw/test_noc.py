@@ -206,7 +206,7 @@ def test_a_full_link_holds_its_cu_and_no_other():
 
 
 def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
-    """A CU whose port is booked beyond the window waits, so that nobody's later store stands in front of a sooner one."""
+    """A CU whose port is booked beyond the window waits: nobody's later store stands before a sooner one."""
     bench = NocBench("link.egress_fifo=64", links=1)
     for k in range(10):
         for c in range(3):

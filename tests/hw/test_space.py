@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.hw.space import BUFFER_BITS, TILE, Map, fingerprint, held, in_output, rotated, row_end
 from sim.ledger import sector_sums
-from tests.plain_records import kernel_view
 from tests.hw.tile_shapes import sectors_of, shapes, tile_record
+from tests.plain_records import kernel_view
 
 WRAP = 1 << 64
 

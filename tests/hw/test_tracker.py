@@ -192,7 +192,9 @@ def test_bytes_and_sectors_are_counted_by_side():
     tile = bench.tile_records[0]
     assert (tile["local_bytes"], tile["arrived_bytes"], tile["port_bytes"][:4].tolist()) == (128, 64, [0, 0, 64, 0])
     sums = [int(fingerprint(bench.tiles[0], line, sectors)) for line, sectors in ((0, 15), (128, 3))]
-    assert [(int(tile[name]) - one) % (1 << 64) for name, one in zip(("local_sum", "arrived_sum"), sums)] == [0, 0]
+    assert [
+        (int(tile[name]) - one) % (1 << 64) for name, one in zip(("local_sum", "arrived_sum"), sums, strict=True)
+    ] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -28,5 +28,5 @@ def test_more_tracker_sets_than_the_record_holds_are_refused():
 
 
 def test_more_credits_than_a_wire_holds_are_refused():
-    with pytest.raises(UserError, match="link.credits: found 4097, allowed is at most 4096"):
+    with pytest.raises(UserError, match=r"link\.credits: found 4097, allowed is at most 4096"):
         build(load_preset("t3_2024", ["link.credits=4097"]).machine)

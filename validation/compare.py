@@ -1,0 +1,117 @@
+"""Claims against answers: what was published, what we simulate, the error and the verdict; and what has got worse."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from traces.errors import UserError
+from traces.write import replacing
+from validation.claims.claim import FOLDER, OVER_CLAIMS, Claim
+
+BASELINE = FOLDER / "baseline.json"
+"""Ids of the claims that were inside their tolerance when the committed report was made."""
+INSIDE, OUTSIDE, SHOWN, NOT_RUN, FAILED = "inside", "outside", "shown", "not run", "failed"
+"""Verdicts. shown: a claim without tolerance. failed: the experiment ended with an error."""
+PERCENT = 100.0
+
+Answers = Mapping[str, Mapping[str, float]]
+"""Experiment -> answer -> number."""
+
+
+class Row(NamedTuple):
+    """A claim and what became of it."""
+
+    claim: Claim
+    simulated: float | None
+    verdict: str
+
+    @property
+    def error(self) -> float | None:
+        """Simulated less published, in the claim's unit."""
+        return None if self.simulated is None else self.simulated - self.claim.published
+
+    @property
+    def error_percent(self) -> float | None:
+        """The same in percent of what was published."""
+        return (
+            None if self.error is None or not self.claim.published else PERCENT * self.error / abs(self.claim.published)
+        )
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON."""
+        claim = self.claim
+        return {
+            "id": claim.id,
+            "published": claim.published,
+            "simulated": self.simulated,
+            "unit": claim.unit,
+            "error": self.error,
+            "error_percent": self.error_percent,
+            "tolerance": claim.tolerance,
+            "verdict": self.verdict,
+            "kind": claim.kind,
+            "source": claim.source,
+            "quantity": claim.quantity,
+        }
+
+
+def compare(claims: Sequence[Claim], answers: Answers, failed: Sequence[str] = ()) -> list[Row]:
+    """Rows in the order of the claims.
+
+    Args:
+        answers: of the experiments that have run.
+        failed: experiments that ended with an error.
+    """
+    rows = {claim.id: _row(claim, answers, failed) for claim in claims if claim.experiment != OVER_CLAIMS}
+    for claim in claims:
+        if claim.experiment == OVER_CLAIMS:
+            mean = _mean_error([row for row in rows.values() if row.claim.group == claim.answer])
+            rows[claim.id] = Row(claim, mean, NOT_RUN if mean is None else verdict(claim, mean))
+    return [rows[claim.id] for claim in claims]
+
+
+def _row(claim: Claim, answers: Answers, failed: Sequence[str]) -> Row:
+    if claim.experiment in failed:
+        return Row(claim, None, FAILED)
+    simulated = answers.get(claim.experiment, {}).get(claim.answer)
+    return Row(claim, simulated, NOT_RUN if simulated is None else verdict(claim, simulated))
+
+
+def verdict(claim: Claim, simulated: float) -> str:
+    """Inside or outside the tolerance, on the side that the claim's relation asks for."""
+    if claim.tolerance is None:
+        return SHOWN
+    allowed = claim.tolerance * (abs(claim.published) / PERCENT if claim.mode == "relative" else 1)
+    difference = simulated - claim.published
+    if claim.relation == "at_least":
+        difference = min(difference, 0.0)
+    elif claim.relation == "at_most":
+        difference = max(difference, 0.0)
+    return INSIDE if abs(difference) <= allowed else OUTSIDE
+
+
+def _mean_error(rows: Sequence[Row]) -> float | None:
+    """Mean absolute error in percent; None unless all rows are answered."""
+    errors = [abs(row.error_percent) for row in rows if row.error_percent is not None]
+    return sum(errors) / len(errors) if rows and len(errors) == len(rows) else None
+
+
+def worse(rows: Sequence[Row], baseline: Path = BASELINE) -> list[Row]:
+    """Rows that were inside their tolerance and are not any more; those that have not run are left out."""
+    if not baseline.is_file():
+        return []
+    try:
+        before = set(json.loads(baseline.read_text(encoding="utf-8"))["inside"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{baseline}: damaged; allowed is what `t3sim validate --accept` writes") from None
+    return [row for row in rows if row.claim.id in before and row.verdict in (OUTSIDE, FAILED)]
+
+
+def accept(rows: Sequence[Row], baseline: Path = BASELINE) -> None:
+    """Make what is inside now the baseline. Claims that have not run stay as they are."""
+    before = set(json.loads(baseline.read_text(encoding="utf-8"))["inside"]) if baseline.is_file() else set()
+    known, ran = {row.claim.id for row in rows}, {row.claim.id for row in rows if row.verdict != NOT_RUN}
+    inside = ((before & known) - ran) | {row.claim.id for row in rows if row.verdict == INSIDE}
+    with replacing(baseline) as temporary:
+        temporary.write_text(json.dumps({"inside": sorted(inside)}, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,82 @@
+"""Experiment: collectives alone on idle machines: what near-memory updates gain, and time against size."""
+
+from sim.configurations import Case
+from sim.presets import load_preset
+from sim.units import PS_PER_US
+from tracer.gemm import GemmProblem
+from tracer.workloads import DEFAULT_KERNEL
+from validation.experiments.cases import Workbench, gpus_of
+from validation.experiments.parts import part_task
+from validation.experiments.sublayers import MEGA, PERCENT
+from validation.experiments.task import Experiment, Outcomes, Task
+
+PARTS = ("rs", "rs_nmc", "ag")
+ROW_ELEMENTS = 4096
+ELEMENT_BYTES = 2
+
+
+class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
+    """A reduce-scatter with and without near-memory updates, of the outputs of some cases.
+
+    Attributes:
+        cases: `model/layer/tpN`; their outputs are what is reduced.
+        bench: the machine.
+    """
+
+    cases: tuple[str, ...]
+    bench: Workbench = Workbench()
+
+    def tasks(self) -> list[Task]:
+        return [part_task(case, part) for case in self.bench.cases(self.cases).values() for part in PARTS[:2]]
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        """`<case>/nmc_gain` = how much sooner it ends, in percent of the time with near-memory updates; means by N."""
+        answers: dict[str, float] = {}
+        gains: dict[int, list[float]] = {}
+        for name, case in self.bench.cases(self.cases).items():
+            plain, near = (outcomes[part_task(case, part).key]["time_ps"] for part in PARTS[:2])
+            answers[f"{name}/rs_us"], answers[f"{name}/rs_nmc_us"] = plain / PS_PER_US, near / PS_PER_US
+            answers[f"{name}/nmc_gain"] = PERCENT * (plain / near - 1)
+            gains.setdefault(gpus_of(name), []).append(answers[f"{name}/nmc_gain"])
+        return answers | {f"mean/tp{gpus}/nmc_gain": sum(each) / len(each) for gpus, each in gains.items()}
+
+
+class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
+    """A reduce-scatter, with and without near-memory updates, and an all-gather over sizes of the whole buffer.
+
+    Attributes:
+        preset, overrides: the machine.
+        gpus: numbers of GPUs.
+        sizes_MB: 10^6 bytes; rounded to whole tiles of 128 rows of 8 KB.
+    """
+
+    preset: str = "t3_2024"
+    overrides: tuple[str, ...] = ()
+    gpus: tuple[int, ...]
+    sizes_MB: tuple[int, ...]
+
+    def cases(self) -> dict[str, Case]:
+        preset = load_preset(self.preset, self.overrides)
+        return {
+            f"{gpus}/{megabytes}MB": Case(preset, _buffer(megabytes * MEGA), DEFAULT_KERNEL, gpus)
+            for gpus in self.gpus
+            for megabytes in self.sizes_MB
+        }
+
+    def tasks(self) -> list[Task]:
+        return [part_task(case, part) for case in self.cases().values() for part in PARTS]
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        answers: dict[str, float] = {}
+        for name, case in self.cases().items():
+            answers[f"{name}/bytes"] = float(case.problem.m * case.problem.n * ELEMENT_BYTES)
+            for part in PARTS:
+                answers[f"{name}/{part}_us"] = outcomes[part_task(case, part).key]["time_ps"] / PS_PER_US
+        return answers
+
+
+def _buffer(wanted_bytes: int) -> GemmProblem:
+    """A GEMM whose output has about so many bytes, in whole tiles; nothing else of it is used."""
+    row_bytes = ROW_ELEMENTS * ELEMENT_BYTES
+    tile_rows = max(1, round(wanted_bytes / (row_bytes * DEFAULT_KERNEL.tile_m)))
+    return GemmProblem(m=tile_rows * DEFAULT_KERNEL.tile_m, n=ROW_ELEMENTS, k=DEFAULT_KERNEL.tile_k)

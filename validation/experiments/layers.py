@@ -1,0 +1,143 @@
+"""Experiment: whole Transformer layers: the simulated sub-layers and a model of every other operator, from data.
+
+The operators of a layer are rows of a TOML file. Each is a count of floating-point operations and one of bytes moved,
+a product of powers of the model's sizes; it takes the longer of flops / rate of this model's simulated GEMMs and
+bytes / sustained DRAM bandwidth.
+"""
+
+from functools import cache
+from math import prod
+from pathlib import Path
+from tomllib import loads
+from typing import Literal
+
+import msgspec
+
+from sim.configurations import CONFIGURATIONS, SEQUENTIAL, Case, Evaluation
+from sim.units import PS_PER_S, PS_PER_US
+from tracer.workloads import MODELS, Model
+from validation.experiments.cases import Workbench
+from validation.experiments.parts import case_tasks, evaluation
+from validation.experiments.sublayers import geomean
+from validation.experiments.task import Experiment, Outcomes, Task
+
+OPERATORS = Path(__file__).parent / "operators"
+SIZES = ("tokens", "sequence", "hidden", "heads", "tp")
+"""What a term may be a power of."""
+PHASES = {"training": ("forward", "training_forward", "backward", "optimizer"), "inference": ("forward",)}
+"""Task of a Transformer -> operators that run in it."""
+REDUCED = {"training": ("op", "fc2", "fc1", "ip"), "inference": ("op", "fc2")}
+"""The sub-layers with an all-reduce in it."""
+
+
+class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`times` x tokens^a x sequence^b x hidden^c x heads^d x tp^e."""
+
+    times: float
+    tokens: int = 0
+    sequence: int = 0
+    hidden: int = 0
+    heads: int = 0
+    tp: int = 0
+
+    def value(self, sizes: dict[str, int]) -> float:
+        return self.times * prod(float(sizes[name]) ** getattr(self, name) for name in SIZES)
+
+
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An operator of one layer on one GPU, beside the simulated sub-layers."""
+
+    name: str
+    phase: Literal["forward", "training_forward", "backward", "optimizer"]
+    why: str
+    flops: Term = Term(times=0)
+    bytes: Term = Term(times=0)
+
+
+class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All of them, with what they rest on."""
+
+    assumed: tuple[str, ...]
+    stream_efficiency: float  # sustained share of the DRAM peak of element-wise operators
+    heads: dict[str, int]  # attention heads of each model
+    operator: tuple[Operator, ...]
+
+
+class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
+    """End-to-end speed-ups of models.
+
+    Attributes:
+        models: `model/tpN`.
+        operators: file of `operators` (without .toml).
+        bench: the machine.
+    """
+
+    models: tuple[str, ...]
+    operators: str
+    bench: Workbench = Workbench()
+
+    def tasks(self) -> list[Task]:
+        return [task for name in self.models for case in self._cases(name).values() for task in case_tasks(case)]
+
+    def _cases(self, name: str) -> dict[str, Case]:
+        model, degree = name.split("/")
+        names = {layer: f"{model}/{layer}/{degree}" for layer in REDUCED["training"]}
+        cases = self.bench.cases(tuple(names.values()))
+        return {layer: cases[case] for layer, case in names.items()}
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        answers: dict[str, float] = {}
+        speedups: dict[str, list[float]] = {}
+        for name in self.models:
+            cases = self._cases(name)
+            found = {layer: evaluation(case, outcomes) for layer, case in cases.items()}
+            for run in PHASES:
+                each = _run_answers(self._other_ps(name, run, found), [found[layer] for layer in REDUCED[run]])
+                answers |= {f"{run}/{name}/{key}": value for key, value in each.items()}
+                for configuration in CONFIGURATIONS:
+                    speedups.setdefault(f"{run}/{{}}/{configuration}/speedup", []).append(
+                        each[f"{configuration}/speedup"]
+                    )
+        for key, values in speedups.items():
+            answers |= {key.format("geomean"): geomean(values), key.format("max"): max(values)}
+        return answers
+
+    def _other_ps(self, name: str, run: str, found: dict[str, Evaluation]) -> float:
+        """All operators of a layer that no all-reduce follows."""
+        table, sizes = operator_table(self.operators), _sizes(name, operator_table(self.operators).heads)
+        flops_per_ps = _gemm_rate(list(found.values()))
+        peak = found["op"].preset.peaks().dram_bytes_per_s
+        bytes_per_ps = table.stream_efficiency * peak / PS_PER_S
+        chosen = [operator for operator in table.operator if operator.phase in PHASES[run]]
+        return sum(
+            max(operator.flops.value(sizes) / flops_per_ps, operator.bytes.value(sizes) / bytes_per_ps)
+            for operator in chosen
+        )
+
+
+def _run_answers(other_ps: float, reduced: list[Evaluation]) -> dict[str, float]:
+    """Time of one layer by configuration, its speed-up, and the share of the sub-layers with an all-reduce."""
+    times = {name: sum(each.configurations[name].time_ps for each in reduced) + other_ps for name in CONFIGURATIONS}
+    answers = {"other_us": other_ps / PS_PER_US, "share": 1 - other_ps / times[SEQUENTIAL]}
+    for name, time_ps in times.items():
+        answers |= {f"{name}/layer_us": time_ps / PS_PER_US, f"{name}/speedup": times[SEQUENTIAL] / time_ps}
+    return answers
+
+
+def _gemm_rate(found: list[Evaluation]) -> float:
+    """Flops per ps of all simulated GEMMs of a model together."""
+    flops = sum(2.0 * each.problem.m * each.problem.n * each.problem.k for each in found)
+    return flops / sum(each.parts["gemm"].time_ps for each in found)
+
+
+def _sizes(name: str, heads: dict[str, int]) -> dict[str, int]:
+    model: Model = MODELS[name.split("/")[0]]
+    degree = int(name.rpartition("/tp")[2])
+    values = (model.tokens, model.sequence, model.hidden, heads[model.name], degree)
+    return dict(zip(SIZES, values, strict=True))
+
+
+@cache
+def operator_table(name: str) -> OperatorTable:
+    """A table of operators, read and checked."""
+    return msgspec.convert(loads((OPERATORS / f"{name}.toml").read_text(encoding="utf-8")), OperatorTable)

@@ -1,0 +1,46 @@
+"""Experiments from their TOML files. A new one of a kind that exists needs no code."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from traces.errors import UserError
+from validation.experiments.ablation import Ablation
+from validation.experiments.collectives import ScatterGain, ScatterSizes
+from validation.experiments.cu_split import CuSplit
+from validation.experiments.layers import Layers
+from validation.experiments.references import GemmCounters, HbmChannel, Microbenchmarks, Recorded
+from validation.experiments.sensitivity import Sensitivity
+from validation.experiments.sublayers import Sublayers
+from validation.experiments.task import Experiment
+
+FOLDER = Path(__file__).parent
+Kind = (
+    Sublayers
+    | ScatterGain
+    | ScatterSizes
+    | CuSplit
+    | Layers
+    | Sensitivity
+    | Ablation
+    | HbmChannel
+    | GemmCounters
+    | Microbenchmarks
+    | Recorded
+)
+
+
+def load_experiments(folder: Path = FOLDER) -> dict[str, Experiment]:
+    """Name of each file (without .toml) -> its experiment, sorted.
+
+    Raises:
+        UserError: names the file and what is wrong in it.
+    """
+    found: dict[str, Experiment] = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            found[path.stem] = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Kind)
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+            raise UserError(f"{path.name}: {problem}") from None
+    return found

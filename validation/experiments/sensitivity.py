@@ -1,0 +1,103 @@
+"""Experiment: how far each headline moves when one assumed parameter takes another value that it might have."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from sim.configurations import IDEAL, SEQUENTIAL, T3, T3_MCA
+from validation.experiments.cases import Workbench
+from validation.experiments.sublayers import Sublayers
+from validation.experiments.task import Experiment, Outcomes, Task
+
+CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL)
+HEADLINES = (
+    "geomean/T3/speedup",
+    "geomean/T3-MCA/speedup",
+    "geomean/T3-MCA/dram_change",
+    "fc/most/T3/loss",
+    "fc/most/T3-MCA/loss",
+    "op/most/T3/loss",
+)
+"""Answers of `Sublayers` that are followed."""
+BASE = "base"
+
+
+class Variation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One parameter at another value.
+
+    Attributes:
+        parameter: what the tornado chart calls it; variations of one parameter share a bar.
+        value: the value in words.
+        overrides, kernel: as in Workbench, added to the base.
+    """
+
+    parameter: str
+    value: str
+    overrides: tuple[str, ...] = ()
+    kernel: dict[str, int | str] = {}
+
+    @property
+    def name(self) -> str:
+        return f"{self.parameter} = {self.value}"
+
+
+@dataclass(frozen=True)
+class Swing:
+    """A parameter's effect on one headline."""
+
+    parameter: str
+    base: float
+    values: dict[str, float]  # value in words -> headline
+
+    @property
+    def reach(self) -> float:
+        return max(abs(value - self.base) for value in self.values.values())
+
+
+class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
+    """Variations of a small set of cases.
+
+    Attributes:
+        cases: `model/layer/tpN`.
+        bench: the base.
+        variation: what is varied, one at a time.
+    """
+
+    cases: tuple[str, ...]
+    bench: Workbench = Workbench()
+    variation: tuple[Variation, ...]
+
+    def studies(self) -> dict[str, Sublayers]:
+        """Name -> the cases under one variation; first the base."""
+        benches = {BASE: self.bench} | {each.name: self._varied(each) for each in self.variation}
+        return {
+            name: Sublayers(title=name, cases=self.cases, configurations=CONFIGURATIONS, bench=bench)
+            for name, bench in benches.items()
+        }
+
+    def _varied(self, variation: Variation) -> Workbench:
+        return msgspec.structs.replace(
+            self.bench,
+            overrides=(*self.bench.overrides, *variation.overrides),
+            kernel=self.bench.kernel | variation.kernel,
+        )
+
+    def tasks(self) -> list[Task]:
+        return [task for study in self.studies().values() for task in study.tasks()]
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        """`<variation>/<headline>` and `<variation>/<case>/<configuration>/<figure>`; the base is called `base`."""
+        answers: dict[str, float] = {}
+        for name, study in self.studies().items():
+            answers |= {f"{name}/{key}": value for key, value in study.answers(outcomes).items()}
+        return answers
+
+
+def swings(experiment: Sensitivity, answers: dict[str, float], headline: str) -> list[Swing]:
+    """What each parameter does to a headline, the largest first."""
+    base = answers[f"{BASE}/{headline}"]
+    found: dict[str, Swing] = {}
+    for each in experiment.variation:
+        swing = found.setdefault(each.parameter, Swing(each.parameter, base, {}))
+        swing.values[each.value] = answers[f"{each.name}/{headline}"]
+    return sorted(found.values(), key=lambda swing: -swing.reach)

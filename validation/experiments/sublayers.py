@@ -1,0 +1,117 @@
+"""Experiment: sub-layers in the five configurations, their speed-ups and DRAM traffic, and the means over all."""
+
+from math import prod
+
+from sim.configurations import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
+from sim.units import PS_PER_US
+from validation.experiments.cases import Workbench, layer_of
+from validation.experiments.parts import case_tasks, evaluation
+from validation.experiments.task import Experiment, Outcomes, Task
+
+MEGA = 1_000_000
+GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
+"""Prefix of an answer -> layers that it averages."""
+PERCENT = 100.0
+
+
+class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
+    """Cases in all configurations.
+
+    Attributes:
+        cases: `model/layer/tpN`, or `paper` for the 16 of the paper.
+        configurations: which; Sequential and the ideal overlap must be among them.
+        bench: machine, kernel, time series.
+    """
+
+    cases: tuple[str, ...]
+    configurations: tuple[str, ...] = CONFIGURATIONS
+    bench: Workbench = Workbench()
+
+    def tasks(self) -> list[Task]:
+        cases = self.bench.cases(self.cases).values()
+        return [task for case in cases for task in case_tasks(case, self.configurations)]
+
+    def evaluations(self, outcomes: Outcomes) -> dict[str, Evaluation]:
+        """Name of each case -> what it found."""
+        cases = self.bench.cases(self.cases)
+        return {name: evaluation(case, outcomes, self.configurations) for name, case in cases.items()}
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        found = self.evaluations(outcomes)
+        answers: dict[str, float] = {}
+        for name, each in found.items():
+            answers |= {f"{name}/{key}": value for key, value in case_answers(each).items()}
+        for prefix, layers in GROUPS.items():
+            chosen = [each for name, each in found.items() if layer_of(name) in layers]
+            if chosen:
+                answers |= {f"{prefix}{key}": value for key, value in means(chosen).items()}
+        return answers
+
+
+def case_answers(found: Evaluation) -> dict[str, float]:
+    """Times, speed-ups and traffic of one case, by configuration."""
+    answers: dict[str, float] = {}
+    for name, each in found.configurations.items():
+        answers |= {
+            f"{name}/speedup": found.speedup(name),
+            f"{name}/loss": loss(found, name),
+            f"{name}/time_us": each.time_ps / PS_PER_US,
+            f"{name}/gemm_us": each.gemm_ps / PS_PER_US,
+            f"{name}/rs_us": each.rs_ps / PS_PER_US,
+            f"{name}/ag_us": each.ag_ps / PS_PER_US,
+            f"{name}/dram_MB": sum(each.dram_bytes.values()) / MEGA,
+            f"{name}/dram_change": dram_change(found, name, with_ag=True),
+            f"{name}/dram_change_without_ag": dram_change(found, name, with_ag=False),
+            f"{name}/link_MB": each.link_bytes / MEGA,
+            f"{name}/exactly_once": float(each.exactly_once),
+        }
+        answers |= {f"{name}/{stream}_MB": moved / MEGA for stream, moved in each.dram_bytes.items()}
+    answers["output_MB"] = found.output_bytes / MEGA
+    answers["zeroing_MB"] = found.zeroing_bytes / MEGA
+    for part, job in found.parts.items():
+        answers |= {f"{part}/{name}": float(fact) for name, fact in job.facts.items() if fact is not None}
+    return answers
+
+
+def means(found: list[Evaluation]) -> dict[str, float]:
+    """Geometric means and extremes over cases."""
+    answers: dict[str, float] = {}
+    names = list(found[0].configurations)
+    for name in names:
+        speedups = [each.speedup(name) for each in found]
+        losses = [loss(each, name) for each in found]
+        answers |= {
+            f"geomean/{name}/speedup": geomean(speedups),
+            f"max/{name}/speedup": max(speedups),
+            f"most/{name}/loss": max(losses),
+            f"least/{name}/of_ideal": min(1 / (1 + percent / PERCENT) for percent in losses),
+        }
+        for key, with_ag in (("dram_change", True), ("dram_change_without_ag", False)):
+            changes = [dram_change(each, name, with_ag=with_ag) for each in found]
+            answers[f"most/{name}/{key}"] = min(changes)
+            answers[f"geomean/{name}/{key}"] = _geomean_of_changes(changes)
+    answers["exactly_once"] = float(all(each.configurations[n].exactly_once for each in found for n in names))
+    return answers
+
+
+def loss(found: Evaluation, name: str) -> float:
+    """Time beyond the ideal overlap, in percent of it."""
+    return PERCENT * (found.configurations[name].time_ps / found.configurations[IDEAL].time_ps - 1)
+
+
+def dram_change(found: Evaluation, name: str, *, with_ag: bool) -> float:
+    """DRAM traffic against Sequential in percent, the all-gather counted or left out."""
+
+    def counted(configuration: str) -> int:
+        moved = found.configurations[configuration].dram_bytes
+        return sum(moved[stream] for stream in moved if with_ag or not stream.startswith("ag_"))
+
+    return PERCENT * (counted(name) / counted(SEQUENTIAL) - 1)
+
+
+def geomean(values: list[float]) -> float:
+    return float(prod(values)) ** (1 / len(values))
+
+
+def _geomean_of_changes(changes: list[float]) -> float:
+    return PERCENT * (geomean([1 + change / PERCENT for change in changes]) - 1)

@@ -1,0 +1,54 @@
+"""How the figures of the evaluation look: paper, palette, labels; and how they are saved."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from traces.write import replacing
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
+"""Okabe and Ito's palette, which the colour-blind can tell apart."""
+HATCHES = ("", "//", "..", "xx", "\\\\", "++")
+"""A second mark, for prints in grey."""
+DPI = 110
+LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
+
+
+def new_figure(width_in: float, height_in: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
+    """(figure, axes) of matplotlib, without its global state."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout="constrained")
+    return figure, figure.subplots(rows, columns, **settings)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a PNG: the same figure gives the same bytes."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", metadata={"Software": None})
+
+
+def case_title(name: str) -> str:
+    """`t-nlg/fc2/tp8` as people write it, on two lines."""
+    model, layer, degree = name.split("/")
+    return f"{LAYER_TITLES[layer]} TP {degree.removeprefix('tp')}\n{model}"
+
+
+def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]], base: float = 0.0) -> None:
+    """Bars beside each other, one group per label and one colour per series; they stand on `base`."""
+    share = 0.82 / len(series)
+    for place, (label, values) in enumerate(series.items()):
+        across = [group + (place - (len(series) - 1) / 2) * share for group in range(len(groups))]
+        heights = [value - base for value in values]
+        mark = HATCHES[place % len(HATCHES)]
+        colour = COLOURS[place % len(COLOURS)]
+        axes.bar(across, heights, share, bottom=base, label=label, color=colour, hatch=mark, edgecolor="white")
+    axes.set_xticks(range(len(groups)), groups, fontsize="x-small", rotation=90 if len(groups) > 12 else 0)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def legend_below(figure: Any, axes: Any, columns: int) -> None:
+    """One legend under all axes."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")

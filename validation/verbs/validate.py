@@ -1,0 +1,87 @@
+"""`t3sim validate`: what was published and measured beside what we simulate."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from validation.compare import BASELINE, NOT_RUN, accept, worse
+from validation.evaluation import Evaluated, evaluate_claims, store_in
+from validation.evaluation_archive import write_evaluation
+from validation.evaluation_figures import draw_figures
+from validation.evaluation_report import CLAIM_COLUMNS, claim_cells, summary, write_report
+from validation.experiments.load import load_experiments
+from validation.experiments.task import Experiment
+from validation.meter import Meter
+from validation.process import process_costs
+from validation.report import print_json, print_table
+
+LEFT = 1
+"""Exit status where a claim has left its tolerance, as for anything else that failed."""
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="Every experiment; otherwise those that take about a minute.")
+@click.option("--only", multiple=True, metavar="EXPERIMENT", help="This experiment (may be repeated).")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--out", type=click.Path(), default="t3sim-validation", show_default=True, help="Folder of the report.")
+@click.option("--accept", "accepting", is_flag=True, help="Make the claims that are inside now the baseline.")
+@click.option("--list", "listing", is_flag=True, help="List the experiments and leave.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def validate(
+    full: bool, only: tuple[str, ...], workers: int, out: str, accepting: bool, listing: bool, as_json: bool
+) -> None:
+    """Simulate the experiments behind the claims and compare: published, simulated, error, verdict, kind.
+
+    Writes report.md, report.html, validation.h5 and figures into the folder --out, and goes on where it stopped:
+    what is in its folder `parts` is not simulated again. Exit status 1: a claim has left its tolerance.
+
+    Example: t3sim validate --full --workers 2 --out report
+    """
+    if listing:
+        _list(load_experiments(), as_json)
+        return
+    folder = Path(out)
+    with Meter("tasks") as meter:
+        found = evaluate_claims(store_in(folder), full=full, only=only, workers=workers, progress=meter.update)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_report(folder, found, draw_figures(found, folder))
+    write_evaluation(folder / "validation.h5", found)
+    lost = worse(found.rows, BASELINE)
+    if accepting:
+        accept(found.rows, BASELINE)
+    if as_json:
+        print_json(as_dict(found) | process_costs())
+    else:
+        _show(found, folder)
+    for row in lost:
+        print(f"claim {row.claim.id} has left its tolerance: now {row.simulated}, {row.verdict}", file=sys.stderr)
+    if lost and not accepting:
+        raise click.exceptions.Exit(LEFT)
+
+
+def as_dict(found: Evaluated) -> dict:
+    """Plain values for JSON."""
+    return {
+        "claims": [row.as_dict() for row in found.rows],
+        "answers": found.answers,
+        "failed": found.failed,
+    }
+
+
+def _show(found: Evaluated, folder: Path) -> None:
+    """The claims that have run, as a table."""
+    rows = [claim_cells(row) for row in found.rows if row.verdict != NOT_RUN]
+    print_table("published - simulated", CLAIM_COLUMNS, rows)
+    click.echo(summary(found.rows))
+    for name, why in found.failed.items():
+        click.echo(f"{name} failed: {why}")
+    click.echo(f"wrote {folder}/report.md, report.html, validation.h5 and figures")
+
+
+def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
+    if as_json:
+        print_json({name: {"title": each.title, "full": each.full} for name, each in experiments.items()})
+        return
+    rows = [(name, "full" if each.full else "quick", each.title) for name, each in experiments.items()]
+    print_table("experiments", ("name", "runs with", "what"), rows)
