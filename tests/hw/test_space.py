@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
-from sim.hw.space import BUFFER_BITS, TILE, Map, fingerprint, held, in_output, rotated, row_end
+from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, TILE, Map, fingerprint, held, in_output, rotated, row_end
 from sim.ledger import sector_sums
 from tests.hw.tile_shapes import sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view
@@ -64,7 +64,9 @@ def test_a_receive_buffer_has_the_fingerprints_of_the_output():
     tile = kernel_view(tile_record((0x10000 + 32, 3, 200, 4096)))[0]
     for line in (0x10000, 0x11000, 0x11080):
         for buffer in (1, 2, 31):
-            assert fingerprint(tile, line, 5) == fingerprint(tile, line + (buffer << BUFFER_BITS), 5)
+            assert fingerprint(tile, line, 5) == fingerprint(
+                tile, line + buffer * ((1 << BUFFER_BITS) + BUFFER_SKEW_BYTES), 5
+            )
 
 
 @given(gpus=st.integers(2, 32), members=st.sets(st.integers(0, 31)), places=st.integers(1, 31))
