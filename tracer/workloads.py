@@ -72,7 +72,18 @@ PAPER_CASES = tuple(
 """The 16 sub-layer cases of the paper's evaluation: (model, layer, TP)."""
 
 # The one kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
-DEFAULT_KERNEL = GemmKernel(128, 128, 32, 4, 2, 2, 16, copy=Copy.LDG, epilogue=Epilogue.DIRECT, order=TileOrder.ROW)
+DEFAULT_KERNEL = GemmKernel(
+    tile_m=128,
+    tile_n=128,
+    tile_k=32,
+    warps_m=4,
+    warps_n=2,
+    pipeline_depth=2,
+    vector_bytes=16,
+    copy=Copy.LDG,
+    epilogue=Epilogue.DIRECT,
+    order=TileOrder.ROW,
+)
 
 
 def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
