@@ -84,9 +84,8 @@ class Cluster:
             horizon_ps += step_ps
             before = self._moves()
             states = [self._run_to(gpu, horizon_ps, progress if gpu is self.gpus[0] else None) for gpu in self.gpus]
-            if all(status == Status.IDLE for status in states) and self._wires_empty():
-                if all(gpu.done for gpu in self.gpus):
-                    break
+            if all(status == Status.IDLE for status in states) and self._at_rest():
+                break
             still = still + 1 if self._moves() == before and Status.HORIZON not in states else 0
             if still > STILL_ROUNDS:
                 break
@@ -112,8 +111,9 @@ class Cluster:
             total += int(noc["request_packets"] + noc["answer_packets"]) + int(gpu.node.dispatch["finished"].sum())
         return total
 
-    def _wires_empty(self) -> bool:
-        return bool((self.wires["sent"] == self.wires["taken"]).all())
+    def _at_rest(self) -> bool:
+        """Has everything that was launched ended, and everything that was sent arrived?"""
+        return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
 
 
 def _skip_to(gpu: Gpu, time_ps: int) -> None:

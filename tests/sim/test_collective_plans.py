@@ -20,10 +20,9 @@ from sim.presets import load_preset, presets
 from sim.presets.preset import KINDS
 from sim.spec import Topology
 from tests.sim.programs import small_preset
-from tests.sim.t3_cases import TILE, T3Case
+from tests.sim.t3_cases import TILE, T3Case, fp16_problem
 from tracer.gemm import OUTPUT_TILE, GemmKernel
 from traces.errors import UserError
-from validation.verbs.t3 import free_problem
 
 
 def ring(gpus=3, tiles=6):
@@ -123,7 +122,11 @@ def test_regions_that_overlap_or_lead_nowhere_are_refused(regions, words):
 
 def test_what_regions_write_into_tiles():
     tiles = tiles_of(6)
-    regions = [Region(0, 2, Map.REMOTE, to=3), Region(2, 3, Map.DMA, to=1, updates=2, chunk=7), Region(3, 5, Map.FINAL, updates=4)]
+    regions = [
+        Region(0, 2, Map.REMOTE, to=3),
+        Region(2, 3, Map.DMA, to=1, updates=2, chunk=7),
+        Region(3, 5, Map.FINAL, updates=4),
+    ]
     map_regions(tiles, regions, Topology.RING, 4)
     assert tiles["map"].tolist() == [Map.REMOTE] * 2 + [Map.DMA] + [Map.FINAL] * 2 + [Map.LOCAL]
     assert tiles["port"][:3].tolist() == [1, 1, 0] and tiles["chunk"][2] == 7
@@ -144,7 +147,7 @@ def test_tiles_that_share_sectors_are_refused(field, value):
 def test_a_tracker_needs_a_counter_per_wavefront():
     machine = load_preset("t3_2024", ["tracker.wavefronts=7"]).machine
     check_tracker(machine, 7)
-    with pytest.raises(UserError, match="tracker.wavefronts: found 7, but workgroups have 8 wavefronts.*too small"):
+    with pytest.raises(UserError, match=r"tracker.wavefronts: found 7, but workgroups have 8 wavefronts.*too small"):
         check_tracker(machine, 8)
 
 
@@ -198,8 +201,11 @@ def test_a_preset_may_say_otherwise(tmp_path):
 
 def test_a_case_whose_chunks_are_not_those_of_its_output_is_refused():
     preset = small_preset()
-    problem, kernel = free_problem(96, 96, 32), TILE
-    for gpus, cut, words in ((3, (4, 4), "found 8 tiles for 2 GPUs, allowed are the output's 9 tiles for 3"), (2, (4, 4), "8 tiles")):
+    problem, kernel = fp16_problem(96, 96, 32), TILE
+    for gpus, cut, words in (
+        (3, (4, 4), "found 8 tiles for 2 GPUs, allowed are the output's 9 tiles for 3"),
+        (2, (4, 4), "8 tiles"),
+    ):
         with pytest.raises(UserError, match=words):
             evaluate(Case(preset, problem, kernel, gpus, chunks_of(cut)))
     with pytest.raises(UserError, match="gpus: found 16 for an output of 9 tiles"):

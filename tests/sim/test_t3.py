@@ -194,7 +194,7 @@ def test_software_overlap_of_a_gemm_and_a_collective():
     """Both do what they do alone, slower, on CUs of their own."""
     case = T3Case(256, 256, 64, 4, BIG_TILE)
     result, gemm_ps, collective_ps = run_side_by_side(case.machine, case.source, case.chunks, "reduce_scatter", 1)
-    assert result.exactly_once and 0 < gemm_ps and 0 < collective_ps <= result.time_ps
+    assert result.exactly_once and gemm_ps > 0 and 0 < collective_ps <= result.time_ps
     alone, _ = case.run("rs")
     assert (result.dram_bytes[2:] == alone.dram_bytes[2:]).all() and result.link_bytes == alone.link_bytes
     assert collective_ps > alone.kernel_ps
@@ -204,7 +204,7 @@ def test_collective_data_that_stay_in_l2_arrive_all_the_same():
     for part in ("rs", "rs_nmc", "ag", "all_reduce"):
         for explicit in (False, True):
             case = T3Case(96, 96, 32, 3, settings=("collective.cache=allocate",), explicit=explicit)
-            result, cluster = case.run(part)
+            result, _ = case.run(part)
             assert result.exactly_once, result.wrong
             d, chunk = 96 * 96 * 2, 96 * 96 * 2 // 3
             assert result.link_bytes == (2 if part == "all_reduce" else 1) * (d - chunk)
@@ -345,7 +345,7 @@ def test_kernels_that_the_tracker_cannot_follow_are_refused(kernel, words):
 
 def test_a_tracker_with_fewer_counters_than_wavefronts_is_refused():
     case = T3Case(256, 256, 32, 3, BIG_TILE, settings=("tracker.wavefronts=3",))
-    with pytest.raises(UserError, match="tracker.wavefronts: found 3, but workgroups have 4 wavefronts"):
+    with pytest.raises(UserError, match=r"tracker.wavefronts: found 3, but workgroups have 4 wavefronts"):
         case.run("t3")
     machine = replace_unit(case.machine, tracker={"wavefronts": 4})
     assert run_fused(machine, case.source, case.chunks, Arbiter.MCA).exactly_once

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from sim import configurations
 from sim.configurations import CONFIGURATIONS, TRAFFIC
 from sim.evaluation_archive import open_evaluation
 from traces.errors import UserError
@@ -41,7 +42,9 @@ def test_how_configurations_are_put_together(capsys):
     assert sequential["time_ns"] == pytest.approx(sum(sequential[phase] for phase in ("gemm_ns", "rs_ns", "ag_ns")))
     assert sequential["speedup"] == 1
     for name in ("Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"):
-        assert found[name]["time_ns"] == pytest.approx(max(found[name]["gemm_ns"], found[name]["rs_ns"]) + found[name]["ag_ns"])
+        assert found[name]["time_ns"] == pytest.approx(
+            max(found[name]["gemm_ns"], found[name]["rs_ns"]) + found[name]["ag_ns"]
+        )
         assert found[name]["gemm_ns"] == sequential["gemm_ns"] and found[name]["ag_ns"] == sequential["ag_ns"]
     assert found["Ideal-GEMM-RS-Overlap"]["rs_ns"] == sequential["rs_ns"] > found["Ideal-RS+NMC"]["rs_ns"]
     assert fused["gemm_ns"] == fused["rs_ns"] and fused["time_ns"] == pytest.approx(fused["rs_ns"] + fused["ag_ns"])
@@ -114,6 +117,18 @@ def test_an_archive_that_is_none_is_refused(tmp_path):
         file.attrs["file_type"], file.attrs["format_version"] = "t3sim-evaluation", 99
     with pytest.raises(UserError, match="format_version is 99, allowed is 1 to"):
         open_evaluation(other)
+
+
+@pytest.mark.parametrize("arguments", [["--split-k", "2"], ["--set", "tracker.wavefronts=2"]])
+def test_what_cannot_be_fused_is_refused_before_anything_is_simulated(arguments, monkeypatch, capsys):
+    def simulated(*_, **__):
+        raise AssertionError("a part was simulated")
+
+    monkeypatch.setattr(configurations, "run_gemm", simulated)
+    assert main(["t3", *SHAPE, *MACHINE, *arguments]) == 2
+    assert capsys.readouterr().err.startswith("t3sim: ")
+    with pytest.raises(AssertionError):  # what needs no fused GEMM may run
+        main(["t3", *SHAPE, *MACHINE, "--configuration", "Sequential"])
 
 
 FREE = ["--m", "256", "--n", "256", "--k", "32"]
