@@ -17,7 +17,7 @@ from sim.collective.topology import port_distances
 from sim.engine import Status
 from sim.gpu import Gpu, Progress
 from sim.hw.link import WIRE
-from sim.hw.request import LINE_BYTES
+from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
 from sim.machine import Output
@@ -84,21 +84,23 @@ class Cluster:
             horizon_ps += step_ps
             before = self._moves()
             states = [self._run_to(gpu, horizon_ps, progress if gpu is self.gpus[0] else None) for gpu in self.gpus]
-            if all(status == Status.IDLE for status in states) and self._wires_empty():
+            if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
             still = still + 1 if self._moves() == before and Status.HORIZON not in states else 0
             if still > STILL_ROUNDS:
                 break
-        for gpu, plan in zip(self.gpus, self.plans, strict=True):
-            if still or not gpu.done:
-                raise gpu.deadlock(f"collective, GPU {plan.gpu}")
+        for gpu in self.gpus:
+            gpu.node.engine["horizon_ps"] = NEVER
+        if still > STILL_ROUNDS:
+            stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
+            raise self.gpus[stuck].deadlock(f"collective, GPU {self.plans[stuck].gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]
         engine["horizon_ps"] = horizon_ps
         status = gpu.advance(progress)
         if status == Status.STUCK:
-            engine["now_ps"] = horizon_ps  # only another GPU can help, and not before
+            _skip_to(gpu, horizon_ps)  # only another GPU can help, and not before
         return status
 
     def _moves(self) -> int:
@@ -109,8 +111,21 @@ class Cluster:
             total += int(noc["request_packets"] + noc["answer_packets"]) + int(gpu.node.dispatch["finished"].sum())
         return total
 
-    def _wires_empty(self) -> bool:
-        return bool((self.wires["sent"] == self.wires["taken"]).all())
+    def _at_rest(self) -> bool:
+        """Has everything that was launched ended, and everything that was sent arrived?"""
+        return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
+
+
+def _skip_to(gpu: Gpu, time_ps: int) -> None:
+    """Leave out the windows up to time_ps, in which everything would try again in vain.
+
+    Where a GPU that was simulated earlier has shown what will help, they are run; it must make no difference.
+    """
+    node, engine = gpu.node, gpu.node.engine[0]
+    node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
+    for wake_ps in (node.cu_wake_ps, node.bank_wake_ps, node.channel_wake_ps):
+        np.maximum(wake_ps, time_ps, out=wake_ps)
+    engine["now_ps"] = time_ps
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:

@@ -19,7 +19,7 @@ import numpy as np
 from sim.collective.chunks import Chunks, even_chunks
 from sim.gpu import Progress
 from sim.hw.request import Stream
-from sim.jobs import JobResult, run_collective, run_fused, run_gemm
+from sim.jobs import JobResult, fused_plans, run_collective, run_fused, run_gemm
 from sim.presets import Preset
 from sim.spec import Arbiter
 from sim.units import ps_to_ns
@@ -224,7 +224,9 @@ def evaluate(
     Raises:
         UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it.
     """
-    case.cut()
+    chunks = case.cut()
+    if {T3, T3_MCA} & set(configurations):
+        fused_plans(case.preset.machine, case.source(), chunks)  # refused now, not after the other parts
     parts = {part: case.run_part(part, _named(progress, part)) for part in parts_of(configurations)}
     return assemble(case, parts, configurations)
 

@@ -133,16 +133,25 @@ def run_fused(
 ) -> JobResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
+    cluster = _cluster(machine, fused_plans(machine, source, chunks), explicit, interval_ps)
+    start_ps = machine.dispatch.launch_ps
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
+    return _clustered(cluster, interval_ps)
+
+
+def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Plan]:
+    """Plans of all GPUs, checked.
+
+    Raises:
+        UserError: a kernel, Tracker or plan with which some updates would be lost, doubled or never sent on.
+    """
     check_tracker(machine, source.kernel.warps)
     check_kernel_is_tracked(source)
     output = source.output_tiles()
     plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
     check_regions([plan.regions for plan in plans], chunks.tiles)
-    cluster = _cluster(machine, plans, explicit, interval_ps)
-    start_ps = machine.dispatch.launch_ps
-    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
-    return _clustered(cluster, interval_ps)
+    return plans
 
 
 def check_kernel_is_tracked(source: GemmSource) -> None:

@@ -145,12 +145,12 @@ def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
 
 
 @kernel
-def _send(noc, c, fifos, pool, end_ps, bank_wake_ps):
+def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
     port = fifos[noc.first_port_fifo + c]
     request = fifo_head(port, pool)
     if request.link > 0:
-        return _send_out(noc, c, fifos, pool, port, request, end_ps)
+        return _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps)
     bank = home_bank(noc, request.line)
     target = fifos[noc.first_request_fifo + bank]
     if fifo_full(target):
@@ -175,8 +175,10 @@ def _send(noc, c, fifos, pool, end_ps, bank_wake_ps):
 
 
 @kernel
-def _send_out(noc, c, fifos, pool, port, request, end_ps):
+def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
     """Move the oldest request of CU c, a store to another GPU, to its link.
+
+    One that found no room before leaves now, not when it came: another GPU must not hear of it too early.
 
     Returns:
         False if the link's fifo is full, or the CU's port is booked until end_ps: what leaves it later must not stand
@@ -192,7 +194,8 @@ def _send_out(noc, c, fifos, pool, port, request, end_ps):
     volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES
     noc.request_packets += 1
     noc.request_bytes += volume
-    left_ps = max(noc.cu_out_ps[c], request.ready_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    start_ps = max(noc.cu_out_ps[c], request.ready_ps, begin_ps)
+    left_ps = start_ps + _port_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[c] = left_ps
     fifo_push_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_pop(port)
@@ -216,7 +219,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
             packet = noc.slot_first[slot]
             while packet >= 0:
                 c = noc.packet_source[packet]
-                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, end_ps, bank_wake_ps):
+                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
                     noc.stuck[c] = 1
                 packet = noc.packet_next[packet]
     return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)

@@ -203,6 +203,8 @@ def test_a_full_link_holds_its_cu_and_no_other():
     bench.drop("link.stores0", 1)
     assert bench.requests(20_000, 40_000) == NEVER
     assert list(bench.held("link.stores0")["tag"]) == [1] and list(bench.held("l2.requests0")["tag"]) == [2]
+    # It leaves now: what is told to another GPU must not lie in the past.
+    assert bench.held("link.stores0")["ready_ps"][0] == 20_000 + 5 * CLOCK_PS + LATENCY_PS
 
 
 def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():

@@ -14,8 +14,7 @@ from sim.hw.request import SECTOR_BYTES, Stream
 from sim.jobs import run_collective, run_fused
 from sim.spec import Arbiter, Topology
 from tests.sim.programs import small_preset
-from tracer.gemm import GemmKernel, GemmSource
-from validation.verbs.t3 import free_problem
+from tracer.gemm import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension
 
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
 TILE = GemmKernel(tile_m=32, tile_n=32, tile_k=32, warps_m=1, warps_n=1)
@@ -25,6 +24,12 @@ NARROW = (
     *("noc.cu_fifo=2", "dma.outstanding=2", "hbm.queue_entries=8", "l2.mshrs=3"),
 )
 """Every buffer between two GPUs so small that it fills."""
+
+
+def fp16_problem(m, n, k):
+    """Rows of C begin at sectors, so that tiles share none."""
+    inner, outer = padded_leading_dimension(k, 2, 16), padded_leading_dimension(n, 2, SECTOR_BYTES)
+    return GemmProblem(m, n, k, lda=inner, ldb=outer, ldc=outer)
 
 
 @dataclass
@@ -52,7 +57,7 @@ class T3Case:
 
     @property
     def source(self) -> GemmSource:
-        return GemmSource(free_problem(self.m, self.n, self.k), self.kernel)
+        return GemmSource(fp16_problem(self.m, self.n, self.k), self.kernel)
 
     @property
     def chunks(self) -> Chunks:
