@@ -52,6 +52,11 @@ def test_a_longer_row_costs_more_to_activate():
     assert pJ_of({"hbm.acts": 1}, row_bytes=2048) == pytest.approx(2 * 909.0)
 
 
+def test_waiting_costs_nothing():
+    """D31."""
+    assert pJ_of({"cu.slot_stall_ps": 10**12, "hbm.bus_busy_ps": 10**9, "l2.blocked_ps": 10**12}) == 0
+
+
 def test_published_dram_figures_follow_from_their_parts():
     """MICRO 2017, Table 3, and the currents of DRAMsim3 (mA x V x ns = pJ; two clocks move 64 bytes)."""
     figures = load_energy("hbm2_12nm").figures
