@@ -62,6 +62,8 @@ def run_on_cluster(
             point = futures[future]
             if future.status == "finished":
                 done(point, future.result())
+            elif future.status != "error":
+                lost.append(f"point {point.number}: {future.status}, the scheduler is gone")
             elif isinstance(future.exception(), UserError | OSError):
                 raise future.exception()
             else:

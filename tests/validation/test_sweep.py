@@ -13,22 +13,14 @@ import pytest
 
 from sim.results import open_results, open_runs
 from sim.sweep import Outcome
+from tests.docs.blocks import file_of
 from tests.validation.paths import ROOT, SMALL_TRACE
 from tracer.jit import kernel
 from validation import cli
 from validation.cli import main
 
 STUDY = 'title = "Queues"\n[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nhbm.queue_entries = [16, 64]\nl2.banks = [64, 48]\n'
-NEWEST = """
-from sim.hw.request import NEVER, STREAMS
-
-def pick(channel, now_ps):
-    chosen = -1
-    for stream in range(STREAMS):
-        if channel.head_ps[stream] < NEVER and (chosen < 0 or channel.head_ps[stream] >= channel.head_ps[chosen]):
-            chosen = stream
-    return chosen
-"""
+NEWEST = file_of("policies.md", "newest_first.py")
 """Compiling the machine with it takes a while, once."""
 
 

@@ -6,10 +6,11 @@ import click
 
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.results import Failure, Results, ResultsArchive, open_runs, runs_frame
+from sim.evaluation_runs import open_any
+from sim.results import Failure, Results, ResultsArchive, runs_frame
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
-from validation.counter_names import NAMES, TITLES, Counterpart
+from validation.counter_names import NAMES, TITLES, formula
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
 
@@ -35,7 +36,7 @@ def show(
 
     Example: t3sim show result.h5 --energy hbm2_12nm
     """
-    archive = open_runs(result)
+    archive = open_any(result)
     if len(archive.runs) != 1 and number is None:
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
@@ -107,15 +108,11 @@ def _show_names(results: Results, names: str, as_json: bool) -> None:
         print_json({"names": names, "kernels": kernels})
         return
     rows = [
-        (counterpart.name, *found, counterpart.unit, _formula(counterpart), counterpart.remark)
+        (counterpart.name, *found, counterpart.unit, formula(counterpart), counterpart.remark)
         for counterpart, found in values.items()
     ]
     columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
-
-
-def _formula(counterpart: Counterpart) -> str:
-    return " + ".join(counterpart.ours).replace("+ -", "- ")
 
 
 def run_energy(results: Results, energies: str) -> Energy:
