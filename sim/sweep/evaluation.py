@@ -62,4 +62,3 @@ def evaluated(case: EvaluationCase) -> Results:
     found = evaluate(case.case, case.configurations)
     source = case.case.source()
     return Results(found.preset, source.fingerprint(), case.content, [], figures=figures_of(found.as_dict()))
-

@@ -43,6 +43,8 @@ def show(
         _show_runs(archive, as_json)
         return
     found = chosen_run(archive, number or 0)
+    if not found.kernels and (unit or names or energy):
+        raise UserError(f"{result}: run {number or 0} has no kernels, so no counters")
     if names:
         _show_names(found, names, as_json)
     elif as_json:
@@ -121,7 +123,9 @@ def run_energy(results: Results, energies: str) -> Energy:
 
 
 def results_dict(results: Results, energies: str = DEFAULT) -> dict:
-    """A run as plain values: the headline, ratios, energy, and the headline per kernel."""
+    """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
+    if not results.kernels:
+        return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
     return {
         **results.headline(),
         "ratios": results.ratios(),
@@ -138,8 +142,11 @@ def results_dict(results: Results, energies: str = DEFAULT) -> dict:
 
 
 def show_results(results: Results) -> None:
-    """The tables of a run on stdout."""
+    """The tables of a run on stdout; of one without kernels, its figures."""
     click.echo(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    if not results.kernels:
+        print_table("Figures", ("figure", "value"), results.figures.items())
+        return
     print_table("The whole run", ("figure", "value"), [*results.headline().items(), *results.ratios().items()])
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
