@@ -5,13 +5,19 @@ ncu 2019 to 2024 (GV100 and later), Accel-Sim's in util/plotting/correl_mappings
 Where the other tool counts something a little different, `remark` says what. A counter without a line has none there.
 """
 
+import sys
 from dataclasses import dataclass
 
+from sim.counters import COUNTERS
 from sim.results import KernelResult
 from sim.spec import Machine
 from sim.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
 SECTOR_BYTES = 32
+INTRODUCTION = """\
+Written by `python -m validation.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
+a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know
+of no difference. A sector is 32 bytes. Counters that are not in the first two tables have no counterpart there."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Counterpart:
         return int(scaled) if scaled == int(scaled) else scaled
 
 
-IN_FLIGHT = "sectors on their way count as neither hit nor miss here, apart in read_merged_sectors"
+IN_FLIGHT = "a sector on its way is l1.read_merged_sectors here; as what it counts there we do not know"
 FLUSH = "ours includes the flush of L2 after the kernel unless --keep-l2 was given"
 WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
 READS = ("l2.read_sectors", "l2.uncached_read_sectors")
@@ -102,3 +108,28 @@ ACCELSIM = (
 
 NAMES = {"nsight": NSIGHT, "accelsim": ACCELSIM}
 TITLES = {"nsight": "Nsight Compute", "accelsim": "Accel-Sim"}
+
+
+def page() -> str:
+    """The page docs/counters.md."""
+    lines = ["# Counters under other tools' names", "", INTRODUCTION, ""]
+    for key, counterparts in NAMES.items():
+        lines += [f"## {TITLES[key]}", "", f"| {TITLES[key]} | unit | t3sim | remark |", "|---|---|---|---|"]
+        lines += [f"| `{one.name}` | {one.unit} | {formula(one)} | {one.remark} |" for one in counterparts]
+        lines.append("")
+    return "\n".join([*lines, "## All counters", "", "| counter | meaning |", "|---|---|", *_own(), ""])
+
+
+def formula(one: Counterpart) -> str:
+    """How a counterpart follows from our counters: a sum, times its factor."""
+    terms = " + ".join(one.ours).replace("+ -", "- ")
+    factor = {1: "", "clock": " x cu.clock_MHz"}.get(one.factor, f" x {one.factor:g}" if one.factor != "clock" else "")
+    return f"({terms}){factor}" if factor and len(one.ours) > 1 else terms + factor
+
+
+def _own() -> list[str]:
+    return [f"| `{unit}.{name}` | {text} |" for unit, counters in COUNTERS.items() for name, text in counters.items()]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

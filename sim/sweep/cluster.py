@@ -4,6 +4,7 @@ Workers write the points' archives themselves, so they need to see the study's f
 PBS or Kubernetes the scheduler comes from Dask's own launchers.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -62,6 +63,8 @@ def run_on_cluster(
             point = futures[future]
             if future.status == "finished":
                 done(point, future.result())
+            elif future.status != "error":
+                lost.append(f"point {point.number}: {future.status}, the scheduler is gone")
             elif isinstance(future.exception(), UserError | OSError):
                 raise future.exception()
             else:
@@ -82,6 +85,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
         import distributed
     except ImportError:
         raise UserError("sweep: needs dask: pip install 't3sim[sweep]', or --workers 0 for this process") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is reported, without tracebacks
     if scheduler is None:
         warm_machine()  # once here, not once in every worker
         with _interrupts_ignored(), dask.config.set({"distributed.scheduler.allowed-failures": WORKERS_PER_POINT - 1}):
@@ -90,7 +94,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
                 threads_per_worker=1,
                 memory_limit=0,
                 dashboard_address=None,
-                silence_logs="CRITICAL",
+                silence_logs=logging.CRITICAL,
             )
         with cluster, distributed.Client(cluster) as client:
             yield client, distributed.as_completed

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.collective.chunks import chunks_of
-from sim.configurations import CONFIGURATIONS, Case, Evaluation, evaluate
+from sim.configurations import CONFIGURATIONS, Case, evaluate
+from sim.evaluation_runs import figures_of
 from sim.presets import Preset
 from sim.results import Results
 from tracer.gemm import GemmKernel, GemmProblem
@@ -57,22 +58,7 @@ def make_case(
 
 
 def evaluated(case: EvaluationCase) -> Results:
-    """Simulate a case. Its figures: "<configuration>.<figure>", and "<part>.<fact>" of the simulations behind it."""
+    """Simulate a case; the results have figures (`figures_of`) and no kernels."""
     found = evaluate(case.case, case.configurations)
     source = case.case.source()
-    return Results(found.preset, source.fingerprint(), case.content, [], figures=_figures(found))
-
-
-def _figures(found: Evaluation) -> dict[str, int | float | str]:
-    plain = found.as_dict()
-    figures: dict[str, int | float | str] = {}
-    for name, one in plain["configurations"].items():
-        flat = {
-            **{figure: value for figure, value in one.items() if not isinstance(value, dict)},
-            **{f"dram_{kind}_bytes": value for kind, value in one["dram_bytes"].items()},
-            "exactly_once": int(one["ledger"]["exactly_once"]),
-        }
-        figures |= {f"{name}.{figure}": value for figure, value in flat.items() if value is not None}
-    for part, facts in plain["parts"].items():
-        figures |= {f"{part}.{fact}": value for fact, value in facts.items() if value is not None}
-    return figures
+    return Results(found.preset, source.fingerprint(), case.content, [], figures=figures_of(found.as_dict()))

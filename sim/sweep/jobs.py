@@ -7,7 +7,7 @@ decides its results and a function that gives them.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.policy_file import policy_digest
@@ -116,7 +116,7 @@ def _signed(results: Results, content: dict[str, Any]) -> Results:
 def _kernel(settings: dict[str, Any]) -> GemmKernel:
     gemm = part_of(settings, "gemm.")
     chosen = {name: value for name, value in gemm.items() if name in GemmKernel.__dataclass_fields__}
-    return GemmKernel(**(asdict(DEFAULT_KERNEL) | chosen))
+    return replace(DEFAULT_KERNEL, **chosen)
 
 
 def _problem(kind: Kind, settings: dict[str, Any]) -> tuple[GemmProblem, int]:

@@ -29,7 +29,7 @@ n = 128
 k = 64
 [axes]
 hbm.queue_entries = [16, 64]
-l2.banks = [32, 48, 64]
+l2.ways = [12, 5, 24]
 """
 
 
@@ -53,16 +53,16 @@ def expected(tmp_path_factory):
 def test_a_point_is_a_run_and_failures_have_reasons(expected):
     found = open_runs(expected)
     plain = simulate(
-        CommandSequence([GemmSource(GemmProblem(256, 128, 64))]),
-        load_preset("v100", {"hbm.queue_entries": 64, "l2.banks": 32}),
+        CommandSequence([GemmSource(GemmProblem(256, 128, 64), DEFAULT_KERNEL)]),
+        load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12}),
         interval_ps=1_000_000,
     )
     run = found.runs[3]
-    assert run.point == {"hbm.queue_entries": 64, "l2.banks": 32}
+    assert run.point == {"hbm.queue_entries": 64, "l2.ways": 12}
     assert run.totals == plain.totals and run.preset == plain.preset and run.series.keys() == plain.series.keys()
     assert [number for number, _ in found.failures()] == [1, 4]
     assert "l2.bytes: found 6291456, allowed is a multiple of l2.banks" in found.runs[4].reason
-    assert runs_dataset(found)["time_ns"].dims == ("hbm.queue_entries", "l2.banks")
+    assert runs_dataset(found)["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
 
 
 def test_workers_write_the_same_bytes(study, expected, tmp_path):

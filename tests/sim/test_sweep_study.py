@@ -66,7 +66,7 @@ def test_the_text_of_a_policy_decides_and_its_name_does_not(study, tmp_path):
 
 
 def test_a_point_that_cannot_run_does_not_stop_the_others(study):
-    found = study(BASE + "[axes]\nl2.banks = [64, 48]\n")
+    found = study(BASE + "[axes]\nl2.ways = [24, 5]\n")
     assert len(found.points) == 2
 
 

@@ -13,22 +13,14 @@ import pytest
 
 from sim.results import open_results, open_runs
 from sim.sweep import Outcome
-from tests.validation.paths import ROOT, SMALL_TRACE
+from tests.docs.blocks import file_of
+from tests.validation.paths import ROOT
 from tracer.jit import kernel
 from validation import cli
 from validation.cli import main
 
-STUDY = 'title = "Queues"\n[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nhbm.queue_entries = [16, 64]\nl2.banks = [64, 48]\n'
-NEWEST = """
-from sim.hw.request import NEVER, STREAMS
-
-def pick(channel, now_ps):
-    chosen = -1
-    for stream in range(STREAMS):
-        if channel.head_ps[stream] < NEVER and (chosen < 0 or channel.head_ps[stream] >= channel.head_ps[chosen]):
-            chosen = stream
-    return chosen
-"""
+STUDY = 'title = "Queues"\n[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nhbm.queue_entries = [16, 64]\nl2.ways = [24, 5]\n'
+NEWEST = file_of("policies.md", "newest_first.py")
 """Compiling the machine with it takes a while, once."""
 
 
@@ -91,7 +83,7 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
 
 def test_ctrl_c_is_one_word_and_keeps_the_points(desk):
     """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
-    (desk / "study.toml").write_text(STUDY.replace("64, 48", "64, 128") + f"dispatch.seed = {[*range(50)]}\n")
+    (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
     program = "import sys; from validation.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "sweep", "study.toml", "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -119,9 +111,9 @@ def test_a_policy_on_the_command_line(desk):
 
 
 def test_a_policy_in_a_sweep(desk):
-    """Reads and writes meet at the DRAM where the L2 is much smaller than what is copied."""
+    """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
     (desk / "study.toml").write_text(
-        f'run = "replay"\ntrace = "{SMALL_TRACE}"\n[set]\nl2.bytes = 196608\n'
+        'preset = "t3_2024"\ngemm = {m = 1024, n = 1024, k = 256}\n[set]\nl2.bytes = 131072\n'
         '[[points]]\npolicy = "newest.py"\n[[points]]\nhbm.arbiter = "fcfs"\n'
     )
     assert main(["sweep", "study.toml", "--workers", "0"]) == 0

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sim.results import Results, open_runs
+from sim.evaluation_runs import open_any
+from sim.results import Results
 from traces.errors import UserError
 from traces.write import output_path
 from validation.figures.dram_traffic import draw_traffic
@@ -48,7 +49,7 @@ def plot(kind: str, result: str, output: str, number: int, figure: str, over: st
     path = Path(output)
     check_format(path)
     output_path(path)
-    archive = open_runs(result)
+    archive = open_any(result)
     try:
         if kind == SWEEP:
             drawn = draw_sweep(archive, figure, over, relative)

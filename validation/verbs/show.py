@@ -6,10 +6,11 @@ import click
 
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.results import Failure, Results, ResultsArchive, open_runs, runs_frame
+from sim.evaluation_runs import open_any
+from sim.results import Failure, Results, ResultsArchive, runs_frame
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
-from validation.counter_names import NAMES, TITLES, Counterpart
+from validation.counter_names import NAMES, TITLES, formula
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
 
@@ -35,13 +36,15 @@ def show(
 
     Example: t3sim show result.h5 --energy hbm2_12nm
     """
-    archive = open_runs(result)
+    archive = open_any(result)
     if len(archive.runs) != 1 and number is None:
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
         return
     found = chosen_run(archive, number or 0)
+    if not found.kernels and (unit or names or energy):
+        raise UserError(f"{result}: run {number or 0} has no kernels, so no counters")
     if names:
         _show_names(found, names, as_json)
     elif as_json:
@@ -107,15 +110,11 @@ def _show_names(results: Results, names: str, as_json: bool) -> None:
         print_json({"names": names, "kernels": kernels})
         return
     rows = [
-        (counterpart.name, *found, counterpart.unit, _formula(counterpart), counterpart.remark)
+        (counterpart.name, *found, counterpart.unit, formula(counterpart), counterpart.remark)
         for counterpart, found in values.items()
     ]
     columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
-
-
-def _formula(counterpart: Counterpart) -> str:
-    return " + ".join(counterpart.ours).replace("+ -", "- ")
 
 
 def run_energy(results: Results, energies: str) -> Energy:
@@ -124,7 +123,9 @@ def run_energy(results: Results, energies: str) -> Energy:
 
 
 def results_dict(results: Results, energies: str = DEFAULT) -> dict:
-    """A run as plain values: the headline, ratios, energy, and the headline per kernel."""
+    """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
+    if not results.kernels:
+        return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
     return {
         **results.headline(),
         "ratios": results.ratios(),
@@ -141,8 +142,11 @@ def results_dict(results: Results, energies: str = DEFAULT) -> dict:
 
 
 def show_results(results: Results) -> None:
-    """The tables of a run on stdout."""
+    """The tables of a run on stdout; of one without kernels, its figures."""
     click.echo(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    if not results.kernels:
+        print_table("Figures", ("figure", "value"), results.figures.items())
+        return
     print_table("The whole run", ("figure", "value"), [*results.headline().items(), *results.ratios().items()])
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
