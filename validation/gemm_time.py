@@ -1,8 +1,10 @@
 """Time of large GEMMs on two machines against measurements.
 
-`python -m validation.gemm_time` writes `tables/gemm_time.md`. Short rows are replayed whole. Long ones are many equal
-waves of workgroups: their first waves and their last, incomplete one are replayed, the waves between are counted at
-the pace of one more wave. `--whole M` replays that row whole, too, and prints both; NOTES keeps what that gave.
+`python -m validation.gemm_time` writes `tables/gemm_time.md`. Steady parts are counted, not replayed: all workgroups
+run the same K loop, so rows are replayed at two smaller K and the rest of the loop goes at the pace between them; and
+rows of many waves are equal waves, so their first one and the last, incomplete one are replayed and the waves between
+go at the pace of one more wave. `--whole M` replays that row whole, `--all-waves M` with all its waves at the smaller
+K, and prints both; NOTES keeps what that gave.
 """
 
 import csv
@@ -28,10 +30,12 @@ REFERENCES = HERE / "references"
 NOTES = HERE / "gemm_time_notes.md"
 TABLE = HERE / "tables" / "gemm_time.md"
 LEAST_M = 512
-HEAD_WAVES = 2
-"""Full waves that are replayed of a long row."""
-WHOLE_WAVES = 4
-"""Rows with fewer full waves are replayed whole."""
+SAMPLE_K = (2048, 4096)
+"""Depths that are replayed instead of K."""
+HEAD_WAVES = 1
+"""Full waves that are replayed of a row of many waves."""
+MANY_WAVES = 4
+"""Rows with fewer full waves are replayed with all of them."""
 GOAL = 0.10
 
 CUTLASS = GemmKernel(
@@ -107,8 +111,17 @@ def source_of(machine: Machine, row: Row) -> GemmSource:
 
 @cache
 def replay_ps(machine: Machine, row: Row, count: int) -> int:
-    """Time of the first `count` workgroups of a row."""
+    """Time of the first `count` workgroups of a row, replayed."""
     return Gpu(load_preset(machine.preset).machine).run_kernel(FirstWorkgroups(source_of(machine, row), count), 0, None)
+
+
+def sampled_ps(machine: Machine, row: Row, count: int) -> float:
+    """The same from replays at SAMPLE_K: linear in K."""
+    short_k, long_k = SAMPLE_K
+    if row.k <= long_k:
+        return replay_ps(machine, row, count)
+    short_ps, long_ps = (replay_ps(machine, row._replace(k=k), count) for k in SAMPLE_K)
+    return long_ps + (row.k - long_k) * (long_ps - short_ps) / (long_k - short_k)
 
 
 def wave_workgroups(machine: Machine, row: Row) -> int:
@@ -117,14 +130,14 @@ def wave_workgroups(machine: Machine, row: Row) -> int:
     return cu.count * occupancy(cu, machine.kernel.threads, info.registers, info.shared_bytes).workgroups
 
 
-def wave_ps(machine: Machine, row: Row) -> int:
+def wave_ps(machine: Machine, row: Row) -> float:
     """What one more full wave costs, once the first ones run."""
     wave = wave_workgroups(machine, row)
-    return replay_ps(machine, row, (HEAD_WAVES + 1) * wave) - replay_ps(machine, row, HEAD_WAVES * wave)
+    return sampled_ps(machine, row, (HEAD_WAVES + 1) * wave) - sampled_ps(machine, row, HEAD_WAVES * wave)
 
 
 class Outcome(NamedTuple):
-    """Our time of a row; waves: full waves and workgroups of the last one; replayed: workgroups."""
+    """Our time of a row; waves: full waves, rest: workgroups of the last one; replayed: workgroups."""
 
     row: Row
     time_us: float
@@ -133,22 +146,22 @@ class Outcome(NamedTuple):
     replayed: int
 
 
-def outcome(machine: Machine, row: Row, whole: bool = False) -> Outcome:
-    """Our time of a row. The pace of a wave is that of the shortest long row: all have the same walk over the tiles."""
+def outcome(machine: Machine, row: Row) -> Outcome:
+    """Our time of a row. All rows of many waves walk over their tiles alike, in bands, and share the pace of a wave."""
     wave, tiles = wave_workgroups(machine, row), source_of(machine, row).tiles
     waves, rest = divmod(tiles, wave)
-    if whole or waves < WHOLE_WAVES:
-        return Outcome(row, replay_ps(machine, row, tiles) / PS_PER_US, waves, rest, tiles)
+    if waves < MANY_WAVES:
+        return Outcome(row, sampled_ps(machine, row, tiles) / PS_PER_US, waves, rest, tiles)
     head = HEAD_WAVES * wave + rest
-    time_ps = replay_ps(machine, row, head) + (waves - HEAD_WAVES) * wave_ps(machine, pace_row(machine))
+    pace_ps = wave_ps(machine, row._replace(m=pace_m(machine)))
+    time_ps = sampled_ps(machine, row, head) + (waves - HEAD_WAVES) * pace_ps
     return Outcome(row, time_ps / PS_PER_US, waves, rest, head)
 
 
-def pace_row(machine: Machine) -> Row:
-    """The shortest row that is not replayed whole."""
-    return next(
-        row for row in measured(machine) if source_of(machine, row).tiles >= WHOLE_WAVES * wave_workgroups(machine, row)
-    )
+def pace_m(machine: Machine) -> int:
+    """M of the shortest row of many waves."""
+    rows = measured(machine)
+    return next(r.m for r in rows if source_of(machine, r).tiles >= MANY_WAVES * wave_workgroups(machine, r))
 
 
 def error(found: Outcome) -> float:
@@ -161,7 +174,7 @@ def table_row(machine: Machine, found: Outcome) -> str:
     row, slots = found.row, wave_workgroups(machine, found.row)
     full = found.waves * slots + found.rest
     fill = full / (-(-full // slots) * slots)
-    share = "whole" if found.replayed == full else f"{found.replayed} of {full}"
+    share = "all" if found.replayed == full else f"{found.replayed} of {full}"
     kind = "calibration" if row.m == machine.calibrated_m else "prediction"
     cells = [machine.preset, f"{row.m} x {row.n} x {row.k}", f"{found.waves} + {found.rest}/{slots}", f"{fill:.3f}"]
     cells += [share, f"{row.time_us:,.1f}", f"{found.time_us:,.1f}", f"{100 * error(found):+.1f} %", kind]
@@ -186,7 +199,8 @@ def table() -> str:
             "",
             "Generated by `python -m validation.gemm_time`. Measured: `validation/references/a100_gemm.csv`, "
             "`mi210_gemm.csv` (fp16). Waves: full ones and workgroups of the last; fill: share of the places of all "
-            "waves that are taken, the bound that wave quantisation sets; replayed: workgroups.",
+            "waves that are taken, the bound that wave quantisation sets; replayed: workgroups (at K = "
+            f"{SAMPLE_K[0]} and {SAMPLE_K[1]}).",
             "",
             "| preset | M x N x K | waves | fill | replayed | measured (us) | ours | error | kind |",
             "|---" * 9 + "|",
@@ -201,22 +215,29 @@ def table() -> str:
     )
 
 
+def compare(machine: Machine, row: Row) -> None:
+    """Print the time of a row replayed whole and as the table has it."""
+    began = process_time()
+    whole_us = replay_ps(machine, row, source_of(machine, row).tiles) / PS_PER_US
+    sampled_us = outcome(machine, row).time_us
+    difference, seconds = 100 * (sampled_us / whole_us - 1), process_time() - began
+    times = f"whole {whole_us:,.1f} us, sampled {sampled_us:,.1f} us ({difference:+.2f} %)"
+    print(f"{machine.preset} {row.m} x {row.n} x {row.k}: {times}; {seconds:.0f} s of CPU time", flush=True)
+
+
 @click.command()
-@click.option("--whole", type=int, metavar="M", help="Replay the rows with this M whole and as waves, print both.")
-def main(whole: int | None) -> None:
-    if whole is None:
-        TABLE.write_text(table(), encoding="utf-8")
-        print(TABLE.read_text(encoding="utf-8"))
-        return
+@click.option("--whole", type=int, metavar="M", help="Replay the rows with this M whole and sampled, print both.")
+@click.option("--all-waves", type=int, metavar="M", help="The same with all waves, at the smaller sample of K.")
+def main(whole: int | None, all_waves: int | None) -> None:
     for machine in MACHINES:
         for row in measured(machine):
             if row.m == whole:
-                began = process_time()
-                long, short = outcome(machine, row, whole=True), outcome(machine, row)
-                times = f"whole {long.time_us:,.1f} us, waves {short.time_us:,.1f} us"
-                difference = 100 * (short.time_us / long.time_us - 1)
-                seconds = process_time() - began
-                print(f"{machine.preset} M = {whole}: {times}, {difference:+.2f} %; {seconds:.0f} s of CPU time")
+                compare(machine, row)
+            if row.m == all_waves:
+                compare(machine, row._replace(k=SAMPLE_K[0]))
+    if whole is None and all_waves is None:
+        TABLE.write_text(table(), encoding="utf-8")
+        print(TABLE.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
