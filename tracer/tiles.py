@@ -85,19 +85,19 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
     """K-steps first .. end - 1 of the tile whose first element is C(row, column)."""
     ahead = plan.depth - 1
     for step in range(first, min(first + ahead, end)):
-        at = write_loads(plan, rectangle, row, column, step, warp, events, at)
+        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
     for step in range(first, end):
         if ahead == 0:
             if step > first:  # the only stage of shared memory is reused
                 at = put(events, at, plan.reuse_barrier, NOTHING, 0)
-            at = write_loads(plan, rectangle, row, column, step, warp, events, at)
+            at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
         arrived = ONE << np.uint64(step % plan.depth)
         if plan.copy == LDG:
             at = put(events, at, plan.share, arrived, NO_SLOT)
             arrived = NOTHING
         at = put(events, at, plan.stage_barrier, arrived, 0)
         if ahead > 0 and step + ahead < end:
-            at = write_loads(plan, rectangle, row, column, step + ahead, warp, events, at)
+            at = write_loads(plan, rectangle, row, column, step + ahead, 0, 1, warp, events, at)
         at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
         at = put(events, at, plan.tensor, plan.tensor.wait, ACCUMULATORS if step == end - 1 else NO_SLOT)
     return at
@@ -105,48 +105,50 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
 
 @kernel
 def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at):
-    """K-steps as in `write_main_loop`, each in pieces whose fragments are asked for one piece ahead."""
-    for step in range(first, min(first + plan.depth - 1, end)):
-        at = write_loads(plan, rectangle, row, column, step, warp, events, at)
-    at = write_stage(plan, rectangle, row, column, first, end, warp, events, at)
+    """K-steps as in `write_main_loop`, in pieces: behind the arithmetic of each piece but the last, which follows the
+    barrier of the next step, stands a portion of the loads `depth - 1` steps ahead."""
+    ahead, portions = plan.depth - 1, plan.pieces - 1
+    for step in range(first, min(first + ahead, end)):
+        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+    at = write_stage(plan, first, events, at)
     at = put(events, at, plan.fragments, NOTHING, FRAGMENTS)
     slot, following = FRAGMENTS, NEXT_FRAGMENTS
     for step in range(first, end):
         for piece in range(plan.pieces):
-            last = piece == plan.pieces - 1
+            last = piece == portions
             if last and step + 1 < end:
-                at = write_stage(plan, rectangle, row, column, step + 1, end, warp, events, at)
+                at = write_stage(plan, step + 1, events, at)
             if not last or step + 1 < end:
                 at = put(events, at, plan.fragments, NOTHING, following)
             arrived = ONE << np.uint64(slot)
             at = put(events, at, plan.tensor, arrived, ACCUMULATORS if last and step == end - 1 else NO_SLOT)
+            if not last and step + ahead < end:
+                at = write_loads(plan, rectangle, row, column, step + ahead, piece, portions, warp, events, at)
             slot, following = following, slot
     return at
 
 
 @kernel
-def write_stage(plan, rectangle, row, column, step, end, warp, events, at):
-    """The data of a step are waited for and shared; loads of the step `depth - 1` ahead take the stage that is free."""
+def write_stage(plan, step, events, at):
+    """The data of a step are waited for and shared by all warps."""
     arrived = ONE << np.uint64(step % plan.depth)
     if plan.copy == LDG:
         at = put(events, at, plan.share, arrived, NO_SLOT)
         arrived = NOTHING
-    at = put(events, at, plan.stage_barrier, arrived, 0)
-    if step + plan.depth - 1 < end:
-        at = write_loads(plan, rectangle, row, column, step + plan.depth - 1, warp, events, at)
-    return at
+    return put(events, at, plan.stage_barrier, arrived, 0)
 
 
 @kernel
-def write_loads(plan, rectangle, row, column, step, warp, events, at):
-    """This warp's share of the tiles of A and B of one K-step."""
+def write_loads(plan, rectangle, row, column, step, portion, portions, warp, events, at):
+    """This warp's share of the tiles of A and B of one K-step, or a portion of it."""
     depth_k = step * plan.tile_k
-    warps = plan.warps_m * plan.warps_n
+    sharers = plan.warps_m * plan.warps_n * portions
+    sharer = warp * portions + portion
     plan.load_a.slot = plan.load_b.slot = step % plan.depth
     cut_rectangle(rectangle, plan.a, row, depth_k, plan.tile_m, plan.tile_k, plan.load_bytes)
-    at = write_accesses(events, at, plan.load_a, rectangle, plan.lanes, warp, warps)
+    at = write_accesses(events, at, plan.load_a, rectangle, plan.lanes, sharer, sharers)
     cut_rectangle(rectangle, plan.b, depth_k, column, plan.tile_k, plan.tile_n, plan.load_bytes)
-    return write_accesses(events, at, plan.load_b, rectangle, plan.lanes, warp, warps)
+    return write_accesses(events, at, plan.load_b, rectangle, plan.lanes, sharer, sharers)
 
 
 @kernel

@@ -71,14 +71,12 @@ class Outcome(NamedTuple):
 
 def replay(case: Case, replays: int = 1) -> Outcome:
     """Replay a trace; the CPU time is that of the fastest replay, reading of the text included."""
-    preset, seconds = load_preset(case.preset), []
-    results = []
+    preset, seconds, results = load_preset(case.preset), [], []
     for _ in range(replays):
         began = process_time()
         results += simulate(open_accelsim(case.trace), preset, flush_l2=False).kernels
         seconds.append(process_time() - began)
-    result = results[0]
-    return Outcome(result.time_ps / period_ps(preset.machine.cu.clock_MHz), result, min(seconds))
+    return Outcome(results[0].time_ps / period_ps(preset.machine.cu.clock_MHz), results[0], min(seconds))
 
 
 def cycle_row(case: Case, outcome: Outcome) -> str:
@@ -119,7 +117,7 @@ def table() -> str:
             f"CPU time of one core, ours the fastest of {REPLAYS} with compiled kernels, reading of the text included; "
             "Accel-Sim's was taken on another machine of the same size.",
             "",
-            "| trace | instructions of warps | ours | Accel-Sim (s) | ours (s) | each (us) | ours (us) | ratio |",
+            "| trace | warp instructions | ours | Accel-Sim (s) | ours (s) | us per instruction | ours (us) | ratio |",
             "|---" * 8 + "|",
             *(cost_row(case, outcome) for case, outcome in outcomes),
             "",

@@ -33,13 +33,15 @@ def gemms(draw):
         with_c=draw(st.booleans()),
     )
     tile_m, tile_n, tile_k = (draw(st.sampled_from([16, 32, 48])) for _ in range(3))
+    pipeline_depth = draw(st.integers(1, 4))
     kernel = GemmKernel(
         tile_m,
         tile_n,
         tile_k,
         warps_m=draw(st.sampled_from([1, 2])),
         warps_n=draw(st.sampled_from([1, 2])),
-        pipeline_depth=draw(st.integers(1, 4)),
+        pipeline_depth=pipeline_depth,
+        fragment_pieces=draw(st.sampled_from([1, 2, 4])) if pipeline_depth > 1 else 1,
         vector_bytes=draw(st.sampled_from([4, 8, 16])),
         copy=draw(st.sampled_from(Copy)),
         epilogue=draw(st.sampled_from(Epilogue)),

@@ -48,6 +48,23 @@ def test_async_program_of_depth_three_fills_two_stages_first():
     assert program(kernel) == ["SETUP", *LOADS, *LOADS, *steps, "CONVERT", "STORE", "EXIT"]
 
 
+def test_fragments_in_pieces_are_asked_for_one_piece_ahead():
+    kernel = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=3, fragment_pieces=2, copy=Copy.ASYNC, registers=128)
+    first = ["STAGE_BARRIER", *STEP, *LOADS]  # loads of the third step, behind the first arithmetic
+    steps = [*first, "STAGE_BARRIER", *STEP, *STEP, "STAGE_BARRIER", *STEP, *STEP]
+    assert program(kernel) == ["SETUP", *LOADS, *LOADS, *steps, "CONVERT", "STORE", "EXIT"]
+
+
+def test_pieces_add_up_to_the_work_and_bytes_of_the_whole():
+    def sums(pieces):
+        kernel = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=3, fragment_pieces=pieces, registers=128)
+        workgroup = GemmSource(SMALL, kernel).workgroup(0)
+        fragments, tensor = at_site(workgroup, Site.FRAGMENTS), at_site(workgroup, Site.TENSOR)
+        return int(fragments["count"].sum()), int(tensor["work"].sum()), int(tensor["count"].sum())
+
+    assert sums(1) == sums(2) == sums(4)
+
+
 def test_staged_epilogue_with_c_passes_through_shared_memory():
     kernel = GemmKernel(32, 32, 96, 1, 1, epilogue=Epilogue.STAGED, registers=128)
     with_c = GemmProblem(32, 32, 96, with_c=True)
@@ -80,12 +97,14 @@ def test_every_slot_that_is_set_is_waited_for_before_it_is_set_for_another_step(
         for warp in np.split(workgroup.events, workgroup.first_event[1:-1]):
             busy = {}
             for event in warp:
-                busy = {s: pc for s, pc in busy.items() if not int(event["wait"]) >> s & 1}
+                busy = {s: place for s, place in busy.items() if not int(event["wait"]) >> s & 1}
                 loads = event["kind"] in (Kind.LOAD, Kind.ASYNC_COPY) and event["space"] == Space.GLOBAL
                 if event["slot"] < kernel.pipeline_depth and loads:
-                    # a stage's loads of B follow those of A; A after B means a new step
-                    assert not (busy.get(int(event["slot"])) == Site.LOAD_B and event["pc"] == 16 * Site.LOAD_A)
-                    busy[int(event["slot"])] = event["pc"] // 16
+                    # a stage's loads of B follow those of A; A after B means a new step, or another portion
+                    pc, portions = busy.get(int(event["slot"]), (None, 1))
+                    portions += pc == Site.LOAD_B and event["pc"] == 16 * Site.LOAD_A
+                    assert portions <= max(1, kernel.fragment_pieces - 1)
+                    busy[int(event["slot"])] = event["pc"] // 16, portions
             stages = [s for s in busy if s < kernel.pipeline_depth]
             assert not stages, "loads that nobody waits for"
 
@@ -217,6 +236,8 @@ def test_impossible_slices_are_refused(rank, ranks, message):
         ({"lanes": 48}, "lanes = 48"),
         ({"warps_m": 8, "warps_n": 8}, "at most 1024 threads"),
         ({"pipeline_depth": 33}, "pipeline_depth = 33"),
+        ({"fragment_pieces": 3}, "must divide tile_k = 32"),
+        ({"fragment_pieces": 2, "pipeline_depth": 1}, "pipeline_depth of at least 2"),
         ({"tile_m": 512, "tile_n": 512}, "registers per thread"),
         ({"copy": Copy.ASYNC, "pipeline_depth": 30}, "shared memory"),
         ({"shared_bytes": 100}, "its tiles need 32768"),

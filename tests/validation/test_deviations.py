@@ -128,7 +128,7 @@ def test_streams_far_apart_meet_in_few_banks():
     channel = build(load_preset("v100").machine)[0].channels[0]
     geometry = [int(channel[name]) for name in ("group_bits", "bank_bits", "row_bits", "bank_map")]
     places = [
-        bank_row_column(channel_local(k * MIB, int(channel["interleave_bytes"]), 32), *geometry)[:2] for k in range(64)
+        bank_row_column(channel_local(k * MIB, int(channel["interleave_bytes"]), 64), *geometry)[:2] for k in range(64)
     ]
     assert len({bank for bank, _ in places}) == 1
     assert len({row for _, row in places}) == 64
