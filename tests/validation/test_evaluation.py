@@ -121,7 +121,8 @@ def test_claims_that_nothing_answers_are_refused(store):
     with pytest.raises(UserError, match="no experiment 'none'"):
         evaluated(store, claims=[claim("x", "none", "y", 1.0)])
     with pytest.raises(UserError, match="no answer 'y'"):
-        evaluated(store, claims=[claim("x", "small", "y", 1.0)])
+        evaluated(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
+    assert evaluated(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
     with pytest.raises(UserError, match="no such experiment"):
         evaluated(store, only=("none",))
 
