@@ -4,6 +4,7 @@ import pytest
 
 from sim.configurations import CONFIGURATIONS, T3_MCA
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
+from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
 from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
@@ -45,6 +46,13 @@ def test_the_paper_is_16_cases_of_48_parts(experiments):
     assert len(tasks) == 96
     # 4 x (model, TP): GEMM, T3 and T3-MCA of OP, IP and FC-2 = FC-1; RS, RS + NMC and AG of the one output.
     assert len({task.key for task in tasks}) == 4 * (3 * 3 + 3)
+
+
+def test_the_default_kernel_is_plain():
+    """The kernel of all cases: 128 x 128 x 32, 16-byte accesses, a K-step in one piece."""
+    shape = (DEFAULT_KERNEL.tile_m, DEFAULT_KERNEL.tile_n, DEFAULT_KERNEL.tile_k, DEFAULT_KERNEL.pipeline_depth)
+    assert shape == (128, 128, 32, 2)
+    assert (DEFAULT_KERNEL.vector_bytes, DEFAULT_KERNEL.fragment_pieces) == (16, 1)
 
 
 def test_keys_tell_apart_what_differs():
