@@ -8,6 +8,7 @@ from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
 from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
+from validation.experiments.code_key import code_key, syntax
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers, Term, operator_table
@@ -67,6 +68,15 @@ def test_keys_tell_apart_what_differs():
     assert len(deeper & base) == 3  # collectives do not see the kernel
     timed = keys(Workbench(tokens=256, series=(CASE,)))
     assert len(timed & base) == 3  # and take no time series
+
+
+def test_words_do_not_change_a_key_but_code_does():
+    source = '"""Old."""\n\nWAYS = 8  # many\n"""Of a set."""\n\ndef f(x):\n    """Old."""\n    return x + WAYS\n'
+    words = source.replace("Old", "New").replace("# many", "# few").replace("Of a set", "Ways")
+    assert syntax(source) == syntax(words)
+    assert syntax(source) != syntax(source.replace("= 8", "= 16"))
+    assert syntax(source) != syntax(source.replace("x +", "x -"))
+    assert code_key("sim.configurations") != code_key("sim.dram")
 
 
 def test_speedups_and_traffic_of_made_up_parts():
