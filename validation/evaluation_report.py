@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.configurations import CONFIGURATIONS, SEQUENTIAL
 from traces.write import replacing
 from validation.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.document import Block, Bullets, Heading, Picture, Table, Text, to_html, to_markdown
 from validation.evaluation import Evaluated
-from validation.experiments.cases import case_names
+from validation.evaluation_tables import answer_tables
 from validation.experiments.layers import Layers, operator_table
 from validation.experiments.references import Recorded
-from validation.experiments.sublayers import Sublayers
 from validation.experiments.task import Experiment
 from validation.report import number_text
 
@@ -20,8 +18,6 @@ CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict
 CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
 ROUNDING = 1e-12
 """Relative error of floating-point arithmetic."""
-ANSWERS_SHOWN = 80
-"""Of an experiment without a table of its own."""
 
 
 def write_report(folder: Path, found: Evaluated, pictures: Mapping[str, list[Picture]]) -> None:
@@ -96,12 +92,7 @@ def _experiment_blocks(name: str, found: Evaluated, pictures: Sequence[Picture])
     if isinstance(experiment, Recorded):
         return []
     blocks: list[Block] = [Heading(experiment.title, 2), *pictures]
-    if isinstance(experiment, Sublayers):
-        blocks.append(case_table(experiment, answers))
-    elif isinstance(experiment, Layers):
-        blocks.append(layer_table(experiment, answers))
-    elif len(answers) <= ANSWERS_SHOWN:
-        blocks.append(Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",)))
+    blocks += answer_tables(experiment, answers)
     assumed = assumptions(experiment)
     return blocks + ([Text("Assumed:"), Bullets(assumed)] if assumed else [])
 
@@ -109,35 +100,6 @@ def _experiment_blocks(name: str, found: Evaluated, pictures: Sequence[Picture])
 def assumptions(experiment: Experiment) -> list[str]:
     table = operator_table(experiment.operators).assumed if isinstance(experiment, Layers) else ()
     return [*experiment.assumed, *table]
-
-
-def case_table(experiment: Sublayers, answers: Mapping[str, float]) -> Table:
-    """One row per case: times of Sequential, speed-ups, DRAM traffic."""
-    shown = [name for name in experiment.configurations if name != SEQUENTIAL]
-    columns = ["GEMM (µs)", "RS (µs)", "AG (µs)", *shown, "DRAM, T3-MCA (%)", "without AG (%)"]
-    keys = [f"{SEQUENTIAL}/gemm_us", f"{SEQUENTIAL}/rs_us", f"{SEQUENTIAL}/ag_us"]
-    keys += [f"{name}/speedup" for name in shown] + ["T3-MCA/dram_change", "T3-MCA/dram_change_without_ag"]
-    rows = [[case, *(_short(key, answers[f"{case}/{key}"]) for key in keys)] for case in case_names(experiment.cases)]
-    for mean in ("geomean", "max"):
-        cells = [_short(key, answers[f"{mean}/{key}"]) if f"{mean}/{key}" in answers else "" for key in keys]
-        rows.append([mean, *cells])
-    return Table(["case", *columns], rows, columns)
-
-
-def layer_table(experiment: Layers, answers: Mapping[str, float]) -> Table:
-    shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
-    columns = ["layer (µs)", "share (%)", *shown]
-    rows = []
-    for run in ("training", "inference"):
-        for model in experiment.models:
-            at = f"{run}/{model}"
-            times = [f"{answers[f'{at}/{SEQUENTIAL}/layer_us']:,.0f}", f"{100 * answers[f'{at}/share']:.1f}"]
-            rows.append([f"{run}, {model}", *times, *(f"{answers[f'{at}/{name}/speedup']:.3f}" for name in shown)])
-    return Table(["model", *columns], rows, columns)
-
-
-def _short(key: str, value: float) -> str:
-    return f"{value:,.1f}" if key.endswith(("_us", "change", "_ag")) else f"{value:.3f}"
 
 
 def _missing(found: Evaluated) -> list[Block]:

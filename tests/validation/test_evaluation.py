@@ -16,6 +16,7 @@ from validation.evaluation import evaluate_claims
 from validation.evaluation_archive import write_evaluation
 from validation.evaluation_figures import draw_figures
 from validation.evaluation_report import write_report
+from validation.experiments.ablation import Ablation
 from validation.experiments.cases import Workbench
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
@@ -33,6 +34,7 @@ EXPERIMENTS = {
     "sizes": ScatterSizes(title="Sizes", gpus=(8,), sizes_MB=(4, 8)),
     "split": CuSplit(title="Split", cases=(CASE,), collective_cus=(8,), bench=SMALL),
     "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), operators="transformer", bench=SMALL),
+    "ablation": Ablation(title="Ablation", cases=(CASE,), jitter_ps=1000, seeds=(1,), bench=SMALL),
     "tornado": Sensitivity(
         title="Tornado",
         cases=(CASE, "mega-gpt-2/fc2/tp8"),
@@ -87,6 +89,8 @@ def test_report_archive_and_figures(store, tmp_path):
     write_evaluation(folder / "validation.h5", found)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "| the gain | 1.3 x |" in markdown and "3 claims: 1 inside, 1 outside, 1 shown." in markdown
+    for row in ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| queue = 16 |", "| training, mega-gpt-2/tp8 |"):
+        assert row in markdown
     figures = sorted(path.name for path in (folder / "figures").iterdir())
     assert len(figures) == 4 + 3 + 1 + 1 + 1 + 6
     for name in figures:
@@ -117,7 +121,8 @@ def test_claims_that_nothing_answers_are_refused(store):
     with pytest.raises(UserError, match="no experiment 'none'"):
         evaluated(store, claims=[claim("x", "none", "y", 1.0)])
     with pytest.raises(UserError, match="no answer 'y'"):
-        evaluated(store, claims=[claim("x", "small", "y", 1.0)])
+        evaluated(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
+    assert evaluated(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
     with pytest.raises(UserError, match="no such experiment"):
         evaluated(store, only=("none",))
 

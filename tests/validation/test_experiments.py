@@ -4,9 +4,11 @@ import pytest
 
 from sim.configurations import CONFIGURATIONS, T3_MCA
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
+from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
 from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
+from validation.experiments.code_key import code_key, syntax
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers, Term, operator_table
@@ -47,6 +49,13 @@ def test_the_paper_is_16_cases_of_48_parts(experiments):
     assert len({task.key for task in tasks}) == 4 * (3 * 3 + 3)
 
 
+def test_the_default_kernel_is_plain():
+    """The kernel of all cases: 128 x 128 x 32, 16-byte accesses, a K-step in one piece."""
+    shape = (DEFAULT_KERNEL.tile_m, DEFAULT_KERNEL.tile_n, DEFAULT_KERNEL.tile_k, DEFAULT_KERNEL.pipeline_depth)
+    assert shape == (128, 128, 32, 2)
+    assert (DEFAULT_KERNEL.vector_bytes, DEFAULT_KERNEL.fragment_pieces) == (16, 1)
+
+
 def test_keys_tell_apart_what_differs():
     def keys(bench):
         return {task.key for task in Sublayers(title="", cases=(CASE,), bench=bench).tasks()}
@@ -59,6 +68,15 @@ def test_keys_tell_apart_what_differs():
     assert len(deeper & base) == 3  # collectives do not see the kernel
     timed = keys(Workbench(tokens=256, series=(CASE,)))
     assert len(timed & base) == 3  # and take no time series
+
+
+def test_words_do_not_change_a_key_but_code_does():
+    source = '"""Old."""\n\nWAYS = 8  # many\n"""Of a set."""\n\ndef f(x):\n    """Old."""\n    return x + WAYS\n'
+    words = source.replace("Old", "New").replace("# many", "# few").replace("Of a set", "Ways")
+    assert syntax(source) == syntax(words)
+    assert syntax(source) != syntax(source.replace("= 8", "= 16"))
+    assert syntax(source) != syntax(source.replace("x +", "x -"))
+    assert code_key("sim.configurations") != code_key("sim.dram")
 
 
 def test_speedups_and_traffic_of_made_up_parts():

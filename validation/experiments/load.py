@@ -10,7 +10,8 @@ from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
-from validation.experiments.references import GemmCounters, HbmChannel, Microbenchmarks, Recorded
+from validation.experiments.machines import MachineCollectives, Microbenchmarks
+from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel, Recorded
 from validation.experiments.sensitivity import Sensitivity
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.task import Experiment
@@ -26,7 +27,9 @@ Kind = (
     | Ablation
     | HbmChannel
     | GemmCounters
+    | AccelSimCycles
     | Microbenchmarks
+    | MachineCollectives
     | Recorded
 )
 

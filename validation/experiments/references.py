@@ -1,4 +1,4 @@
-"""Experiments on single units and single kernels: against other simulators, hardware counters and microbenchmarks.
+"""Experiments on single units and single kernels: against other simulators and hardware counters.
 
 They run what the scripts beside this folder run for their tables. `Recorded` takes what a longer script has written.
 """
@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from sim.presets import load_preset
-from sim.units import period_ps
 from traces.errors import UserError
-from validation import dram_reference, gemm_counters, microbenchmarks
+from validation import accelsim_cycles, dram_reference, gemm_counters
 from validation.experiments.sublayers import PERCENT
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
@@ -49,25 +48,22 @@ class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
         return _prefixed(self.kernels, self.tasks(), outcomes)
 
 
-class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
-    """Latencies of a preset by pointer chase, and its stream bandwidths.
+class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=True):
+    """Cycles of Accel-Sim on identical traces. traces: rows of `references/accelsim.csv` whose trace is committed."""
 
-    Attributes:
-        preset: the machine.
-        measured: row of `references/gpu_microbenchmarks.csv`.
-    """
-
-    preset: str
-    measured: str
+    traces: tuple[str, ...]
 
     def tasks(self) -> list[Task]:
-        module = SCRIPTS.format("microbenchmarks")
-        key = task_key(module, list(load_preset(self.preset).values().items()))
-        work = partial(_microbenchmarks, self.preset, self.measured)
-        return [Task(key, f"microbenchmarks of {self.preset}", 1e7, work)]
+        module = SCRIPTS.format("accelsim_cycles")
+        cases = {case.name: case for case in accelsim_cycles.cases()}
+        presets = {name: list(load_preset(cases[name].preset).values().items()) for name in self.traces}
+        return [
+            Task(task_key(module, name, presets[name]), f"cycles of {name}", 1e6, partial(_cycles, name))
+            for name in self.traces
+        ]
 
     def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        return outcomes[self.tasks()[0].key]
+        return _prefixed(self.traces, self.tasks(), outcomes)
 
 
 class Recorded(Experiment, tag="recorded", frozen=True, kw_only=True):
@@ -118,10 +114,6 @@ def _counters(case: gemm_counters.Case) -> Outcome:
     return {name: getattr(ours, name) for name in ("l1_read_miss_sectors", "l2_read_miss_sectors")}
 
 
-def _microbenchmarks(name: str, row: str) -> Outcome:
-    """By the columns of the measured file."""
-    preset, clock_ps = load_preset(name), period_ps(float(microbenchmarks.measured(row)["clock_MHz"]))
-    found = {chase.column: microbenchmarks.latency_ps(preset, chase) / clock_ps for chase in microbenchmarks.CHASES}
-    found |= {column: microbenchmarks.stream(name, flow).GBps for flow, column in microbenchmarks.STREAMS}
-    found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(name)
-    return found
+def _cycles(name: str) -> Outcome:
+    case = next(case for case in accelsim_cycles.cases() if case.name == name)
+    return {"cycles": accelsim_cycles.replay(case).cycles}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tracer.sources import ROOT, source_fingerprint
+from validation.experiments.code_key import code_key
 
 Outcome = dict[str, Any]
 """What a task found: plain values that JSON can hold."""
@@ -21,7 +21,7 @@ class Task:
     """A piece of work that two processes can do with the same result.
 
     Attributes:
-        key: hash of everything that decides the result: input and sources of the simulator.
+        key: hash of everything that decides the result: input and code of the simulator.
         title: one line for people.
         cost: guess of the work, for the order in which tasks start; any unit.
         work: does it; picklable.
@@ -62,5 +62,4 @@ def task_key(module: str, *inputs: object) -> str:
         module: dotted name of the module whose code, imports included, decides the result.
         inputs: plain values that decide it.
     """
-    sources = source_fingerprint(module, ROOT / f"{module.replace('.', '/')}.py")
-    return sha256(dumps([sources, inputs], sort_keys=True, default=str).encode()).hexdigest()
+    return sha256(dumps([code_key(module), inputs], sort_keys=True, default=str).encode()).hexdigest()

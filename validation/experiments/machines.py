@@ -1,0 +1,80 @@
+"""Experiments on presets of real machines: microbenchmarks and collectives. The scripts of their tables do the work."""
+
+from functools import partial
+
+from sim.presets import load_preset
+from sim.units import MIB, period_ps
+from validation import collectives, microbenchmarks
+from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
+
+
+class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
+    """Latencies and bandwidths of a preset, by the columns of `references/gpu_microbenchmarks.csv`.
+
+    Attributes:
+        preset: one of `microbenchmarks.MACHINES`.
+    """
+
+    preset: str
+
+    def tasks(self) -> list[Task]:
+        key = task_key("validation.microbenchmarks", _values(self.preset))
+        return [Task(key, f"microbenchmarks of {self.preset}", 3e7, partial(_microbenchmarks, self.preset))]
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        return outcomes[self.tasks()[0].key]
+
+
+class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_only=True):
+    """Collectives of a measured machine, calibrated by two points for each number of GPUs and collective.
+
+    Attributes:
+        system: as `references/nccl_*.csv` call it.
+    """
+
+    system: str
+
+    def _cases(self) -> dict[collectives.Case, Task]:
+        module, found = "validation.collectives", {}
+        values = _values(collectives.SYSTEMS[self.system].preset)
+        for case in collectives.measured():
+            if case.system == self.system:
+                title = f"{case.kind} on {case.gpus} {case.system}"
+                found[case] = Task(task_key(module, case, values), title, 1e8, partial(_curve, case))
+        return found
+
+    def tasks(self) -> list[Task]:
+        return list(self._cases().values())
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        """`<collective>/<GPUs>/<bytes>/us`, and what was calibrated."""
+        return {
+            f"{case.kind}/{case.gpus}/{name}": value
+            for case, task in self._cases().items()
+            for name, value in outcomes[task.key].items()
+        }
+
+
+def _values(preset: str) -> list[tuple[str, object]]:
+    return list(load_preset(preset).values().items())
+
+
+def _microbenchmarks(name: str) -> Outcome:
+    """What was measured of this machine."""
+    preset = load_preset(name)
+    row = microbenchmarks.measured(microbenchmarks.MACHINES[name].row)
+    clock_ps = period_ps(float(row["clock_MHz"]))
+    found = {
+        chase.column: microbenchmarks.latency_ps(preset, chase) / clock_ps
+        for chase in microbenchmarks.CHASES
+        if row[chase.column]
+    }
+    if row[microbenchmarks.L2_COLUMN]:
+        found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(name)
+    return found | {column: microbenchmarks.stream(name, flow).GBps for flow, column in microbenchmarks.STREAMS}
+
+
+def _curve(case: collectives.Case) -> Outcome:
+    fit, times_us = collectives.run_case(case)
+    fitted = {"link_efficiency": fit.efficiency, "launch_us": fit.launch_ps / 1e6}
+    return fitted | {f"{size_mb * MIB}/us": time_us for size_mb, time_us in times_us.items()}
