@@ -6,7 +6,7 @@
     Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
     Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
 
-They share their parts: GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine.
+They share their parts: GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22).
 """
 
 from collections.abc import Callable, Sequence
@@ -99,6 +99,7 @@ class Evaluation:
                 "zeroing_bytes": self.zeroing_bytes,
             },
             "preset": self.preset.name,
+            "interval_ps": self.interval_ps,
             "configurations": {name: self._configuration_dict(name) for name in self.configurations},
             "parts": {name: part.facts for name, part in self.parts.items() if part.facts},
         }

@@ -1,6 +1,6 @@
 """Energy of a run: counted events times picojoules per event, each with its source and its spread.
 
-Dynamic energy only: no leakage, no clock tree of idle units, no fans (D31). The lowest and highest published figures
+Dynamic energy only: no leakage, no clock tree of idle units, no fans (D27). The lowest and highest published figures
 of an event differ by factors, so every sum comes with a low and a high end: all events at their low, or all at their
 high figures.
 """

@@ -33,6 +33,7 @@ from sim.hw.hbm import channel_settle, channel_step
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
+from sim.hw.spans import SpanKind, write_span
 from sim.machine import LEVELS
 from tracer.jit import kernel
 
@@ -102,14 +103,18 @@ def _run_cus(node, end_ps):
             )
         node.cu_wake_ps[c] = now_ps
         if cu.ended > 0:
-            _collect(node, cu, end_ps)
+            _collect(node, c, cu, end_ps)
 
 
 @kernel
-def _collect(node, cu, end_ps):
+def _collect(node, c, cu, end_ps):
     """Workgroups of the CU ended: their places are free from the next window on (D7)."""
     engine = node.engine[0]
     for i in range(cu.ended):
+        write_span(
+            *(node.spans, engine, SpanKind.WORKGROUP, c, cu.ended_queue[i], cu.ended_tag[i]),
+            *(cu.ended_started_ps[i], cu.ended_ps[i]),
+        )
         node.freed[engine.freed] = cu.ended_slab[i]
         engine.freed += 1
         dispatch = node.dispatch[cu.ended_queue[i]]

@@ -6,6 +6,8 @@ file_type = "t3sim-evaluation", format_version, writer, preset              attr
 /parts/NAME                 attributes time_ps, kernel_ps, link_bytes, requests, exactly_once
 /parts/NAME/totals, facts   JSON
 /parts/NAME/dram_bytes      i8 [4], per stream
+/parts/NAME/spans           SPAN [spans] (sim.hw.spans): workgroups and DMA transfers of GPU 0
+/parts/NAME/triggers        i8 [tiles, 3]: tile, when it was complete (ps), local chunk, of GPU 0
 /parts/NAME/series/COLUMN   i8 [time], one value per interval; time_ps = end of each interval
 """
 
@@ -16,6 +18,7 @@ import h5py
 import numpy as np
 
 from sim.configurations import Evaluation
+from sim.hw.spans import SPAN
 from sim.jobs import JobResult
 from traces.errors import UserError
 from traces.version import VERSION
@@ -23,6 +26,7 @@ from traces.write import new_file, replacing
 
 FILE_TYPE = "t3sim-evaluation"
 FORMAT_VERSION = 1
+TIMELINE = ("spans", "triggers")
 ATTRIBUTES = ("time_ps", "kernel_ps", "link_bytes", "requests", "exactly_once")
 
 
@@ -49,6 +53,9 @@ def write_part(group: h5py.Group, part: JobResult, interval_ps: int) -> None:
     group["totals"], group["facts"] = json.dumps(part.totals), json.dumps(part.facts)
     group["wrong"] = json.dumps(part.wrong)
     group["dram_bytes"] = part.dram_bytes
+    for name in TIMELINE:
+        if len(getattr(part, name)):
+            group.create_dataset(name, data=getattr(part, name), compression="gzip", shuffle=True)
     series = group.create_group("series")
     for name, values in part.series.items():
         series.create_dataset(name, data=values, compression="gzip", shuffle=True)
@@ -65,6 +72,8 @@ def read_part(group: h5py.Group) -> JobResult:
         dram_bytes=group["dram_bytes"][:],
         totals=json.loads(group["totals"].asstr()[()]),
         facts=json.loads(group["facts"].asstr()[()]),
+        spans=group["spans"][:] if "spans" in group else np.zeros(0, SPAN),
+        triggers=group["triggers"][:] if "triggers" in group else np.zeros((0, 3), np.int64),
         wrong=tuple(json.loads(group["wrong"].asstr()[()])),
         series={name: values[:] for name, values in group["series"].items() if name != "time_ps"},
     )

@@ -1,6 +1,7 @@
 """What happens between GPUs within a time window: arrivals, DMA engines, Tracker, links. Called by the engine.
 
-Back-pressure is one window late, as everywhere (D6): what finds no room tries again in the next window.
+Back-pressure is one window late, as everywhere (D6): what finds no room tries again in the next window. Arrivals go
+straight to the memory channels, past crossbar and L2, unless they are to stay in L2 (D24).
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ from sim.hw.hbm_queue import account_occupancy
 from sim.hw.link import arrival_ps, is_cached, port_peek, port_send, port_take
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, STREAMS, Stream
+from sim.hw.spans import SpanKind, write_span
 from sim.hw.tracker import tracker_count
 from sim.spec import Arbiter
 from tracer.jit import kernel
@@ -106,6 +108,10 @@ def run_dmas(node, begin_ps, end_ps):
                 break
             dma.blocked = 0
             dma_read(dma, np.int64(e), node.output.tiles, port, fifo, node.pool, now_ps)
+            if dma.tag < 0:
+                write_span(
+                    *(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag), *(dma.began_ps, dma.next_ps)
+                )
             node.channel_wake_ps[h] = min(node.channel_wake_ps[h], now_ps + dma.request_ps)
         if dma.tag < 0:
             dma.wake_ps = NEVER

@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.engine import Status, prefill_l2, run_engine, sample, settle
 from sim.hw.request import NEVER
+from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine import SERIES, Node, build
 from sim.occupancy import Occupancy, occupancy
@@ -15,6 +16,8 @@ from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource
 
 FOREVER_PS = NEVER - 1
+MAX_SPANS = 1 << 16
+"""Of the timeline that goes with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
@@ -47,6 +50,8 @@ class Gpu:
         self._series: list[np.ndarray] = []
         engine = self.node.engine[0]
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
+        if interval_ps:
+            self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
         self.node.dispatch["wake_ps"] = NEVER
 
     @property
@@ -165,6 +170,10 @@ class Gpu:
         self._take_series()
         rows = np.concatenate(self._series)
         return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+
+    def spans(self) -> np.ndarray:
+        """SPAN records so far, at most MAX_SPANS."""
+        return self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))].copy()
 
     def _take_series(self) -> None:
         engine = self.node.engine[0]

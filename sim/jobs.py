@@ -19,6 +19,7 @@ from sim.collective.topology import port_distances
 from sim.counters import take, totals
 from sim.gpu import Gpu, Progress
 from sim.hw.request import NEVER, SECTOR_BYTES, Stream
+from sim.hw.spans import SPAN
 from sim.hw.tracker import tracker_bits
 from sim.spec import Arbiter, CollectiveCache, Machine
 from sim.window import Launch
@@ -42,6 +43,8 @@ class JobResult:
         series: time series of GPU 0.
         exactly_once, wrong: the ledger's verdict; True without a ledger.
         facts: figures of single units: Tracker, MCA, links.
+        spans: SPAN, timeline of GPU 0; empty without a time series.
+        triggers: i8 [tiles, 3], of GPU 0: tile, when it was complete (ps), local chunk; empty without a time series.
         requests: line requests that CUs and DMA engines made, all simulated GPUs together.
     """
 
@@ -55,6 +58,8 @@ class JobResult:
     wrong: tuple[str, ...] = ()
     facts: dict[str, float | int | None] = field(default_factory=dict)
     requests: int = 0
+    spans: np.ndarray = field(default_factory=lambda: np.zeros(0, SPAN))
+    triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
 
 
 def run_gemm(
@@ -237,7 +242,21 @@ def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
     verdict = ledger.close(cluster.plans, [gpu.node.output.tiles for gpu in cluster.gpus])
     result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
     result.facts = _facts(cluster)
+    if interval_ps:
+        result.triggers = _triggers(cluster)
     return result
+
+
+def _triggers(cluster: Cluster) -> np.ndarray:
+    """(tile, complete at, local chunk) of the tracked tiles of GPU 0, in the order of time."""
+    tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
+    local = np.zeros(len(tiles), np.int64)
+    for stage in range(chunks.gpus):
+        span = chunks.span(0, stage)
+        local[span.start : span.stop] = stage
+    tracked = np.flatnonzero(tiles["triggers"])
+    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
+    return found[np.lexsort((found[:, 0], found[:, 1]))]
 
 
 def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int) -> JobResult:
@@ -252,7 +271,10 @@ def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int)
     counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
     sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
     series = first.series() if interval_ps else {}
-    return JobResult(time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series, requests=requests)
+    spans = first.spans() if interval_ps else np.zeros(0, SPAN)
+    return JobResult(
+        *(time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series), requests=requests, spans=spans
+    )
 
 
 def _facts(cluster: Cluster) -> dict[str, float | int | None]:

@@ -24,6 +24,7 @@ from sim.hw.lsu import make_lsus
 from sim.hw.noc import make_noc
 from sim.hw.request import NEVER, REQUEST, STREAMS
 from sim.hw.space import GATE, MIRROR, SPACE, TILE
+from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
 from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
@@ -56,6 +57,7 @@ ENGINE = np.dtype(
         ("next_sample_ps", "i8"),
         ("samples", "i8"),  # rows filled since the host took them
         ("freed", "i8"),  # trace-window slabs freed since the host took them
+        ("spans", "i8"),  # written to the timeline, or lost when it was full
         ("horizon_ps", "i8"),  # no window reaches beyond it: what other GPUs do later is not known yet
         ("fabric_ps", "i8"),  # when a port, a DMA engine or an arrival can next do something
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
@@ -124,6 +126,7 @@ class Node(NamedTuple):
     series: np.ndarray  # i8 [rows, len(SERIES)]
     totals: np.ndarray  # i8 [len(SERIES)]: counters at the last sample
     log: np.ndarray  # DRAM commands, empty when off
+    spans: np.ndarray  # SPAN: the timeline, empty when off
     output: Output
     dmas: np.ndarray
     ports: np.ndarray
@@ -259,6 +262,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         series=np.zeros((4096, len(SERIES)), np.int64),
         totals=np.zeros(len(SERIES), np.int64),
         log=np.zeros(0, LOG),
+        spans=np.zeros(0, SPAN),
         output=no_output(),
         dmas=make_dmas(machine)[: None if ports else 0],
         ports=make_ports(machine, ports, number["stores"], number["lines"]),

@@ -101,6 +101,7 @@ VERBS = {
     "t3": Verb("validation.verbs.t3", "t3", "a GEMM and its all-reduce in the five configurations of the paper"),
     "show": Verb("validation.verbs.show", "show", "what a results archive holds"),
     "plot": Verb("validation.verbs.plot", "plot", "figures of a results archive, as PNG or SVG"),
+    "timeline": Verb("validation.verbs.timeline", "timeline", "what ran where and when, for Perfetto or as a page"),
     "diff": Verb("validation.verbs.archives", "diff", "what differs between two results archives"),
     "merge": Verb("validation.verbs.archives", "merge", "several results archives -> one, of the newest version"),
     "presets": Verb("validation.verbs.presets", "presets", "the machines, every value with its source"),

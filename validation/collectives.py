@@ -7,7 +7,7 @@ number of GPUs and collective, 4 and 512 MB calibrate `collective.launch_ps` and
 are prediction.
 
 NCCL passes a chunk on in slices while the next ones come; `pipelined` puts the steps of a plan in that order. What
-NCCL also does, and we do not: choose protocol and number of channels by size (D30).
+NCCL also does, and we do not: choose protocol and number of channels by size (D26).
 """
 
 import csv

@@ -60,6 +60,9 @@ def warp_exit(cu, warps, w, now_ps):
         if everybody and _waiting(warps, resident, number) == resident.alive:
             release_barrier(cu, warps, resident, number, now_ps)
     if resident.alive == 0:
+        cu.ended_tag[cu.ended] = resident.tag
+        cu.ended_started_ps[cu.ended] = resident.started_ps
+        cu.ended_ps[cu.ended] = now_ps
         resident.tag = -1
         cu.residents -= 1
         cu.ended_slab[cu.ended] = resident.slab

@@ -45,6 +45,9 @@ CU = np.dtype(
         ("ended", "i8"),  # workgroups that ended and wait to be collected by the engine
         ("ended_slab", "i4", MAX_WORKGROUPS),
         ("ended_queue", "i4", MAX_WORKGROUPS),
+        ("ended_tag", "i8", MAX_WORKGROUPS),
+        ("ended_started_ps", "i8", MAX_WORKGROUPS),
+        ("ended_ps", "i8", MAX_WORKGROUPS),
         # counters
         ("warp_instructions", "i8"),
         ("events", "i8"),

@@ -28,6 +28,8 @@ DMA = np.dtype(
         ("run", "i8"),  # row in hand
         ("line", "i8"),  # next line, -1 = first of the row
         ("contributors", "i8"),
+        ("began_ps", "i8"),  # when the tile in hand (or the last one) was taken
+        ("last_tag", "i8"),  # tile in hand, or the last one
         ("out", "i8"),  # lines read and not yet on the link
         ("blocked", "i8"),  # 1: waits for room
         # counters
@@ -63,6 +65,7 @@ def dma_load(dma, tiles, tag, ready_ps):
     dma.contributors = held(tiles[tag])
     dma.next_ps = max(dma.next_ps, ready_ps + dma.setup_ps)
     dma.wake_ps = dma.next_ps
+    dma.began_ps, dma.last_tag = dma.next_ps, tag
     dma.tiles += 1
 
 

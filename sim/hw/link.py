@@ -8,7 +8,8 @@ the receiver has handed the packet to its memory. So a full memory queue stops t
 A wire is the only thing that two GPUs share. What is put on it shows at the other end after the latency at the
 earliest, so GPUs may be simulated one after the other for that long.
 
-Times on the link are kept in femtoseconds: rounding a line's 853.3 ps to whole ones would cost bandwidth.
+No errors, retries or packets of flow control (D25). Times on the link are kept in femtoseconds: rounding a line's
+853.3 ps to whole ones would cost bandwidth.
 """
 
 import numpy as np

@@ -53,7 +53,7 @@ def test_a_longer_row_costs_more_to_activate():
 
 
 def test_waiting_costs_nothing():
-    """D31."""
+    """D27."""
     assert pJ_of({"cu.slot_stall_ps": 10**12, "hbm.bus_busy_ps": 10**9, "l2.blocked_ps": 10**12}) == 0
 
 

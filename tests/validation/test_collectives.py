@@ -91,7 +91,7 @@ def test_errors_follow_from_the_columns_and_meet_the_target():
 
 
 def test_nccl_gains_more_from_size_than_its_links_carry():
-    """D30: 8 to 16 MB on eight V100, 7/8 of the buffer each."""
+    """D26: 8 to 16 MB on eight V100, 7/8 of the buffer each."""
     case = Case("Tesla V100-SXM2-32GB", 8, "reduce_scatter")
     more_bytes, peak = 7 * collectives.MIB, collectives.SYSTEMS[case.system].link_GB_per_s
     theirs = more_bytes / (measured()[case][16] - measured()[case][8]) / 1000
