@@ -1,6 +1,8 @@
 """Values of a machine that must fit each other, beyond the type and range of each."""
 
 from sim.hw.request import LINE_BYTES
+
+SHORTEST_LINK_PS = 1000
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
 
@@ -100,7 +102,13 @@ def _fabric_rules(machine):
         tracker.entries % tracker.ways == 0,
         f"tracker.entries: found {tracker.entries}, allowed is a multiple of tracker.ways = {tracker.ways}",
     )
-    yield machine.link.efficiency > 0, "link.efficiency: found 0, allowed is more"
+    link = machine.link
+    yield link.efficiency > 0, "link.efficiency: found 0, allowed is more"
+    yield (
+        link.latency_ps >= SHORTEST_LINK_PS,
+        f"link.latency_ps: found {link.latency_ps}, allowed is at least {SHORTEST_LINK_PS}: GPUs are simulated for that "
+        "long at a time",
+    )
     for fewer, more in (("loose_from", "medium_from"), ("medium_from", "strict_from")):
         low, high = getattr(mca, fewer), getattr(mca, more)
         yield low <= high, f"mca.{fewer}: found {low}, allowed is at most mca.{more} = {high}"
