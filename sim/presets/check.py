@@ -1,10 +1,11 @@
 """Values of a machine that must fit each other, beyond the type and range of each."""
 
 from sim.hw.request import LINE_BYTES
-
-SHORTEST_LINK_PS = 1000
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
+
+SHORTEST_LINK_PS = 1000
+"""GPUs are simulated for the latency of a link at a time."""
 
 
 def check_machine(machine, name, error):
@@ -106,8 +107,7 @@ def _fabric_rules(machine):
     yield link.efficiency > 0, "link.efficiency: found 0, allowed is more"
     yield (
         link.latency_ps >= SHORTEST_LINK_PS,
-        f"link.latency_ps: found {link.latency_ps}, allowed is at least {SHORTEST_LINK_PS}: GPUs are simulated for that "
-        "long at a time",
+        f"link.latency_ps: found {link.latency_ps}, allowed is at least {SHORTEST_LINK_PS}",
     )
     for fewer, more in (("loose_from", "medium_from"), ("medium_from", "strict_from")):
         low, high = getattr(mca, fewer), getattr(mca, more)
