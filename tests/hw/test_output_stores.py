@@ -99,7 +99,7 @@ def test_what_leaves_before_all_of_an_arrival_is_there_carries_nobody():
 def test_a_store_without_a_tracker_entry_waits_and_nothing_else_does():
     """One entry; workgroup 0 takes it with its first store, so workgroup 1 goes as far as its own."""
     output = output_of([Map.DMA] * 2, "tracker.entries=1", "tracker.ways=1")
-    local = row(Kind.STORE, space=Space.SHARED)
+    local = row(Kind.STORE, space=Space.SHARED, base=FIRST + TILE_BYTES)  # of the workgroup's own memory
     one = [store(FIRST)]
     other = [load(FIRST + TILE_BYTES, slot=1), wait(1), local, store(ELSEWHERE), store(FIRST + TILE_BYTES)]
     bench = run_cu([[one], [other]], output=output)

@@ -137,7 +137,21 @@ def state(cluster):
 
 
 @pytest.mark.parametrize(
-    "settings_", [(), NARROW, ("link.credits=2", "dispatch.jitter_ps=400000"), ("link.topology=switch",)]
+    "settings_",
+    [
+        (),
+        NARROW,
+        ("link.credits=2", "dispatch.jitter_ps=400000"),
+        ("link.topology=switch",),
+        # Answers are on their way for long while stores wait for the link.
+        (
+            *NARROW,
+            "l2.latency_clk=600",
+            "link.latency_ps=3000000",
+            "link.GB_per_s=5.0",
+            "link.topology=fully_connected",
+        ),
+    ],
 )
 @pytest.mark.parametrize("part", ["t3", "all_reduce"])
 def test_the_order_in_which_gpus_are_simulated_does_not_matter(part, settings_):
