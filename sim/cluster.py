@@ -20,7 +20,7 @@ from sim.hw.link import WIRE
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
-from sim.machine import Output
+from sim.machine import Output, window_ps
 from sim.spec import Machine
 from sim.window import Launch
 from traces.errors import UserError
@@ -78,7 +78,7 @@ class Cluster:
     def _run_all(self, progress: Progress | None) -> None:
         """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
         those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
-        step_ps = self.machine.link.latency_ps
+        step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
         horizon_ps, still = 0, 0
         while True:
             horizon_ps += step_ps

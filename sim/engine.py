@@ -288,7 +288,7 @@ def _run_window(node, begin_ps, end_ps):
     engine.noc_ps = min(requests_ps, answers_ps)
     engine.windows += 1
     moves = noc.request_packets + noc.answer_packets + fabric_moves(node) != before
-    coming = min(_unit_wake_ps(node), next_arrival_ps(node)) < NEVER or end_ps < engine.noc_ps < NEVER
+    coming = min(_unit_wake_ps(node), next_arrival_ps(node), answers_ps) < NEVER or end_ps < requests_ps < NEVER
     _retry_blocked(node, end_ps)
     if engine.ports > 0:
         retry_fabric(node, end_ps)

@@ -190,14 +190,19 @@ def run_side_by_side(
 
     Returns:
         (result of both, end of the GEMM, end of the collective) in ps.
+
+    Raises:
+        UserError: no CU is left for one of them.
     """
+    if not 1 <= collective_cus < machine.cu.count:
+        raise UserError(f"collective CUs: found {collective_cus}, allowed are 1 to {machine.cu.count - 1}")
     output = source.output_tiles()
     shifted = output.copy()
     shifted["address"] += 1 << 42  # another buffer of the same shape
     plans = collective_plans(machine, kind, shifted, chunks)
     cluster = _cluster(machine, plans, False, interval_ps)
     split = machine.cu.count - collective_cus
-    gemm = Launch(source, 0, (0, split))
+    gemm = Launch(source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
     cluster.run(
         [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
     )

@@ -4,6 +4,9 @@ from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
 
+SHORTEST_LINK_PS = 1000
+"""GPUs are simulated for the latency of a link at a time."""
+
 
 def check_machine(machine, name, error):
     """Raise `error` (an exception class) for the first rule that the machine breaks, naming fields and values."""
@@ -100,7 +103,12 @@ def _fabric_rules(machine):
         tracker.entries % tracker.ways == 0,
         f"tracker.entries: found {tracker.entries}, allowed is a multiple of tracker.ways = {tracker.ways}",
     )
-    yield machine.link.efficiency > 0, "link.efficiency: found 0, allowed is more"
+    link = machine.link
+    yield link.efficiency > 0, "link.efficiency: found 0, allowed is more"
+    yield (
+        link.latency_ps >= SHORTEST_LINK_PS,
+        f"link.latency_ps: found {link.latency_ps}, allowed is at least {SHORTEST_LINK_PS}",
+    )
     for fewer, more in (("loose_from", "medium_from"), ("medium_from", "strict_from")):
         low, high = getattr(mca, fewer), getattr(mca, more)
         yield low <= high, f"mca.{fewer}: found {low}, allowed is at most mca.{more} = {high}"

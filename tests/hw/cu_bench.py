@@ -25,6 +25,7 @@ class Bench(NamedTuple):
     lsu: np.void
     l1: np.void
     exit_ps: int
+    states: np.ndarray  # of all warp places
 
     def left_ps(self, line):
         """When the requests for a line left the unit."""
@@ -35,16 +36,19 @@ class Bench(NamedTuple):
         return [int(r["born_ps"]) for r in self.requests if r["line"] == line]
 
 
-def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=None, warps=None):
+def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=None, warps=None, output=None, comm=False):
     """Run workgroups (as `programs.kernel` takes them) on one CU.
 
     Args:
         memory_ps: from a request's departure to its answer.
         port_open_ps: nothing leaves the port before.
+        output: address-space configuration; None = nothing is tracked and nothing leaves the GPU.
+        comm: the kernel is a collective's.
     """
     node, _ = build(small_preset(*overrides, size=ONE_CU).machine)
     source = kernel(workgroups, warps=warps)
-    node = _stage(node, source, places or len(source.items))
+    node = _stage(node, source, places or len(source.items))._replace(output=output or node.output)
+    node.dispatch[0]["comm"] = comm
     fifos, pool = kernel_view(node.fifos), kernel_view(node.pool)
     arrays = (node.cus, node.lsus, node.l1s)
     cu, lsu, l1 = (kernel_view(array)[0] for array in arrays)
@@ -69,7 +73,8 @@ def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=Non
             wake_ps = min(wake_ps, now_ps + CLOCK_PS)
         now_ps = max(wake_ps, now_ps + 1)
     requests = np.array(left, REQUEST)
-    return Bench(requests, *(array[0] for array in arrays), int(node.cus[0]["last_exit_ps"]))
+    ends = int(node.cus[0]["last_exit_ps"]), node.warps[0]["warp"]["state"]
+    return Bench(requests, *(array[0] for array in arrays), *ends)
 
 
 def _stage(node, source, places):

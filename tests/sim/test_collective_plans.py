@@ -160,6 +160,8 @@ def test_a_tracker_needs_a_counter_per_wavefront():
         ("link.efficiency=0.0", "link.efficiency: found 0"),
         ("link.efficiency=1.5", "link.efficiency.*found 1.5"),
         ("link.latency_ps=0", "link.latency_ps.*found 0"),
+        ("link.latency_ps=999", "link.latency_ps: found 999, allowed is at least 1000"),
+        ("link.GB_per_s=1e7", "link.GB_per_s: found 10000000.0, allowed is 0.001 to 1,000,000.0"),
         ("link.topology=torus", "link.topology.*allowed are ring, fully_connected, switch"),
         ("dma.policy=burst", "dma.policy.*allowed are tile, paced, chunk"),
         ("mca.medium_from=0.6", "mca.medium_from: found 0.6, allowed is at most mca.strict_from = 0.5"),

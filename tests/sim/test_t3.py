@@ -137,7 +137,21 @@ def state(cluster):
 
 
 @pytest.mark.parametrize(
-    "settings_", [(), NARROW, ("link.credits=2", "dispatch.jitter_ps=400000"), ("link.topology=switch",)]
+    "settings_",
+    [
+        (),
+        NARROW,
+        ("link.credits=2", "dispatch.jitter_ps=400000"),
+        ("link.topology=switch",),
+        # Answers are on their way for long while stores wait for the link.
+        (
+            *NARROW,
+            "l2.latency_clk=600",
+            "link.latency_ps=3000000",
+            "link.GB_per_s=5.0",
+            "link.topology=fully_connected",
+        ),
+    ],
 )
 @pytest.mark.parametrize("part", ["t3", "all_reduce"])
 def test_the_order_in_which_gpus_are_simulated_does_not_matter(part, settings_):
@@ -198,6 +212,15 @@ def test_software_overlap_of_a_gemm_and_a_collective():
     alone, _ = case.run("rs")
     assert (result.dram_bytes[2:] == alone.dram_bytes[2:]).all() and result.link_bytes == alone.link_bytes
     assert collective_ps > alone.kernel_ps
+    for cus in (0, 4):
+        with pytest.raises(UserError, match=rf"collective CUs: found {cus}, allowed are 1 to 3"):
+            run_side_by_side(case.machine, case.source, case.chunks, "all_gather", cus)
+
+
+def test_a_link_shorter_than_a_time_window():
+    for explicit in (False, True):
+        case = T3Case(64, 64, 16, 2, settings=("link.latency_ps=2000",), explicit=explicit)
+        check_traffic(case, "t3", *case.run("t3"))
 
 
 def test_collective_data_that_stay_in_l2_arrive_all_the_same():
