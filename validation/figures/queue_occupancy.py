@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def draw_queue(results: Results) -> "Figure":
-    """Mean entries of a channel's queue at the end of each interval, under its depth (split: of both); workgroups on the right axis.
+    """Mean entries of a channel's queue at the end of each interval, under its depth (of both where split).
+
+    Workgroups are on the right axis.
 
     Raises:
         UserError: a run without a time series.
