@@ -2,10 +2,11 @@
 
 Sixteen GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
 time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
-the archives are the same bytes. Prints a table and writes nothing.
+the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table and writes nothing.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -46,7 +47,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--points", type=int, default=POINTS)
     given = parser.parse_args(arguments)
     columns = ("workers", "seconds", "points/s", "speed-up", "same bytes")
-    print_table(f"{given.points} points; {machine_text()}", columns, measured(given.points))
+    load = f"load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else "load unknown"
+    print_table(f"{given.points} points; {machine_text()}; {load}", columns, measured(given.points))
     return 0
 
 

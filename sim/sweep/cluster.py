@@ -93,7 +93,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
                 n_workers=workers,
                 threads_per_worker=1,
                 memory_limit=0,
-                dashboard_address=None,
+                dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             )
         with cluster, distributed.Client(cluster) as client:

@@ -48,8 +48,14 @@ def point_content(point: Point) -> dict[str, Any]:
         with opened_job(point.settings, point.folder) as job:
             content = job.content
     except UserError as mistake:
-        content = {"failure": " ".join(str(mistake).split())}
+        content = {"failure": reason_of(mistake, point)}
     return content | {"point": point.coordinates}
+
+
+def reason_of(error: Exception, point: Point) -> str:
+    """An error on one line, without the place of the study on this machine."""
+    text = str(error).replace(point.folder + os.sep, "")
+    return " ".join(text.split())[:REASON_CHARACTERS]
 
 
 def content_digest(content: dict[str, Any]) -> str:
@@ -86,10 +92,9 @@ def _attempt(point: Point) -> Results | Failure:
     except (MemoryError, OSError):
         raise  # of this machine and moment, not of the point
     except UserError as mistake:
-        return Failure(point.coordinates, " ".join(str(mistake).split()))
+        return Failure(point.coordinates, reason_of(mistake, point))
     except Exception as error:  # a fault of the simulator or of a policy: the other points go on
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return Failure(point.coordinates, reason[:REASON_CHARACTERS])
+        return Failure(point.coordinates, f"{type(error).__name__}: {reason_of(error, point)}")
     results.point = point.coordinates
     return results
 

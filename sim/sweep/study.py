@@ -33,7 +33,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sim.sweep.fields import DEFAULTS, StudyError, checked_field
+from sim.sweep.fields import DEFAULTS, PATHS, StudyError, checked_field
 from sim.sweep.point import Point, content_digest, point_content, simulator_digest
 from traces.checksum import canonical_json
 
@@ -94,12 +94,21 @@ def load_study(path: str | Path) -> Study:
 def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> list[Point]:
     points, contents = [], []
     for number, coordinates in enumerate(space):
+        _check_files(path, base | coordinates)
         point = Point(number, base | coordinates, coordinates, str(path.parent.resolve()), "")
         contents.append(point_content(point))
         points.append(replace(point, digest=content_digest(contents[-1])))
     if all("failure" in content for content in contents):
         raise StudyError(f"{path}: no point can run: {contents[0]['failure']}")
     return points
+
+
+def _check_files(path: Path, settings: dict[str, Any]) -> None:
+    """A file that is not there is a mistake in the study, not a point that fails."""
+    for name in (*PATHS, "preset"):
+        file = settings.get(name, "")
+        if (name in PATHS or file.endswith(".toml")) and name in settings and not (path.parent / file).is_file():
+            raise StudyError(f"{path}: {name}: no file {file}")
 
 
 def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:

@@ -145,6 +145,7 @@ def test_reads_version_1(tmp_path):
     found = open_results(old)
     assert found.totals["l1.read_sectors"] == 512 * 1024 // 32 and found.preset.name == "v100"
     assert found.point == {} and len(found.series_frame()) > 1
+    assert found.headline()["dram_read_sectors"] == 16384 and found.ratios()["dram_row_hit_rate"] > 0.9
     write_runs(tmp_path / "new.h5", open_runs(old).runs)
     again = open_results(tmp_path / "new.h5")
     assert run_digest(again) == run_digest(found)

@@ -74,7 +74,7 @@ def test_workers_write_the_same_bytes(study, expected, tmp_path):
 
 
 def test_a_scheduler_by_its_address(study, expected, tmp_path):
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
         outcome = sweep(study, tmp_path, scheduler=cluster.scheduler_address)
     assert outcome.archive.read_bytes() == expected.read_bytes()
     with pytest.raises(UserError, match="no Dask scheduler answers there"):

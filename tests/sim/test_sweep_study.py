@@ -3,6 +3,7 @@
 import pytest
 
 from sim.sweep import StudyError, load_study
+from sim.sweep.point import point_content
 
 BASE = "[gemm]\nm = 64\nn = 64\nk = 32\n"
 T3 = 'run = "t3"\n' + BASE
@@ -65,6 +66,20 @@ def test_the_text_of_a_policy_decides_and_its_name_does_not(study, tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_the_place_of_a_study_does_not_decide(tmp_path):
+    """Nor does it stand in the reason of a point that fails."""
+    digests = set()
+    for folder in (tmp_path / "a", tmp_path / "elsewhere"):
+        folder.mkdir()
+        (folder / "odd.toml").write_text('extends = "v100"\ncolour = 3\n')
+        (folder / "study.toml").write_text(BASE + '[axes]\npreset = ["v100", "odd.toml"]\n')
+        study = load_study(folder / "study.toml")
+        digests.add(study.digest)
+        failure = point_content(study.points[1])["failure"]
+        assert failure.startswith("odd.toml: colour: ")
+    assert len(digests) == 1
+
+
 def test_a_point_that_cannot_run_does_not_stop_the_others(study):
     found = study(BASE + "[axes]\nl2.ways = [24, 5]\n")
     assert len(found.points) == 2
@@ -96,9 +111,11 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ('workload = "t-nlg/fc2/8"\n', ["model/layer/tpN"]),
         ('run = "fly"\n', ["run", "'fly'", "replay, gemm, t3"]),
         ('run = "replay"\n', ["no point can run", "trace"]),
-        ('run = "replay"\ntrace = "none.h5"\n', ["no point can run", "none.h5"]),
-        ('trace = "none.h5"\n' + BASE, ["no point can run", 'trace: not with run = "gemm"']),
-        ('run = "replay"\ntrace = "none.h5"\n' + BASE, ['gemm.m: not with run = "replay"']),
+        ('run = "replay"\ntrace = "none.h5"\n', ["trace: no file none.h5"]),
+        ('preset = "none.toml"\n' + BASE, ["preset: no file none.toml"]),
+        (BASE + '[axes]\npreset = ["v100", "none.toml"]\n', ["preset: no file none.toml"]),
+        ('trace = "study.toml"\n' + BASE, ["no point can run", 'trace: not with run = "gemm"']),
+        ('run = "replay"\ntrace = "study.toml"\n' + BASE, ['gemm.m: not with run = "replay"']),
         ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "gemm"']),
         (T3, ["t3.gpus: give it"]),
         (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
@@ -106,7 +123,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ('run = "t3"\nworkload = "t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "its own"]),
         ("interval_ns = 5\n" + T3 + "[t3]\ngpus = 4\n", ['interval_ns: not with run = "t3"']),
         ('preset = "v10"\n' + BASE, ["no point can run", "'v10'", "v100"]),
-        ('policy = "none.py"\n' + BASE, ["no point can run", "none.py"]),
+        ('policy = "none.py"\n' + BASE, ["policy: no file none.py"]),
         ("kernels = [-1]\n" + BASE, ["kernels", "[-1]"]),
     ],
 )

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sim.results import Results
+from sim.spec import QueueOrganisation
 from sim.units import PS_PER_US
 from traces.errors import UserError
 from validation.figures.style import BLUE, GREEN, legend_below, new_figure, title_of
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def draw_queue(results: Results) -> "Figure":
-    """Mean entries of a channel's queue at the end of each interval, under its depth; workgroups on the right axis.
+    """Mean entries of a channel's queue at the end of each interval, under its depth (of both where split).
+
+    Workgroups are on the right axis.
 
     Raises:
         UserError: a run without a time series.
@@ -20,18 +23,19 @@ def draw_queue(results: Results) -> "Figure":
     if not results.series:
         raise UserError("this run took no time series: repeat it with --interval-ns")
     hbm = results.preset.machine.hbm
+    depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
     times_us = results.times_ps() / PS_PER_US
     figure = new_figure()
     axes = figure.subplots()
     entries = results.series["queue_columns"] / hbm.channels
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
-    axes.axhline(hbm.queue_entries, color="black", linestyle="--", linewidth=1, label=f"depth, {hbm.queue_entries}")
+    axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")
     axes.set(
         xlabel="time (µs)",
         ylabel="DRAM queue (32-byte entries)",
         title=title_of(results),
         xlim=(0, times_us[-1]),
-        ylim=(0, hbm.queue_entries * 1.05),
+        ylim=(0, depth * 1.05),
     )
     right = axes.twinx()
     workgroups = results.series["resident_workgroups"]

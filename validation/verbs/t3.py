@@ -7,6 +7,7 @@ import click
 from sim.collective.chunks import Chunks, chunks_of
 from sim.configurations import CONFIGURATIONS, TRAFFIC, Case, Evaluation, evaluate
 from sim.evaluation_archive import write_evaluation
+from sim.policy_file import check_bound
 from sim.presets import Preset, load_preset
 from sim.units import PS_PER_NS, time_text
 from tracer.gemm import GemmProblem, padded_leading_dimension
@@ -34,6 +35,7 @@ SECTOR_BYTES = 32
 @click.option("--gpus", type=int, help="... and the number of GPUs.")
 @click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
 @click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
 @click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
@@ -51,6 +53,7 @@ def t3(
     gpus: int | None,
     preset: str,
     overrides: tuple[str, ...],
+    policy: str | None,
     chosen: tuple[str, ...],
     chunks: str | None,
     explicit: bool,
@@ -66,6 +69,9 @@ def t3(
     Example: t3sim t3 --m 2048 --n 2048 --k 512 --gpus 4 --set hbm.queue_entries=32 --json
     """
     problem, count = _workload(model, layer, tp, (m, n, k), gpus)
+    if policy is not None:
+        check_bound(policy)
+        overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
     if output is not None:
         output_path(output)
