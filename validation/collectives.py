@@ -38,6 +38,8 @@ SIZES_MB = (4, 8, 16, 32, 64, 128, 256, 512)
 CALIBRATION_MB = (4, 512)
 TILE_BYTES = 32 * 1024
 """Of the buffer that a workgroup moves at once (assumed)."""
+ROW_BYTES = 512
+"""A warp's access: the buffer is a matrix so wide, without gaps, so that a tile is a workgroup's band of rows."""
 SLICE_BYTES = MIB
 """Of a chunk that is passed on while the next one comes (assumed: 512 KiB steps of NCCL's Simple protocol on a few
 channels)."""
@@ -117,8 +119,8 @@ def flat_buffer(size_bytes: int) -> np.ndarray:
     """OUTPUT_TILE records of a buffer without gaps."""
     tiles = np.zeros(size_bytes // TILE_BYTES, OUTPUT_TILE)
     tiles["address"] = np.arange(len(tiles)) * TILE_BYTES
-    tiles["runs"] = 1
-    tiles["run_bytes"] = tiles["pitch_bytes"] = TILE_BYTES
+    tiles["runs"] = TILE_BYTES // ROW_BYTES
+    tiles["run_bytes"] = tiles["pitch_bytes"] = ROW_BYTES
     return tiles
 
 
