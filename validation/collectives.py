@@ -1,15 +1,18 @@
 """Collectives of real machines against ours: one overhead and one link efficiency from two points, the rest predicted.
 
-`python -m validation.collectives` writes `validation/tables/collectives.md` (minutes to an hour: every point is a whole
-run, nothing is extrapolated). Measured: the time of an NCCL collective (`validation/references/nccl_*.csv`; nccl-tests,
-out of place) by its size D: what a GPU puts into a reduce-scatter or gets out of an all-gather. For each machine,
-number of GPUs and collective, 4 and 512 MB calibrate `collective.launch_ps` and `link.efficiency`; all sizes between
-are prediction.
+`python -m validation.collectives` writes `validation/tables/collectives.md` (some minutes). Measured: the time of an
+NCCL collective (`validation/references/nccl_*.csv`; nccl-tests, out of place) by its size D: what a GPU puts into a
+reduce-scatter or gets out of an all-gather. For each machine, number of GPUs and collective, 4 and 512 MB calibrate
+`collective.launch_ps` and `link.efficiency`; all sizes between are prediction.
+
+Runs are whole up to 128 MB; beyond, time is linear in size: 256 and 512 MB are read off the line through 32 and 128 MB.
+`--whole` runs them; the table's notes say how far the line was off.
 
 NCCL passes a chunk on in slices while the next ones come; `pipelined` puts the steps of a plan in that order. What
 NCCL also does, and we do not: choose protocol and number of channels by size (D26).
 """
 
+import argparse
 import csv
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -36,8 +39,12 @@ TABLE = HERE / "tables" / "collectives.md"
 REFERENCES = (HERE / "references" / "nccl_v100.csv", HERE / "references" / "nccl_a100.csv")
 SIZES_MB = (4, 8, 16, 32, 64, 128, 256, 512)
 CALIBRATION_MB = (4, 512)
+LINE_MB = (32, 128)
+"""Larger sizes than these are extrapolated along the line through them."""
 TILE_BYTES = 32 * 1024
 """Of the buffer that a workgroup moves at once (assumed)."""
+ROW_BYTES = 512
+"""A warp's access: the buffer is a matrix so wide, without gaps, so that a tile is a workgroup's band of rows."""
 SLICE_BYTES = MIB
 """Of a chunk that is passed on while the next one comes (assumed: 512 KiB steps of NCCL's Simple protocol on a few
 channels)."""
@@ -117,8 +124,8 @@ def flat_buffer(size_bytes: int) -> np.ndarray:
     """OUTPUT_TILE records of a buffer without gaps."""
     tiles = np.zeros(size_bytes // TILE_BYTES, OUTPUT_TILE)
     tiles["address"] = np.arange(len(tiles)) * TILE_BYTES
-    tiles["runs"] = 1
-    tiles["run_bytes"] = tiles["pitch_bytes"] = TILE_BYTES
+    tiles["runs"] = TILE_BYTES // ROW_BYTES
+    tiles["run_bytes"] = tiles["pitch_bytes"] = ROW_BYTES
     return tiles
 
 
@@ -152,7 +159,18 @@ def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
     return max(int(node.cus["last_exit_ps"].max()), int(node.channels["bus_end_ps"].max())) / PS_PER_US
 
 
-def fit_of(case: Case) -> Fit:
+def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bool = False) -> dict[int, float]:
+    """Size in MB -> time in us: simulated, or with `whole` unset read off the line where it is beyond LINE_MB."""
+    low, high = LINE_MB
+    run = set(sizes_mb) if whole else {mb for mb in sizes_mb if mb <= high} | set(LINE_MB)
+    times = {mb: simulated_us(case, fit, mb) for mb in sorted(run)}
+    for mb in sizes_mb:
+        if mb not in times:
+            times[mb] = times[high] + (mb - high) * (times[high] - times[low]) / (high - low)
+    return {mb: times[mb] for mb in sizes_mb}
+
+
+def fit_of(case: Case, whole: bool = False) -> Fit:
     """Efficiency and overhead with which 4 and 512 MB take their measured times.
 
     What 508 MB more cost gives the efficiency, in two corrections (the first on smaller runs); the rest of the time of
@@ -164,9 +182,8 @@ def fit_of(case: Case) -> Fit:
     wanted_us = times[high] - times[low]
     efficiency = payload / wanted_us / 1000 / SYSTEMS[case.system].link_GB_per_s
     for few, many in ((16, 64), CALIBRATION_MB):
-        fit = Fit(efficiency, 0)
-        ours_us = simulated_us(case, fit, many) - simulated_us(case, fit, few)
-        efficiency *= ours_us / (wanted_us * (many - few) / (high - low))
+        ours = curve_us(case, Fit(efficiency, 0), (few, many), whole)
+        efficiency *= (ours[many] - ours[few]) / (wanted_us * (many - few) / (high - low))
     launch_us = times[low] - simulated_us(case, Fit(efficiency, 0), low)
     return Fit(round(efficiency, 5), max(0, round(launch_us * PS_PER_US)))
 
@@ -180,10 +197,10 @@ def mean_absolute(values: Sequence[float]) -> float:
     return sum(map(abs, values)) / len(values)
 
 
-def run_case(case: Case) -> tuple[Fit, dict[int, float]]:
-    """Calibrate, then simulate every size whole."""
-    fit = fit_of(case)
-    return fit, {mb: simulated_us(case, fit, mb) for mb in SIZES_MB}
+def run_case(case: Case, whole: bool = False) -> tuple[Fit, dict[int, float]]:
+    """Calibrate, then simulate every size."""
+    fit = fit_of(case, whole)
+    return fit, curve_us(case, fit, SIZES_MB, whole)
 
 
 def fit_row(case: Case, fit: Fit, times_us: dict[int, float]) -> str:
@@ -197,17 +214,18 @@ def fit_row(case: Case, fit: Fit, times_us: dict[int, float]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def size_rows(case: Case, times_us: dict[int, float]) -> list[str]:
+def size_rows(case: Case, times_us: dict[int, float], whole: bool) -> list[str]:
     rows = []
     for mb in SIZES_MB:
         theirs, ours = measured()[case][mb], times_us[mb]
         kind = "calibration" if mb in CALIBRATION_MB else "prediction"
+        kind += ", extrapolated" if mb > LINE_MB[1] and not whole else ""
         cells = (*case, mb, f"{theirs:.2f}", f"{ours:.2f}", f"{100 * (ours / theirs - 1):+.1f} %", kind)
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return rows
 
 
-def table(found: dict[Case, tuple[Fit, dict[int, float]]]) -> str:
+def table(found: dict[Case, tuple[Fit, dict[int, float]]], whole: bool = False) -> str:
     """All curves as Markdown, with the explanation of NOTES."""
     every = [error for case, (_, times) in found.items() for error in errors(case, times).values()]
     systems = [
@@ -233,7 +251,7 @@ def table(found: dict[Case, tuple[Fit, dict[int, float]]]) -> str:
             "",
             "| machine | GPUs | collective | MB | measured | ours | error | kind |",
             "|---|---|---|---|---|---|---|---|",
-            *(row for case in found for row in size_rows(case, found[case][1])),
+            *(row for case in found for row in size_rows(case, found[case][1], whole)),
             "",
             NOTES.read_text(encoding="utf-8"),
         ]
@@ -245,9 +263,12 @@ def _with(overrides: Sequence[str]) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Collectives of real machines against ours.")
+    parser.add_argument("--whole", action="store_true", help="extrapolate nothing: an hour")
+    whole = parser.parse_args().whole
     with ProcessPoolExecutor(1) as pool:  # each curve frees its memory when the next one comes
-        found = dict(zip(measured(), pool.map(run_case, measured()), strict=True))
-    TABLE.write_text(table(found), encoding="utf-8")
+        found = dict(zip(measured(), pool.map(run_case, measured(), [whole] * len(measured())), strict=True))
+    TABLE.write_text(table(found, whole), encoding="utf-8")
     print(TABLE.read_text(encoding="utf-8"))
 
 

@@ -20,9 +20,8 @@ from tracer.streams import BufferStream, Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
 from traces.errors import UserError
 from validation.gpu_rows import MeasuredGpu, MeasuredRow, read_rows
-from validation.microbenchmarks import CHASES, MACHINES, latency_ps
+from validation.microbenchmarks import CHASES, latency_ps, stream_source
 
-STREAM_BYTES = MACHINES["h200"].stream_bytes
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and buffers that the program moves."""
 SECTORS = {
@@ -31,6 +30,8 @@ SECTORS = {
     "dram_read_sectors": ("hbm.read_columns",),
     "dram_write_sectors": ("hbm.write_columns",),
 }
+STREAM_L2S = 4
+"""A stream's time is what a buffer of twice so many L2 capacities takes longer than one of so many."""
 Simulation = Callable[[MeasuredRow], float]
 
 
@@ -42,29 +43,32 @@ def simulation_on(preset: Preset) -> Simulation:
     """
 
     @cache
-    def kernel(kind: str, case: str) -> KernelResult:
-        (result,) = simulate(CommandSequence([_source(kind, case)]), preset, flush_l2=False).kernels
-        return result
+    def gemm(case: str) -> KernelResult:
+        return _replay(preset, GemmSource(named_sublayer(case)[0], DEFAULT_KERNEL))
+
+    @cache
+    def stream_GBps(case: str) -> float:
+        flow, buffers = _known(FLOWS, case)
+        half_bytes = STREAM_L2S * preset.machine.l2.bytes
+        half, whole = (_replay(preset, stream_source(preset, flow, size)) for size in (half_bytes, 2 * half_bytes))
+        return buffers * half_bytes * PS_PER_NS / (whole.time_ps - half.time_ps)
 
     def simulated(row: MeasuredRow) -> float:
+        if row.kind == "stream":
+            return stream_GBps(row.case)
         if row.kind == "chase":
             time_ps = latency_ps(preset, _known({chase.level: chase for chase in CHASES}, row.case))
-            per_ps = PS_PER_NS if row.unit == "ns" else clocks_to_ps(1, preset.machine.cu.clock_MHz)
-            return time_ps / per_ps
-        result = kernel(row.kind, row.case)
-        if row.kind == "stream":
-            return _known(FLOWS, row.case)[1] * STREAM_BYTES * PS_PER_NS / result.time_ps
+            return time_ps / (PS_PER_NS if row.unit == "ns" else clocks_to_ps(1, preset.machine.cu.clock_MHz))
         if row.quantity == "time":
-            return result.time_ps / PS_PER_US
-        return sum(result.totals[counter] for counter in SECTORS[row.quantity])
+            return gemm(row.case).time_ps / PS_PER_US
+        return sum(gemm(row.case).totals[counter] for counter in SECTORS[row.quantity])
 
     return simulated
 
 
-def _source(kind: str, case: str) -> GemmSource | BufferStream:
-    if kind == "gemm":
-        return GemmSource(named_sublayer(case)[0], DEFAULT_KERNEL)
-    return BufferStream(_known(FLOWS, case)[0], STREAM_BYTES)
+def _replay(preset: Preset, source: GemmSource | BufferStream) -> KernelResult:
+    (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
+    return result
 
 
 def _known(table: dict, case: str):

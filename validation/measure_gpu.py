@@ -50,7 +50,7 @@ class Chase(NamedTuple):
 
 
 CHASES = (
-    Chase("L1 hit", 16 << 10, 128, 256, 256, False),
+    Chase("L1 hit", 8 << 10, 128, 256, 256, False),
     Chase("L2 hit", 128 << 10, 128, 1024, 1024, True),
     Chase("HBM", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, False),
 )

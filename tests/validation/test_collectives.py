@@ -6,7 +6,17 @@ import pytest
 
 from sim.collective.kernel import Step
 from validation import collectives
-from validation.collectives import CALIBRATION_MB, SIZES_MB, TABLE, Case, Fit, measured, pipelined, simulated_us
+from validation.collectives import (
+    CALIBRATION_MB,
+    LINE_MB,
+    SIZES_MB,
+    TABLE,
+    Case,
+    Fit,
+    measured,
+    pipelined,
+    simulated_us,
+)
 
 
 def _rows(heading):
@@ -80,7 +90,8 @@ def test_errors_follow_from_the_columns_and_meet_the_target():
         assert float(theirs) == pytest.approx(measured()[case][mb], abs=0.005)
         found = float(ours) / float(theirs) - 1
         assert error == f"{100 * found:+.1f} %"
-        assert kind == ("calibration" if mb in CALIBRATION_MB else "prediction")
+        extrapolated = ", extrapolated" if mb > LINE_MB[1] else ""
+        assert kind == ("calibration" if mb in CALIBRATION_MB else "prediction") + extrapolated
         if mb in CALIBRATION_MB:
             assert abs(found) < 0.005
         else:
@@ -97,3 +108,17 @@ def test_nccl_gains_more_from_size_than_its_links_carry():
     theirs = more_bytes / (measured()[case][16] - measured()[case][8]) / 1000
     ours = more_bytes / (float(POINTS[case, 16][1]) - float(POINTS[case, 8][1])) / 1000
     assert theirs > peak > ours
+
+
+def test_what_is_extrapolated_lies_on_the_line(monkeypatch):
+    """Sizes up to 128 MB are run once each; beyond, a line through 32 and 128 MB."""
+    case, runs = Case("a100_sxm", 2, "all_gather"), []
+    monkeypatch.setattr(collectives, "simulated_us", lambda case, fit, mb: runs.append(mb) or 10.0 + 2 * mb)
+    assert collectives.curve_us(case, Fit(0.5, 0)) == {mb: 10.0 + 2 * mb for mb in SIZES_MB}
+    assert runs == [4, 8, 16, 32, 64, 128]
+    runs.clear()
+    assert collectives.curve_us(case, Fit(0.5, 0), (4, 512)) == {4: 18.0, 512: 1034.0}
+    assert runs == [4, 32, 128]
+    runs.clear()
+    collectives.curve_us(case, Fit(0.5, 0), whole=True)
+    assert runs == list(SIZES_MB)
