@@ -11,6 +11,7 @@ from sim.hw.tags import empty_sets
 from sim.machine import SERIES, Node, build
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
+from sim.state import State, named_arrays, with_arrays
 from sim.window import Launch, TraceWindow
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource
@@ -18,6 +19,8 @@ from traces.source import KernelInfo, KernelSource
 FOREVER_PS = NEVER - 1
 MAX_SPANS = 1 << 16
 """Of the timeline that goes with a time series."""
+PAUSE_WINDOWS = 64
+"""Time windows from one pause of a run to the next: a fraction of a second."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
@@ -48,6 +51,8 @@ class Gpu:
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
+        self._run_windows = 0
+        self._uncached_sectors = 0
         engine = self.node.engine[0]
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
         if interval_ps:
@@ -58,25 +63,63 @@ class Gpu:
     def now_ps(self) -> int:
         return int(self.node.engine[0]["now_ps"])
 
-    def run_kernel(self, source: KernelSource, start_ps: int, progress: Progress | None) -> int:
+    def run_kernel(
+        self,
+        source: KernelSource,
+        start_ps: int,
+        progress: Progress | None,
+        pause: Callable[[], None] | None = None,
+        state: State | None = None,
+    ) -> int:
         """Run one kernel from its launch at start_ps until everything has come to rest.
+
+        Args:
+            pause: called between two time windows, every PAUSE_WINDOWS or so of them; it may take the `state`.
+            state: of a GPU of the same machine with this kernel on it: go on from there.
 
         Returns:
             When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
             stores are uncached); a flush of L2 comes later (D13).
         """
-        passed_through = self.node.banks["uncached_write_sectors"].sum()
-        self.launch([Launch(source, start_ps=start_ps)])
+        launch = Launch(source, start_ps=start_ps)
+        if state is None:
+            self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
+            self.launch([launch])
+        else:
+            self.go_on([launch], state)
+        self._run_windows = PAUSE_WINDOWS if pause else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
-            pass
+            if pause:
+                pause()
+        self._run_windows = 0
         self._check_done(status, source.info.name)
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
-        if self.node.banks["uncached_write_sectors"].sum() > passed_through:
+        if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
         return int(max(ends))
 
+    def state(self) -> State:
+        """Everything that a GPU in the middle of its kernels knows; valid until it runs again."""
+        series = self._series_rows()
+        feeds = [feed.facts() for feed in self._window.feeds]
+        facts = {"feeds": feeds, "uncached_sectors": self._uncached_sectors}
+        return State(facts, {**named_arrays(self.node, "node."), "series": series})
+
+    def go_on(self, launches: Sequence[Launch], state: State) -> None:
+        """Launch the kernels, then put the machine into the state that it had with them on it."""
+        self._set_up(launches)
+        for feed, facts in zip(self._window.feeds, state.facts["feeds"], strict=True):
+            feed.go_on(facts)
+        self._uncached_sectors = state.facts["uncached_sectors"]
+        self._series = [state.arrays["series"]]
+        self.node = self._window.node = with_arrays(self._window.node, state.arrays, "node.")
+
     def launch(self, launches: Sequence[Launch]) -> None:
-        """Set dispatchers, trace window and L1 up for kernels that run at once."""
+        """Set dispatchers, trace window and L1 up for kernels that run at once, and stage their first workgroups."""
+        self._set_up(launches)
+        self._refill()
+
+    def _set_up(self, launches: Sequence[Launch]) -> None:
         shared = 0
         fits = []
         for launch in launches:
@@ -88,12 +131,14 @@ class Gpu:
             shared = max(shared, places * fit.shared_per_workgroup)
         self._reset_l1(shared)
         self._window = TraceWindow(self.node, fits)
-        self._refill()
 
     def advance(self, progress: Progress | None = None) -> Status:
-        """Run the clock until nothing is left to do, to the horizon, or (with a line trace) for one window."""
+        """Run the clock until nothing is left to do, to the horizon, a pause, or (with a line trace) for one window."""
+        until_ps = self._until_ps()
         while True:
-            status = self._step()
+            status = Status(run_engine(self.node, until_ps))
+            if self.line_trace:
+                self.line_trace(self.node)
             if status == Status.SERIES_FULL:
                 self._take_series()
             elif status == Status.NEEDS_WORKGROUPS:
@@ -105,13 +150,12 @@ class Gpu:
             else:
                 return status
 
-    def _step(self) -> Status:
-        """Run the clock until the host is needed."""
-        if self.line_trace is None:
-            return Status(run_engine(self.node, FOREVER_PS))
-        status = Status(run_engine(self.node, self.now_ps))
-        self.line_trace(self.node)
-        return status
+    def _until_ps(self) -> int:
+        """Time after which the next pause is due."""
+        if self.line_trace:
+            return self.now_ps
+        windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])
+        return self.now_ps + windows_ps if windows_ps else FOREVER_PS
 
     def _refill(self) -> None:
         self._window.fill()
@@ -168,12 +212,16 @@ class Gpu:
         if self.node.engine[0]["interval_ps"]:
             sample(self.node)
         self._take_series()
-        rows = np.concatenate(self._series)
+        rows = self._series_rows()
         return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
 
     def spans(self) -> np.ndarray:
         """SPAN records so far, at most MAX_SPANS."""
         return self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))].copy()
+
+    def _series_rows(self) -> np.ndarray:
+        """What was taken of the series, i8 [rows, len(SERIES)]."""
+        return np.concatenate([np.zeros((0, len(SERIES)), np.int64), *self._series])
 
     def _take_series(self) -> None:
         engine = self.node.engine[0]

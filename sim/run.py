@@ -1,12 +1,18 @@
 """Replay the commands of a trace on one GPU and collect the results."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from sim.checkpoint import Checkpoint, Standing
 from sim.counters import difference, take, totals
 from sim.gpu import Gpu
 from sim.line_trace import line_of
 from sim.presets import Preset
 from sim.results import KernelResult, Results
+from tracer.sources import source_fingerprint
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, TraceSource
 
@@ -22,6 +28,7 @@ def simulate(
     interval_ps: int = 0,
     progress: Progress | None = None,
     line_trace: Callable[[str], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Results:
     """Replay a trace: kernels in program order, one after the other (D19).
 
@@ -33,38 +40,67 @@ def simulate(
         interval_ps: of the time series, 0 = none.
         progress: called with (kernel, workgroups done, workgroups).
         line_trace: called with one line of text per time window.
+        checkpoint: where to keep how far it is; if there is such a file the run goes on from there, and its results
+            are the same to the last bit. The caller removes it when the results are safe.
 
     Returns:
         Results, one KernelResult per kernel.
 
     Raises:
-        UserError: a kernel that does not fit the machine, a kernel number that is not there, a deadlock.
+        UserError: a kernel that does not fit the machine, a kernel number that is not there, a deadlock, the
+            checkpoint of another run.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
-    done: list[KernelResult] = []
+    options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    saved = checkpoint.open(_identity(source, preset, options | {"interval_ps": interval_ps})) if checkpoint else None
+    done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0
     for command in source.commands():
         if isinstance(command, Prefill):
-            gpu.prefill(command.address, command.bytes)
+            if saved is None:
+                gpu.prefill(command.address, command.bytes)
             continue
-        if kernels is None or number in kernels:
-            done.append(_run_one(gpu, command, start_ps, flush_l2, progress))
-            start_ps = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps)
+        if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
+            standing = saved or Standing(number, start_ps, _counted(gpu), done)
+            done.append(_run_one(gpu, command, standing, flush_l2, progress, checkpoint))
+            start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
         number += 1
     _check_all_found(kernels, number)
-    options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
     series = gpu.series() if interval_ps else {}
     return Results(preset, source.fingerprint(), options, done, interval_ps, series)
 
 
-def _run_one(gpu: Gpu, kernel: KernelSource, start_ps: int, flush_l2: bool, progress: Progress | None) -> KernelResult:
-    before = {unit: take(unit, records) for unit, records in gpu.counters().items()}
-    end_ps = gpu.run_kernel(kernel, start_ps, progress)
+def _identity(source: TraceSource, preset: Preset, options: dict[str, Any]) -> dict[str, Any]:
+    """All that decides the results of a run, as plain values."""
+    code = source_fingerprint(__name__, Path(__file__).resolve())
+    machine = {"name": preset.name, **preset.values()}
+    return {"code": code, "machine": machine, "trace": source.fingerprint(), "options": options}
+
+
+def _counted(gpu: Gpu) -> dict[str, np.ndarray]:
+    return {unit: take(unit, records) for unit, records in gpu.counters().items()}
+
+
+def _run_one(
+    gpu: Gpu,
+    kernel: KernelSource,
+    standing: Standing,
+    flush_l2: bool,
+    progress: Progress | None,
+    checkpoint: Checkpoint | None,
+) -> KernelResult:
+    """Run a kernel from its launch, or from where it stands."""
+
+    def pause() -> None:
+        if checkpoint and checkpoint.due():
+            checkpoint.write(standing, gpu.state())
+
+    end_ps = gpu.run_kernel(kernel, standing.start_ps, progress, pause if checkpoint else None, standing.gpu)
     if flush_l2:
         gpu.flush_l2()
-    after = {unit: take(unit, records) for unit, records in gpu.counters().items()}
-    units = {unit: difference(after[unit], before[unit]) for unit in after}
-    return KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
+    after = _counted(gpu)
+    units = {unit: difference(after[unit], standing.before[unit]) for unit in after}
+    return KernelResult(kernel.info.name, standing.start_ps, end_ps, units, totals(units))
 
 
 def _check_all_found(kernels: Sequence[int] | None, count: int) -> None:

@@ -7,6 +7,7 @@ with slabs of its own.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -46,13 +47,27 @@ class Launch:
 
 
 class Feed:
-    """One kernel's share of the window: its next workgroups and its free slabs."""
+    """One kernel's share of the window: its next workgroups and its free slabs.
+
+    Attributes:
+        read: workgroups taken from the trace so far.
+    """
 
     def __init__(self, launch: Launch, first_slab: int, slabs: int):
         self.launch = launch
         self.first_slab, self.end_slab = first_slab, first_slab + slabs
         self.free = list(range(self.end_slab - 1, first_slab - 1, -1))
+        self.read = 0
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
+
+    def facts(self) -> dict[str, Any]:
+        """What the machine's records do not say: how many workgroups were read, which slabs are free, last first."""
+        return {"read": self.read, "free": list(self.free)}
+
+    def go_on(self, facts: dict[str, Any]) -> None:
+        """Take the facts of a feed of the same kernel; the next workgroup is the first that it had not read."""
+        self.read, self.free = facts["read"], list(facts["free"])
+        self.workgroups = self.launch.source.workgroups(self.read)
 
     def check(self, workgroup: Workgroup) -> None:
         """The machine relies on it: warps that fit, each program ended by EXIT."""
@@ -116,6 +131,7 @@ class TraceWindow:
             if workgroup is None:
                 dispatch["ended"] = 1
                 return
+            feed.read += 1
             feed.check(workgroup)
             if len(workgroup.warp):
                 self._stage(feed, workgroup)

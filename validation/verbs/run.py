@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sim.checkpoint import Checkpoint
 from sim.policy_file import check_bound, policy_digest
 from sim.presets import load_preset
 from sim.results import write_results
@@ -25,6 +26,7 @@ from validation.report import print_json, print_warnings
 from validation.verbs.show import results_dict, show_results
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+CHECKPOINT_EVERY_S = 300.0
 
 
 @click.command()
@@ -39,6 +41,15 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
 @click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
 @with_options(KERNEL_OPTIONS)
+@click.option("--checkpoint", "checkpoint_file", type=click.Path(), help="Keep how far it is; go on from there.")
+@click.option(
+    "--checkpoint-every",
+    type=click.FloatRange(min=0),
+    default=CHECKPOINT_EVERY_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between two checkpoints.",
+)
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
@@ -52,6 +63,8 @@ def run(
     flush: bool,
     interval_ns: int | None,
     line_trace: bool,
+    checkpoint_file: str | None,
+    checkpoint_every: float,
     output: str | None,
     as_json: bool,
     **kernel_options: Any,
@@ -61,6 +74,9 @@ def run(
     Example: t3sim run gemm.h5 --preset v100 --set l2.mshrs=256 -o result.h5
 
     Example: t3sim run --gemm 1024x1024x512 --preset t3_2024 --interval-ns 1000 -o result.h5
+
+    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
+    of results, and removes FILE at the end.
     """
     if sum(given is not None for given in (trace, gemm, workload)) != 1:
         raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
@@ -70,6 +86,7 @@ def run(
     machine = load_preset(preset, overrides)
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
+    checkpoint = _checkpoint(checkpoint_file, checkpoint_every, output)
     source = _source(trace, gemm, workload, kernel_options)
     with Meter("workgroups") as meter:
         results = simulate(
@@ -80,12 +97,15 @@ def run(
             interval_ps=(interval_ns or 0) * PS_PER_NS,
             progress=meter.update,
             line_trace=_to_stderr if line_trace else None,
+            checkpoint=checkpoint,
         )
     print_warnings(source)
     if policy is not None:
         results.options["policy_sha256"] = policy_digest(policy)
     if output is not None:
         write_results(output, results)
+    if checkpoint is not None:
+        checkpoint.remove()
     costs = process_costs()
     if as_json:
         print_json(results_dict(results) | costs)
@@ -96,6 +116,18 @@ def run(
 
 def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
+
+
+def _checkpoint(file: str | None, every_s: float, output: str | None) -> Checkpoint | None:
+    """The checkpoint that was asked for; says where it goes on from."""
+    if file is None:
+        return None
+    checkpoint = Checkpoint(file, every_s)
+    if output is not None and output_path(output) == checkpoint.path:
+        raise UserError(f"--checkpoint: found {file}, which is the results archive; give it a name of its own")
+    if checkpoint.path.exists():
+        click.echo(f"t3sim: going on from {file}", err=True)
+    return checkpoint
 
 
 def _source(
