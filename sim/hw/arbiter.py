@@ -23,8 +23,16 @@ def pick_stream(channel, now_ps):
     if channel.arbiter == Arbiter.MCA or channel.arbiter == Arbiter.MCA_FIXED:
         return communication_aware(channel, now_ps)
     if channel.arbiter == Arbiter.USER:
-        return policy.pick(channel, now_ps)
+        return _checked(channel, policy.pick(channel, now_ps))
     return oldest_head(channel, now_ps)
+
+
+@kernel
+def _checked(channel, stream):
+    """What a user's policy returned, -1 where it is no stream with a head that can be taken."""
+    if stream < 0 or stream >= STREAMS or channel.head_ps[stream] >= NEVER:
+        return -1
+    return stream
 
 
 @kernel

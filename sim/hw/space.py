@@ -78,7 +78,7 @@ GATE = np.dtype(
         ("delay_ps", "i8"),  # software overhead before workgroups behind the gate start
     ]
 )
-"""What workgroups wait for: bytes that must have arrived (a flag that a kernel would poll, D23)."""
+"""What workgroups wait for: bytes that must have arrived (D23): a flag that a kernel would poll."""
 
 SPACE = np.dtype(
     [

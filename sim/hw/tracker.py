@@ -5,7 +5,7 @@ One per GPU, beside the memory controllers, fed by all channels with every updat
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
-where they come before the local stores, and no entry is free, their count is kept in memory (`spilled`, D21).
+where they come before the local stores, and no entry is free, their count is kept in memory and costs nothing (D21).
 The ledger counts along: which bytes of a tile came from whom, by sums of line fingerprints.
 """
 

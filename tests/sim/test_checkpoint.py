@@ -123,7 +123,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, trace, changes, opti
 def test_the_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
     path = interrupted(tmp_path)
     monkeypatch.setattr("sim.run.source_fingerprint", lambda *_: "other")
-    with pytest.raises(UserError, match="another run: code: found .*, this run has 'other'"):
+    with pytest.raises(UserError, match=r"another run: code: found .*, this run has 'other'"):
         simulate(STREAM, small_preset(), checkpoint=Checkpoint(path, 0))
 
 

@@ -64,9 +64,11 @@ def t3(
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
 
-    Example: t3sim t3 --model t-nlg --layer fc2 --tp 8 -o fc2.h5
+    A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes a minute or two, this one seconds:
 
-    Example: t3sim t3 --m 2048 --n 2048 --k 512 --gpus 4 --set hbm.queue_entries=32 --json
+    Example: t3sim t3 --m 1024 --n 1024 --k 256 --gpus 4 -o small.h5
+
+    Example: t3sim t3 --m 512 --n 1024 --k 128 --gpus 4 --set hbm.queue_entries=32 --json
     """
     problem, count = _workload(model, layer, tp, (m, n, k), gpus)
     if policy is not None:

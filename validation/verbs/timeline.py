@@ -23,7 +23,9 @@ PAGE = Path(__file__).parent.parent / "timeline_page.html"
 def timeline(archive: str, part: str | None, output: str) -> None:
     """Export the timeline of an evaluation ARCHIVE (t3sim t3 -o): workgroups, stages, triggers, DMA, links, queues.
 
-    Example: t3sim timeline fc2.h5 --part t3 -o fc2.json
+    In Perfetto's UI (ui.perfetto.dev), open the .json; a .html stands for itself.
+
+    Example: t3sim timeline small.h5 --part t3 -o small.json
     """
     path = output_path(output)
     if path.suffix not in (".json", ".html"):
