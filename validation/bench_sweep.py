@@ -2,7 +2,7 @@
 
 Sixteen GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
 time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
-the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table and writes nothing.
+the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table, writes nothing.
 """
 
 import argparse
