@@ -2,8 +2,8 @@
 
 More of them stand beside what they try: caches that are damaged, cannot be written or are filled by several processes
 in `tests/tracer/test_jit.py`, full disks and devices in `test_output.py`, truncated and changed archives in
-`tests/sim/test_results.py` and `tests/traces/test_archive.py`, killed and interrupted sweeps in `tests/sim/test_sweep.py`
-and `test_sweep.py`.
+`tests/sim/test_results.py` and `tests/traces/test_archive.py`, killed and interrupted sweeps in the two files
+`test_sweep.py`.
 """
 
 import os
