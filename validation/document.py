@@ -58,6 +58,20 @@ def to_html(blocks: Sequence[Block], title: str, folder: Path) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
+def from_markdown(text: str) -> list[Block]:
+    """Headings, paragraphs and lists of one level, as notes are written."""
+    found: list[Block] = []
+    for part in text.strip().split("\n\n"):
+        if part.startswith("#"):
+            marks, _, words = part.partition(" ")
+            found.append(Heading(words, len(marks)))
+        elif part.startswith("* "):
+            found.append(Bullets([" ".join(line.split()) for line in part[2:].split("\n* ")]))
+        else:
+            found.append(Text(" ".join(part.split())))
+    return found
+
+
 def _markdown(block: Block) -> str:
     match block:
         case Heading(text, level):

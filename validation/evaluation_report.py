@@ -5,7 +5,7 @@ from pathlib import Path
 
 from traces.write import replacing
 from validation.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
-from validation.document import Block, Bullets, Heading, Picture, Table, Text, to_html, to_markdown
+from validation.document import Block, Bullets, Heading, Picture, Table, Text, from_markdown, to_html, to_markdown
 from validation.evaluation import Evaluated
 from validation.evaluation_tables import answer_tables
 from validation.experiments.layers import Layers, operator_table
@@ -13,6 +13,8 @@ from validation.experiments.references import Recorded
 from validation.experiments.task import Experiment
 from validation.report import number_text
 
+NOTES = Path(__file__).parent / "evaluation_notes.md"
+"""What the committed numbers say, and why some claims are missed."""
 TITLE = "t3sim against what was published and measured"
 CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict", "kind")
 CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
@@ -36,6 +38,8 @@ def report_blocks(found: Evaluated, pictures: Mapping[str, list[Picture]]) -> li
             blocks += [Heading(f"Claims: {title}", 2), claim_table(rows)]
             notes = dict.fromkeys(f"{row.claim.note}" for row in rows if row.claim.note)
             blocks += [Bullets(list(notes))] if notes else []
+    if NOTES.is_file():
+        blocks += from_markdown(NOTES.read_text(encoding="utf-8"))
     for name in found.answers:
         blocks += _experiment_blocks(name, found, pictures.get(name, []))
     return blocks + _missing(found)

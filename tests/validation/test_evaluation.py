@@ -11,7 +11,7 @@ from validation import evaluation
 from validation.claims.claim import Claim
 from validation.cli import main as t3sim
 from validation.compare import INSIDE, NOT_RUN
-from validation.document import Bullets, Heading, Table, to_html, to_markdown
+from validation.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from validation.evaluation import evaluate_claims
 from validation.evaluation_archive import write_evaluation
 from validation.evaluation_figures import draw_figures
@@ -165,6 +165,11 @@ def test_the_list_and_mistakes(command, capsys):
     assert "paper" in json.loads(capsys.readouterr().out)
     assert command("--only", "none") == 2
     assert command("--workers", "0") == 2
+
+
+def test_notes_become_blocks():
+    text = "## Why\n\nTwo lines\nof a text.\n\n* one\n  and more\n* two\n"
+    assert from_markdown(text) == [Heading("Why", 2), Text("Two lines of a text."), Bullets(["one and more", "two"])]
 
 
 def test_documents_escape_what_markup_would_take():

@@ -3,6 +3,7 @@
 import pytest
 
 from sim.configurations import CONFIGURATIONS, T3_MCA
+from tests.docs.blocks import file_of
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
@@ -158,6 +159,12 @@ def test_swings_are_sorted_by_their_reach():
     found = swings(experiment, answers, headline)
     assert [swing.parameter for swing in found] == ["queue", "depth"]
     assert found[0].reach == pytest.approx(1) and list(found[0].values) == ["small", "large"]
+
+
+def test_the_experiment_of_the_documentation(tmp_path):
+    (tmp_path / "half_link.toml").write_text(file_of("validation.md", "half_link.toml"))
+    experiment = load_experiments(tmp_path)["half_link"]
+    assert isinstance(experiment, Sublayers) and len({task.key for task in experiment.tasks()}) == 18
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
-from validation.experiments.machines import MachineCollectives, Microbenchmarks
+from validation.experiments.machines import GemmTime, MachineCollectives, Microbenchmarks
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel, Recorded
 from validation.experiments.sensitivity import Sensitivity
 from validation.experiments.sublayers import Sublayers
@@ -29,6 +29,7 @@ Kind = (
     | GemmCounters
     | AccelSimCycles
     | Microbenchmarks
+    | GemmTime
     | MachineCollectives
     | Recorded
 )

@@ -1,10 +1,10 @@
-"""Experiments on presets of real machines: microbenchmarks and collectives. The scripts of their tables do the work."""
+"""Experiments on presets of real machines: microbenchmarks, GEMM time, collectives. Scripts of their tables work."""
 
 from functools import partial
 
 from sim.presets import load_preset
 from sim.units import MIB, period_ps
-from validation import collectives, microbenchmarks
+from validation import collectives, gemm_time, microbenchmarks
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
 
@@ -22,6 +22,21 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
         return [Task(key, f"microbenchmarks of {self.preset}", 3e7, partial(_microbenchmarks, self.preset))]
 
     def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        return outcomes[self.tasks()[0].key]
+
+
+class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
+    """Time of large GEMMs. preset: one of `gemm_time.MACHINES`."""
+
+    preset: str
+
+    def tasks(self) -> list[Task]:
+        machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
+        key = task_key("validation.gemm_time", self.preset, _values(self.preset))
+        return [Task(key, f"GEMM times of {self.preset}", 3e8, partial(_gemm_times, machine))]
+
+    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+        """`m<M>/us`."""
         return outcomes[self.tasks()[0].key]
 
 
@@ -72,6 +87,10 @@ def _microbenchmarks(name: str) -> Outcome:
     if row[microbenchmarks.L2_COLUMN]:
         found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(name)
     return found | {column: microbenchmarks.stream(name, flow).GBps for flow, column in microbenchmarks.STREAMS}
+
+
+def _gemm_times(machine: gemm_time.Machine) -> Outcome:
+    return {f"m{row.m}/us": gemm_time.outcome(machine, row).time_us for row in gemm_time.measured(machine)}
 
 
 def _curve(case: collectives.Case) -> Outcome:
