@@ -36,7 +36,9 @@ def validate(
     Writes report.md, report.html, validation.h5 and figures into the folder --out, and goes on where it stopped:
     what is in its folder `parts` is not simulated again. Exit status 1: a claim has left its tolerance.
 
-    Example: t3sim validate --full --workers 2 --out report
+    Everything, hours on a slow machine: --full --workers 2.
+
+    Example: t3sim validate --only gemm_counters --out report
     """
     if listing:
         _list(load_experiments(), as_json)
