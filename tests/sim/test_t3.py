@@ -144,18 +144,12 @@ def state(cluster):
         ("link.credits=2", "dispatch.jitter_ps=400000"),
         ("link.topology=switch",),
         # Answers are on their way for long while stores wait for the link.
-        (
-            *NARROW,
-            "l2.latency_clk=600",
-            "link.latency_ps=3000000",
-            "link.GB_per_s=5.0",
-            "link.topology=fully_connected",
-        ),
+        (*NARROW, "l2.latency_clk=400", "link.latency_ps=3000000", "link.GB_per_s=5.0", "dispatch.jitter_ps=3000000"),
     ],
 )
 @pytest.mark.parametrize("part", ["t3", "all_reduce"])
 def test_the_order_in_which_gpus_are_simulated_does_not_matter(part, settings_):
-    case = T3Case(96, 96, 32, 3, settings=settings_, sizes=(2, 4, 3))
+    case = T3Case(96, 96, 64, 3, settings=settings_, sizes=(2, 4, 3))
 
     def backwards(cluster, launches):
         for some in (cluster.gpus, cluster.plans, launches):
