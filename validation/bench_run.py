@@ -22,7 +22,7 @@ from typing import Any
 from sim.gpu import Gpu
 from sim.presets import load_preset
 from tracer.gemm import GemmProblem, GemmSource
-from tracer.workloads import DEFAULT_KERNEL
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from validation.bench_units import UNITS
 from validation.engine_profile import TimedGpu
 from validation.gemm_options import workload_problem
@@ -32,6 +32,7 @@ from validation.yardstick import lookup_ns
 TABLE = Path(__file__).parent / "tables" / "bench_run.md"
 START = "from validation.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
 """The smallest run: what it takes is the start of the simulator."""
+SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)
 UNIT_REQUESTS = 1_000_000
 
 
@@ -60,6 +61,21 @@ def end_to_end(workload: str, preset: str) -> dict[str, Any]:
         "simulated_us": time_ps / 1e6,
         "simulated_TFLOP_per_s": 2 * problem.m * problem.n * problem.k / time_ps,
     }
+
+
+def scale(preset: str) -> list[dict[str, float]]:
+    """The same GEMM with 1, 2, 4 and 8 times the K-steps: CPU time per request."""
+    rows = []
+    for times in SCALE_TIMES:
+        source = GemmSource(aligned_problem(*SCALE_SHAPE, SCALE_K * times), DEFAULT_KERNEL)
+        step_ns, gpu, cpu_s = lookup_ns(), Gpu(load_preset(preset).machine), process_time()
+        gpu.run_kernel(source, 0, None)
+        cpu_s = process_time() - cpu_s
+        step_ns = min(step_ns, lookup_ns())
+        lines = int(gpu.counters()["lsu"]["line_requests"].sum())
+        ns = cpu_s / lines * 1e9
+        rows.append({"times": times, "line_requests": lines, "ns_per_request": ns, "yardsticks": ns / step_ns})
+    return rows
 
 
 def profile(workload: str, preset: str) -> dict[str, Any]:
@@ -131,7 +147,7 @@ def machine_text() -> str:
 
 def tables(report: dict[str, Any]) -> str:
     """The report as Markdown."""
-    sections = (_end_to_end_lines, _profile_lines, _unit_lines, _start_lines)
+    sections = (_end_to_end_lines, _scale_lines, _profile_lines, _unit_lines, _start_lines)
     lines = [
         "# Benchmark",
         "",
@@ -162,10 +178,20 @@ def _end_to_end_lines(report: dict[str, Any]) -> list[str]:
     return [f"## End to end: {run['workload']}", "", *_rows(tuple(cells), [tuple(cells.values())])]
 
 
+def _scale_lines(report: dict[str, Any]) -> list[str]:
+    shape = " x ".join(map(str, SCALE_SHAPE))
+    rows = [
+        (str(row["times"]), f"{row['line_requests']:,}", f"{row['ns_per_request']:.0f}", f"{row['yardsticks']:.1f}")
+        for row in report["scale"]
+    ]
+    columns = ("times", "line requests", "ns/request", "yardsticks/request")
+    return [f"## Cost against requests: GEMM {shape} x {SCALE_K} times 1, 2, 4, 8", "", *_rows(columns, rows)]
+
+
 def _profile_lines(report: dict[str, Any]) -> list[str]:
     lines = report["end_to_end"]["line_requests"]
     phases = {name: max(0.0, spent_s) for name, spent_s in report["profile"]["phase_s"].items()}
-    whole_s = sum(phases.values())
+    whole_s = sum(phases.values()) or 1.0  # nothing measurable
     steps = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report["profile"]["steps"].items())
     rows = [
         (name, f"{spent_s:.2f}", f"{100 * spent_s / whole_s:.0f} %", f"{spent_s / lines * 1e9:.0f}")
@@ -220,6 +246,7 @@ def measure(workload: str, preset: str, requests: int) -> dict[str, Any]:
         "date": date.today().isoformat(),
         "machine": machine_text(),
         "end_to_end": end_to_end(workload, preset),
+        "scale": scale(preset),
         "profile": profile(workload, preset),
         "units": units(requests),
         "start": start(),

@@ -16,11 +16,10 @@ from typing import Any
 
 from sim.configurations import PARTS, Case
 from sim.presets import load_preset
-from tracer.workloads import DEFAULT_KERNEL
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from validation.bench_run import machine_text
 from validation.gemm_options import workload_problem
 from validation.process import process_costs
-from validation.verbs.t3 import free_problem
 
 TABLE = Path(__file__).parent / "tables" / "bench_t3.md"
 SCALE_SHAPE = (4096, 4096, 512)
@@ -31,7 +30,7 @@ COLUMNS = ("line_requests", "cpu_s", "wall_s", "requests_per_cpu_s", "peak_rss_b
 
 def measure(case: Case, part: str) -> dict[str, Any]:
     """One part in this process."""
-    Case(case.preset, free_problem(256, 256, 32), DEFAULT_KERNEL, 2).run_part("t3")  # compiles, or loads
+    Case(case.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run_part("t3")  # compiles, or loads
     wall_s, cpu_s = perf_counter(), process_time()
     found = case.run_part(part)
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
@@ -109,7 +108,7 @@ def main() -> None:
         return
     if arguments.scale_row:
         mode, gpus = arguments.scale_row
-        case = Case(preset, free_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit")
+        case = Case(preset, aligned_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit")
         print(json.dumps(measure(case, "t3")))
         return
     text = report(arguments.workload)

@@ -12,9 +12,9 @@ from sim.configurations import T3, Case, evaluate
 from sim.evaluation_archive import open_evaluation, write_evaluation
 from tests.sim.programs import small_preset
 from tracer.gemm import GemmKernel
+from tracer.workloads import aligned_problem
 from validation.cli import main
 from validation.timeline import CUS, DMAS, STAGES, TRACKER, places, trace_events
-from validation.verbs.t3 import free_problem
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GPUS = 4
@@ -24,7 +24,7 @@ GPUS = 4
 def archive(tmp_path_factory):
     path = tmp_path_factory.mktemp("timeline") / "small.h5"
     kernel = GemmKernel(64, 64, 32, 2, 2)
-    case = Case(small_preset(), free_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
+    case = Case(small_preset(), aligned_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
     write_evaluation(path, evaluate(case, [T3]))
     return path
 
@@ -82,7 +82,7 @@ def test_the_verb_writes_what_perfetto_reads(archive, tmp_path, capsys):
 
 
 def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
-    case = Case(small_preset(), free_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
+    case = Case(small_preset(), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
     write_evaluation(tmp_path / "a.h5", evaluate(case, [T3]))
     assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.json")]) == 2
     assert "kept none" in capsys.readouterr().err

@@ -10,8 +10,8 @@ from sim.evaluation_archive import write_evaluation
 from sim.policy_file import check_bound
 from sim.presets import Preset, load_preset
 from sim.units import PS_PER_NS, time_text
-from tracer.gemm import GemmProblem, padded_leading_dimension
-from tracer.workloads import LAYERS, MODELS, sublayer
+from tracer.gemm import GemmProblem
+from tracer.workloads import LAYERS, MODELS, aligned_problem, sublayer
 from traces.errors import UserError
 from traces.write import output_path
 from validation.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
@@ -19,10 +19,6 @@ from validation.meter import Meter
 from validation.process import process_costs
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
-
-ELEMENT_BYTES = 2
-ROW_ALIGNMENT_BYTES = 16
-SECTOR_BYTES = 32
 
 
 @click.command()
@@ -99,19 +95,12 @@ def _workload(
 ) -> tuple[GemmProblem, int]:
     """The GEMM of one GPU and the number of GPUs."""
     if model is None and layer is None and tp is None and None not in shape and gpus is not None:
-        return free_problem(*(int(extent or 0) for extent in shape)), gpus
+        return aligned_problem(*(int(extent or 0) for extent in shape)), gpus
     if model and layer and tp is not None and shape == (None, None, None) and gpus is None:
         if tp < 2:
             raise UserError(f"--tp: found {tp}, allowed is 2 and more: a collective needs two GPUs")
         return sublayer(model, layer, tp), tp
     raise UserError("t3: give --model, --layer and --tp, or --m, --n, --k and --gpus")
-
-
-def free_problem(m: int, n: int, k: int) -> GemmProblem:
-    """An fp16 GEMM; rows of A and B padded to 16 bytes, those of C to a sector, so that tiles share none."""
-    inner = padded_leading_dimension(max(k, 1), ELEMENT_BYTES, ROW_ALIGNMENT_BYTES)
-    outer = padded_leading_dimension(max(n, 1), ELEMENT_BYTES, SECTOR_BYTES)
-    return GemmProblem(m, n, k, lda=inner, ldb=outer, ldc=outer)
 
 
 def _chunks(text: str, gpus: int) -> Chunks:
