@@ -49,6 +49,7 @@ SLICE_BYTES = MIB
 """Of a chunk that is passed on while the next one comes (assumed: 512 KiB steps of NCCL's Simple protocol on a few
 channels)."""
 TARGET = 0.06
+CLOSE, CORRECTIONS = 0.005, 3
 
 
 class System(NamedTuple):
@@ -170,20 +171,31 @@ def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bo
     return {mb: times[mb] for mb in sizes_mb}
 
 
-def fit_of(case: Case, whole: bool = False) -> Fit:
-    """Efficiency and overhead with which 4 and 512 MB take their measured times.
+def slope_ratio(case: Case, efficiency: float, few: int, many: int, whole: bool) -> float:
+    """Our time for the bytes from `few` to `many` MB over what 508 MB measured say that they take."""
+    low, high = CALIBRATION_MB
+    wanted_us = (measured()[case][high] - measured()[case][low]) * (many - few) / (high - low)
+    ours = curve_us(case, Fit(efficiency, 0), (few, many), whole)
+    return (ours[many] - ours[few]) / wanted_us
 
-    What 508 MB more cost gives the efficiency, in two corrections (the first on smaller runs); the rest of the time of
-    4 MB is the overhead.
+
+def fit_of(case: Case, whole: bool = False) -> Fit:
+    """Efficiency and overhead with which 4 and 512 MB take their measured times, to CLOSE.
+
+    What 508 MB more cost gives the efficiency, corrected twice (first on smaller runs), and again while it is off;
+    the rest of the time of 4 MB is the overhead.
     """
     times = measured()[case]
     low, high = CALIBRATION_MB
     payload = (case.gpus - 1) / case.gpus * (high - low) * MIB
-    wanted_us = times[high] - times[low]
-    efficiency = payload / wanted_us / 1000 / SYSTEMS[case.system].link_GB_per_s
+    efficiency = payload / (times[high] - times[low]) / 1000 / SYSTEMS[case.system].link_GB_per_s
     for few, many in ((16, 64), CALIBRATION_MB):
-        ours = curve_us(case, Fit(efficiency, 0), (few, many), whole)
-        efficiency *= (ours[many] - ours[few]) / (wanted_us * (many - few) / (high - low))
+        efficiency *= slope_ratio(case, efficiency, few, many, whole)
+    for _ in range(CORRECTIONS):
+        ratio = slope_ratio(case, efficiency, *CALIBRATION_MB, whole)
+        if abs(ratio - 1) <= CLOSE:
+            break
+        efficiency *= ratio
     launch_us = times[low] - simulated_us(case, Fit(efficiency, 0), low)
     return Fit(round(efficiency, 5), max(0, round(launch_us * PS_PER_US)))
 

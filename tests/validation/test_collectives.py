@@ -80,8 +80,8 @@ def test_without_gates_none_are_cut():
 
 @pytest.mark.parametrize("case", measured(), ids=str)
 def test_table_is_what_the_simulator_says(case):
-    """The smallest size; the others take minutes (python -m validation.collectives)."""
-    assert f"{simulated_us(case, FITS[case], 4):.2f}" == POINTS[case, 4][1]
+    """The smallest size, to half a percent; the others take minutes (python -m validation.collectives)."""
+    assert simulated_us(case, FITS[case], 4) == pytest.approx(float(POINTS[case, 4][1]), rel=0.005)
 
 
 def test_errors_follow_from_the_columns_and_meet_the_target():
