@@ -229,7 +229,7 @@ def fit_row(case: Case, fit: Fit, times_us: dict[int, float]) -> str:
 def size_rows(case: Case, times_us: dict[int, float], whole: bool) -> list[str]:
     rows = []
     for mb in SIZES_MB:
-        theirs, ours = measured()[case][mb], times_us[mb]
+        theirs, ours = measured()[case][mb], round(times_us[mb], 2)
         kind = "calibration" if mb in CALIBRATION_MB else "prediction"
         kind += ", extrapolated" if mb > LINE_MB[1] and not whole else ""
         cells = (*case, mb, f"{theirs:.2f}", f"{ours:.2f}", f"{100 * (ours / theirs - 1):+.1f} %", kind)
