@@ -1,9 +1,11 @@
 """One simulated GPU as the host drives it: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from sim.counters import take
 from sim.engine import Status, prefill_l2, run_engine, sample, settle
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
@@ -19,12 +21,17 @@ from traces.source import KernelInfo, KernelSource
 FOREVER_PS = NEVER - 1
 MAX_SPANS = 1 << 16
 """Of the timeline that goes with a time series."""
-PAUSE_WINDOWS = 64
-"""Time windows from one pause of a run to the next: a fraction of a second."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
 """Unit of the counter registry -> field of Node."""
+
+
+class Pause(NamedTuple):
+    """What to call between two time windows, every so many of them."""
+
+    act: Callable[[], None]
+    windows: int
 
 
 class DeadlockError(UserError):
@@ -68,13 +75,13 @@ class Gpu:
         source: KernelSource,
         start_ps: int,
         progress: Progress | None,
-        pause: Callable[[], None] | None = None,
+        pause: Pause | None = None,
         state: State | None = None,
     ) -> int:
         """Run one kernel from its launch at start_ps until everything has come to rest.
 
         Args:
-            pause: called between two time windows, every PAUSE_WINDOWS or so of them; it may take the `state`.
+            pause: what to call meanwhile; it may take the `state`.
             state: of a GPU of the same machine with this kernel on it: go on from there.
 
         Returns:
@@ -87,10 +94,10 @@ class Gpu:
             self.launch([launch])
         else:
             self.go_on([launch], state)
-        self._run_windows = PAUSE_WINDOWS if pause else 0
+        self._run_windows = pause.windows if pause else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
             if pause:
-                pause()
+                pause.act()
         self._run_windows = 0
         self._check_done(status, source.info.name)
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
@@ -206,6 +213,10 @@ class Gpu:
         """Unit of the counter registry -> its records, counted up to now."""
         settle(self.node)
         return {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
+
+    def counted(self) -> dict[str, np.ndarray]:
+        """Unit -> its counters by now (sim.counters.take)."""
+        return {unit: take(unit, records) for unit, records in self.counters().items()}
 
     def series(self) -> dict[str, np.ndarray]:
         """Time series so far, the interval in progress as its last row."""

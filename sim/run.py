@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sim.checkpoint import Checkpoint, Standing
-from sim.counters import difference, take, totals
-from sim.gpu import Gpu
+from sim.counters import difference, totals
+from sim.gpu import Gpu, Pause
 from sim.line_trace import line_of
 from sim.presets import Preset
 from sim.results import KernelResult, Results
@@ -17,6 +15,8 @@ from traces.errors import UserError
 from traces.source import KernelSource, Prefill, TraceSource
 
 Progress = Callable[[str, int, int], None]
+PAUSE_WINDOWS = 64
+"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
 
 
 def simulate(
@@ -61,7 +61,7 @@ def simulate(
                 gpu.prefill(command.address, command.bytes)
             continue
         if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
-            standing = saved or Standing(number, start_ps, _counted(gpu), done)
+            standing = saved or Standing(number, start_ps, gpu.counted(), done)
             done.append(_run_one(gpu, command, standing, flush_l2, progress, checkpoint))
             start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
         number += 1
@@ -75,10 +75,6 @@ def _identity(source: TraceSource, preset: Preset, options: dict[str, Any]) -> d
     code = source_fingerprint(__name__, Path(__file__).resolve())
     machine = {"name": preset.name, **preset.values()}
     return {"code": code, "machine": machine, "trace": source.fingerprint(), "options": options}
-
-
-def _counted(gpu: Gpu) -> dict[str, np.ndarray]:
-    return {unit: take(unit, records) for unit, records in gpu.counters().items()}
 
 
 def _run_one(
@@ -95,10 +91,12 @@ def _run_one(
         if checkpoint and checkpoint.due():
             checkpoint.write(standing, gpu.state())
 
-    end_ps = gpu.run_kernel(kernel, standing.start_ps, progress, pause if checkpoint else None, standing.gpu)
+    end_ps = gpu.run_kernel(
+        kernel, standing.start_ps, progress, Pause(pause, PAUSE_WINDOWS) if checkpoint else None, standing.gpu
+    )
     if flush_l2:
         gpu.flush_l2()
-    after = _counted(gpu)
+    after = gpu.counted()
     units = {unit: difference(after[unit], standing.before[unit]) for unit in after}
     return KernelResult(kernel.info.name, standing.start_ps, end_ps, units, totals(units))
 

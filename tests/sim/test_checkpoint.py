@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-import sim.gpu
+import sim.run
 from sim.checkpoint import Checkpoint
 from sim.results import write_results
 from sim.run import simulate
@@ -41,7 +41,7 @@ class Interrupted(Checkpoint):
 
 @pytest.fixture(autouse=True)
 def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.gpu, "PAUSE_WINDOWS", 7)
+    monkeypatch.setattr(sim.run, "PAUSE_WINDOWS", 7)
 
 
 def results_bytes(folder, trace, preset, **options):
