@@ -7,7 +7,8 @@ Symmetric: all GPUs do the same at the same time, so what arrives from a neighbo
 for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +23,26 @@ from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
 from sim.machine import Output, window_ps
 from sim.spec import Machine
+from sim.state import State
 from sim.window import Launch
 from traces.errors import UserError
 
 STILL_ROUNDS = 8
 """Rounds in which nothing moves on any GPU before that is called a deadlock."""
+
+
+class ClusterState(NamedTuple):
+    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
+
+    Attributes:
+        horizon_ps: how far they have run.
+        still: rounds in which nothing moved.
+        gpus: of each.
+    """
+
+    horizon_ps: int
+    still: int
+    gpus: list[State]
 
 
 class Cluster:
@@ -65,33 +81,55 @@ class Cluster:
         for gpu in self.gpus:
             gpu.node.engine["stage_workgroups"], gpu.node.engine["stage_from_ps"] = workgroups, start_ps
 
-    def run(self, launches: Sequence[Sequence[Launch]], progress: Progress | None = None) -> None:
+    def run(
+        self,
+        launches: Sequence[Sequence[Launch]],
+        progress: Progress | None = None,
+        pause: Callable[[], None] | None = None,
+        state: ClusterState | None = None,
+    ) -> None:
         """Run the kernels of every GPU until everything has come to rest.
+
+        Args:
+            launches: of each GPU.
+            progress: of the first GPU.
+            pause: called after every round; it may take the `state`.
+            state: of a cluster of the same plans with these kernels on it: go on from there.
 
         Raises:
             DeadlockError: nothing can move and something is left.
         """
-        for gpu, own in zip(self.gpus, launches, strict=True):
-            gpu.launch(own)
-        self._run_all(progress)
+        self._horizon_ps, self._still = (state.horizon_ps, state.still) if state else (0, 0)
+        for number, (gpu, own) in enumerate(zip(self.gpus, launches, strict=True)):
+            if state:
+                gpu.go_on(own, state.gpus[number])
+            else:
+                gpu.launch(own)
+        self._run_all(progress, pause)
 
-    def _run_all(self, progress: Progress | None) -> None:
+    def state(self) -> ClusterState:
+        """Everything that GPUs in the middle of their kernels know; valid until they run again."""
+        return ClusterState(self._horizon_ps, self._still, [gpu.state() for gpu in self.gpus])
+
+    def _run_all(self, progress: Progress | None, pause: Callable[[], None] | None) -> None:
         """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
         those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
         step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
-        horizon_ps, still = 0, 0
         while True:
-            horizon_ps += step_ps
+            self._horizon_ps += step_ps
             before = self._moves()
-            states = [self._run_to(gpu, horizon_ps, progress if gpu is self.gpus[0] else None) for gpu in self.gpus]
+            to_ps, first = self._horizon_ps, self.gpus[0]
+            states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
             if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
-            still = still + 1 if self._moves() == before and Status.HORIZON not in states else 0
-            if still > STILL_ROUNDS:
+            self._still = self._still + 1 if self._moves() == before and Status.HORIZON not in states else 0
+            if self._still > STILL_ROUNDS:
                 break
+            if pause:
+                pause()
         for gpu in self.gpus:
             gpu.node.engine["horizon_ps"] = NEVER
-        if still > STILL_ROUNDS:
+        if self._still > STILL_ROUNDS:
             stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
             raise self.gpus[stuck].deadlock(f"collective, GPU {self.plans[stuck].gpu}")
 
