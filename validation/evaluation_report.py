@@ -40,7 +40,8 @@ def report_blocks(found: Evaluated, pictures: Mapping[str, list[Picture]]) -> li
             blocks += [Bullets(list(notes))] if notes else []
     if NOTES.is_file():
         blocks += from_markdown(NOTES.read_text(encoding="utf-8"))
-    for name in found.answers:
+    claimed = [name for name in by_experiment(found.rows) if name in found.answers]
+    for name in dict.fromkeys((*claimed, *found.answers)):
         blocks += _experiment_blocks(name, found, pictures.get(name, []))
     return blocks + _missing(found)
 

@@ -54,13 +54,13 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def load_claims(folder: Path = FOLDER) -> list[Claim]:
-    """All claims of a folder, file by file in the order of their names.
+    """All claims of a folder, those written by hand (TOML) before the tables (CSV), file by file.
 
     Raises:
         UserError: names the file, the claim and what is wrong with it; or two claims of one id.
     """
     claims: dict[str, Claim] = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir(), key=lambda path: (path.suffix != ".toml", path.name)):
         for number, given in enumerate(_rows(path), 1):
             claim = _claim(given, f"{path.name}: claim {given.get('id', number)!s}")
             if claim.id in claims:

@@ -1,7 +1,7 @@
 """Parts of the five configurations as tasks: each distinct one is simulated once, whoever asks for it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -34,21 +34,24 @@ def _output_only(case: Case) -> Case:
     return replace(case, problem=problem, interval_ps=0)
 
 
+KEPT = ("time_ps", "kernel_ps", "link_bytes", "totals", "exactly_once", "wrong", "facts", "requests")
+"""Fields of a JobResult that are plain values; the others that are kept are arrays."""
+
+
 def simulate_part(case: Case, part: str) -> Outcome:
     """A part's JobResult as plain values."""
-    found = asdict(case.run_part(part))
-    found["dram_bytes"] = found["dram_bytes"].tolist()
-    found["series"] = {name: values.tolist() for name, values in found["series"].items()}
-    return found
+    found = case.run_part(part)
+    return {name: getattr(found, name) for name in KEPT} | {
+        "dram_bytes": found.dram_bytes.tolist(),
+        "series": {name: values.tolist() for name, values in found.series.items()},
+    }
 
 
 def job_result(outcome: Outcome) -> JobResult:
     """Back from plain values."""
-    plain = dict(outcome)
-    plain["dram_bytes"] = np.array(plain["dram_bytes"], np.int64)
-    plain["series"] = {name: np.array(values, np.int64) for name, values in plain["series"].items()}
-    plain["wrong"] = tuple(plain["wrong"])
-    return JobResult(**plain)
+    plain = {name: outcome[name] for name in KEPT} | {"wrong": tuple(outcome["wrong"])}
+    series = {name: np.array(values, np.int64) for name, values in outcome["series"].items()}
+    return JobResult(**plain, dram_bytes=np.array(outcome["dram_bytes"], np.int64), series=series)
 
 
 def case_tasks(case: Case, configurations: Iterable[str] = CONFIGURATIONS) -> list[Task]:
