@@ -254,7 +254,7 @@ class Tracker(Unit, frozen=True, kw_only=True):
 
     entries: Count  # tiles tracked at once, 0 = no limit
     ways: Positive  # entries of a set; a set is picked by workgroup number
-    wavefronts: Positive  # counters per entry, one for each wavefront of a workgroup
+    wavefronts: Positive  # counters per entry: enter its size; kernels with more warps are refused (D28)
     address_bits: Positive  # of a counter: start of the wavefront's part of the tile
     counter_bits: Positive  # of a counter: bytes updated so far
     latency_ps: Count  # last update counted to DMA descriptor ready
