@@ -78,7 +78,7 @@ class Topology(IntEnum):
 class CountAt(IntEnum):
     """When the Tracker counts an update."""
 
-    ENQUEUE = 0  # when it enters the DRAM queue, off the critical path (T3, section 4.2)
+    ENQUEUE = 0  # when it enters the DRAM queue, off the critical path (T3)
     SERVICE = 1  # when its last column was issued
 
 
@@ -250,7 +250,7 @@ class Link(Unit, frozen=True, kw_only=True):
 
 
 class Tracker(Unit, frozen=True, kw_only=True):
-    """Counts updates of output tiles (T3, section 4.2)."""
+    """Counts updates of output tiles (T3)."""
 
     entries: Count  # tiles tracked at once, 0 = no limit
     ways: Positive  # entries of a set; a set is picked by workgroup number
@@ -273,7 +273,7 @@ class DMA(Unit, frozen=True, kw_only=True):
 
 
 class MCA(Unit, frozen=True, kw_only=True):
-    """Communication-aware memory-controller arbitration (T3, section 4.5): thresholds in 32-byte queue entries.
+    """Communication-aware memory-controller arbitration (T3): thresholds in 32-byte queue entries.
 
     The threshold is `strict` where the mean occupancy of the DRAM queues in the kernel's first stage is at least
     `strict_from` (a share of the queue), else `medium`, `loose`, or no limit.

@@ -62,7 +62,7 @@ def compute_first(channel):
 
 @kernel
 def communication_aware(channel, now_ps):
-    """MCA (T3, section 4.5): compute first, communication only while the queue is short, turns once it has aged."""
+    """MCA (T3): compute first, communication only while the queue is short, turns once it has aged."""
     comm = _older(channel, Stream.COMM_READ, Stream.COMM_WRITE)
     if comm >= 0 and now_ps - channel.head_ps[comm] > channel.comm_age_ps:
         return streams_in_turn(channel)

@@ -1,4 +1,4 @@
-"""DMA engines (T3, section 4.2): read a tile that the Tracker has marked ready and send it to a neighbour as updates.
+"""DMA engines (T3): read a tile that the Tracker has marked ready and send it to a neighbour as updates.
 
 An engine takes the descriptors in the order in which they became ready, reads the tile line by line past L2, and puts
 what comes back into the fifo of its port. It issues a read only when there is a place for its data there, so a link

@@ -1,4 +1,4 @@
-"""Near-memory compute (T3, section 4.3): an UPDATE is an op-and-store by the ALUs at the DRAM banks.
+"""Near-memory compute (T3): an UPDATE is an op-and-store by the ALUs at the DRAM banks.
 
 On the command bus an update is a column command with write data: it needs the open row, takes a write's place on the
 data bus and a write's recovery before precharge or read. The ALU makes the next update wait CCDWL instead of the

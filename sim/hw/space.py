@@ -1,4 +1,4 @@
-"""Address-space configuration of the output (T3, section 4.4), and what is known of each of its tiles.
+"""Address-space configuration of the output (T3), and what is known of each of its tiles.
 
 Plain data, written by a plan (`sim.collective`), read by the load/store units, the Tracker and the DMA engines. A tile
 is the output of one workgroup; the tag of a request is its tile. Stores of a kernel into the output range go where the

@@ -1,8 +1,8 @@
-"""Tracker (T3, section 4.2): counts the updates of each output tile, and marks its DMA descriptor ready at the last.
+"""Tracker (T3): counts the updates of each output tile, and marks its DMA descriptor ready at the last.
 
 One per GPU, beside the memory controllers, fed by all channels with every update that they take (or have served,
-`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. The paper's counters per
-wavefront enter the storage and the check of the kernel only: we count the tile as a whole (D28).
+`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. The paper's
+counters per wavefront enter the storage and the check of the kernel only: we count the tile as a whole (D28).
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
