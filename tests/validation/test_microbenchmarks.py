@@ -77,7 +77,7 @@ def test_a_stream_is_as_fast_as_measured():
     """The write stream of v100; the table holds the others."""
     theirs = float(measured("V100")["HBM_write_GBps"])
     assert stream("v100", Flow.WRITE).GBps == pytest.approx(theirs, rel=BANDWIDTH_TOLERANCE)
-    assert kind_of(load_preset("v100"), "HBM_write_GBps") == "prediction"
+    assert kind_of(load_preset("v100"), "HBM_write_GBps") == "calibration"
 
 
 def test_a_stream_gives_every_warp_one_turn():
