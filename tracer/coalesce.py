@@ -84,7 +84,8 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
     if event.kind == STORE:
         complete_full_sectors(event, addresses, n, line_out, sectors_out, full_out)
     else:
-        full_out[:n] = sectors_out[:n]
+        for i in range(n):
+            full_out[i] = sectors_out[i]
     return n
 
 
@@ -171,7 +172,7 @@ def lane_address(event, addresses, k):
     return np.int64(event.base) + (k - row * event.inner) * event.stride + row * event.row_stride
 
 
-@kernel
+@kernel(allocates=True)
 def count_requests(events, addresses, lines_by_kind, sectors_by_kind):
     """Add the line requests and sectors of all memory events to totals.
 

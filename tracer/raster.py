@@ -30,7 +30,7 @@ def tile_at(position, order, group, tiles_m, tiles_n):
     return first_row + within % height, within // height
 
 
-@kernel
+@kernel(allocates=True)
 def walk(order, group, tiles_m, tiles_n, start):
     """The whole walk, begun at position `start` (stagger) and wrapping around.
 

@@ -26,7 +26,7 @@ NOTHING = np.uint64(0)
 ONE = np.uint64(1)
 
 
-@kernel
+@kernel(allocates=True)
 def write_workgroup(plans, index, events, first_event):
     """Write all events of workgroup `index`.
 

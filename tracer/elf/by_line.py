@@ -60,7 +60,7 @@ def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTra
     return sorted(listed, key=lambda t: (-t.load_sectors - t.store_sectors - t.atomic_sectors, t.file, t.line))
 
 
-@kernel
+@kernel(allocates=True)
 def add_traffic(events, addresses, rows, class_of_kind, totals):
     """Add what each event does to its row of the totals.
 
