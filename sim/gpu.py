@@ -143,7 +143,7 @@ class Gpu:
         """Run the clock until nothing is left to do, to the horizon, a pause, or (with a line trace) for one window."""
         until_ps = self._until_ps()
         while True:
-            status = Status(run_engine(self.node, until_ps))
+            status = self._run_until(until_ps)
             if self.line_trace:
                 self.line_trace(self.node)
             if status == Status.SERIES_FULL:
@@ -156,6 +156,9 @@ class Gpu:
                     progress(info.name, done, info.workgroups)
             else:
                 return status
+
+    def _run_until(self, until_ps: int) -> Status:
+        return Status(run_engine(self.node, until_ps))
 
     def _until_ps(self) -> int:
         """Time after which the next pause is due."""

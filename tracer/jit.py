@@ -21,7 +21,7 @@ SAY_EVERY_S = 5.0
 """A long compilation says how far it is."""
 
 
-def kernel(function=None, *, allocates=False):
+def kernel(function=None, *, allocates=False, inline=False):
     """Compile `function` with numba in nopython mode, cached on disk.
 
     Division by zero follows numpy (no exception), and the interpreter lock is released, so that a progress display
@@ -30,12 +30,14 @@ def kernel(function=None, *, allocates=False):
     Args:
         allocates: the kernel makes arrays. The others run without numba's reference counts: every array they touch
             belongs to a caller in Python. (With them two thirds of a run's time were atomic increments.)
+        inline: the kernel always becomes part of its callers. For hot kernels that take arrays: an array goes as seven
+            words on the stack, and handing over a few of them costs more than what most kernels do.
     """
     if function is None:
-        return partial(kernel, allocates=allocates)
+        return partial(kernel, allocates=allocates, inline=inline)
     if config.DISABLE_JIT:
         return function
-    dispatcher = numba.njit(error_model="numpy", nogil=True, _nrt=allocates)(function)
+    dispatcher = numba.njit(error_model="numpy", nogil=True, _nrt=allocates, forceinline=inline)(function)
     path = function.__code__.co_filename
     if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file to take a fingerprint of
         dispatcher._cache = KernelCache(function, path)

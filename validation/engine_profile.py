@@ -113,7 +113,7 @@ class TimedGpu(Gpu):
             _nothing(self.node, 0, 0)
         return (perf_counter() - began_s) / EMPTY_CALLS
 
-    def _step(self) -> Status:
+    def _run_until(self, until_ps: int) -> Status:
         while True:
             began_s = perf_counter()
             begin_ps = self._resume_ps if self._resume_ps >= 0 else _begin(self.node)

@@ -6,6 +6,7 @@ two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so thei
 hash of rows into banks (D18). Addresses are physical, there is no TLB (D2).
 """
 
+from sim.hw.bits import quotient, remainder
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.spec import BankMap, CacheIndex
 from tracer.jit import kernel
@@ -32,28 +33,28 @@ def fold(value, places):
 def spread(value, places, index):
     """Which of `places` the `value` picks; with `value // places` it is unique, whatever the index policy."""
     if index == CacheIndex.HASH:
-        return (value + fold(value // places, places)) % places
-    return value % places
+        return remainder(value + fold(quotient(value, places), places), places)
+    return remainder(value, places)
 
 
 @kernel
-def unspread(quotient, place, places, index):
-    """The value whose `value // places` is `quotient` and whose `spread` is `place`."""
+def unspread(ratio, place, places, index):
+    """The value whose `value // places` is `ratio` and whose `spread` is `place`."""
     if index == CacheIndex.HASH:
-        return quotient * places + (place - fold(quotient, places)) % places
-    return quotient * places + place
+        return ratio * places + (place - fold(ratio, places)) % places
+    return ratio * places + place
 
 
 @kernel
 def channel_of(address, interleave_bytes, channels, index):
     """Channel of a byte address; `index` is a CacheIndex."""
-    return spread(address // interleave_bytes, channels, index)
+    return spread(quotient(address, interleave_bytes), channels, index)
 
 
 @kernel
 def channel_local(address, interleave_bytes, channels):
     """Byte address within its channel."""
-    return address // (interleave_bytes * channels) * interleave_bytes + address % interleave_bytes
+    return quotient(address, interleave_bytes * channels) * interleave_bytes + remainder(address, interleave_bytes)
 
 
 @kernel
@@ -63,34 +64,34 @@ def channel_address(channel, local, interleave_bytes, channels, index):
     return block * interleave_bytes + local % interleave_bytes
 
 
-@kernel
+@kernel(inline=True)
 def l2_bank_of(line, interleave_bytes, channels, banks, index):
     """L2 bank of a line address: each channel has `banks // channels` slices, its lines are dealt over them."""
-    slices = banks // channels
+    slices = quotient(banks, channels)
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
     return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
 
 
 @kernel
-def scatter(quotient, places):
-    """A number below `places`, well mixed from the quotient by a multiplication. Unlike `fold` it does not follow the
+def scatter(ratio, places):
+    """A number below `places`, well mixed from the ratio by a multiplication. Unlike `fold` it does not follow the
     hash of the channels, so lines that meet in one channel do not meet again in one set."""
-    return ((quotient * 0x9E3779B1) >> 15) % places
+    return remainder((ratio * 0x9E3779B1) >> 15, places)
 
 
-@kernel
+@kernel(inline=True)
 def set_of(value, sets, index):
     """Set of the `value`-th line of a cache; any `sets` lines in a row, from a multiple of `sets`, fill all of them."""
     if index == CacheIndex.HASH:
-        return (value + scatter(value // sets, sets)) % sets
-    return value % sets
+        return remainder(value + scatter(quotient(value, sets), sets), sets)
+    return remainder(value, sets)
 
 
-@kernel
+@kernel(inline=True)
 def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
     """Set of a line within its L2 bank; the lines of one bank, in order, walk over all sets evenly."""
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
-    return set_of(local_line // (banks // channels), sets, index)
+    return set_of(quotient(local_line, quotient(banks, channels)), sets, index)
 
 
 @kernel

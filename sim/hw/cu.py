@@ -15,6 +15,7 @@ from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
 from sim.hw.l1 import l1_expect
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.pipes import access_shared, book_issue, compute
+from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER
 from sim.hw.space import in_output
 from sim.hw.tracker import tracker_grant
@@ -31,18 +32,19 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.jit import kernel
-from traces.schema import Kind, Space
+from traces.schema import EVENT, Kind, Space
 
+EVENT_BYTES = EVENT.itemsize
 ALL_SLOTS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@kernel
+@kernel(inline=True)
 def _is_memory(event):
     """Does the event go to the load/store unit?"""
     return event.kind <= Kind.ASYNC_COPY and event.space != Space.SHARED and event.mask != np.uint64(0)
 
 
-@kernel
+@kernel(inline=True)
 def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
@@ -51,7 +53,7 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or is put where it must wait."""
     warp = warps.warp[w]
@@ -80,7 +82,7 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
     _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _must_wait_for_tracker(cu, warp, event, output):
     """Does a store into the output find no Tracker entry for its tile?"""
     resident = cu.resident[warp.workgroup]
@@ -100,11 +102,12 @@ def retry_stores(warps, now_ps):
     return found
 
 
-@kernel
+@kernel(inline=True)
 def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """All that the event needs is there: do it."""
     warp = warps.warp[w]
     warp.event += 1
+    prefetch(event, EVENT_BYTES)  # the next one
     kind = event.kind
     if kind == Kind.COMPUTE:
         warp_ready(warps, w, compute(cu, w % cu.schedulers, event, now_ps))
@@ -122,7 +125,7 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output,
             access_shared(cu, warps, w, event, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Memory events that queued for the load/store unit start as it becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
@@ -132,7 +135,7 @@ def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, o
         _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
     """Answers from now_ps on, each at its time, as long as they come before anything else the CU could do.
 
@@ -156,7 +159,7 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
         other_ps = min(other_ps, next_issue_ps(warps))
 
 
-@kernel
+@kernel(inline=True)
 def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
     """Take the answers that come first, then do everything else that the CU can do at the time it is due.
 

@@ -41,13 +41,7 @@ CU = np.dtype(
         ("pipe_free_ps", "i8", (MAX_SCHEDULERS, PIPES)),
         ("shared_free_ps", "i8"),
         ("residents", "i8"),
-        ("resident", RESIDENT, MAX_WORKGROUPS),
         ("ended", "i8"),  # workgroups that ended and wait to be collected by the engine
-        ("ended_slab", "i4", MAX_WORKGROUPS),
-        ("ended_queue", "i4", MAX_WORKGROUPS),
-        ("ended_tag", "i8", MAX_WORKGROUPS),
-        ("ended_started_ps", "i8", MAX_WORKGROUPS),
-        ("ended_ps", "i8", MAX_WORKGROUPS),
         # counters
         ("warp_instructions", "i8"),
         ("events", "i8"),
@@ -60,6 +54,13 @@ CU = np.dtype(
         ("shared_bytes", "i8"),
         ("workgroups", "i8"),
         ("last_exit_ps", "i8"),
+        # tables
+        ("resident", RESIDENT, MAX_WORKGROUPS),
+        ("ended_slab", "i4", MAX_WORKGROUPS),
+        ("ended_queue", "i4", MAX_WORKGROUPS),
+        ("ended_tag", "i8", MAX_WORKGROUPS),
+        ("ended_started_ps", "i8", MAX_WORKGROUPS),
+        ("ended_ps", "i8", MAX_WORKGROUPS),
     ],
     align=True,
 )

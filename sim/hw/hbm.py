@@ -45,7 +45,7 @@ def clock_edge_ps(channel, time_ps):
     return (time_ps + channel.period_ps - 1) // channel.period_ps * channel.period_ps
 
 
-@kernel
+@kernel(inline=True)
 def accept(channel, fifos, pool, now_ps):
     """Take requests from the stream fifos, as the arbiter chooses, while they fit.
 
@@ -110,7 +110,7 @@ def _hold_back(channel, fifos, pool, op):
                 channel.head_ps[stream] = NEVER
 
 
-@kernel
+@kernel(inline=True)
 def channel_step(channel, fifos, pool, now_ps, log):
     """Do all that is legal at `now_ps`.
 

@@ -44,10 +44,6 @@ L1 = np.dtype(
         ("entries_used", "i8"),
         ("free_entry", "i4"),
         ("free_joiner", "i4"),
-        ("chain", "i4", CHAINS),
-        ("entry", MISS_ENTRY, MAX_ENTRIES),
-        ("joiner_load", "i4", MAX_JOINERS),
-        ("joiner_next", "i4", MAX_JOINERS),
         # counters
         ("read_sectors", "i8"),  # sectors read by loads
         ("read_hit_sectors", "i8"),
@@ -55,6 +51,11 @@ L1 = np.dtype(
         ("write_sectors", "i8"),
         ("fills", "i8"),  # answers that filled a line
         ("entries_used_max", "i8"),
+        # tables
+        ("chain", "i4", CHAINS),
+        ("entry", MISS_ENTRY, MAX_ENTRIES),
+        ("joiner_load", "i4", MAX_JOINERS),
+        ("joiner_next", "i4", MAX_JOINERS),
     ],
     align=True,
 )
@@ -82,19 +83,19 @@ def make_l1s(spec, period_ps, count):
     return l1s, sets * count
 
 
-@kernel
+@kernel(inline=True)
 def _chain_of(line):
     return ((line >> 7) ^ (line >> 15) ^ (line >> 23)) & (CHAINS - 1)
 
 
-@kernel
+@kernel(inline=True)
 def l1_expect(l1, sets, line):
     """An access or a fill of `line` comes soon (see `tags.expect`)."""
     if l1.ways > 0:
         expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
 
 
-@kernel
+@kernel(inline=True)
 def l1_hit_sectors(l1, sets, line, sectors):
     """Which of `sectors` are in the cache; makes the line the most recently used."""
     if l1.ways == 0:
@@ -107,7 +108,7 @@ def l1_hit_sectors(l1, sets, line, sectors):
     return sectors & cache_set.way[way].valid
 
 
-@kernel
+@kernel(inline=True)
 def l1_join(l1, line, sectors, load):
     """Let `load` wait for those of `sectors` that are on their way.
 
@@ -132,7 +133,7 @@ def l1_join(l1, line, sectors, load):
     return joined, waits
 
 
-@kernel
+@kernel(inline=True)
 def l1_has_room(l1):
     """Can one more line access be taken, whatever it needs? (At most four entries hold sectors of one line.)"""
     if l1.entries_used >= l1.entries:
@@ -145,7 +146,7 @@ def l1_has_room(l1):
     return True
 
 
-@kernel
+@kernel(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
     """Open a miss entry for `sectors` and return its number: the request carries it and the answer brings it back."""
     e = l1.free_entry
@@ -164,7 +165,7 @@ def l1_miss(l1, line, sectors, load, keep):
     return e
 
 
-@kernel
+@kernel(inline=True)
 def l1_fill(l1, sets, e):
     """Data of entry `e` have arrived: put them in the cache (unless bypassed). The entry stays open for its loads."""
     entry = l1.entry[e]
@@ -179,7 +180,7 @@ def l1_fill(l1, sets, e):
     cache_set.way[way].valid |= entry.sectors
 
 
-@kernel
+@kernel(inline=True)
 def l1_close(l1, e):
     """Give entry `e` and its joiners back."""
     entry = l1.entry[e]

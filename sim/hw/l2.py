@@ -20,13 +20,16 @@ from sim.hw.tags import EVICT_FIRST, claim_way, expect, find_way, hold, release,
 from tracer.jit import kernel
 from traces.schema import Cache
 
+AHEAD = 3
+"""How many requests early the host is asked for the set of one."""
 
-@kernel
+
+@kernel(inline=True)
 def _set_of(bank, sets, request):
     return sets[bank.first_set + request.cache_set]
 
 
-@kernel
+@kernel(inline=True)
 def _has_room(bank, fifos):
     """Is everything free that any request could need? Two writes: an eviction and the request itself."""
     for stream in range(STREAMS):
@@ -42,7 +45,7 @@ def _has_room(bank, fifos):
     )
 
 
-@kernel
+@kernel(inline=True)
 def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     """The request's line in the set: `way` if it is there, else a claimed way (victim evicted); -1 if all are held."""
     if way >= 0:
@@ -58,13 +61,13 @@ def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     return way
 
 
-@kernel
+@kernel(inline=True)
 def _answer(fifo, pool, request, ready_ps):
     if request.op == Op.READ or request.op == Op.ATOMIC:
         fifo_push_copy(fifo, pool, request, ready_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _waiters_on(waiters, first):
     count = 0
     while first >= 0:
@@ -73,7 +76,7 @@ def _waiters_on(waiters, first):
     return count
 
 
-@kernel
+@kernel(inline=True)
 def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
@@ -122,7 +125,7 @@ def _count_read(bank, op, hit, merged, missing):
         bank.atomic_sectors += sectors_in(hit | merged | missing)
 
 
-@kernel
+@kernel(inline=True)
 def _write(bank, sets, fifos, pool, request, now_ps):
     """Write into the cache. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
@@ -138,7 +141,7 @@ def _write(bank, sets, fifos, pool, request, now_ps):
     return True
 
 
-@kernel
+@kernel(inline=True)
 def _pass_through(bank, sets, fifos, pool, request, now_ps):
     """Uncached read, write or update: on to the channel. A dirty copy goes before it, an overwritten one is dropped."""
     cache_set = _set_of(bank, sets, request)
@@ -157,7 +160,7 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
     to_dram(bank, fifos, pool, request, request.op, request.stream, request.line, request.sectors, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Do the oldest request. Returns False if the bank must block."""
     if not _has_room(bank, fifos):
@@ -170,7 +173,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     return _read(bank, sets, waiters, fifos, pool, request, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from DRAM: mark the sectors valid and answer everybody who now has all of his."""
     bank.reads_out -= 1
@@ -217,7 +220,7 @@ def l2_prefill(bank, sets, number, line):
     cache_set.way[way].valid = 15
 
 
-@kernel
+@kernel(inline=True)
 def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 
@@ -239,8 +242,8 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             bank.requests_served += 1
             bank.next_ps = now_ps + bank.period_ps
             bank.last_request_ps = now_ps
-            if fifo_fill(requests) > 1:
-                expect(sets[bank.first_set + pool[fifo_slot(requests, requests.head + 1)].cache_set], bank.ways)
+            if fifo_fill(requests) > AHEAD:
+                expect(_set_of(bank, sets, pool[fifo_slot(requests, requests.head + AHEAD)]), bank.ways)
             if bank.blocked_since_ps >= 0:
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1

@@ -6,7 +6,7 @@ from sim.hw.tags import sectors_in
 from tracer.jit import kernel
 
 
-@kernel
+@kernel(inline=True)
 def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
     """Append a request for `sectors` of `line` to the channel's fifo of `stream`; returns it."""
     fifo = fifos[bank.dram[stream]]
@@ -19,7 +19,7 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
     return sent
 
 
-@kernel
+@kernel(inline=True)
 def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     """Send the dirty sectors of `mask` to DRAM; they are clean afterwards. Returns how many."""
     dirty = cache_set.way[way].dirty & mask

@@ -55,20 +55,21 @@ LSU = np.dtype(
         ("tag", "i8"),
         ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
         ("contributors", "i8"),  # of what its stores carry
-        ("line", "i8", MAX_LINES),
-        ("sectors", "i1", MAX_LINES),
-        ("full", "i1", MAX_LINES),
-        ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
         ("free_load", "i8"),
         ("loads_used", "i8"),
-        ("load_table", LOAD, MAX_LOADS),
         # counters
         ("line_requests", "i8"),  # lines taken in, loads and stores
         ("blocked_ps", "i8"),  # time with an event in hand and no room for its next line
         ("blocked_since_ps", "i8"),
         ("atomic_sectors", "i8"),
+        # tables
+        ("line", "i8", MAX_LINES),
+        ("sectors", "i1", MAX_LINES),
+        ("full", "i1", MAX_LINES),
+        ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
+        ("load_table", LOAD, MAX_LOADS),
     ],
     align=True,
 )
@@ -85,7 +86,7 @@ def make_lsus(spec, period_ps, ports):
     return lsus
 
 
-@kernel
+@kernel(inline=True)
 def lsu_idle(lsu, now_ps):
     """Can an event start now?"""
     return lsu.next_line == lsu.lines and lsu.free_ps <= now_ps and lsu.loads_used < lsu.loads
@@ -98,7 +99,7 @@ def lsu_enqueue(lsu, w):
     lsu.queue_tail += 1
 
 
-@kernel
+@kernel(inline=True)
 def _route_store(lsu, tile, comm):
     """Where the stores in hand go: the map of the output tile, or the peer window of a collective's addresses."""
     if comm:
@@ -120,7 +121,7 @@ def _route_store(lsu, tile, comm):
         lsu.op, lsu.cache = Op.UPDATE, Cache.UNCACHED
 
 
-@kernel
+@kernel(inline=True)
 def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
     """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
 
@@ -160,7 +161,7 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
     lsu.free_ps = now_ps
 
 
-@kernel
+@kernel(inline=True)
 def _finish_load(lsu, warps, number):
     """Close load-table entry `number`: all its answers are in. Returns how long its warp had slept, or 0."""
     load = lsu.load_table[number]
@@ -171,7 +172,7 @@ def _finish_load(lsu, warps, number):
     return load.done_ps - slept_ps if slept_ps >= 0 else 0
 
 
-@kernel
+@kernel(inline=True)
 def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
     """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits on it.
 
@@ -196,7 +197,7 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
     return stalled_ps
 
 
-@kernel
+@kernel(inline=True)
 def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request = fifo_push(fifos[lsu.port], pool)
     request.line = line
@@ -214,7 +215,7 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.cache = lsu.cache
 
 
-@kernel
+@kernel(inline=True)
 def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses on their way, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
@@ -239,7 +240,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
         _send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     """Send lines of the event in hand until it is done or blocked. Returns sleep time of a warp woken by it."""
     if lsu.next_line == lsu.lines and lsu.load < 0:
@@ -284,7 +285,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     return stalled_ps
 
 
-@kernel
+@kernel(inline=True)
 def lsu_wake_ps(lsu):
     """When the next queued memory event may start; NEVER while blocked or with nothing queued."""
     if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:

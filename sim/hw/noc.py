@@ -10,6 +10,7 @@ room, because a CU has a place for every read that it sends.
 import numpy as np
 
 from sim.hw.address_map import l2_bank_of, l2_set_of
+from sim.hw.bits import quotient
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
@@ -18,6 +19,7 @@ from tracer.jit import kernel
 MAX_CUS = 256
 MAX_BANKS = 256
 SLOTS = 64
+SCALE_BITS = 40  # exact: in a window of 50,000 ps a time strays by less than 2**-24 slots, the borders lie on 1/50,000
 MAX_PACKETS = 1 << 14
 """Packets sorted per window; more wait for the next one."""
 
@@ -88,30 +90,30 @@ def make_noc(machine, **first_fifos):
     return noc
 
 
-@kernel
+@kernel(inline=True)
 def home_bank(noc, line):
     """L2 bank of a line."""
     return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.index)
 
 
-@kernel
+@kernel(inline=True)
 def home_set(noc, line):
     """Set of a line in its L2 bank."""
     return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.sets, noc.set_index)
 
 
-@kernel
+@kernel(inline=True)
 def _port_ps(noc, data_bytes, bytes_per_clk):
-    return (data_bytes + bytes_per_clk - 1) // bytes_per_clk * noc.period_ps
+    return quotient(data_bytes + bytes_per_clk - 1, bytes_per_clk) * noc.period_ps
 
 
-@kernel
+@kernel(inline=True)
 def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
     """List the packets that stand at their sources before end_ps, in the order in which they are served."""
     noc.slot_first[:] = -1
     first = noc.turn % sources
     packets = 0
-    span_ps = end_ps - begin_ps
+    slots_per_ps = (SLOTS << SCALE_BITS) // (end_ps - begin_ps) + 1
     for k in range(sources):
         source = first + k
         if source >= sources:
@@ -122,7 +124,7 @@ def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
             ready_ps = pool[fifo_slot(fifo, position)].ready_ps
             if ready_ps >= end_ps:
                 break
-            slot = max(ready_ps - begin_ps, 0) * SLOTS // span_ps
+            slot = max(ready_ps - begin_ps, 0) * slots_per_ps >> SCALE_BITS
             if noc.slot_first[slot] < 0:
                 noc.slot_first[slot] = packets
             else:
@@ -135,7 +137,7 @@ def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
     return packets
 
 
-@kernel
+@kernel(inline=True)
 def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
     """When the oldest packet that was left behind can go: end_ps if it stands there already, NEVER if none is left."""
     next_ps = NEVER
@@ -144,7 +146,7 @@ def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
     return max(next_ps, end_ps) if next_ps < NEVER else NEVER
 
 
-@kernel
+@kernel(inline=True)
 def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
     port = fifos[noc.first_port_fifo + c]
@@ -225,7 +227,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _return(noc, source, fifos, pool, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits or its late answers) to its CU."""
     queue = fifos[noc.first_hit_fifo + source]

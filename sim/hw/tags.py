@@ -31,8 +31,8 @@ CACHE_SET = np.dtype(
 )
 
 assert CACHE_SET.fields is not None
-TAGS_BYTE, AGES_BYTE, SECTORS_BYTE, TOUCHES_BYTE = (
-    CACHE_SET.fields[name][1] for name in ("tag", "age", "way", "touches")
+TAGS_BYTE, AGES_BYTE, SECTORS_BYTE, WAITERS_BYTE, TOUCHES_BYTE = (
+    CACHE_SET.fields[name][1] for name in ("tag", "age", "way", "waiter", "touches")
 )
 assert CACHE_SET.itemsize % HOST_LINE_BYTES == 0
 
@@ -53,17 +53,19 @@ def empty_sets(sets):
     sets["tag"], sets["age"], sets["way"], sets["waiter"], sets["touches"] = EMPTY, 0, 0, -1, EVICT_FIRST
 
 
-@kernel
+@kernel(inline=True)
 def expect(cache_set, ways):
     """The set will be looked at soon: warm the host's cache with its tags, ages and sectors."""
     for byte in range(0, 8 * ways, HOST_LINE_BYTES):
         prefetch(cache_set, TAGS_BYTE + byte)
         prefetch(cache_set, AGES_BYTE + byte)
-    prefetch(cache_set, SECTORS_BYTE)
+    for byte in range(0, 4 * ways, HOST_LINE_BYTES):
+        prefetch(cache_set, SECTORS_BYTE + byte)
+        prefetch(cache_set, WAITERS_BYTE + byte)
     prefetch(cache_set, TOUCHES_BYTE)
 
 
-@kernel
+@kernel(inline=True)
 def find_way(cache_set, ways, line):
     """Way that holds `line`, -1 where none does. Looks at all ways, without a branch: the compiler makes it vectors."""
     found = np.int64(-1)
@@ -72,7 +74,7 @@ def find_way(cache_set, ways, line):
     return found
 
 
-@kernel
+@kernel(inline=True)
 def touch(cache_set, way):
     """Make `way` the most recently used."""
     cache_set.touches += 1
@@ -91,7 +93,7 @@ def release(cache_set, way):
     cache_set.age[way] &= ~HELD
 
 
-@kernel
+@kernel(inline=True)
 def victim_way(cache_set, ways):
     """Way to replace: an empty one, else the least recently used that is not held; -1 where all are held."""
     best = np.int64(HELD) * MAX_WAYS
@@ -100,7 +102,7 @@ def victim_way(cache_set, ways):
     return best % MAX_WAYS if best < np.int64(HELD) * MAX_WAYS else np.int64(-1)
 
 
-@kernel
+@kernel(inline=True)
 def claim_way(cache_set, way, line):
     """Give `way` to `line`, all sectors empty, most recently used."""
     cache_set.tag[way] = line
@@ -113,7 +115,7 @@ def claim_way(cache_set, way, line):
 POPCOUNT4 = np.array([0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4], np.int64)
 
 
-@kernel
+@kernel(inline=True)
 def sectors_in(mask):
     """Number of sectors in a 4-bit mask."""
     return POPCOUNT4[mask & 15]

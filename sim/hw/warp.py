@@ -9,6 +9,7 @@ Ready warps issue in the order of (time, warp number): oldest first among those 
 
 import numpy as np
 
+from sim.hw.bits import trailing_zeros
 from sim.hw.request import NEVER
 from tracer.jit import kernel
 from traces.schema import NO_SLOT, SLOTS
@@ -57,7 +58,7 @@ def clear_warps(warps):
     warps["group_key"] = ASLEEP
 
 
-@kernel
+@kernel(inline=True)
 def _set_key(warps, w, key):
     warps.key[w] = key
     group = w >> 4
@@ -67,7 +68,7 @@ def _set_key(warps, w, key):
     warps.group_key[group] = best
 
 
-@kernel
+@kernel(inline=True)
 def warp_ready(warps, w, ready_ps):
     """Warp w issues its next event at ready_ps."""
     warps.warp[w].state = READY
@@ -82,35 +83,20 @@ def warp_sleep(warps, w, state, now_ps):
     _set_key(warps, w, ASLEEP)
 
 
-@kernel
+@kernel(inline=True)
 def next_warp(warps):
     """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP when none is ready."""
     return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
 
 
-@kernel
+@kernel(inline=True)
 def next_issue_ps(warps):
     """When the next warp issues, NEVER when none is ready."""
     key = next_warp(warps)
     return key >> WARP_BITS if key != ASLEEP else NEVER
 
 
-@kernel
-def lowest_bit(mask):
-    """Index of the lowest set bit of a non-zero 64-bit mask."""
-    index = 0
-    mask = np.uint64(mask)
-    for shift in (32, 16, 8, 4, 2, 1):
-        low = mask & ((np.uint64(1) << np.uint64(shift)) - np.uint64(1))
-        if low == np.uint64(0):
-            mask >>= np.uint64(shift)
-            index += shift
-        else:
-            mask = low
-    return index
-
-
-@kernel
+@kernel(inline=True)
 def slots_clear_ps(warp, wait, now_ps):
     """When the slots of `wait` are all empty: now_ps or earlier = they are, NEVER = answers are outstanding.
 
@@ -119,7 +105,7 @@ def slots_clear_ps(warp, wait, now_ps):
     mask = warp.pending & wait
     clear_ps = np.int64(0)
     while mask != np.uint64(0):
-        slot = lowest_bit(mask)
+        slot = trailing_zeros(mask)
         bit = np.uint64(1) << np.uint64(slot)
         mask &= ~bit
         if warp.slot_count[slot] > 0:
@@ -131,7 +117,7 @@ def slots_clear_ps(warp, wait, now_ps):
     return clear_ps
 
 
-@kernel
+@kernel(inline=True)
 def slot_take(warp, slot):
     """A memory event with this slot was issued."""
     if slot != NO_SLOT:
@@ -141,7 +127,7 @@ def slot_take(warp, slot):
         warp.pending |= np.uint64(1) << np.uint64(slot)
 
 
-@kernel
+@kernel(inline=True)
 def slot_done(warps, w, slot, done_ps):
     """The result of a memory event of warp w is there at done_ps; wakes the warp if that was all it waited for.
 

@@ -11,7 +11,6 @@ from sim.hw.warp import (
     WARP_BITS,
     WARPS,
     clear_warps,
-    lowest_bit,
     next_warp,
     slot_done,
     slot_take,
@@ -37,12 +36,6 @@ def table():
 
 def mask(*slots):
     return np.uint64(sum(1 << s for s in slots))
-
-
-@pytest.mark.parametrize("bit", range(64))
-def test_lowest_bit(bit):
-    for above in (0, 1 << 63, ((1 << 64) - 1) << (bit + 1) & ((1 << 64) - 1)):
-        assert lowest_bit(np.uint64(1 << bit | (above if above >= 1 << bit else 0))) == bit
 
 
 def test_the_calendar_gives_warps_by_time_then_by_number():

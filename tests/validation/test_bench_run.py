@@ -19,6 +19,7 @@ def test_the_profiled_loop_gives_what_the_engine_gives():
     for unit, records in plain.counters().items():
         assert records.tobytes() == timed.counters()[unit].tobytes(), unit
     assert set(timed.phase_s) == {*PHASES, BETWEEN}
+    assert all(seconds != 0 for seconds in timed.phase_s.values())
     steps = ("windows", "cu_steps", "bank_steps", "channel_steps")
     assert [plain.node.engine[0][name] for name in steps] == [timed.node.engine[0][name] for name in steps]
 
