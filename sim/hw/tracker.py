@@ -1,8 +1,10 @@
-"""Tracker (T3): counts the updates of each output tile, and marks its DMA descriptor ready at the last.
+"""Tracker (T3): counts the updates of each wavefront's part of an output tile, and marks DMA descriptors ready.
 
 One per GPU, beside the memory controllers, fed by all channels with every update that they take (or have served,
-`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. The paper's
-counters per wavefront enter the storage and the check of the kernel only: we count the tile as a whole (D28).
+`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. It has a counter
+for each wavefront, which an update names. Where a DMA engine sent a whole tile, its packets may hold sectors of several
+wavefronts: then the plan of the tile tells whose each sector is (D28). What is ready at a counter's threshold is the
+part of its wavefront, or with the last of them the whole tile (`Granularity`).
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
@@ -14,10 +16,10 @@ import math
 
 import numpy as np
 
-from sim.hw.request import SECTOR_BYTES, Op, Stream
-from sim.hw.space import Map, fingerprint
+from sim.hw.request import SECTOR_BYTES, SECTORS_PER_LINE, Op, Stream
+from sim.hw.space import Map, fingerprint, wavefront_of
 from sim.hw.tags import sectors_in
-from sim.spec import DmaPolicy
+from sim.spec import DmaPolicy, Granularity
 from tracer.jit import kernel
 
 MAX_SETS = 4096
@@ -41,7 +43,8 @@ TRACKER = np.dtype(
         ("waiting", "i8"),  # 1: a store waits for an entry
         # counters
         ("updates", "i8"),
-        ("triggers", "i8"),
+        ("triggers", "i8"),  # tiles all of whose updates have come
+        ("wavefronts", "i8"),  # counters that reached their thresholds
         ("stalls", "i8"),  # stores that found no entry
         ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
         ("live_max", "i8"),
@@ -148,11 +151,11 @@ def _open_gate(gates, tile, volume, now_ps):
 
 
 @kernel
-def tracker_count(tracker, space, tiles, gates, released, chunk_left, request, now_ps):
+def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left, request, now_ps):
     """Count one update (or collective write) that a channel has taken at now_ps.
 
     Args:
-        released: i8[tiles, 2], ring of (tag, ready_ps): descriptors in the order in which they became ready.
+        released: i8[descriptors, 3], ring of (tag, wavefront or -1, ready_ps), in the order in which they became ready.
         chunk_left: i8[chunks], tiles of each chunk that have not triggered.
 
     Returns:
@@ -175,9 +178,46 @@ def tracker_count(tracker, space, tiles, gates, released, chunk_left, request, n
             tracker.live_max = max(tracker.live_max, tracker.live)
             if tile.begun == 0 and tracker.entries > 0 and tracker.live > tracker.entries:
                 tracker.spilled += 1
-        if tile.local_bytes + tile.arrived_bytes >= tile.threshold_bytes and tile.triggers == 0:
-            _trigger(tracker, tiles, tile, np.int64(request.tag), released, chunk_left)
+        _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps)
     return opened
+
+
+@kernel
+def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps):
+    """Credit the counter of the wavefront that stored the data, or of each that has sectors among them."""
+    tag = np.int64(request.tag)
+    given = np.int64(request.contributors) & space.set_mask if request.link > 0 else np.int64(-1)
+    if request.wavefront >= 0:
+        number, volume = np.int64(request.wavefront), sectors_in(request.sectors) * SECTOR_BYTES
+        _credit(tracker, tiles, wavefronts[tag, number], tag, number, volume, given, released, chunk_left, now_ps)
+        return
+    for sector in range(SECTORS_PER_LINE):
+        if (request.sectors >> sector) & 1:
+            number = wavefront_of(tiles[tag], request.line + sector * SECTOR_BYTES)
+            _credit(
+                *(tracker, tiles, wavefronts[tag, number], tag, number, SECTOR_BYTES),
+                *(given, released, chunk_left, now_ps),
+            )
+
+
+@kernel
+def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chunk_left, now_ps):
+    """Count `volume` bytes of a wavefront; `given`: the set of GPUs whose sums arrived in them, -1 = own stores."""
+    wavefront.counted_bytes += volume
+    wavefront.done_ps = max(wavefront.done_ps, now_ps)
+    if given >= 0:
+        wavefront.arrived_bytes += volume
+        wavefront.arrived |= given
+    if wavefront.triggers == 1 or wavefront.counted_bytes < wavefront.threshold_bytes:
+        return
+    wavefront.triggers = 1
+    tracker.wavefronts += 1
+    tile = tiles[tag]
+    if tile.map == Map.DMA and tile.granularity == Granularity.WAVEFRONT:
+        _release(tracker, released, tag, number, wavefront.done_ps + tracker.latency_ps)
+    tile.counting -= 1
+    if tile.counting == 0:
+        _trigger(tracker, tiles, tile, tag, released, chunk_left)
 
 
 @kernel
@@ -195,7 +235,8 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
     if tile.map != Map.DMA:
         return
     if tracker.by_chunk == 0:
-        _release(tracker, released, tag, ready_ps)
+        if tile.granularity == Granularity.WORKGROUP:
+            _release(tracker, released, tag, -1, ready_ps)
         return
     chunk_left[tile.chunk] -= 1
     if chunk_left[tile.chunk] == 0:
@@ -212,14 +253,15 @@ def _release_chunk(tracker, tiles, chunk, released):
     for k in range(tracker.tiles):
         other = (k + tracker.first_tile) % tracker.tiles
         if tiles[other].chunk == chunk and tiles[other].map == Map.DMA:
-            _release(tracker, released, other, ready_ps)
+            _release(tracker, released, other, -1, ready_ps)
 
 
 @kernel
-def _release(tracker, released, tag, ready_ps):
+def _release(tracker, released, tag, wavefront, ready_ps):
     entry = released[tracker.released % len(released)]
     entry[0] = tag
-    entry[1] = ready_ps
+    entry[1] = wavefront
+    entry[2] = ready_ps
     tracker.released += 1
 
 
