@@ -15,7 +15,7 @@ from sim.hw.link import arrival_ps, is_cached, port_peek, port_send, port_take
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, STREAMS, Stream
 from sim.hw.spans import SpanKind, write_span
-from sim.hw.tracker import tracker_count
+from sim.hw.tracker_count import tracker_count
 from sim.spec import Arbiter
 from tracer.jit import kernel
 

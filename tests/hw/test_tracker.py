@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sim.collective.space import make_wavefronts
 from sim.hw.request import NEVER, REQUEST, Op, Stream
 from sim.hw.space import GATE, SPACE, TILE, Map, fingerprint
-from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_count, tracker_grant
+from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_grant
+from sim.hw.tracker_count import tracker_count
 from sim.presets import load_preset
 from sim.spec import DmaPolicy, Granularity
 from tests.hw.fifo_bench import request
