@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.collective.plans import Plan
-from sim.collective.space import output_space
+from sim.collective.space import make_wavefronts, output_space
 from sim.collective.topology import port_distances
 from sim.engine import Status
 from sim.gpu import Gpu, Progress
@@ -168,7 +168,8 @@ def _skip_to(gpu: Gpu, time_ps: int) -> None:
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:
     """Everything that a plan says about the output, for the machine."""
-    tiles = plan.tiles.copy()
+    tiles, wavefronts = plan.tiles.copy(), make_wavefronts(plan.tiles)
+    tiles["counting"] = (wavefronts["threshold_bytes"] > 0).sum(axis=1)
     tracker = make_tracker(machine.tracker, machine.dma.policy)
     tracker["tiles"], tracker["first_tile"] = plan.chunks.tiles, plan.chunks.start_tile(plan.gpu)
     if len(tiles) > plan.chunks.tiles:
@@ -182,10 +183,11 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
     return Output(
         space=space,
         tiles=tiles,
+        wavefronts=wavefronts,
         tracker=tracker,
         gates=plan.gates.copy(),
         mirrors=mirrors,
-        released=np.zeros((len(tiles), 2), np.int64),
+        released=np.zeros((max(len(tiles), wavefronts.size), 3), np.int64),
         chunk_left=np.bincount(dma_tiles, minlength=plan.chunks.gpus).astype(np.int64),
     )
 

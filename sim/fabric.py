@@ -15,7 +15,7 @@ from sim.hw.link import arrival_ps, is_cached, port_peek, port_send, port_take
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, STREAMS, Stream
 from sim.hw.spans import SpanKind, write_span
-from sim.hw.tracker import tracker_count
+from sim.hw.tracker_count import tracker_count
 from sim.spec import Arbiter
 from tracer.jit import kernel
 
@@ -99,7 +99,7 @@ def run_dmas(node, begin_ps, end_ps):
             if now_ps >= end_ps:
                 break
             port = node.ports[node.output.tiles[dma.tag].port]
-            h = _channel_of(node, dma_line(dma, node.output.tiles))
+            h = _channel_of(node, dma_line(dma))
             fifo = node.fifos[node.channels[h].in_fifo[Stream.COMM_READ]]
             if not dma_has_room(dma, port, node.fifos, fifo):
                 dma.blocked = 1
@@ -123,8 +123,9 @@ def _next_descriptor(node, dma):
     engine = node.engine[0]
     if engine.descriptors == node.output.tracker[0].released:
         return False
-    released = node.output.released[engine.descriptors % len(node.output.released)]
-    dma_load(dma, node.output.tiles, released[0], released[1])
+    out = node.output
+    released = out.released[engine.descriptors % len(out.released)]
+    dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2])
     engine.descriptors += 1
     return True
 
@@ -150,9 +151,8 @@ def count_notes(node, channel, end_ps):
 @kernel
 def _count(node, request, now_ps, end_ps):
     out = node.output
-    if tracker_count(
-        *(out.tracker[0], out.space[0], out.tiles, out.gates, out.released, out.chunk_left), *(request, now_ps)
-    ):
+    arrays = (out.tiles, out.wavefronts, out.gates, out.released, out.chunk_left)
+    if tracker_count(out.tracker[0], out.space[0], *arrays, request, now_ps):
         _wake_gated(node, end_ps)
 
 

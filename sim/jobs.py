@@ -19,6 +19,7 @@ from sim.collective.topology import port_distances
 from sim.counters import take, totals
 from sim.gpu import Gpu, Progress
 from sim.hw.request import NEVER, SECTOR_BYTES, Stream
+from sim.hw.space import Map
 from sim.hw.spans import SPAN
 from sim.hw.tracker import tracker_bits
 from sim.spec import Arbiter, CollectiveCache, Machine
@@ -151,10 +152,10 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Pl
     Raises:
         UserError: a kernel, Tracker or plan with which some updates would be lost, doubled or never sent on.
     """
-    check_tracker(machine, source.kernel.warps)
     check_kernel_is_tracked(source)
-    output = source.output_tiles()
-    plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
+    output, granularity = source.output_tiles(), machine.tracker.granularity
+    plans = [fused(output, chunks, gpu, machine.link.topology, granularity) for gpu in range(chunks.gpus)]
+    check_tracker(machine, plans[0].tiles)
     check_regions([plan.regions for plan in plans], chunks.tiles)
     return plans
 
@@ -244,7 +245,8 @@ def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
         for gpu in cluster.gpus:
             gpu.flush_l2()
     result = _result(cluster.gpus, end_ps, kernel_ps, interval_ps)
-    verdict = ledger.close(cluster.plans, [gpu.node.output.tiles for gpu in cluster.gpus])
+    outputs = [gpu.node.output for gpu in cluster.gpus]
+    verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
     result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
     result.facts = _facts(cluster)
     if interval_ps:
@@ -283,12 +285,13 @@ def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int)
 
 
 def _facts(cluster: Cluster) -> dict[str, float | int | None]:
-    node = cluster.gpus[0].node
+    node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
     tracker, engine = node.output.tracker[0], node.engine[0]
     chosen = int(engine["mca_chosen"])
     return {
         "simulated_gpus": len(cluster.gpus),
         "tracker_triggers": int(tracker["triggers"]),
+        "tracker_wavefronts": int(tracker["wavefronts"]),
         "tracker_live_max": int(tracker["live_max"]),
         "tracker_stalls": int(tracker["stalls"]),
         "tracker_spilled": int(tracker["spilled"]),
@@ -298,5 +301,6 @@ def _facts(cluster: Cluster) -> dict[str, float | int | None]:
         "link_busy_ps": int(node.ports["busy_ps"].max()),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
-        "dma_tiles": int(node.dmas["tiles"].sum()),
+        "dma_tiles": int(((tiles["map"] == Map.DMA) & (tiles["sent_bytes"] == tiles["bytes"])).sum()),
+        "dma_descriptors": int(node.dmas["descriptors"].sum()),
     }

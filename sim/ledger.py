@@ -1,14 +1,17 @@
 """The ledger: proof, after every run, that each byte went where the plan says exactly once.
 
 During the run each tile counts bytes, sums of fingerprints (which sectors, how often, in any order) and sets of
-contributors, merged only when disjoint. Here the sums are compared with those that the plan calls for.
+contributors, merged only when disjoint. Here the sums are compared with those that the plan calls for, and the
+Tracker's counters of wavefronts with their thresholds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sim.collective.plans import Plan
+from sim.collective.space import make_wavefronts
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 
 SIDES = ("local", "arrived", "sent")
@@ -63,18 +66,20 @@ def _mix(keys: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-def close(plans: list[Plan], ran: list[np.ndarray]) -> Verdict:
+def close(plans: Sequence[Plan], ran: Sequence[np.ndarray], wavefronts: Sequence[np.ndarray]) -> Verdict:
     """Compare.
 
     Args:
         plans: of the simulated GPUs.
         ran: their TILE records after the run.
+        wavefronts: their WAVEFRONT records after the run.
     """
     wrong: list[str] = []
     final = 0
-    for plan, tiles in zip(plans, ran, strict=True):
+    for plan, tiles, counters in zip(plans, ran, wavefronts, strict=True):
         final += int(plan.counts.final.sum())
         wrong += _faults(plan, tiles)
+        wrong += _wavefront_faults(plan, counters)
     return Verdict(not wrong, tuple(wrong[:MESSAGES]), final)
 
 
@@ -92,6 +97,18 @@ def _faults(plan: Plan, tiles: np.ndarray) -> list[str]:
     found += _where(plan, tiles["doubled"] > 0, "a contributor twice")
     found += _where(plan, tiles["early"] > 0, "sent on before all had come")
     return found
+
+
+def _wavefront_faults(plan: Plan, ran: np.ndarray) -> list[str]:
+    """Each counter reached its threshold, once, and a final part has come from everybody."""
+    planned = make_wavefronts(plan.tiles)["threshold_bytes"]
+    if not planned.size:
+        return []
+    everybody = (1 << plan.chunks.gpus) - 1
+    final = (plan.counts.final == 1)[:, None] & (planned > 0)
+    found = _where(plan, (ran["counted_bytes"] != planned).any(axis=1), "bytes of wavefronts")
+    found += _where(plan, (ran["triggers"] != (planned > 0)).any(axis=1), "triggers of wavefronts")
+    return found + _where(plan, (final & (ran["arrived"] | 1 != everybody)).any(axis=1), "contributors of wavefronts")
 
 
 def _where(plan: Plan, wrong: np.ndarray, what: str) -> list[str]:

@@ -23,7 +23,7 @@ from sim.hw.link import WIRE, make_ports
 from sim.hw.lsu import make_lsus
 from sim.hw.noc import make_noc
 from sim.hw.request import NEVER, REQUEST, STREAMS
-from sim.hw.space import GATE, MIRROR, SPACE, TILE
+from sim.hw.space import GATE, MIRROR, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
 from sim.hw.tracker import TRACKER
@@ -92,10 +92,11 @@ class Output(NamedTuple):
 
     space: np.ndarray  # SPACE [1]
     tiles: np.ndarray  # TILE [tags], the output tiles of all collectives of the run
+    wavefronts: np.ndarray  # WAVEFRONT [tags, wavefronts], empty where nothing is tracked
     tracker: np.ndarray  # TRACKER [1]
     gates: np.ndarray  # GATE
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
-    released: np.ndarray  # i8 [tags, 2]: ready DMA descriptors (tag, ready_ps)
+    released: np.ndarray  # i8 [descriptors, 3]: those ready (tag, wavefront or -1, ready_ps)
     chunk_left: np.ndarray  # i8 [chunks]: DMA tiles that have not triggered
 
 
@@ -192,10 +193,11 @@ def no_output() -> Output:
     return Output(
         space=np.zeros(1, SPACE),
         tiles=np.zeros(0, TILE),
+        wavefronts=np.zeros((0, 0), WAVEFRONT),
         tracker=np.zeros(1, TRACKER),
         gates=np.zeros(0, GATE),
         mirrors=np.zeros((0, 0), MIRROR),
-        released=np.zeros((0, 2), np.int64),
+        released=np.zeros((0, 3), np.int64),
         chunk_left=np.zeros(0, np.int64),
     )
 

@@ -82,6 +82,13 @@ class CountAt(IntEnum):
     SERVICE = 1  # when its last column was issued
 
 
+class Granularity(IntEnum):
+    """What of a tracked tile a DMA engine sends on at once (T3)."""
+
+    WORKGROUP = 0  # the tile, when the counters of all its wavefronts have reached their thresholds
+    WAVEFRONT = 1  # each wavefront's part of it, when its own counter has
+
+
 class DmaPolicy(IntEnum):
     """How fast, and in which portions, a DMA engine reads what it sends."""
 
@@ -254,9 +261,10 @@ class Tracker(Unit, frozen=True, kw_only=True):
 
     entries: Count  # tiles tracked at once, 0 = no limit
     ways: Positive  # entries of a set; a set is picked by workgroup number
-    wavefronts: Positive  # counters per entry: enter its size; kernels with more warps are refused (D28)
+    wavefronts: Positive  # counters per entry; kernels with more warps are refused
     address_bits: Positive  # of a counter: start of the wavefront's part of the tile
     counter_bits: Positive  # of a counter: bytes updated so far
+    granularity: Granularity
     latency_ps: Count  # last update counted to DMA descriptor ready
     count_at: CountAt
 

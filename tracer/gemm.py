@@ -11,12 +11,14 @@ from tracer.gemm_kernel import Copy, Epilogue, GemmKernel, check_kernel, registe
 from tracer.gemm_plan import PLAN, make_plan
 from tracer.gemm_problem import GemmProblem, Layout, Matrix, k_slice, padded_leading_dimension
 from tracer.raster import TileOrder, walk
+from tracer.store_parts import PARTS, store_parts
 from tracer.tiles import write_workgroup
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
 __all__ = [
     "OUTPUT_TILE",
+    "PARTS",
     "Copy",
     "Epilogue",
     "GemmKernel",
@@ -40,9 +42,10 @@ OUTPUT_TILE = np.dtype(
         ("pitch_bytes", "i8"),  # from run to run
         ("row", "i8"),  # tile row in the grid of tiles
         ("column", "i8"),  # tile column
+        ("parts", PARTS),
     ]
 )
-"""Where an output tile lies."""
+"""Where an output tile lies, and which warp stores which part of it."""
 
 
 class GemmSource:
@@ -111,6 +114,7 @@ class GemmSource:
         tiles["runs"], tiles["run_bytes"] = runs, elements * c.element_bytes
         tiles["pitch_bytes"] = c.pitch_bytes
         tiles["row"], tiles["column"] = grid[:, 0], grid[:, 1]
+        tiles["parts"] = store_parts(kernel, c, tiles, int(self._plan_bytes.view(PLAN)[0]["store_bytes"]))
         return tiles
 
     def _make_info(self, name: str) -> KernelInfo:

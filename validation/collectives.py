@@ -156,7 +156,7 @@ def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
     cus = (0, min(machine.collective.cus, machine.cu.count))
     cluster.run([[collective_launch(machine, case.kind, plan, 0, cus)]])
     node = cluster.gpus[0].node
-    assert ledger.close([plan], [node.output.tiles]).exactly_once
+    assert ledger.close([plan], [node.output.tiles], [node.output.wavefronts]).exactly_once
     return max(int(node.cus["last_exit_ps"].max()), int(node.channels["bus_end_ps"].max())) / PS_PER_US
 
 

@@ -19,7 +19,7 @@ from sim.collective.kernel import Step, segments
 from sim.collective.space import Region, make_gates, make_tiles, map_regions
 from sim.collective.topology import port_to
 from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, Map
-from sim.spec import Topology
+from sim.spec import Granularity, Topology
 
 
 @dataclass
@@ -68,7 +68,9 @@ class Plan:
     regions: list[Region] = field(default_factory=list)
 
 
-def fused_regions(chunks: Chunks, gpu: int, topology: Topology) -> list[Region]:
+def fused_regions(
+    chunks: Chunks, gpu: int, topology: Topology, granularity: Granularity = Granularity.WORKGROUP
+) -> list[Region]:
     """T3: the first chunk leaves with the stores, the others as DMA updates once complete; the last one stays."""
     last = chunks.gpus - 1
     regions = []
@@ -81,14 +83,20 @@ def fused_regions(chunks: Chunks, gpu: int, topology: Topology) -> list[Region]:
             region = Region(span.start, span.stop, Map.REMOTE, 1)
         else:
             kind = Map.FINAL if local == last else Map.DMA
-            region = Region(span.start, span.stop, kind, 1, 2, chunk=local)
+            region = Region(span.start, span.stop, kind, 1, 2, chunk=local, granularity=granularity)
         regions.append(region)
     return regions
 
 
-def fused(output: np.ndarray, chunks: Chunks, gpu: int, topology: Topology) -> Plan:
-    """T3's plan of one GPU. output: OUTPUT_TILE in global order."""
-    regions = fused_regions(chunks, gpu, topology)
+def fused(
+    output: np.ndarray,
+    chunks: Chunks,
+    gpu: int,
+    topology: Topology,
+    granularity: Granularity = Granularity.WORKGROUP,
+) -> Plan:
+    """T3's plan of one GPU. output: OUTPUT_TILE in global order; granularity: of what DMA engines send on."""
+    regions = fused_regions(chunks, gpu, topology, granularity)
     tiles = make_tiles(output)
     map_regions(tiles, regions, topology, chunks.gpus)
     counts = Counts.none(len(tiles))

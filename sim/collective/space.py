@@ -12,8 +12,8 @@ import numpy as np
 
 from sim.collective.topology import port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
-from sim.hw.space import GATE, SPACE, TILE, Map
-from sim.spec import Machine, Topology
+from sim.hw.space import GATE, SPACE, TILE, WAVEFRONT, Map
+from sim.spec import Granularity, Machine, Topology
 from traces.errors import UserError
 
 
@@ -28,6 +28,7 @@ class Region:
         updates: updates that each byte gets here before the trigger: this GPU's own and those that arrive (dma, final).
         op: what the DMA engine does at the receiver.
         chunk: number that DMA policy `chunk` releases together.
+        granularity: what is sent on at once (dma): a tile, or each wavefront's part of it.
     """
 
     first: int
@@ -37,6 +38,7 @@ class Region:
     updates: int = 0
     op: Op = Op.UPDATE
     chunk: int = 0
+    granularity: Granularity = Granularity.WORKGROUP
 
 
 def make_tiles(output: np.ndarray) -> np.ndarray:
@@ -46,7 +48,7 @@ def make_tiles(output: np.ndarray) -> np.ndarray:
         UserError: tiles that share a sector, so that bytes could not be counted.
     """
     tiles = np.zeros(len(output), TILE)
-    for name in ("address", "runs", "run_bytes", "pitch_bytes"):
+    for name in ("address", "runs", "run_bytes", "pitch_bytes", "parts"):
         tiles[name] = output[name]
     for name in ("address", "pitch_bytes"):
         ragged = tiles[name] % SECTOR_BYTES != 0
@@ -77,10 +79,48 @@ def map_regions(tiles: np.ndarray, regions: Sequence[Region], topology: Topology
             raise UserError(f"region {number}: tiles {region.first} to {region.end} overlap region {other}")
         taken[span] = number
         tiles["map"][span], tiles["op"][span], tiles["chunk"][span] = region.map, region.op, region.chunk
+        tiles["granularity"][span] = region.granularity
         if region.map in (Map.REMOTE, Map.DMA):
             tiles["port"][span] = port_to(topology, gpus, region.to)
         if region.map in (Map.DMA, Map.FINAL):
             tiles["threshold_bytes"][span] = tiles["bytes"][span] * region.updates
+
+
+def make_wavefronts(tiles: np.ndarray) -> np.ndarray:
+    """WAVEFRONT [tiles, wavefronts]: their parts of tiles that regions were written into, and the thresholds.
+
+    Empty where no tile is tracked.
+    """
+    if not tiles["threshold_bytes"].any():
+        return np.zeros((len(tiles), 0), WAVEFRONT)
+    found = np.zeros((len(tiles), int(tiles["parts"]["warps"].max())), WAVEFRONT)
+    known: dict[bytes, np.ndarray] = {}
+    for tile, row in zip(tiles, found, strict=True):
+        shape = tile[["runs", "run_bytes", "parts"]].tobytes()
+        if shape not in known:
+            known[shape] = _cut_by_wavefront(tile, len(row))
+        row[:] = known[shape]
+    updates = tiles["threshold_bytes"] // tiles["bytes"]
+    found["threshold_bytes"] = found["bytes"] * updates[:, None]
+    return found
+
+
+def _cut_by_wavefront(tile: np.void, wavefronts: int) -> np.ndarray:
+    """WAVEFRONT [wavefronts]: the parts of one tile, cut off at the edge of the output."""
+    found = np.zeros(wavefronts, WAVEFRONT)
+    cuts = np.zeros(wavefronts, np.int64)
+    parts, runs, run_bytes = tile["parts"], int(tile["runs"]), int(tile["run_bytes"])
+    height, width = int(parts["runs"]), int(parts["bytes"])
+    for band in range(-(-runs // height)):
+        for piece in range(-(-run_bytes // width)):
+            number = int((band * parts["run_step"] + piece * parts["byte_step"]) % parts["warps"])
+            part = found[number]
+            part["first_run"], part["runs"] = band * height, min(height, runs - band * height)
+            part["first_byte"], part["run_bytes"] = piece * width, min(width, run_bytes - piece * width)
+            part["bytes"] += part["runs"] * -(-part["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
+            cuts[number] += 1
+    found["runs"][cuts > 1] = 0
+    return found
 
 
 def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
@@ -149,17 +189,30 @@ def output_space(tiles: np.ndarray, gpus: int) -> np.ndarray:
     return space
 
 
-def check_tracker(machine: Machine, warps: int) -> None:
-    """Refuse a Tracker that cannot follow the kernel.
+def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
+    """Refuse a Tracker that cannot follow the kernel. tiles: TILE with regions written into them.
 
     Raises:
         UserError: names the field, its value and what is needed.
     """
-    tracker = machine.tracker
+    tracker, warps = machine.tracker, int(tiles["parts"]["warps"].max())
     if tracker.wavefronts < warps:
         raise UserError(
             f"tracker.wavefronts: found {tracker.wavefronts}, but workgroups have {warps} wavefronts that each need a "
             "counter: the Tracker is too small to make progress"
+        )
+    wavefronts = make_wavefronts(tiles)
+    most = int(wavefronts["threshold_bytes"].max(initial=0))
+    if most > 1 << tracker.counter_bits:
+        raise UserError(
+            f"tracker.counter_bits: found {tracker.counter_bits}, but a wavefront waits for {most} bytes of updates: "
+            f"allowed are {(most - 1).bit_length()} and more"
+        )
+    by_wavefront = wavefronts[(tiles["map"] == Map.DMA) & (tiles["granularity"] == Granularity.WAVEFRONT)]
+    if ((by_wavefront["bytes"] > 0) & (by_wavefront["runs"] == 0)).any():
+        raise UserError(
+            "tracker.granularity: found wavefront, but a wavefront of this kernel stores rows here and there of a tile "
+            "(epilogue staged), which no DMA descriptor can name; allowed is workgroup, or the epilogue direct"
         )
 
 

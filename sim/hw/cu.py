@@ -49,6 +49,7 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     space, tiles = output.space[0], output.tiles
+    lsu.wavefront = w - resident.first_warp
     lsu_start(lsu, warps, w, event, addresses[warp.slab], resident.tag, resident.comm, space, tiles, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 

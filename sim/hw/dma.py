@@ -1,15 +1,16 @@
-"""DMA engines (T3): read a tile that the Tracker has marked ready and send it to a neighbour as updates.
+"""DMA engines (T3): read what the Tracker has marked ready and send it to a neighbour as updates.
 
-An engine takes the descriptors in the order in which they became ready, reads the tile line by line past L2, and puts
-what comes back into the fifo of its port. It issues a read only when there is a place for its data there, so a link
-that stands still stops the engine. Reads travel in the communication stream of the memory channels.
+A descriptor names an output tile, or the part of it that one wavefront stores (`Granularity`). An engine takes them in
+the order in which they became ready, reads line by line past L2, and puts what comes back into the fifo of its port.
+It issues a read only when there is a place for its data there, so a link that stands still stops the engine. Reads
+travel in the communication stream of the memory channels.
 """
 
 import numpy as np
 
 from sim.hw.fifo import fifo_fill, fifo_full, fifo_push
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import held, row_end
+from sim.hw.space import held, held_by_wavefront, row_end
 from sim.spec import DmaPolicy
 from tracer.jit import kernel
 from traces.schema import Cache
@@ -25,6 +26,11 @@ DMA = np.dtype(
         ("wake_ps", "i8"),  # when it can read the next line, NEVER = when a descriptor or room comes
         ("next_ps", "i8"),  # no read before
         ("tag", "i8"),  # tile in hand, -1 = none
+        ("wavefront", "i8"),  # whose part of it, -1 = all of it
+        ("address", "i8"),  # first byte of what is in hand
+        ("runs", "i8"),
+        ("run_bytes", "i8"),
+        ("pitch_bytes", "i8"),
         ("run", "i8"),  # row in hand
         ("line", "i8"),  # next line, -1 = first of the row
         ("contributors", "i8"),
@@ -33,7 +39,7 @@ DMA = np.dtype(
         ("out", "i8"),  # lines read and not yet on the link
         ("blocked", "i8"),  # 1: waits for room
         # counters
-        ("tiles", "i8"),
+        ("descriptors", "i8"),
         ("lines", "i8"),
         ("read_bytes", "i8"),
         ("blocks", "i8"),  # times it found no room
@@ -59,30 +65,38 @@ def make_dmas(machine):
 
 
 @kernel
-def dma_load(dma, tiles, tag, ready_ps):
-    """Take a descriptor in hand."""
-    dma.tag, dma.run, dma.line = tag, 0, -1
-    dma.contributors = held(tiles[tag])
+def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps):
+    """Take a descriptor in hand: a tile, or a wavefront's part of one."""
+    tile = tiles[tag]
+    dma.tag, dma.wavefront, dma.run, dma.line = tag, wavefront, 0, -1
+    dma.address, dma.pitch_bytes = tile.address, tile.pitch_bytes
+    if wavefront < 0:
+        dma.runs, dma.run_bytes = tile.runs, tile.run_bytes
+        dma.contributors = held(tile)
+    else:
+        part = wavefronts[tag, wavefront]
+        dma.address += part.first_run * tile.pitch_bytes + part.first_byte
+        dma.runs, dma.run_bytes = part.runs, part.run_bytes
+        dma.contributors = held_by_wavefront(tile, part)
     dma.next_ps = max(dma.next_ps, ready_ps + dma.setup_ps)
     dma.wake_ps = dma.next_ps
     dma.began_ps, dma.last_tag = dma.next_ps, tag
-    dma.tiles += 1
+    dma.descriptors += 1
 
 
 @kernel
-def dma_line(dma, tiles):
+def dma_line(dma):
     """Address of the next line to read."""
-    tile = tiles[dma.tag]
     if dma.line < 0:
-        dma.line = (tile.address + dma.run * tile.pitch_bytes) // LINE_BYTES * LINE_BYTES
+        dma.line = (dma.address + dma.run * dma.pitch_bytes) // LINE_BYTES * LINE_BYTES
     return dma.line
 
 
 @kernel
-def _sectors(tile, run, line):
-    """Sectors of a line that belong to a row of the tile."""
-    first = max(line, (tile.address + run * tile.pitch_bytes) // SECTOR_BYTES * SECTOR_BYTES)
-    end = min(line + LINE_BYTES, row_end(tile, run))
+def _sectors(dma, run, line):
+    """Sectors of a line that belong to a row of what is in hand."""
+    first = max(line, (dma.address + run * dma.pitch_bytes) // SECTOR_BYTES * SECTOR_BYTES)
+    end = min(line + LINE_BYTES, row_end(dma, run))
     count = (end - first) // SECTOR_BYTES
     return ((1 << count) - 1) << ((first - line) // SECTOR_BYTES)
 
@@ -96,25 +110,25 @@ def dma_has_room(dma, port, fifos, channel_fifo):
 
 @kernel
 def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
-    """Send the next read to its channel; the engine has nothing in hand after the last line of the tile."""
+    """Send the next read to its channel; the engine has nothing in hand after the last line."""
     tile = tiles[dma.tag]
-    sectors = _sectors(tile, dma.run, dma.line)
+    sectors = _sectors(dma, dma.run, dma.line)
     request = fifo_push(channel_fifo, pool)
     request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
     request.tag, request.load, request.source = dma.tag, -1, -1 - number
     request.contributors, request.bank, request.cache_set = dma.contributors, -1, 0
     request.sectors = request.full = sectors
     request.op, request.stream, request.cache = Op.READ, Stream.COMM_READ, Cache.UNCACHED
-    request.link = 1 + tile.port
+    request.link, request.wavefront = 1 + tile.port, dma.wavefront
     port.reserved += 1
     dma.out += 1
     dma.out_max = max(dma.out_max, dma.out)
     dma.lines += 1
     dma.line += LINE_BYTES
-    if dma.line >= row_end(tile, dma.run):
+    if dma.line >= row_end(dma, dma.run):
         dma.run += 1
         dma.line = -1
-        if dma.run == tile.runs:
+        if dma.run == dma.runs:
             dma.tag = -1
     dma.next_ps = now_ps + dma.line_ps
     dma.wake_ps = dma.next_ps
@@ -130,5 +144,6 @@ def dma_answer(dma, port, fifos, pool, data, op):
     place.contributors, place.bank, place.cache_set = data.contributors, -1, 0
     place.sectors, place.full = data.sectors, data.sectors
     place.op, place.stream, place.cache, place.link = op, Stream.COMM_WRITE, Cache.UNCACHED, data.link
+    place.wavefront = data.wavefront
     port.reserved -= 1
     dma.out -= 1

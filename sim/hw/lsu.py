@@ -55,6 +55,7 @@ LSU = np.dtype(
         ("tag", "i8"),
         ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
         ("contributors", "i8"),  # of what its stores carry
+        ("wavefront", "i8"),  # of the workgroup, whose event is in hand
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
         ("free_load", "i8"),
@@ -208,6 +209,7 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.source = lsu.cu
     request.contributors = lsu.contributors
     request.link = lsu.link
+    request.wavefront = lsu.wavefront
     request.sectors = sectors
     request.full = full
     request.op = lsu.op

@@ -54,7 +54,8 @@ REQUEST = np.dtype(
         ("stream", "i1"),  # Stream
         ("cache", "i1"),  # traces.schema.Cache
         ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays
-        ("pad", "i1", 2),
+        ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = of several: the plan of the tile tells
+        ("pad", "i1"),
     ],
     align=True,
 )

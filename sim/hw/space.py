@@ -13,6 +13,7 @@ import numpy as np
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES, SECTORS_PER_LINE
 from tracer.jit import kernel
+from tracer.store_parts import PARTS
 
 PEER_BITS = 44
 """Local addresses are smaller; what is above names the port to the GPU that owns the memory."""
@@ -47,12 +48,15 @@ TILE = np.dtype(
         ("map", "i8"),  # Map
         ("port", "i8"),  # over which it leaves (REMOTE, DMA)
         ("op", "i8"),  # Op of the DMA engine at the receiver
-        ("threshold_bytes", "i8"),  # updates until the trigger, 0 = not tracked
+        ("threshold_bytes", "i8"),  # updates until the trigger, all wavefronts together; 0 = not tracked
+        ("granularity", "i8"),  # Granularity: what is sent on at once (DMA)
+        ("parts", PARTS),  # which wavefront stores which part of it
         ("chunk", "i8"),  # DmaPolicy.CHUNK: released with the others of its chunk
         ("gate", "i8"),  # credited by what arrives for the tile, -1 = none
         # state of the Tracker
         ("begun", "i8"),  # 1: local stores have begun, it holds an entry
         ("live", "i8"),  # 1: some updates have come, not all
+        ("counting", "i8"),  # wavefronts whose counters have not reached their thresholds
         # ledger
         ("local_bytes", "i8"),  # updates or final writes from here
         ("local_sum", "i8"),  # of their line fingerprints
@@ -69,6 +73,27 @@ TILE = np.dtype(
     ],
     align=True,
 )
+
+WAVEFRONT = np.dtype(
+    [
+        # its part of the tile; where that is no rectangle, runs = 0
+        ("first_run", "i8"),
+        ("runs", "i8"),
+        ("first_byte", "i8"),  # of a run
+        ("run_bytes", "i8"),
+        ("bytes", "i8"),  # of all its sectors
+        ("threshold_bytes", "i8"),  # updates until the trigger, 0 = none: not tracked, or beyond the edge of the output
+        # state
+        ("counted_bytes", "i8"),
+        ("triggers", "i8"),
+        ("done_ps", "i8"),  # trigger
+        # ledger
+        ("arrived_bytes", "i8"),
+        ("arrived", "i8"),  # set of GPUs whose sums have arrived
+    ],
+    align=True,
+)
+"""A wavefront's counter in the Tracker's entry for a tile."""
 
 GATE = np.dtype(
     [
@@ -140,7 +165,25 @@ def held(tile):
 
 
 @kernel
+def held_by_wavefront(tile, wavefront):
+    """The same for the part of one wavefront of a tile that the Tracker follows."""
+    if wavefront.arrived_bytes % wavefront.bytes != 0:
+        tile.early += 1
+        return np.int64(0)
+    return np.int64(1) | wavefront.arrived
+
+
+@kernel
+def wavefront_of(tile, address):
+    """Wavefront that stores the sector at an address of the tile."""
+    parts = tile.parts
+    run = (address - tile.address) // tile.pitch_bytes
+    place = address - tile.address - run * tile.pitch_bytes
+    return (run // parts.runs * parts.run_step + place // parts.bytes * parts.byte_step) % parts.warps
+
+
+@kernel
 def row_end(tile, run):
-    """Address behind the last byte of a row of the tile, rounded up to a sector."""
+    """Address behind the last byte of a row of a tile, or of a part of one, rounded up to a sector."""
     end = tile.address + run * tile.pitch_bytes + tile.run_bytes
     return (end + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES

@@ -1,22 +1,20 @@
-"""Tracker (T3): counts the updates of each output tile, and marks its DMA descriptor ready at the last.
+"""Tracker (T3): counts the updates of each wavefront's part of an output tile, and marks DMA descriptors ready.
 
 One per GPU, beside the memory controllers, fed by all channels with every update that they take (or have served,
-`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. The paper's
-counters per wavefront enter the storage and the check of the kernel only: we count the tile as a whole (D28).
+`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. It has a counter
+for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront, or with
+the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and triggers.
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
 where they come before the local stores, and no entry is free, their count is kept in memory and costs nothing (D21).
-The ledger counts along: which bytes of a tile came from whom, by sums of line fingerprints.
 """
 
 import math
 
 import numpy as np
 
-from sim.hw.request import SECTOR_BYTES, Op, Stream
-from sim.hw.space import Map, fingerprint
-from sim.hw.tags import sectors_in
+from sim.hw.request import Op, Stream
 from sim.spec import DmaPolicy
 from tracer.jit import kernel
 
@@ -41,7 +39,8 @@ TRACKER = np.dtype(
         ("waiting", "i8"),  # 1: a store waits for an entry
         # counters
         ("updates", "i8"),
-        ("triggers", "i8"),
+        ("triggers", "i8"),  # tiles all of whose updates have come
+        ("wavefronts", "i8"),  # counters that reached their thresholds
         ("stalls", "i8"),  # stores that found no entry
         ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
         ("live_max", "i8"),
@@ -110,117 +109,6 @@ def _has_place(tracker, tiles, tag):
             if free <= 0:
                 return False
     return True
-
-
-@kernel
-def _count_local(tile, request):
-    tile.local_bytes += sectors_in(request.sectors) * SECTOR_BYTES
-    tile.local_sum += fingerprint(tile, request.line, request.sectors)
-
-
-@kernel
-def _count_arrival(space, tile, request):
-    """An update from another GPU: `request.link` is 1 + the port it came over, its set already seen from here."""
-    port = np.int64(request.link) - 1
-    volume = sectors_in(request.sectors) * SECTOR_BYTES
-    before = tile.port_bytes[port]
-    given = np.int64(request.contributors) & space.set_mask
-    if before == 0:
-        if tile.arrived & given != 0 or given & 1 != 0:
-            tile.doubled += 1
-        tile.arrived |= given
-    elif tile.arrived & given != given:
-        tile.doubled += 1
-    tile.port_bytes[port] = before + volume
-    tile.arrived_bytes += volume
-    tile.arrived_sum += fingerprint(tile, request.line, request.sectors)
-
-
-@kernel
-def _open_gate(gates, tile, volume, now_ps):
-    """Credit the gate of a tile. Returns True when it opens."""
-    gate = gates[tile.gate]
-    gate.arrived_bytes += volume
-    if gate.arrived_bytes == gate.needed_bytes:
-        gate.open_ps = now_ps
-        return True
-    return False
-
-
-@kernel
-def tracker_count(tracker, space, tiles, gates, released, chunk_left, request, now_ps):
-    """Count one update (or collective write) that a channel has taken at now_ps.
-
-    Args:
-        released: i8[tiles, 2], ring of (tag, ready_ps): descriptors in the order in which they became ready.
-        chunk_left: i8[chunks], tiles of each chunk that have not triggered.
-
-    Returns:
-        True when a gate opened.
-    """
-    tile = tiles[request.tag]
-    tracker.updates += 1
-    opened = False
-    if request.link > 0:
-        _count_arrival(space, tile, request)
-        if tile.gate >= 0:
-            opened = _open_gate(gates, tile, sectors_in(request.sectors) * SECTOR_BYTES, now_ps)
-    else:
-        _count_local(tile, request)
-    tile.done_ps = max(tile.done_ps, now_ps)
-    if tile.threshold_bytes > 0:
-        if tile.live == 0 and tile.triggers == 0:
-            tile.live = 1
-            tracker.live += 1
-            tracker.live_max = max(tracker.live_max, tracker.live)
-            if tile.begun == 0 and tracker.entries > 0 and tracker.live > tracker.entries:
-                tracker.spilled += 1
-        if tile.local_bytes + tile.arrived_bytes >= tile.threshold_bytes and tile.triggers == 0:
-            _trigger(tracker, tiles, tile, np.int64(request.tag), released, chunk_left)
-    return opened
-
-
-@kernel
-def _trigger(tracker, tiles, tile, tag, released, chunk_left):
-    """All updates of a tile have come: its entry is free, its descriptor ready."""
-    tile.triggers += 1
-    tile.live = 0
-    tracker.live -= 1
-    tracker.triggers += 1
-    if tile.begun == 1:
-        tracker.used[tag % tracker.sets] -= 1
-        tracker.freed = 1
-    ready_ps = tile.done_ps + tracker.latency_ps
-    tracker.last_ps = max(tracker.last_ps, ready_ps)
-    if tile.map != Map.DMA:
-        return
-    if tracker.by_chunk == 0:
-        _release(tracker, released, tag, ready_ps)
-        return
-    chunk_left[tile.chunk] -= 1
-    if chunk_left[tile.chunk] == 0:
-        _release_chunk(tracker, tiles, tile.chunk, released)
-
-
-@kernel
-def _release_chunk(tracker, tiles, chunk, released):
-    """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
-    ready_ps = np.int64(0)
-    for k in range(tracker.tiles):
-        if tiles[k].chunk == chunk and tiles[k].map == Map.DMA:
-            ready_ps = max(ready_ps, tiles[k].done_ps + tracker.latency_ps)
-    for k in range(tracker.tiles):
-        other = (k + tracker.first_tile) % tracker.tiles
-        if tiles[other].chunk == chunk and tiles[other].map == Map.DMA:
-            _release(tracker, released, other, ready_ps)
-
-
-@kernel
-def _release(tracker, released, tag, ready_ps):
-    entry = released[tracker.released % len(released)]
-    entry[0] = tag
-    entry[1] = ready_ps
-    tracker.released += 1
 
 
 @kernel

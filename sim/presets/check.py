@@ -3,6 +3,7 @@
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
+from sim.spec import DmaPolicy, Granularity
 
 SHORTEST_LINK_PS = 1000
 """GPUs are simulated for the latency of a link at a time."""
@@ -102,6 +103,10 @@ def _fabric_rules(machine):
     yield (
         tracker.entries % tracker.ways == 0,
         f"tracker.entries: found {tracker.entries}, allowed is a multiple of tracker.ways = {tracker.ways}",
+    )
+    yield (
+        tracker.granularity == Granularity.WORKGROUP or machine.dma.policy != DmaPolicy.CHUNK,
+        "tracker.granularity: found wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup",
     )
     link = machine.link
     yield link.efficiency > 0, "link.efficiency: found 0, allowed is more"

@@ -1,15 +1,16 @@
-"""DMA engines: every sector of a tile once, reads in flight, pacing, room, and what leaves for the link."""
+"""DMA engines: every sector of a tile or part once, reads in flight, pacing, room, and what leaves for the link."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from sim.collective.space import make_wavefronts
 from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read, make_dmas
 from sim.hw.link import PORT
 from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
 from sim.hw.space import Map
 from tests.hw.fifo_bench import FifoBench
-from tests.hw.tile_shapes import sectors_of, shapes, tile_record
+from tests.hw.tile_shapes import cuts, owners_of, sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view
 from tests.sim.programs import small_preset
 from traces.schema import Cache
@@ -26,14 +27,16 @@ class DmaBench:
         self.record, self.port_record = make_dmas(machine), np.zeros(1, PORT)
         self.port_record["dma_fifo"] = LINES
         self.tile = tile_record(shape, **{"map": Map.DMA, "arrived": 0b110, "port": 1, **tile_fields})
-        self.tile["arrived_bytes"] = self.tile["bytes"]
+        self.tile["arrived_bytes"], self.tile["threshold_bytes"] = self.tile["bytes"], 2 * self.tile["bytes"]
+        self.parts = make_wavefronts(self.tile)
+        self.parts["arrived"], self.parts["arrived_bytes"] = 0b110, self.parts["bytes"]
         self.fifo = FifoBench(reads, lines)
         self.dma, self.port = kernel_view(self.record)[0], kernel_view(self.port_record)[0]
         self.tiles = kernel_view(self.tile)
         self.request_ps = machine.hbm.request_ps
 
-    def load(self, ready_ps=0):
-        dma_load(self.dma, self.tiles, 0, ready_ps)
+    def load(self, ready_ps=0, wavefront=-1):
+        dma_load(self.dma, self.tiles, kernel_view(self.parts), 0, wavefront, ready_ps)
 
     @property
     def has_room(self):
@@ -41,7 +44,7 @@ class DmaBench:
         return bool(dma_has_room(self.dma, self.port, fifos, fifos[READS]))
 
     def read(self, now_ps=0):
-        dma_line(self.dma, self.tiles)
+        dma_line(self.dma)
         dma_read(self.dma, 0, self.tiles, self.port, self.fifo.fifos[READS], self.fifo.pool, now_ps)
 
     def read_all(self, most=1 << 30):
@@ -65,10 +68,48 @@ def test_every_sector_of_a_ragged_tile_is_read_once_and_in_order(shape):
     bench = DmaBench(shape, "dma.outstanding=512", reads=512, lines=512)
     bench.load()
     reads = bench.read_all()
-    touched = [int(r["line"]) + 32 * s for r in reads for s in range(4) if int(r["sectors"]) >> s & 1]
-    assert touched == sectors_of(shape)
+    assert touched(reads) == sectors_of(shape)
     assert all(int(r["line"]) % LINE_BYTES == 0 and r["full"] == r["sectors"] > 0 for r in reads)
-    assert bench.record[0]["tag"] == -1 and (bench.record[0]["tiles"], bench.record[0]["lines"]) == (1, len(reads))
+    assert bench.record[0]["tag"] == -1 and (bench.record[0]["descriptors"], bench.record[0]["lines"]) == (
+        1,
+        len(reads),
+    )
+
+
+def touched(reads):
+    """Addresses of the sectors that requests read, in their order."""
+    return [int(r["line"]) + 32 * s for r in reads for s in range(4) if int(r["sectors"]) >> s & 1]
+
+
+@given(shape=shapes(), cut=cuts())
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_the_parts_of_the_wavefronts_are_the_tile(shape, cut):
+    """Each is read by itself, in order: the sectors that its wavefront stores, and no other."""
+    owners = owners_of(shape, cut)
+    bench = DmaBench(shape, "dma.outstanding=512", reads=512, lines=512, parts=cut)
+    for wavefront, part in enumerate(bench.parts[0]):
+        expected = [sector for sector in sectors_of(shape) if owners[sector] == wavefront]
+        assert part["bytes"] == 32 * len(expected) and part["threshold_bytes"] == 2 * part["bytes"]
+        if part["runs"] == 0:  # none, or no rectangle
+            continue
+        bench.load(wavefront=wavefront)
+        reads = bench.read_all()
+        assert touched(reads) == expected and all(r["wavefront"] == wavefront for r in reads)
+        while bench.fifo.held(READS).size:
+            bench.answer()
+        bench.fifo.take(LINES, len(reads))
+
+
+def test_the_parts_of_a_grid_of_wavefronts_are_rectangles():
+    (parts,) = DmaBench(TILE_SHAPE, parts=(2, 128, 2, 1, 4)).parts
+    names = ("first_run", "runs", "first_byte", "run_bytes")
+    assert parts[list(names)].tolist() == [(0, 2, 0, 128), (0, 2, 128, 128), (2, 2, 0, 128), (2, 2, 128, 128)]
+
+
+def test_rows_dealt_to_the_wavefronts_in_turn_are_no_rectangle():
+    """Four rows of two wavefronts: rows 0 and 2, rows 1 and 3."""
+    (parts,) = DmaBench(TILE_SHAPE, parts=(1, 256, 1, 1, 2)).parts
+    assert parts["runs"].tolist() == [0, 0] and parts["bytes"].tolist() == [512, 512]
 
 
 def test_a_read_says_what_it_is():
@@ -76,8 +117,8 @@ def test_a_read_says_what_it_is():
     bench.load()
     bench.read(now_ps=700)
     (read,) = bench.fifo.held(READS)
-    names = ("op", "stream", "cache", "source", "tag", "link", "contributors", "load")
-    assert [int(read[name]) for name in names] == [Op.READ, Stream.COMM_READ, Cache.UNCACHED, -1, 0, 2, 0b111, -1]
+    names = ("op", "stream", "cache", "source", "tag", "link", "contributors", "load", "wavefront")
+    assert [int(read[name]) for name in names] == [Op.READ, Stream.COMM_READ, Cache.UNCACHED, -1, 0, 2, 0b111, -1, -1]
     assert (read["born_ps"], read["ready_ps"]) == (700, 700 + bench.request_ps)
 
 
@@ -90,7 +131,7 @@ def test_data_leave_as_an_update_when_they_are_there(op):
     bench.answer(op, ready_ps=90_000)
     (line,) = bench.fifo.held(LINES)
     assert (line["op"], line["stream"], line["ready_ps"]) == (op, Stream.COMM_WRITE, 90_000)
-    for name in ("line", "sectors", "tag", "contributors", "link"):
+    for name in ("line", "sectors", "tag", "contributors", "link", "wavefront"):
         assert line[name] == read[name]
     assert bench.port_record[0]["reserved"] == 0 == bench.record[0]["out"]
 
@@ -159,6 +200,17 @@ def test_a_tile_that_is_sent_before_all_of_an_arrival_is_there_carries_nobodys_s
     bench.load()
     (read,) = bench.read_all(1)
     assert read["contributors"] == 0 and bench.tile[0]["early"] == 1
+
+
+def test_a_part_that_is_sent_before_all_of_an_arrival_is_there_carries_nobodys_sum():
+    bench = DmaBench(TILE_SHAPE, parts=(2, 256, 1, 1, 2))
+    bench.parts["arrived_bytes"][0, 1] -= 32
+    bench.load(wavefront=1)
+    (read,) = bench.read_all(1)
+    assert read["contributors"] == 0 and bench.tile[0]["early"] == 1
+    bench.record["tag"] = -1
+    bench.load(wavefront=0)
+    assert bench.read_all()[-1]["contributors"] == 0b111 and bench.tile[0]["early"] == 1
 
 
 def test_an_idle_engine_sleeps():

@@ -62,6 +62,16 @@ def test_a_store_goes_where_its_tile_is_mapped(kind, op, cache, link, contributo
     assert [int(read[name]) for name in names[:4]] == [Op.READ, Cache.DEFAULT, 0, 0]
 
 
+@pytest.mark.parametrize("kind", [Map.REMOTE, Map.DMA, Map.FINAL])
+def test_a_store_names_its_wavefront_within_the_workgroup(kind):
+    """Two workgroups of three warps side by side on a CU."""
+    output = output_of([kind] * 2)
+    programs = [[[store(FIRST + TILE_BYTES * g + 128 * w)] for w in range(3)] for g in range(2)]
+    requests = run_cu(programs, output=output).requests
+    found = {int(r["line"]): (int(r["tag"]), int(r["wavefront"])) for r in requests}
+    assert found == {FIRST + TILE_BYTES * g + 128 * w: (g, w) for g in range(2) for w in range(3)}
+
+
 @pytest.mark.parametrize(("kind", "op"), [(Kind.STORE, Op.WRITE), (Kind.REDUCE, Op.UPDATE)])
 @pytest.mark.parametrize("offset", [0, BUFFER, 3 * BUFFER])
 def test_a_collectives_store_through_the_peer_window_leaves(kind, op, offset):

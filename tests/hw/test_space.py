@@ -6,9 +6,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
-from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, TILE, Map, fingerprint, held, in_output, rotated, row_end
+from sim.hw.space import (
+    BUFFER_BITS,
+    BUFFER_SKEW_BYTES,
+    TILE,
+    WAVEFRONT,
+    Map,
+    fingerprint,
+    held,
+    held_by_wavefront,
+    in_output,
+    rotated,
+    row_end,
+    wavefront_of,
+)
 from sim.ledger import sector_sums
-from tests.hw.tile_shapes import sectors_of, shapes, tile_record
+from tests.hw.tile_shapes import cuts, owners_of, sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view
 
 WRAP = 1 << 64
@@ -97,6 +110,26 @@ def test_who_is_in_what_a_gpu_sends_on(kind, arrived, arrived_bytes, expected, e
     tile = np.zeros(1, TILE)
     tile["map"], tile["bytes"], tile["arrived"], tile["arrived_bytes"] = kind, 256, arrived, arrived_bytes
     assert held(kernel_view(tile)[0]) == expected and tile["early"][0] == early
+
+
+@pytest.mark.parametrize(
+    ("arrived", "arrived_bytes", "expected", "early"),
+    [(0, 0, 0b1, 0), (0b110, 96, 0b111, 0), (0b110, 192, 0b111, 0), (0b110, 64, 0, 1)],
+)
+def test_who_is_in_a_wavefronts_part_that_a_gpu_sends_on(arrived, arrived_bytes, expected, early):
+    """Whatever has come for the rest of the tile."""
+    tile, part = np.zeros(1, TILE), np.zeros(1, WAVEFRONT)
+    tile["bytes"], tile["arrived"], tile["arrived_bytes"] = 256, 0b1000, 32
+    part["bytes"], part["arrived"], part["arrived_bytes"] = 96, arrived, arrived_bytes
+    assert held_by_wavefront(kernel_view(tile)[0], kernel_view(part)[0]) == expected and tile["early"][0] == early
+
+
+@given(shape=shapes(), cut=cuts())
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_the_plan_tells_who_stores_each_sector(shape, cut):
+    tile = kernel_view(tile_record(shape, parts=cut))[0]
+    for sector, owner in owners_of(shape, cut).items():
+        assert wavefront_of(tile, sector) == owner
 
 
 def test_rows_end_at_whole_sectors_and_the_range_is_half_open():

@@ -1,15 +1,17 @@
-"""Tracker: thresholds, the one trigger, sets that are full, descriptors in order, and the ledger's counts."""
+"""Tracker: thresholds of wavefronts, the one trigger, full sets, descriptors in order, and the ledger's counts."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.collective.space import make_wavefronts
 from sim.hw.request import NEVER, REQUEST, Op, Stream
 from sim.hw.space import GATE, SPACE, TILE, Map, fingerprint
-from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_count, tracker_grant
+from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_grant
+from sim.hw.tracker_count import tracker_count
 from sim.presets import load_preset
-from sim.spec import DmaPolicy
+from sim.spec import DmaPolicy, Granularity
 from tests.hw.fifo_bench import request
 from tests.hw.tracker_twin import TrackerTwin
 from tests.plain_records import kernel_view
@@ -20,16 +22,35 @@ LATENCY_PS = 1429
 
 
 class TrackerBench:
-    """A Tracker and tiles of `lines` lines; every tile gets `updates` updates of each byte."""
+    """A Tracker and tiles of `lines` lines; every tile gets `updates` updates of each byte.
 
-    def __init__(self, tiles, *overrides, updates=2, lines=2, start=0, gpus=4, policy=DmaPolicy.TILE, chunks=1):
+    A tile is one run, of which each wavefront stores `part_bytes` (0: one wavefront stores all).
+    """
+
+    def __init__(
+        self,
+        tiles,
+        *overrides,
+        updates=2,
+        lines=2,
+        start=0,
+        gpus=4,
+        policy=DmaPolicy.TILE,
+        chunks=1,
+        part_bytes=0,
+        granularity=Granularity.WORKGROUP,
+    ):
         spec = small_preset(*overrides).machine.tracker
         self.record, self.tile_records = make_tracker(spec, policy), np.zeros(tiles, TILE)
         self.record["tiles"], self.record["first_tile"] = tiles, start
         self.lines = lines
         self.tile_records["address"] = np.arange(tiles) * lines * LINE
         self.tile_records["runs"], self.tile_records["run_bytes"] = 1, lines * LINE
-        self.tile_records["bytes"] = lines * LINE
+        self.tile_records["bytes"] = self.tile_records["pitch_bytes"] = lines * LINE
+        parts, part_bytes = self.tile_records["parts"], part_bytes or lines * LINE
+        parts["runs"], parts["bytes"], parts["byte_step"] = 1, part_bytes, 1
+        parts["warps"] = -(-lines * LINE // part_bytes)
+        self.tile_records["granularity"] = granularity
         self.tile_records["map"], self.tile_records["gate"] = Map.DMA, -1
         self.tile_records["threshold_bytes"] = lines * LINE * updates
         self.tile_records["chunk"] = np.arange(tiles) * chunks // tiles
@@ -37,31 +58,40 @@ class TrackerBench:
         space["gpus"], space["set_mask"] = gpus, (1 << gpus) - 1
         self.gate_records = np.zeros(2, GATE)
         self.gate_records["open_ps"] = NEVER
-        self.released_records = np.zeros((tiles, 2), np.int64)
+        self.counters = make_wavefronts(self.tile_records)
+        self.tile_records["counting"] = (self.counters["threshold_bytes"] > 0).sum(axis=1)
+        self.released_records = np.zeros((self.counters.size, 3), np.int64)
         self.left = np.bincount(self.tile_records["chunk"], minlength=chunks).astype(np.int64)
         self.tracker, self.space = kernel_view(self.record)[0], kernel_view(space)[0]
-        arrays = (self.tile_records, self.gate_records, self.released_records, self.left)
-        self.tiles, self.gates, self.released, self.chunk_left = map(kernel_view, arrays)
+        arrays = (self.tile_records, self.counters, self.gate_records, self.released_records, self.left)
+        self.arrays = tuple(map(kernel_view, arrays))
+        self.tiles = self.arrays[0]
 
     def grant(self, tile):
         return bool(tracker_grant(self.tracker, self.tiles, tile))
 
-    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0):
-        """An update of a line of the tile; `port`: it came over that link."""
+    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0, wavefront=0):
+        """An update of a line of the tile by a wavefront (-1: by several); `port`: it came over that link."""
         link = 0 if port is None else 1 + port
         address = int(self.tile_records[tile]["address"]) + line * LINE
-        one = request(tag=tile, line=address, sectors=sectors, op=Op.UPDATE, link=link, contributors=contributors)
-        arrays = (self.tiles, self.gates, self.released, self.chunk_left)
-        return bool(tracker_count(self.tracker, self.space, *arrays, kernel_view(one)[0], now_ps))
+        fields = {"op": Op.UPDATE, "link": link, "contributors": contributors, "wavefront": wavefront}
+        one = request(tag=tile, line=address, sectors=sectors, **fields)
+        return bool(tracker_count(self.tracker, self.space, *self.arrays, kernel_view(one)[0], now_ps))
 
     def whole(self, tile, now_ps=0, **fields):
         for line in range(self.lines):
             self.count(tile, line, now_ps=now_ps, **fields)
 
     @property
-    def ready(self):
-        """(tile, ready_ps) of the descriptors released so far."""
+    def descriptors(self):
+        """(tile, wavefront, ready_ps) of the descriptors released so far."""
         return [tuple(int(part) for part in one) for one in self.released_records[: self.record[0]["released"]]]
+
+    @property
+    def ready(self):
+        """(tile, ready_ps) of those, which are of whole tiles."""
+        assert all(wavefront == -1 for _, wavefront, _ in self.descriptors)
+        return [(tile, ready_ps) for tile, _, ready_ps in self.descriptors]
 
 
 def test_the_last_byte_triggers_once_and_a_latency_later_the_descriptor_is_ready():
@@ -76,6 +106,71 @@ def test_the_last_byte_triggers_once_and_a_latency_later_the_descriptor_is_ready
     assert (tile["triggers"], tile["done_ps"], bench.record[0]["live"], bench.record[0]["triggers"]) == (1, 450, 0, 1)
     bench.count(1, 1, sectors=8, port=0, now_ps=500)  # an update too many: no second trigger, but counted
     assert len(bench.ready) == 1 and tile["triggers"] == 1 and tile["arrived_bytes"] == 2 * LINE + 32
+
+
+def test_every_wavefront_must_reach_its_own_threshold():
+    """Two wavefronts of a line each. Updates of one do not stand for those of the other, however many."""
+    bench = TrackerBench(1, part_bytes=LINE)
+    for now_ps in (10, 20, 30):
+        bench.count(0, 0, wavefront=0, now_ps=now_ps)
+    bench.count(0, 1, wavefront=1, now_ps=40)
+    assert bench.record[0]["wavefronts"] == 1 and bench.record[0]["triggers"] == 0 and bench.ready == []
+    bench.count(0, 1, wavefront=1, port=0, sectors=7, now_ps=50)
+    assert bench.ready == []
+    bench.count(0, 1, wavefront=1, port=0, sectors=8, now_ps=60)
+    assert bench.ready == [(0, 60 + LATENCY_PS)]
+    assert bench.counters["counted_bytes"].tolist() == [[3 * LINE, 2 * LINE]]
+    assert bench.counters["triggers"].tolist() == [[1, 1]] and bench.counters["done_ps"].tolist() == [[30, 60]]
+    assert (bench.record[0]["wavefronts"], bench.record[0]["triggers"]) == (2, 1)
+
+
+@pytest.mark.parametrize(("kind", "sends"), [(Map.DMA, True), (Map.FINAL, False)])
+def test_each_wavefronts_part_goes_when_its_own_counter_is_full(kind, sends):
+    bench = TrackerBench(2, part_bytes=LINE, granularity=Granularity.WAVEFRONT)
+    bench.tile_records["map"] = kind
+    assert bench.grant(1)
+    for port, wavefront, now_ps in ((None, 1, 10), (0, 0, 20), (0, 1, 30)):
+        bench.count(1, wavefront, wavefront=wavefront, port=port, now_ps=now_ps)
+    first, second = (1, 1, 30 + LATENCY_PS), (1, 0, 45 + LATENCY_PS)
+    assert bench.descriptors == ([first] if sends else [])
+    assert bench.record[0]["used"].sum() == 1 == bench.record[0]["live"]  # the entry is held for the other wavefront
+    bench.count(1, 0, wavefront=0, now_ps=45)
+    assert bench.descriptors == ([first, second] if sends else [])
+    assert bench.record[0]["used"].sum() == 0 == bench.record[0]["live"] and bench.record[0]["freed"] == 1
+    bench.count(1, 0, wavefront=0, now_ps=99)  # one too many
+    assert bench.record[0]["triggers"] == 1 and bench.record[0]["released"] == 2 * sends
+
+
+def test_a_packet_of_several_wavefronts_is_shared_out_by_the_plan():
+    """Parts of 96 bytes: the first line holds three sectors of wavefront 0 and one of wavefront 1."""
+    bench = TrackerBench(1, part_bytes=96, lines=3, updates=1)
+    assert bench.counters["threshold_bytes"].tolist() == [[96] * 4]
+    bench.count(0, 0, port=0, wavefront=-1)
+    assert bench.counters["counted_bytes"].tolist() == [[96, 32, 0, 0]]
+    bench.count(0, 1, sectors=0b0110, port=0, wavefront=-1)
+    assert bench.counters["arrived_bytes"].tolist() == [[96, 64, 32, 0]]
+    bench.count(0, 2, port=0, wavefront=-1)
+    bench.count(0, 1, sectors=0b1001, port=0, wavefront=-1)
+    assert bench.counters["counted_bytes"].tolist() == [[96] * 4] and len(bench.ready) == 1
+
+
+def test_a_wavefront_beyond_the_edge_of_the_output_is_not_waited_for():
+    """Of two wavefronts along a run the second has nothing where the run ends early."""
+    bench = TrackerBench(1, part_bytes=LINE, updates=1)
+    bench.tile_records["run_bytes"] = bench.tile_records["bytes"] = bench.tile_records["threshold_bytes"] = LINE
+    bench.counters[:] = make_wavefronts(bench.tile_records)
+    bench.tile_records["counting"] = 1
+    assert bench.counters["threshold_bytes"].tolist() == [[LINE, 0]]
+    bench.count(0, 0, wavefront=0, now_ps=5)
+    assert bench.ready == [(0, 5 + LATENCY_PS)]
+
+
+def test_contributors_are_known_by_wavefront():
+    bench = TrackerBench(1, part_bytes=LINE, updates=9)
+    bench.count(0, 0, wavefront=0, port=0, contributors=0b0010)
+    bench.count(0, 1, wavefront=1)
+    assert bench.counters["arrived"].tolist() == [[0b10, 0]] and bench.tile_records["arrived"].tolist() == [0b10]
+    assert bench.counters["arrived_bytes"].tolist() == [[LINE, 0]]
 
 
 def test_channels_tell_in_any_order_and_the_latest_time_counts():
@@ -212,35 +307,52 @@ def test_what_counts(fields, expected):
     assert bool(counts(kernel_view(request(**fields))[0])) == expected
 
 
-moves = st.lists(st.tuples(st.sampled_from(["grant", "local", "arrive"]), st.integers(0, 19)), max_size=120)
+KINDS = ["grant", "local", "arrive", "packet"]
+moves = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 19), st.integers(1, 15)), max_size=160)
 
 
 @given(
     moves=moves,
+    by_wavefront=st.booleans(),
     start=st.integers(0, 19),
     size=st.sampled_from([(0, 1), (1, 1), (2, 1), (2, 2), (8, 2), (64, 8)]),
     untracked=st.sets(st.integers(0, 19), max_size=6),
 )
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_same_grants_and_triggers_as_the_twin(moves, start, size, untracked):
-    """Any order of first stores, updates and arrivals; updates come only after their grant, as in the machine."""
+def test_same_grants_and_triggers_as_the_twin(moves, by_wavefront, start, size, untracked):
+    """Any order of first stores, updates and arrivals; updates come only after their grant, as in the machine.
+
+    A tile is a line, a sector of each of four wavefronts; packets without a wavefront hold any of them.
+    """
     tiles, (entries, ways) = 20, size
-    bench = TrackerBench(tiles, f"tracker.entries={entries}", f"tracker.ways={ways}", start=start, lines=1, gpus=32)
+    granularity = Granularity.WAVEFRONT if by_wavefront else Granularity.WORKGROUP
+    machine = (f"tracker.entries={entries}", f"tracker.ways={ways}")
+    bench = TrackerBench(tiles, *machine, start=start, lines=1, gpus=32, part_bytes=32, granularity=granularity)
     bench.tile_records["threshold_bytes"][list(untracked)] = 0
     walk = [(start + k) % tiles for k in range(tiles)]
-    twin = TrackerTwin(walk, bench.tile_records["threshold_bytes"].tolist(), entries=entries, ways=ways)
-    done = {"local": set(), "arrive": set()}
-    for kind, tile in moves:
+    thresholds = [[0] * 4 if tile in untracked else [64] * 4 for tile in range(tiles)]
+    twin = TrackerTwin(walk, thresholds, entries=entries, ways=ways, by_wavefront=by_wavefront)
+    done = set()
+    for kind, tile, mask in moves:
         if kind == "grant":
             assert bench.grant(tile) == twin.grant(tile)
-        elif tile not in done[kind] and (kind == "arrive" or twin.grant(tile)):
-            done[kind].add(tile)
-            if kind == "local":
-                assert bench.grant(tile)
-            bench.count(tile, port=0 if kind == "arrive" else None)
-            twin.count(tile, LINE)
+            continue
+        if kind == "local" and not twin.grant(tile):
+            continue
+        assert kind != "local" or bench.grant(tile)
+        side = "local" if kind == "local" else "arrive"
+        new = [wavefront for wavefront in range(4) if mask >> wavefront & 1 and (side, tile, wavefront) not in done]
+        done |= {(side, tile, wavefront) for wavefront in new}
+        requests = [(-1, sum(1 << one for one in new))] if kind == "packet" else [(one, 1 << one) for one in new]
+        for wavefront, sectors in requests:
+            if sectors:
+                bench.count(tile, sectors=sectors, wavefront=wavefront, port=None if side == "local" else 0)
+        for wavefront in new:
+            twin.count(tile, wavefront, 32)
         assert bench.record[0]["live"] == twin.live
-    assert [tile for tile, _ in bench.ready] == twin.triggered
+    assert [(tile, wavefront) for tile, wavefront, _ in bench.descriptors] == twin.sent
+    for tile in set(range(tiles)) - untracked:
+        assert bench.counters["counted_bytes"][tile].tolist() == [twin.counted.get((tile, k), 0) for k in range(4)]
 
 
 @given(seed=st.integers(0, 1 << 32), size=st.sampled_from([(1, 1), (2, 1), (4, 2)]))

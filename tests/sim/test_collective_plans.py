@@ -11,18 +11,21 @@ from hypothesis import strategies as st
 from sim.cluster import Cluster, can_be_symmetric, make_mirrors
 from sim.collective.chunks import chunks_of, even_chunks
 from sim.collective.plans import all_gather, all_reduce, fused, fused_regions, reduce_scatter
-from sim.collective.space import Region, check_regions, check_tracker, make_tiles, map_regions
+from sim.collective.space import Region, check_regions, check_tracker, make_tiles, make_wavefronts, map_regions
 from sim.collective.topology import port_distances
 from sim.configurations import Case, evaluate
 from sim.hw.space import Map
 from sim.machine import build
 from sim.presets import load_preset, presets
 from sim.presets.preset import KINDS
-from sim.spec import Topology
+from sim.spec import Granularity, Topology
+from tests.plain_records import kernel_view
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, T3Case, fp16_problem
-from tracer.gemm import OUTPUT_TILE, GemmKernel
+from tracer.coalesce import coalesce
+from tracer.gemm import OUTPUT_TILE, Epilogue, GemmKernel, GemmSource
 from traces.errors import UserError
+from traces.schema import Kind, Space
 
 
 def ring(gpus=3, tiles=6):
@@ -101,6 +104,7 @@ def test_one_gpu_is_no_collective():
 def tiles_of(count):
     output = np.zeros(count, OUTPUT_TILE)
     output["address"], output["runs"], output["run_bytes"], output["pitch_bytes"] = np.arange(count) * 4096, 4, 64, 1024
+    output["parts"] = (2, 64, 1, 1, 2)
     return make_tiles(output)
 
 
@@ -124,13 +128,40 @@ def test_what_regions_write_into_tiles():
     tiles = tiles_of(6)
     regions = [
         Region(0, 2, Map.REMOTE, to=3),
-        Region(2, 3, Map.DMA, to=1, updates=2, chunk=7),
+        Region(2, 3, Map.DMA, to=1, updates=2, chunk=7, granularity=Granularity.WAVEFRONT),
         Region(3, 5, Map.FINAL, updates=4),
     ]
     map_regions(tiles, regions, Topology.RING, 4)
     assert tiles["map"].tolist() == [Map.REMOTE] * 2 + [Map.DMA] + [Map.FINAL] * 2 + [Map.LOCAL]
     assert tiles["port"][:3].tolist() == [1, 1, 0] and tiles["chunk"][2] == 7
     assert tiles["threshold_bytes"].tolist() == [0, 0, 2 * 256, 4 * 256, 4 * 256, 0]  # bytes of the tile x updates
+    assert tiles["granularity"].tolist() == [0, 0, Granularity.WAVEFRONT, 0, 0, 0]
+    wavefronts = make_wavefronts(tiles)
+    expected = [[128 * updates] * 2 for updates in (0, 0, 2, 4, 4, 0)]  # two of the four rows each
+    assert wavefronts["threshold_bytes"].tolist() == expected
+    assert make_wavefronts(tiles_of(6)).shape == (6, 0)  # nothing is tracked
+
+
+@pytest.mark.parametrize("epilogue", list(Epilogue))
+@pytest.mark.parametrize(("m", "n"), [(96, 96), (90, 70), (33, 1)])
+def test_thresholds_of_wavefronts_are_what_each_of_them_stores_times_the_updates(m, n, epilogue):
+    """Sectors counted event by event; ragged tiles have wavefronts with little or nothing."""
+    kernel = replace(TILE, tile_m=64, tile_n=64, warps_m=2, warps_n=2, epilogue=epilogue)
+    source = GemmSource(fp16_problem(m, n, 32), kernel)
+    tiles = make_tiles(source.output_tiles())
+    map_regions(tiles, [Region(0, source.tiles, Map.FINAL, updates=3)], Topology.RING, 2)
+    found = make_wavefronts(tiles)
+    line, sectors, full = (np.zeros(128, kind) for kind in (np.int64, np.int8, np.int8))
+    for workgroup in source.workgroups():
+        for warp in range(kernel.warps):
+            events = workgroup.events[workgroup.first_event[warp] : workgroup.first_event[warp + 1]]
+            stored = 0
+            for event in events[(events["kind"] == Kind.STORE) & (events["space"] != Space.SHARED)]:
+                count = coalesce(kernel_view(np.array([event]))[0], workgroup.addresses, line, sectors, full)
+                stored += 32 * sum(int(mask).bit_count() for mask in sectors[:count])
+            own = found[workgroup.index, warp]
+            assert own["threshold_bytes"] == 3 * stored and own["bytes"] == stored
+    assert (found["bytes"].sum(axis=1) == tiles["bytes"]).all()
 
 
 @pytest.mark.parametrize(("field", "value"), [("address", 16), ("pitch_bytes", 1000)])
@@ -144,11 +175,41 @@ def test_tiles_that_share_sectors_are_refused(field, value):
     assert field == "address" or len(make_tiles(output)) == 2
 
 
+def tracked(updates=2, granularity=Granularity.WORKGROUP, **kernel):
+    """Tiles of 32 KB of a GEMM, all DMA."""
+    source = GemmSource(fp16_problem(128, 128, 32), replace(GemmKernel(), **kernel))
+    tiles = make_tiles(source.output_tiles())
+    map_regions(tiles, [Region(0, 1, Map.DMA, 1, updates, granularity=granularity)], Topology.RING, 4)
+    return tiles
+
+
 def test_a_tracker_needs_a_counter_per_wavefront():
     machine = load_preset("t3_2024", ["tracker.wavefronts=7"]).machine
-    check_tracker(machine, 7)
+    check_tracker(machine, tracked(warps_m=2, warps_n=2))
     with pytest.raises(UserError, match=r"tracker.wavefronts: found 7, but workgroups have 8 wavefronts.*too small"):
-        check_tracker(machine, 8)
+        check_tracker(machine, tracked())
+
+
+def test_a_counter_holds_the_bytes_that_its_wavefront_waits_for():
+    machine = load_preset("t3_2024", ["tracker.counter_bits=13"]).machine
+    check_tracker(machine, tracked())  # 2 x 4 KB
+    words = "tracker.counter_bits: found 13, but a wavefront waits for 12288 bytes of updates: allowed are 14 and more"
+    with pytest.raises(UserError, match=words):
+        check_tracker(machine, tracked(updates=3))
+
+
+def test_parts_that_no_descriptor_can_name_are_refused():
+    machine = load_preset("t3_2024").machine
+    check_tracker(machine, tracked(epilogue=Epilogue.STAGED))
+    check_tracker(machine, tracked(granularity=Granularity.WAVEFRONT))
+    with pytest.raises(UserError, match=r"tracker.granularity: found wavefront.*epilogue staged.*allowed is workgroup"):
+        check_tracker(machine, tracked(granularity=Granularity.WAVEFRONT, epilogue=Epilogue.STAGED))
+
+
+def test_whole_chunks_have_no_parts():
+    words = "tracker.granularity: found wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup"
+    with pytest.raises(UserError, match=words):
+        load_preset("t3_2024", ["tracker.granularity=wavefront", "dma.policy=chunk"])
 
 
 @pytest.mark.parametrize(
@@ -156,6 +217,7 @@ def test_a_tracker_needs_a_counter_per_wavefront():
     [
         ("tracker.entries=100", "tracker.entries: found 100, allowed is a multiple of tracker.ways = 8"),
         ("tracker.ways=0", "tracker.ways.*found 0"),
+        ("tracker.granularity=warp", "tracker.granularity.*allowed are workgroup, wavefront"),
         ("tracker.count_at=later", "tracker.count_at.*allowed are enqueue, service"),
         ("link.efficiency=0.0", "link.efficiency: found 0"),
         ("link.efficiency=1.5", "link.efficiency.*found 1.5"),

@@ -1,18 +1,22 @@
 """The ledger: agrees with a perfect run, and names every single thing that is off by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from sim import ledger
 from sim.collective.plans import all_gather, fused, reduce_scatter
+from sim.collective.space import make_wavefronts
 from sim.hw.space import fingerprint
-from sim.ledger import SIDES, close, sector_sums
+from sim.ledger import SIDES, sector_sums
 from sim.spec import Topology
 from tests.hw.tile_shapes import sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view
-from tests.sim.t3_cases import T3Case
+from tests.sim.t3_cases import TILE, T3Case
 
-CASE = T3Case(96, 80, 32, 3, sizes=(2, 4, 3))
+CASE = T3Case(96, 80, 32, 3, kernel=replace(TILE, warps_m=2), sizes=(2, 4, 3))
 
 
 def plans_of(make):
@@ -30,6 +34,18 @@ def perfect(plan):
     tiles["triggers"] = plan.counts.triggers
     tiles["arrived"] = np.where(plan.counts.final == 1, 0b110, 0)
     return tiles
+
+
+def perfect_wavefronts(plan):
+    """WAVEFRONT records likewise."""
+    found = make_wavefronts(plan.tiles)
+    found["counted_bytes"], found["triggers"] = found["threshold_bytes"], found["threshold_bytes"] > 0
+    found["arrived"] = np.where(plan.counts.final == 1, 0b110, 0)[:, None]
+    return found
+
+
+def close(plans, ran, wavefronts=None):
+    return ledger.close(plans, ran, wavefronts or [perfect_wavefronts(plan) for plan in plans])
 
 
 @given(shape=shapes())
@@ -78,6 +94,39 @@ def test_a_contributor_that_is_missing_in_a_final_sum_is_named():
     owned = np.flatnonzero(plans[2].counts.final)
     ran[2]["arrived"][owned[1]] = 0b010
     assert close(plans, ran).wrong == (f"GPU 2: contributors of 1 tiles, the first is {owned[1]}",)
+
+
+@pytest.mark.parametrize(
+    ("field", "by", "words"),
+    [
+        ("counted_bytes", 32, "bytes of wavefronts"),
+        ("counted_bytes", -32, "bytes of wavefronts"),
+        ("triggers", 1, "triggers of wavefronts"),
+        ("triggers", -1, "triggers of wavefronts"),
+    ],
+)
+def test_a_counter_of_a_wavefront_that_is_off_by_one_is_named(field, by, words):
+    plans = plans_of(fused)
+    ran, counters = [perfect(plan) for plan in plans], [perfect_wavefronts(plan) for plan in plans]
+    counters[2][field][4, 1] += by
+    assert close(plans, ran, counters).wrong == (f"GPU 2: {words} of 1 tiles, the first is 4",)
+
+
+def test_bytes_credited_to_another_wavefront_are_named():
+    plans = plans_of(fused)
+    ran, counters = [perfect(plan) for plan in plans], [perfect_wavefronts(plan) for plan in plans]
+    counters[0]["counted_bytes"][8] += [32, -32]
+    assert close(plans, ran, counters).wrong == ("GPU 0: bytes of wavefronts of 1 tiles, the first is 8",)
+
+
+def test_a_final_part_that_a_contributor_never_reached_is_named():
+    plans = plans_of(fused)
+    ran, counters = [perfect(plan) for plan in plans], [perfect_wavefronts(plan) for plan in plans]
+    owned = np.flatnonzero(plans[1].counts.final)
+    counters[1]["arrived"][owned[0], 1] = 0b100
+    assert close(plans, ran, counters).wrong == (
+        f"GPU 1: contributors of wavefronts of 1 tiles, the first is {owned[0]}",
+    )
 
 
 def test_at_most_five_faults_are_told():

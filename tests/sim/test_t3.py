@@ -12,11 +12,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.gpu import DeadlockError
+from sim.hw.request import SECTOR_BYTES
+from sim.hw.space import Map
 from sim.jobs import replace_unit, run_fused, run_side_by_side
 from sim.spec import Arbiter
 from tests.sim.t3_cases import NARROW, PARTS, TILE, T3Case, check_traffic, clusters
 from tests.t3_plain import FIELDS, outcome
 from tests.validation.paths import ROOT
+from tracer.gemm import Epilogue
 from traces.errors import UserError
 
 SMALL_TILE = replace(TILE, tile_m=16, tile_n=16, tile_k=16)
@@ -28,7 +31,16 @@ def cases(draw):
     """Anything: shape, N, tile, chunks, policies, links, Tracker, jitter, buffers."""
     gpus = draw(st.sampled_from([2, 2, 3, 4, 8]))
     tile_m, tile_n = draw(st.sampled_from([16, 32, 64])), draw(st.sampled_from([16, 32, 64]))
-    kernel = replace(TILE, tile_m=tile_m, tile_n=tile_n, tile_k=16, warps_m=draw(st.sampled_from([1, 2])))
+    wide = tile_n // 2 * 2 % SECTOR_BYTES == 0  # else two warps along a row would share sectors
+    kernel = replace(
+        TILE,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        tile_k=16,
+        warps_m=draw(st.sampled_from([1, 2])),
+        warps_n=draw(st.sampled_from([1, 2] if wide else [1])),
+        epilogue=draw(st.sampled_from([Epilogue.DIRECT, Epilogue.DIRECT, Epilogue.STAGED])),
+    )
     across, down = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     tiles = across * down
     assume(tiles >= gpus)
@@ -52,6 +64,8 @@ def cases(draw):
         "collective.unroll": [1, 4, 16],
         "collective.warps": [1, 4],
     }
+    if kernel.epilogue == Epilogue.DIRECT and draw(st.booleans()):
+        choices |= {"tracker.granularity": ["wavefront"], "dma.policy": ["tile", "paced"]}
     chosen = [f"{name}={draw(st.sampled_from(values))}" for name, values in choices.items()]
     narrow = NARROW if draw(st.integers(0, 2)) == 0 else ()
     return T3Case(
@@ -61,7 +75,7 @@ def cases(draw):
         gpus=gpus,
         kernel=kernel,
         sizes=sizes,
-        settings=(*chosen, f"tracker.entries={entries}", f"tracker.ways={ways}", *narrow),
+        settings=(*chosen, f"tracker.entries={entries}", f"tracker.ways={ways}", "tracker.counter_bits=20", *narrow),
         arbiter=draw(st.sampled_from(list(Arbiter)[:5])),
         explicit=draw(st.booleans()),
     )
@@ -129,7 +143,8 @@ def state(cluster):
     found = []
     for _, gpu in gpus:
         node = gpu.node
-        found += [node.output.tiles.tobytes(), node.output.tracker.tobytes(), node.output.released.tobytes()]
+        found += [array.tobytes() for array in (node.output.tiles, node.output.wavefronts, node.output.tracker)]
+        found.append(node.output.released.tobytes())
         for records in (node.ports, node.dmas, *gpu.counters().values()):
             names = [name for name in records.dtype.names if name not in PER_WINDOW]
             found.append({name: records[name].tobytes() for name in names})
@@ -170,9 +185,11 @@ def test_the_same_run_gives_the_same_bits():
     assert state(first) == state(second)
 
 
+@pytest.mark.parametrize("granularity", ["workgroup", "wavefront"])
 @pytest.mark.parametrize("entries", [1, 2, 8, 0])
-def test_a_small_tracker_costs_time_and_no_byte(entries):
-    case = T3Case(256, 128, 16, 4, SMALL_TILE, settings=(f"tracker.entries={entries}", "tracker.ways=1"))
+def test_a_small_tracker_costs_time_and_no_byte(entries, granularity):
+    settings_ = (f"tracker.entries={entries}", "tracker.ways=1", f"tracker.granularity={granularity}")
+    case = T3Case(256, 128, 16, 4, replace(SMALL_TILE, warps_m=2), settings=settings_)
     result, cluster = case.run("t3")
     check_traffic(case, "t3", result, cluster)
     stalls = sum(int(gpu.node.output.tracker[0]["stalls"]) for gpu in cluster.gpus)
@@ -180,6 +197,46 @@ def test_a_small_tracker_costs_time_and_no_byte(entries):
     tracked = case.chunks.tiles - len(case.chunks.span(0, 0))
     assert result.facts["tracker_triggers"] == tracked
     assert all(0 < gpu.node.output.tracker[0]["live_max"] <= tracked for gpu in cluster.gpus)
+
+
+FOUR_WARPS = replace(TILE, tile_m=64, tile_n=64, tile_k=16, warps_m=2, warps_n=2)
+
+
+@pytest.mark.parametrize("shape", [(256, 256), (250, 232)])
+@pytest.mark.parametrize("explicit", [True, False])
+def test_parts_of_wavefronts_move_the_bytes_of_whole_tiles_and_the_first_goes_earlier(shape, explicit):
+    whole, parts = (
+        T3Case(*shape, 16, 4, FOUR_WARPS, settings=(f"tracker.granularity={name}",), explicit=explicit)
+        for name in ("workgroup", "wavefront")
+    )
+    (one, before), (other, cluster) = whole.run("t3"), parts.run("t3")
+    check_traffic(parts, "t3", other, cluster)
+    assert (one.dram_bytes[1:] == other.dram_bytes[1:]).all() and one.link_bytes == other.link_bytes
+    for result, descriptors in ((one, one.facts["dma_tiles"]), (other, sent_parts(cluster.plans[0]))):
+        assert result.facts["dma_descriptors"] == descriptors
+        reached = (cluster.gpus[0].node.output.wavefronts["threshold_bytes"] > 0).sum()
+        assert result.facts["tracker_wavefronts"] == reached
+    assert one.facts["dma_tiles"] == other.facts["dma_tiles"] == (cluster.plans[0].tiles["map"] == Map.DMA).sum()
+    first_ps = [int(c.gpus[0].node.output.released[0, 2]) for c in (before, cluster)]
+    assert first_ps[1] < first_ps[0]  # up to then both runs are the same
+
+
+def sent_parts(plan):
+    """Parts of the DMA tiles of a plan that lie in the output, for warps of 32 x 32."""
+    tiles = plan.tiles[plan.tiles["map"] == Map.DMA]
+    return int((-(-tiles["runs"] // 32) * -(-tiles["run_bytes"] // 64)).sum())
+
+
+def test_each_counter_holds_its_threshold_at_the_end():
+    """Staged and direct, lines that hold two wavefronts' sectors: rows begin anywhere in a line."""
+    for epilogue in Epilogue:
+        case = T3Case(192, 144, 16, 3, replace(FOUR_WARPS, epilogue=epilogue), sizes=(3, 2, 4))
+        _, cluster = case.run("t3")
+        for gpu in cluster.gpus:
+            counters = gpu.node.output.wavefronts
+            assert counters.shape == (9, 4) and (counters["counted_bytes"] == counters["threshold_bytes"]).all()
+            assert (counters["triggers"] == (counters["threshold_bytes"] > 0)).all()
+            assert (gpu.node.output.tiles["counting"] == 0).all()
 
 
 @pytest.mark.parametrize("strict_from", [0.0, 0.9])
@@ -271,6 +328,11 @@ def halve(wire):
     wire["packet"]["sectors"][(wire["sent"] - 1) % 4096] &= 0b0011
 
 
+def swap_wavefronts(wire):
+    """Stores of a wavefront that would count for another."""
+    wire["packet"]["wavefront"][(wire["sent"] - 1) % 4096] ^= 1
+
+
 def swap_lines(wire):
     """The right number of bytes, in the wrong place."""
     wire["packet"]["line"][(wire["sent"] - 1) % 4096] = wire["packet"]["line"][(wire["sent"] - 2) % 4096]
@@ -296,15 +358,23 @@ def test_a_fault_on_a_link_is_found(part, fault, words):
     assert not result.exactly_once and any(words in one for one in result.wrong), result.wrong
 
 
+@pytest.mark.parametrize("granularity", ["workgroup", "wavefront"])
+def test_an_update_credited_to_another_wavefront_is_found(granularity):
+    settings_ = (f"tracker.granularity={granularity}",)
+    case = T3Case(128, 128, 16, 2, replace(FOUR_WARPS, warps_n=1), settings=settings_)
+    result = run_with_fault(swap_wavefronts, "first", case=case)
+    assert any("wavefronts" in one for one in result.wrong) and any("triggers" in one for one in result.wrong)
+
+
 def trigger_early(cluster):
     """Every DMA tile goes when its own stores are there."""
     for gpu in cluster.gpus:
-        tiles = gpu.node.output.tiles
-        tiles["threshold_bytes"] = np.where(tiles["threshold_bytes"] > 0, tiles["bytes"], 0)
+        wavefronts = gpu.node.output.wavefronts
+        wavefronts["threshold_bytes"] = np.where(wavefronts["threshold_bytes"] > 0, wavefronts["bytes"], 0)
 
 
 def never_trigger(cluster):
-    cluster.gpus[1].node.output.tiles["threshold_bytes"] += 32
+    cluster.gpus[1].node.output.wavefronts["threshold_bytes"] += 32
 
 
 def send_a_tile_twice(cluster):
@@ -312,8 +382,10 @@ def send_a_tile_twice(cluster):
     cluster.gpus[0].node.output.tiles["port"] = 1
 
 
-def test_a_tile_that_is_sent_too_early_is_found():
-    result = run_with_fault(trigger_early)
+@pytest.mark.parametrize("granularity", ["workgroup", "wavefront"])
+def test_a_tile_that_is_sent_too_early_is_found(granularity):
+    case = T3Case(96, 96, 32, 3, replace(TILE, warps_m=2), settings=(f"tracker.granularity={granularity}",))
+    result = run_with_fault(trigger_early, case=case)
     assert not result.exactly_once
     assert any("contributors" in one or "sent on before" in one for one in result.wrong), result.wrong
 

@@ -1,6 +1,7 @@
 """Programs, order, resources and errors of synthesised GEMMs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.tracer.gemm_cases import at_site, gemms
 from tests.tracer.gemm_twin import naive_walk
+from tests.tracer.lane_twin import lane_addresses
 from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder, k_slice
 from tracer.gemm_plan import Site, Slot
 from tracer.raster import walk
@@ -176,6 +178,27 @@ def test_output_tiles_are_what_workgroups_store(gemm):
             assert stores["base"].min() == tile["address"]
             lanes = np.array([int(mask).bit_count() for mask in stores["mask"]])
             assert (lanes * stores["width_bytes"]).sum() == tile["runs"] * tile["run_bytes"]
+
+
+@settings(deadline=None)
+@given(gemms())
+def test_the_parts_of_output_tiles_are_what_each_warp_stores(gemm):
+    """Byte by byte, at the edges too, direct and staged."""
+    problem, kernel = gemm
+    source = GemmSource(problem, replace(kernel, persistent=None))
+    tiles = source.output_tiles()
+    for workgroup in source.workgroups():
+        tile = tiles[workgroup.index % source.tiles]
+        height, width, run_step, byte_step, warps = tile["parts"].tolist()
+        assert warps == kernel.warps
+        for warp in range(warps):
+            events = workgroup.events[workgroup.first_event[warp] : workgroup.first_event[warp + 1]]
+            for event in events[events["pc"] == 16 * Site.STORE]:
+                for address in lane_addresses(event, ()):
+                    offset = address - int(tile["address"])
+                    run, byte = divmod(offset, int(tile["pitch_bytes"])) if tile["runs"] > 1 else (0, offset)
+                    for place in (byte, byte + int(event["width_bytes"]) - 1):
+                        assert (run // height * run_step + place // width * byte_step) % warps == warp
 
 
 def test_workgroups_can_start_anywhere_and_repeat_exactly():

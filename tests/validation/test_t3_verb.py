@@ -97,7 +97,15 @@ def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
         assert main(["t3", *SHAPE, *MACHINE, "-o", str(path)]) == 0
     assert paths[0].read_bytes() == paths[1].read_bytes()
     shown = capsys.readouterr().out
-    for words in ("T3-MCA", "speed-up", "exactly once", "yes", "Tracker 12 triggers", "are assumed", "wrote"):
+    for words in (
+        "T3-MCA",
+        "speed-up",
+        "exactly once",
+        "yes",
+        "Tracker 12 triggers of 48 wavefronts, 8 DMA",
+        "are assumed",
+        "wrote",
+    ):
         assert words in shown
     assert "NO" not in shown.split()
 
@@ -119,7 +127,15 @@ def test_an_archive_that_is_none_is_refused(tmp_path):
         open_evaluation(other)
 
 
-@pytest.mark.parametrize("arguments", [["--split-k", "2"], ["--set", "tracker.wavefronts=2"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--split-k", "2"],
+        ["--set", "tracker.wavefronts=2"],
+        ["--set", "tracker.counter_bits=8"],
+        ["--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+    ],
+)
 def test_what_cannot_be_fused_is_refused_before_anything_is_simulated(arguments, monkeypatch, capsys):
     def simulated(*_, **__):
         raise AssertionError("a part was simulated")
@@ -157,6 +173,11 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([*SHAPE, "--preset", "t4"], ["'t4'", "t3_2024"]),
         ([*SHAPE, "--set", "tracker.entries=3"], ["tracker.entries", "3", "multiple"]),
         ([*SHAPE, "--set", "tracker.wavefronts=2"], ["tracker.wavefronts", "found 2", "4 wavefronts"]),
+        ([*SHAPE, "--set", "tracker.granularity=tile"], ["tracker.granularity", "'tile'", "wavefront"]),
+        (
+            [*SHAPE, "--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+            ["tracker.granularity", "found wavefront", "epilogue direct"],
+        ),
         ([*SHAPE, "--set", "link.topology=mesh"], ["link.topology", "'mesh'", "ring"]),
         ([*SHAPE, "--split-k", "2"], ["split_k = 2"]),
         ([*SHAPE, "--interval-ns", "0"], ["--interval-ns", "0"]),

@@ -157,7 +157,8 @@ def show_evaluation(found: Evaluation) -> None:
 def _tracker_text(name: str, facts: dict) -> str:
     threshold = "no limit" if facts["mca_threshold"] is None else f"{facts['mca_threshold']} entries"
     return (
-        f"{name}: Tracker {facts['tracker_triggers']:,} triggers, at most {facts['tracker_live_max']:,} tiles live, "
+        f"{name}: Tracker {facts['tracker_triggers']:,} triggers of {facts['tracker_wavefronts']:,} wavefronts, "
+        f"{facts['dma_descriptors']:,} DMA descriptors, at most {facts['tracker_live_max']:,} tiles live, "
         f"{facts['tracker_stalls']:,} stores stalled, {facts['tracker_spilled']:,} counts spilled, "
         f"{facts['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {facts['mca_occupancy']:.1f} entries queued "
         f"on average -> MCA threshold {threshold}"

@@ -1,0 +1,164 @@
+"""What the Tracker does with an update: it credits the counter of a wavefront, and at the thresholds it triggers.
+
+An update names the wavefront that stored it. Where a DMA engine sent a whole tile, its packets may hold sectors of
+several wavefronts: then the plan of the tile tells whose each sector is (D28). With the last counter of a tile its
+entry is free. The ledger counts along: which bytes of a tile came from whom, by sums of line fingerprints.
+"""
+
+import numpy as np
+
+from sim.hw.request import SECTOR_BYTES, SECTORS_PER_LINE
+from sim.hw.space import Map, fingerprint, wavefront_of
+from sim.hw.tags import sectors_in
+from sim.spec import Granularity
+from tracer.jit import kernel
+
+
+@kernel
+def _count_local(tile, request):
+    tile.local_bytes += sectors_in(request.sectors) * SECTOR_BYTES
+    tile.local_sum += fingerprint(tile, request.line, request.sectors)
+
+
+@kernel
+def _count_arrival(space, tile, request):
+    """An update from another GPU: `request.link` is 1 + the port it came over, its set already seen from here."""
+    port = np.int64(request.link) - 1
+    volume = sectors_in(request.sectors) * SECTOR_BYTES
+    before = tile.port_bytes[port]
+    given = np.int64(request.contributors) & space.set_mask
+    if before == 0:
+        if tile.arrived & given != 0 or given & 1 != 0:
+            tile.doubled += 1
+        tile.arrived |= given
+    elif tile.arrived & given != given:
+        tile.doubled += 1
+    tile.port_bytes[port] = before + volume
+    tile.arrived_bytes += volume
+    tile.arrived_sum += fingerprint(tile, request.line, request.sectors)
+
+
+@kernel
+def _open_gate(gates, tile, volume, now_ps):
+    """Credit the gate of a tile. Returns True when it opens."""
+    gate = gates[tile.gate]
+    gate.arrived_bytes += volume
+    if gate.arrived_bytes == gate.needed_bytes:
+        gate.open_ps = now_ps
+        return True
+    return False
+
+
+@kernel
+def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left, request, now_ps):
+    """Count one update (or collective write) that a channel has taken at now_ps.
+
+    Args:
+        released: i8[descriptors, 3], ring of (tag, wavefront or -1, ready_ps), in the order in which they became ready.
+        chunk_left: i8[chunks], tiles of each chunk that have not triggered.
+
+    Returns:
+        True when a gate opened.
+    """
+    tile = tiles[request.tag]
+    tracker.updates += 1
+    opened = False
+    if request.link > 0:
+        _count_arrival(space, tile, request)
+        if tile.gate >= 0:
+            opened = _open_gate(gates, tile, sectors_in(request.sectors) * SECTOR_BYTES, now_ps)
+    else:
+        _count_local(tile, request)
+    tile.done_ps = max(tile.done_ps, now_ps)
+    if tile.threshold_bytes > 0:
+        if tile.live == 0 and tile.triggers == 0:
+            tile.live = 1
+            tracker.live += 1
+            tracker.live_max = max(tracker.live_max, tracker.live)
+            if tile.begun == 0 and tracker.entries > 0 and tracker.live > tracker.entries:
+                tracker.spilled += 1
+        _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps)
+    return opened
+
+
+@kernel
+def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps):
+    """Credit the counter of the wavefront that stored the data, or of each that has sectors among them."""
+    tag = np.int64(request.tag)
+    given = np.int64(request.contributors) & space.set_mask if request.link > 0 else np.int64(-1)
+    if request.wavefront >= 0:
+        number, volume = np.int64(request.wavefront), sectors_in(request.sectors) * SECTOR_BYTES
+        _credit(tracker, tiles, wavefronts[tag, number], tag, number, volume, given, released, chunk_left, now_ps)
+        return
+    for sector in range(SECTORS_PER_LINE):
+        if (request.sectors >> sector) & 1:
+            number = wavefront_of(tiles[tag], request.line + sector * SECTOR_BYTES)
+            _credit(
+                *(tracker, tiles, wavefronts[tag, number], tag, number, SECTOR_BYTES),
+                *(given, released, chunk_left, now_ps),
+            )
+
+
+@kernel
+def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chunk_left, now_ps):
+    """Count `volume` bytes of a wavefront; `given`: the set of GPUs whose sums arrived in them, -1 = own stores."""
+    wavefront.counted_bytes += volume
+    wavefront.done_ps = max(wavefront.done_ps, now_ps)
+    if given >= 0:
+        wavefront.arrived_bytes += volume
+        wavefront.arrived |= given
+    if wavefront.triggers == 1 or wavefront.counted_bytes < wavefront.threshold_bytes:
+        return
+    wavefront.triggers = 1
+    tracker.wavefronts += 1
+    tile = tiles[tag]
+    if tile.map == Map.DMA and tile.granularity == Granularity.WAVEFRONT:
+        _release(tracker, released, tag, number, wavefront.done_ps + tracker.latency_ps)
+    tile.counting -= 1
+    if tile.counting == 0:
+        _trigger(tracker, tiles, tile, tag, released, chunk_left)
+
+
+@kernel
+def _trigger(tracker, tiles, tile, tag, released, chunk_left):
+    """All updates of a tile have come: its entry is free, its descriptor ready."""
+    tile.triggers += 1
+    tile.live = 0
+    tracker.live -= 1
+    tracker.triggers += 1
+    if tile.begun == 1:
+        tracker.used[tag % tracker.sets] -= 1
+        tracker.freed = 1
+    ready_ps = tile.done_ps + tracker.latency_ps
+    tracker.last_ps = max(tracker.last_ps, ready_ps)
+    if tile.map != Map.DMA:
+        return
+    if tracker.by_chunk == 0:
+        if tile.granularity == Granularity.WORKGROUP:
+            _release(tracker, released, tag, -1, ready_ps)
+        return
+    chunk_left[tile.chunk] -= 1
+    if chunk_left[tile.chunk] == 0:
+        _release_chunk(tracker, tiles, tile.chunk, released)
+
+
+@kernel
+def _release_chunk(tracker, tiles, chunk, released):
+    """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
+    ready_ps = np.int64(0)
+    for k in range(tracker.tiles):
+        if tiles[k].chunk == chunk and tiles[k].map == Map.DMA:
+            ready_ps = max(ready_ps, tiles[k].done_ps + tracker.latency_ps)
+    for k in range(tracker.tiles):
+        other = (k + tracker.first_tile) % tracker.tiles
+        if tiles[other].chunk == chunk and tiles[other].map == Map.DMA:
+            _release(tracker, released, other, -1, ready_ps)
+
+
+@kernel
+def _release(tracker, released, tag, wavefront, ready_ps):
+    entry = released[tracker.released % len(released)]
+    entry[0] = tag
+    entry[1] = wavefront
+    entry[2] = ready_ps
+    tracker.released += 1
