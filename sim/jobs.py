@@ -4,23 +4,20 @@ Each starts on an idle machine at time 0, all GPUs together, and reports its tim
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from sim import ledger
 from sim.cluster import Cluster, can_be_symmetric
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
 from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
 from sim.collective.space import check_regions, check_tracker
 from sim.collective.topology import port_distances
-from sim.counters import take, totals
 from sim.gpu import Gpu, Progress
-from sim.hw.request import NEVER, SECTOR_BYTES, Stream
-from sim.hw.spans import SPAN
-from sim.hw.tracker import tracker_bits
+from sim.hw.request import SECTOR_BYTES
+from sim.job_result import JobResult, cluster_result, gpu_result
 from sim.spec import Arbiter, CollectiveCache, Machine
 from sim.window import Launch
 from tracer.gemm import Epilogue, GemmSource, Layout
@@ -30,38 +27,6 @@ from traces.schema import Cache
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
 
 
-@dataclass
-class JobResult:
-    """What one simulation found, of GPU 0 where all do the same.
-
-    Attributes:
-        time_ps: from the launch to the last data in memory.
-        kernel_ps: to the end of the kernel itself (its last warp, its last store in L2 where stores are cached).
-        dram_bytes: per Stream, i8 [4], reads, writes and updates together, mean over the simulated GPUs.
-        link_bytes: sent by a GPU, mean over the simulated GPUs.
-        totals: counters of GPU 0.
-        series: time series of GPU 0.
-        exactly_once, wrong: the ledger's verdict; True without a ledger.
-        facts: figures of single units: Tracker, MCA, links.
-        spans: SPAN, timeline of GPU 0; empty without a time series.
-        triggers: i8 [tiles, 3], of GPU 0: tile, when it was complete (ps), local chunk; empty without a time series.
-        requests: line requests that CUs and DMA engines made, all simulated GPUs together.
-    """
-
-    time_ps: int
-    kernel_ps: int
-    dram_bytes: np.ndarray
-    link_bytes: int
-    totals: dict[str, int]
-    series: dict[str, np.ndarray] = field(default_factory=dict)
-    exactly_once: bool = True
-    wrong: tuple[str, ...] = ()
-    facts: dict[str, float | int | None] = field(default_factory=dict)
-    requests: int = 0
-    spans: np.ndarray = field(default_factory=lambda: np.zeros(0, SPAN))
-    triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
-
-
 def run_gemm(
     machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None
 ) -> JobResult:
@@ -69,7 +34,7 @@ def run_gemm(
     gpu = Gpu(machine, interval_ps)
     kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress)
     gpu.flush_l2()
-    return _result([gpu], kernel_ps, kernel_ps, interval_ps)
+    return gpu_result([gpu], kernel_ps, kernel_ps, interval_ps)
 
 
 def run_collective(
@@ -95,7 +60,7 @@ def run_collective(
     cluster = _cluster(machine, plans, explicit, interval_ps)
     cus = (0, min(machine.collective.cus, machine.cu.count))
     cluster.run([[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans], progress)
-    return _clustered(cluster, interval_ps)
+    return cluster_result(cluster, interval_ps)
 
 
 def collective_plans(
@@ -142,7 +107,7 @@ def run_fused(
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
     cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
-    return _clustered(cluster, interval_ps)
+    return cluster_result(cluster, interval_ps)
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Plan]:
@@ -207,7 +172,7 @@ def run_side_by_side(
         [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
     )
     cus = cluster.gpus[0].node.cus
-    result = _clustered(cluster, interval_ps)
+    result = cluster_result(cluster, interval_ps)
     return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
 
 
@@ -231,72 +196,3 @@ def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_p
     if not explicit and can_be_symmetric(plans[0], distances):
         return Cluster(machine, plans[:1], symmetric=True, interval_ps=interval_ps)
     return Cluster(machine, plans, interval_ps=interval_ps)
-
-
-def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
-    end_ps = 0
-    for gpu in cluster.gpus:
-        node = gpu.node
-        ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
-        end_ps = max(end_ps, *(int(end) for end in ends))
-    kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in cluster.gpus)
-    if cluster.machine.collective.cache == CollectiveCache.ALLOCATE:
-        for gpu in cluster.gpus:
-            gpu.flush_l2()
-    result = _result(cluster.gpus, end_ps, kernel_ps, interval_ps)
-    verdict = ledger.close(cluster.plans, [gpu.node.output.tiles for gpu in cluster.gpus])
-    result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
-    result.facts = _facts(cluster)
-    if interval_ps:
-        result.triggers = _triggers(cluster)
-    return result
-
-
-def _triggers(cluster: Cluster) -> np.ndarray:
-    """(tile, complete at, local chunk) of the tracked tiles of GPU 0, in the order of time."""
-    tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
-    local = np.zeros(len(tiles), np.int64)
-    for stage in range(chunks.gpus):
-        span = chunks.span(0, stage)
-        local[span.start : span.stop] = stage
-    tracked = np.flatnonzero(tiles["triggers"])
-    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
-    return found[np.lexsort((found[:, 0], found[:, 1]))]
-
-
-def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int) -> JobResult:
-    moved = np.zeros(len(Stream), np.int64)
-    requests = 0
-    for gpu in gpus:
-        channels = gpu.counters()["hbm"]
-        for name in ("read_columns", "write_columns", "update_columns"):
-            moved += channels[name].sum(axis=0) * SECTOR_BYTES
-        requests += int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum())
-    first = gpus[0]
-    counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
-    sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
-    series = first.series() if interval_ps else {}
-    spans = first.spans() if interval_ps else np.zeros(0, SPAN)
-    return JobResult(
-        *(time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series), requests=requests, spans=spans
-    )
-
-
-def _facts(cluster: Cluster) -> dict[str, float | int | None]:
-    node = cluster.gpus[0].node
-    tracker, engine = node.output.tracker[0], node.engine[0]
-    chosen = int(engine["mca_chosen"])
-    return {
-        "simulated_gpus": len(cluster.gpus),
-        "tracker_triggers": int(tracker["triggers"]),
-        "tracker_live_max": int(tracker["live_max"]),
-        "tracker_stalls": int(tracker["stalls"]),
-        "tracker_spilled": int(tracker["spilled"]),
-        "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
-        "mca_threshold": None if chosen == NEVER else chosen,
-        "mca_occupancy": float(engine["mca_occupancy"]),
-        "link_busy_ps": int(node.ports["busy_ps"].max()),
-        "credit_stalls": int(node.ports["credit_stalls"].sum()),
-        "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
-        "dma_tiles": int(node.dmas["tiles"].sum()),
-    }

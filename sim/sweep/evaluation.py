@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.collective.chunks import chunks_of
-from sim.configurations import CONFIGURATIONS, Case, evaluate
-from sim.evaluation_runs import figures_of
+from sim.configurations import Case, evaluate
+from sim.evaluation import CONFIGURATIONS
 from sim.presets import Preset
 from sim.results import Results
+from sim.results.evaluations import figures_of
 from tracer.gemm import GemmKernel, GemmProblem
 from traces.errors import UserError
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sim.results import Failure, Results, ResultsError, open_runs, write_runs
+from sim import results
+from sim.results import Failure, Results, ResultsError, write_runs
 from traces.errors import UserError
 
 try:
@@ -41,7 +42,7 @@ class PointStore:
     def whole(self, study: str) -> bool:
         """Is the archive there, and is it that of this study?"""
         with suppress(ResultsError):
-            found = open_runs(self.archive)
+            found = results.open(self.archive)
             return found.study == study and len(found.runs) == self._points
         return False
 
@@ -51,7 +52,7 @@ class PointStore:
 
     def _point(self, number: int) -> Results | Failure | None:
         with suppress(ResultsError):
-            return open_runs(self.path(number)).runs[0]
+            return results.open(self.path(number)).runs[0]
         return None
 
     @contextmanager
@@ -84,7 +85,7 @@ class PointStore:
         def runs() -> Iterator[Results | Failure]:
             nonlocal failed
             for number in range(self._points):
-                run = open_runs(self.path(number)).runs[0]
+                run = results.open(self.path(number)).runs[0]
                 failed += isinstance(run, Failure)
                 yield run
 

@@ -9,9 +9,9 @@ import time
 import pytest
 from distributed import LocalCluster
 
+from sim import results
 from sim.configurations import Case, evaluate
 from sim.presets import load_preset
-from sim.results import open_runs, runs_dataset, runs_frame
 from sim.run import simulate
 from sim.sweep import load_study, sweep
 from tests.validation.paths import ROOT
@@ -51,7 +51,7 @@ def expected(tmp_path_factory):
 
 
 def test_a_point_is_a_run_and_failures_have_reasons(expected):
-    found = open_runs(expected)
+    found = results.open(expected)
     plain = simulate(
         CommandSequence([GemmSource(GemmProblem(256, 128, 64), DEFAULT_KERNEL)]),
         load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12}),
@@ -62,7 +62,7 @@ def test_a_point_is_a_run_and_failures_have_reasons(expected):
     assert run.totals == plain.totals and run.preset == plain.preset and run.series.keys() == plain.series.keys()
     assert [number for number, _ in found.failures()] == [1, 4]
     assert "l2.bytes: found 6291456, allowed is a multiple of l2.banks" in found.runs[4].reason
-    assert runs_dataset(found)["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
+    assert found.dataset()["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
 
 
 def test_workers_write_the_same_bytes(study, expected, tmp_path):
@@ -121,7 +121,7 @@ def test_a_replay_of_a_trace_whose_content_counts(tmp_path):
     (tmp_path / "study.toml").write_text('run = "replay"\ntrace = "gemm.h5"\n[axes]\nkernels = [[0], [1]]\n')
     study = load_study(tmp_path / "study.toml")
     outcome = sweep(study, tmp_path, workers=0)
-    found = open_runs(outcome.archive)
+    found = results.open(outcome.archive)
     assert found.runs[0].kernels[0].name == "gemm_64x64x32"
     assert "the trace has 1 kernels" in found.runs[1].reason
     write_archive(tmp_path / "gemm.h5", CommandSequence([GemmSource(GemmProblem(64, 64, 64))]))
@@ -136,7 +136,7 @@ def test_the_configurations_of_the_paper(tmp_path):
         'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\n'
         't3.configurations = ["Sequential", "Ideal-GEMM-RS-Overlap"]\n[axes]\nt3.gpus = [2, 3]\n'
     )
-    found = open_runs(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
+    found = results.open(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
     case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
     direct = evaluate(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
     figures = found.runs[0].figures
@@ -144,7 +144,7 @@ def test_the_configurations_of_the_paper(tmp_path):
     assert figures["Ideal-GEMM-RS-Overlap.speedup"] == direct.speedup("Ideal-GEMM-RS-Overlap")
     assert figures["Sequential.link_bytes"] == direct.configurations["Sequential"].link_bytes
     assert figures["Sequential.exactly_once"] == 1
-    frame = runs_frame(found)
+    frame = found.runs_frame()
     assert list(frame["t3.gpus"]) == [2, 3] and (frame["Ideal-GEMM-RS-Overlap.speedup"] > 1).all()
 
 

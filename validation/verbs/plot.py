@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sim.evaluation_runs import open_any
+from sim import results
 from sim.results import Results
 from traces.errors import UserError
 from traces.write import output_path
@@ -16,7 +16,6 @@ from validation.figures.rates import draw_rates
 from validation.figures.roofline import draw_roofline
 from validation.figures.style import check_format, save
 from validation.figures.sweep_lines import draw_sweep
-from validation.verbs.show import chosen_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,12 +48,12 @@ def plot(kind: str, result: str, output: str, number: int, figure: str, over: st
     path = Path(output)
     check_format(path)
     output_path(path)
-    archive = open_any(result)
+    archive = results.open(result)
     try:
         if kind == SWEEP:
             drawn = draw_sweep(archive, figure, over, relative)
         else:
-            drawn = OF_ONE_RUN[kind](chosen_run(archive, number))
+            drawn = OF_ONE_RUN[kind](archive.run(number))
     except ImportError:
         raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None
     save(drawn, path)

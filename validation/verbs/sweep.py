@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from sim.results import Results, open_runs
+from sim import results as archives
+from sim.results import Results
 from sim.sweep import Outcome, Study, load_study
 from sim.sweep import sweep as run_study
 from validation.meter import Meter
@@ -76,7 +77,7 @@ def _show(study: Study, outcome: Outcome) -> None:
         click.echo("\n".join(outcome.lost), err=True)
         click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
         return
-    archive = open_runs(outcome.archive)
+    archive = archives.open(outcome.archive)
     columns = list(dict.fromkeys(name for run in archive.runs for name in run.point))
     results, failures = dict(archive.results()), archive.failures()
     shown = FIGURES if any(run.kernels for run in results.values()) else _speedups(results)

@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
-from sim.configurations import CONFIGURATIONS, TRAFFIC, Case, Evaluation, evaluate
+from sim.configurations import Case, evaluate
+from sim.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
 from sim.evaluation_archive import write_evaluation
 from sim.policy_file import check_bound
 from sim.presets import Preset, load_preset
