@@ -123,6 +123,11 @@ def test_sweep_lines():
         (["sweep", "gemm.h5", "-o", "x.png"], "no field was swept"),
         (["sweep", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
         (["sweep", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
+        (["rates", "gemm.h5"], "--output: missing"),
+        (["rates", "gemm.h5", "gemm.h5", "-o", "x.png"], "takes one RESULT"),
+        (["rates", "gemm.h5", "--table", "-o", "x.png"], "no --table"),
+        (["speedups", "gemm.h5", "-o", "x.png"], "gemm.h5: holds no configurations"),
+        (["speedups", "study.h5", "--table"], "study.h5: holds no configurations"),
     ],
 )
 def test_mistakes(arguments, words, desk, monkeypatch, capsys):
