@@ -215,6 +215,18 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     return mirrors
 
 
+def walk_alike(plans: Sequence[Plan]) -> bool:
+    """Does every GPU do with its local chunks what GPU 0 does with its own? Chunks are of equal shape."""
+    chunks = plans[0].chunks
+
+    def seen(plan: Plan) -> np.ndarray:
+        """What is said about the tiles, in the order in which the GPU walks them; a row per phase."""
+        said = plan.tiles[["map", "op", "port", "threshold_bytes", "chunk"]].reshape(-1, chunks.tiles)
+        return np.roll(said, plan.gpu * (chunks.tiles // chunks.gpus), axis=1)
+
+    return all((seen(plan) == seen(plans[0])).all() for plan in plans)
+
+
 def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
     """Are all chunks of equal shape?"""
     try:

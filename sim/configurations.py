@@ -10,6 +10,7 @@ from hashlib import sha256
 from json import dumps
 
 from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.own_plan import OwnPlan
 from sim.evaluation import CONFIGURATIONS, NEEDS, PARTS, T3, T3_MCA, Evaluation, put_together
 from sim.gpu import Progress
 from sim.job_result import JobResult
@@ -31,6 +32,7 @@ class Case:
         chunks: how the output is cut; None = evenly.
         explicit: simulate every GPU, not one for all.
         interval_ps: of the time series, 0 = none.
+        own: a user's topology and plan, in place of the machine's.
     """
 
     preset: Preset
@@ -40,6 +42,7 @@ class Case:
     chunks: Chunks | None = None
     explicit: bool = False
     interval_ps: int = 0
+    own: OwnPlan | None = None
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
@@ -70,6 +73,7 @@ class Case:
             output = self.source().output_tiles()
             shape = [sha256(output[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()).hexdigest()]
         cut = [] if part == "gemm" else [self.gpus, self.cut().edges, self.explicit]
+        cut += [self.own.digest] if cut and self.own else []
         text = dumps([part, machine, shape, cut, self.interval_ps], sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()
 
@@ -87,6 +91,7 @@ class Case:
                 chunks,
                 arbiter,
                 explicit=self.explicit,
+                own=self.own,
                 interval_ps=self.interval_ps,
                 progress=progress,
             )
@@ -98,6 +103,7 @@ class Case:
             chunks,
             update=part == "rs_nmc",
             explicit=self.explicit,
+            own=self.own,
             interval_ps=self.interval_ps,
             progress=progress,
         )
@@ -126,7 +132,7 @@ def evaluate(
     """
     chunks = case.cut()
     if {T3, T3_MCA} & set(configurations):
-        fused_plans(case.preset.machine, case.source(), chunks)  # refused now, not after the other parts
+        fused_plans(case.preset.machine, case.source(), chunks, case.own)  # refused now, not after the other parts
     parts = {part: case.run_part(part, _named(progress, part)) for part in parts_of(configurations)}
     return assemble(case, parts, configurations)
 
@@ -144,6 +150,7 @@ def assemble(case: Case, parts: dict[str, JobResult], configurations: Sequence[s
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     found = Evaluation(case.preset, case.problem, case.kernel, case.gpus, parts, d, d - first, case.interval_ps)
+    found.plan_sha256 = case.own.digest if case.own else ""
     for name in configurations:
         found.configurations[name] = put_together(name, parts)
     return found

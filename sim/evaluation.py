@@ -71,6 +71,7 @@ class Evaluation:
         output_bytes: D.
         zeroing_bytes: writes that clear the output before a fused GEMM (not part of any configuration).
         interval_ps: of the time series in the parts, 0 = none.
+        plan_sha256: of a user's plan, "" = that of the machine's topology.
     """
 
     preset: Preset
@@ -81,6 +82,7 @@ class Evaluation:
     output_bytes: int
     zeroing_bytes: int
     interval_ps: int = 0
+    plan_sha256: str = ""
     configurations: dict[str, Configuration] = field(default_factory=dict)
 
     def speedup(self, name: str) -> float:
@@ -95,6 +97,7 @@ class Evaluation:
                 "gpus": self.gpus,
                 "output_bytes": self.output_bytes,
                 "zeroing_bytes": self.zeroing_bytes,
+                **({"plan_sha256": self.plan_sha256} if self.plan_sha256 else {}),
             },
             "preset": self.preset.name,
             "interval_ps": self.interval_ps,

@@ -9,9 +9,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from sim.cluster import Cluster, can_be_symmetric
+from sim.cluster import Cluster, can_be_symmetric, walk_alike
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
+from sim.collective.own_plan import OwnPlan
 from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
 from sim.collective.space import check_regions, check_tracker
 from sim.collective.topology import port_distances
@@ -45,6 +46,7 @@ def run_collective(
     *,
     update: bool = False,
     explicit: bool = False,
+    own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
 ) -> JobResult:
@@ -55,8 +57,9 @@ def run_collective(
         output: OUTPUT_TILE in global order.
         update: the receiver adds near memory (reduce-scatter only).
         explicit: simulate every GPU, not one for all.
+        own: a user's topology, in place of the machine's.
     """
-    plans = collective_plans(machine, kind, output, chunks, update)
+    plans = collective_plans(machine, kind, output, chunks, update, own)
     cluster = _cluster(machine, plans, explicit, interval_ps)
     cus = (0, min(machine.collective.cus, machine.cu.count))
     cluster.run([[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans], progress)
@@ -64,7 +67,7 @@ def run_collective(
 
 
 def collective_plans(
-    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False
+    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
     """Plans of all GPUs."""
     spec = machine.collective
@@ -72,7 +75,7 @@ def collective_plans(
     if update:
         settings["update"] = True
     make = COLLECTIVES[kind]
-    return [make(output, chunks, gpu, machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+    return [make(output, chunks, gpu, own or machine.link.topology, **settings) for gpu in range(chunks.gpus)]
 
 
 def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
@@ -98,19 +101,20 @@ def run_fused(
     arbiter: Arbiter,
     *,
     explicit: bool = False,
+    own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
 ) -> JobResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
-    cluster = _cluster(machine, fused_plans(machine, source, chunks), explicit, interval_ps)
+    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps)
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
     cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
     return cluster_result(cluster, interval_ps)
 
 
-def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Plan]:
+def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
     """Plans of all GPUs, checked.
 
     Raises:
@@ -119,7 +123,7 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Pl
     check_tracker(machine, source.kernel.warps)
     check_kernel_is_tracked(source)
     output = source.output_tiles()
-    plans = [fused(output, chunks, gpu, machine.link.topology) for gpu in range(chunks.gpus)]
+    plans = [fused(output, chunks, gpu, own or machine.link.topology) for gpu in range(chunks.gpus)]
     check_regions([plan.regions for plan in plans], chunks.tiles)
     return plans
 
@@ -192,7 +196,7 @@ def _staggered(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
 
 def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:
     """One machine for all where that is exact, else every GPU."""
-    distances = port_distances(machine.link.topology, plans[0].chunks.gpus)
-    if not explicit and can_be_symmetric(plans[0], distances):
+    distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
+    if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
         return Cluster(machine, plans[:1], symmetric=True, interval_ps=interval_ps)
     return Cluster(machine, plans, interval_ps=interval_ps)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.collective.chunks import chunks_of
+from sim.collective.own_plan import load_plan
 from sim.configurations import Case, evaluate
 from sim.evaluation import CONFIGURATIONS
 from sim.presets import Preset
@@ -32,11 +33,11 @@ def make_case(
         preset: the machine.
         problem: the GEMM of one GPU.
         kernel: that computes it.
-        options: gpus, configurations, explicit, chunks (tiles of each GPU's).
+        options: gpus, configurations, explicit, chunks (tiles of each GPU's), plan (path of a file).
         gpus: that the workload says, 0 = the option does.
 
     Raises:
-        UserError: no or two numbers of GPUs, an unknown configuration.
+        UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
     """
     if bool(gpus) == ("gpus" in options):
         raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
@@ -53,8 +54,10 @@ def make_case(
         gpus=gpus,
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=options.get("explicit", False),
+        own=load_plan(options["plan"]) if "plan" in options else None,
     )
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
+    content |= {"plan_sha256": case.own.digest} if case.own else {}
     return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
+from sim.collective.own_plan import load_plan
 from sim.configurations import Case, evaluate
 from sim.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
 from sim.evaluation_archive import write_evaluation
@@ -35,6 +36,7 @@ from validation.verbs.presets import assumed_text
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
 @click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
 @click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
+@click.option("--plan", "plan_file", type=click.Path(), help="A Python file with an own topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
 @click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
 @with_options(KERNEL_OPTIONS)
@@ -53,6 +55,7 @@ def t3(
     policy: str | None,
     chosen: tuple[str, ...],
     chunks: str | None,
+    plan_file: str | None,
     explicit: bool,
     interval_ns: int,
     output: str | None,
@@ -76,7 +79,8 @@ def t3(
         output_path(output)
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
-    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps)
+    own = None if plan_file is None else load_plan(plan_file)
+    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps, own)
     with Meter("workgroups") as meter:
         found = evaluate(case, chosen or CONFIGURATIONS, meter.update)
     if output is not None:
