@@ -1,10 +1,12 @@
 """Sweeps: the same archive from one process, from workers, after any interruption; what fails, what is lost."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from distributed import LocalCluster
@@ -178,3 +180,53 @@ def test_a_lost_worker_costs_its_point_only(tmp_path):
     assert len(outcome.lost) == 1 and outcome.lost[0].startswith("point 1: KilledWorker")
     assert not outcome.archive.exists()
     assert [path.name for path in outcome.archive.with_suffix(".points").glob("*.h5")] == ["00000.h5"]
+
+
+@contextmanager
+def dask_processes(folder):
+    """A scheduler and a worker as processes of their own: (address, scheduler)."""
+    found = folder / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = []
+
+    def start(module, *options):
+        command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *options]
+        started.append(subprocess.Popen([*command, "--scheduler-file", str(found)], env=environment, cwd=folder,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # fmt: skip
+        return started[-1]
+
+    try:
+        scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        start("dask_worker", "--nworkers", "1", "--nthreads", "1", "--no-nanny", "--death-timeout", "60")
+        until = time.monotonic() + 60
+        while not found.exists() and scheduler.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        yield json.loads(found.read_text())["address"], scheduler
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_killed_scheduler_leaves_finished_points(study, expected, tmp_path):
+    """SIGKILL of the scheduler's process, after which neither client nor worker hears anything."""
+    (tmp_path / "dask").mkdir()
+    with dask_processes(tmp_path / "dask") as (address, scheduler):
+
+        def kill(done, total):
+            if done == 1:
+                scheduler.send_signal(signal.SIGKILL)
+                scheduler.wait()
+
+        outcome = sweep(study, tmp_path, scheduler=address, progress=kill)
+    assert outcome.lost and not outcome.archive.exists()
+    folder = outcome.archive.with_suffix(".points")
+    finished = sorted(folder.glob("*.h5"))
+    assert finished
+    whole = results.open(expected)
+    for path in finished:
+        (run,) = results.open(path).runs
+        assert run.point == whole.runs[int(path.stem)].point
+    again = sweep(study, tmp_path, workers=0)
+    assert again.kept == len(finished) and not again.lost
+    assert again.archive.read_bytes() == expected.read_bytes()
