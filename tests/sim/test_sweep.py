@@ -150,6 +150,39 @@ def test_the_configurations_of_the_paper(tmp_path):
     assert list(frame["t3.gpus"]) == [2, 3] and (frame["Ideal-GEMM-RS-Overlap.speedup"] > 1).all()
 
 
+def test_time_series_of_the_configurations(tmp_path):
+    """A point is a run of figures and, with interval_ns, one for each simulation behind it."""
+    text = (
+        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        't3.configurations = ["T3", "Sequential"]\n[axes]\nlink.GB_per_s = [75.0, 150.0]\n'
+    )
+    (tmp_path / "plain.toml").write_text(text)
+    (tmp_path / "study.toml").write_text("interval_ns = 1000\n" + text)
+    study, plain = load_study(tmp_path / "study.toml"), load_study(tmp_path / "plain.toml")
+    outcome = sweep(study, tmp_path, workers=2)
+    assert (outcome.points, outcome.kept, outcome.failed) == (2, 0, 0)
+    found, figures = results.open(outcome.archive), results.open(sweep(plain, tmp_path, workers=0).archive)
+    parts = ["all", "gemm", "rs", "ag", "t3"]
+    assert [run.point for run in found.runs] == [
+        {"link.GB_per_s": speed, "part": part} for speed in (75.0, 150.0) for part in parts
+    ]
+    assert [found.runs[k].figures for k in (0, 5)] == [run.figures for run in figures.runs]
+    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
+    direct = case.run_part("t3")
+    fused = found.runs[9]
+    assert fused.time_ps == direct.time_ps and fused.totals == direct.totals and fused.interval_ps == 1_000_000
+    assert fused.series.keys() == direct.series.keys()
+    assert all((fused.series[name] == direct.series[name]).all() for name in direct.series)
+    intervals = found.intervals_frame()
+    assert set(intervals["part"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
+    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "part")
+    content = outcome.archive.read_bytes()
+    again = sweep(study, tmp_path, workers=0)
+    assert again.kept == 2
+    outcome.archive.unlink()
+    assert sweep(study, tmp_path, workers=0).archive.read_bytes() == content
+
+
 def test_two_sweeps_of_one_study_do_not_meet(study, tmp_path):
     def second(done, total):
         with pytest.raises(UserError, match="another sweep of this study is at work"):
