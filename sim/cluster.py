@@ -8,7 +8,6 @@ for the tile that the neighbour sees in the same place of its walk (`mirror`). I
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,26 +22,12 @@ from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
 from sim.machine import Output, window_ps
 from sim.spec import Machine
-from sim.state import State
+from sim.state import ClusterState
 from sim.window import Launch
 from traces.errors import UserError
 
 STILL_ROUNDS = 8
 """Rounds in which nothing moves on any GPU before that is called a deadlock."""
-
-
-class ClusterState(NamedTuple):
-    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
-
-    Attributes:
-        horizon_ps: how far they have run.
-        still: rounds in which nothing moved.
-        gpus: of each.
-    """
-
-    horizon_ps: int
-    still: int
-    gpus: list[State]
 
 
 class Cluster:

@@ -5,19 +5,25 @@ configuration needs what.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from json import dumps
+from pathlib import Path
+from typing import Any
 
+from sim.checkpoint import Checkpoint
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.own_plan import OwnPlan
 from sim.evaluation import CONFIGURATIONS, NEEDS, PARTS, T3, T3_MCA, Evaluation, put_together
+from sim.evaluation_standing import EvaluationStanding, evaluation_content, evaluation_standing
 from sim.gpu import Progress
 from sim.job_result import JobResult
 from sim.jobs import fused_plans, run_collective, run_fused, run_gemm
 from sim.presets import Preset
 from sim.spec import Arbiter
+from sim.state import Breaks, ClusterState
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from tracer.sources import source_fingerprint
 from traces.errors import UserError
 
 
@@ -77,11 +83,11 @@ class Case:
         text = dumps([part, machine, shape, cut, self.interval_ps], sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()
 
-    def run_part(self, part: str, progress: Progress | None = None) -> JobResult:
+    def run_part(self, part: str, progress: Progress | None = None, breaks: Breaks | None = None) -> JobResult:
         """Simulate one of PARTS."""
         machine, source = self.preset.machine, self.source()
         if part == "gemm":
-            return run_gemm(machine, source, interval_ps=self.interval_ps, progress=progress)
+            return run_gemm(machine, source, interval_ps=self.interval_ps, progress=progress, breaks=breaks)
         chunks = self.cut()
         if part in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if part == "t3" else _mca_of(machine.hbm.arbiter)
@@ -94,6 +100,7 @@ class Case:
                 own=self.own,
                 interval_ps=self.interval_ps,
                 progress=progress,
+                breaks=breaks,
             )
         kind = "all_gather" if part == "ag" else "reduce_scatter"
         return run_collective(
@@ -106,6 +113,7 @@ class Case:
             own=self.own,
             interval_ps=self.interval_ps,
             progress=progress,
+            breaks=breaks,
         )
 
 
@@ -124,17 +132,62 @@ def evaluate(
     case: Case,
     configurations: Sequence[str] = CONFIGURATIONS,
     progress: Callable[[str, int, int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Evaluation:
     """Simulate what the configurations need, and put them together.
 
+    Args:
+        case: the sub-layer and the machine.
+        configurations: which.
+        progress: called with (part, workgroups done, workgroups).
+        checkpoint: where to keep the parts that are done and how far the next one is; if there is such a file the
+            evaluation goes on from there, and what it finds is the same to the last bit. The caller removes it.
+
     Raises:
-        UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it.
+        UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it, the checkpoint of
+            another evaluation.
     """
     chunks = case.cut()
     if {T3, T3_MCA} & set(configurations):
         fused_plans(case.preset.machine, case.source(), chunks, case.own)  # refused now, not after the other parts
-    parts = {part: case.run_part(part, _named(progress, part)) for part in parts_of(configurations)}
-    return assemble(case, parts, configurations)
+    kept = EvaluationStanding()
+    if checkpoint:
+        kept = checkpoint.open(_identity(case, configurations), evaluation_standing) or kept
+    for part in parts_of(configurations):
+        if part not in kept.done:
+            breaks = _breaks(checkpoint, kept, part) if checkpoint else None
+            kept.done[part] = case.run_part(part, _named(progress, part), breaks)
+            if checkpoint:
+                checkpoint.write(evaluation_content(EvaluationStanding(kept.done)))
+    return assemble(case, kept.done, configurations)
+
+
+def _identity(case: Case, configurations: Sequence[str]) -> dict[str, Any]:
+    """All that decides what an evaluation finds, as plain values."""
+    return {
+        "code": source_fingerprint(__name__, Path(__file__).resolve()),
+        "machine": {"name": case.preset.name, **case.preset.values()},
+        "problem": asdict(case.problem),
+        "kernel": asdict(case.kernel),
+        "options": {
+            "gpus": case.gpus,
+            "chunks": case.cut().edges,
+            "explicit": case.explicit,
+            "interval_ps": case.interval_ps,
+            "plan": case.own.digest if case.own else "",
+            "parts": parts_of(configurations),
+        },
+    }
+
+
+def _breaks(checkpoint: Checkpoint, kept: EvaluationStanding, part: str) -> Breaks:
+    """Where a part goes on from, and what keeps it."""
+
+    def act(state: Callable[[], ClusterState]) -> None:
+        if checkpoint.due():
+            checkpoint.write(evaluation_content(EvaluationStanding(kept.done, part, state())))
+
+    return Breaks(act, kept.state if part == kept.part else None)
 
 
 def _named(progress: Progress | None, part: str) -> Progress | None:

@@ -27,11 +27,14 @@ UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "ban
 """Unit of the counter registry -> field of Node."""
 
 
+PAUSE_WINDOWS = 64
+"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
+
+
 class Pause(NamedTuple):
     """What to call between two time windows, every so many of them."""
 
     act: Callable[[], None]
-    windows: int
 
 
 class DeadlockError(UserError):
@@ -94,7 +97,7 @@ class Gpu:
             self.launch([launch])
         else:
             self.go_on([launch], state)
-        self._run_windows = pause.windows if pause else 0
+        self._run_windows = PAUSE_WINDOWS if pause else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
             if pause:
                 pause.act()

@@ -16,10 +16,11 @@ from sim.collective.own_plan import OwnPlan
 from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
 from sim.collective.space import check_regions, check_tracker
 from sim.collective.topology import port_distances
-from sim.gpu import Gpu, Progress
+from sim.gpu import Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.job_result import JobResult, cluster_result, gpu_result
 from sim.spec import Arbiter, CollectiveCache, Machine
+from sim.state import Breaks, ClusterState
 from sim.window import Launch
 from tracer.gemm import Epilogue, GemmSource, Layout
 from traces.errors import UserError
@@ -29,11 +30,18 @@ COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_
 
 
 def run_gemm(
-    machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None
+    machine: Machine,
+    source: GemmSource,
+    *,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
     gpu = Gpu(machine, interval_ps)
-    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress)
+    pause = Pause(lambda: breaks.act(lambda: ClusterState(0, 0, [gpu.state()]))) if breaks else None
+    state = breaks.state.gpus[0] if breaks and breaks.state else None
+    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress, pause, state)
     gpu.flush_l2()
     return gpu_result([gpu], kernel_ps, kernel_ps, interval_ps)
 
@@ -49,6 +57,7 @@ def run_collective(
     own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """A collective on CUs, alone.
 
@@ -58,11 +67,13 @@ def run_collective(
         update: the receiver adds near memory (reduce-scatter only).
         explicit: simulate every GPU, not one for all.
         own: a user's topology, in place of the machine's.
+        breaks: at which it can be kept.
     """
     plans = collective_plans(machine, kind, output, chunks, update, own)
     cluster = _cluster(machine, plans, explicit, interval_ps)
     cus = (0, min(machine.collective.cus, machine.cu.count))
-    cluster.run([[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans], progress)
+    launches = [[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans]
+    _run(cluster, launches, progress, breaks)
     return cluster_result(cluster, interval_ps)
 
 
@@ -104,14 +115,22 @@ def run_fused(
     own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
     cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps)
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
+    _run(cluster, [[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress, breaks)
     return cluster_result(cluster, interval_ps)
+
+
+def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | None, breaks: Breaks | None) -> None:
+    if breaks is None:
+        cluster.run(launches, progress)
+    else:
+        cluster.run(launches, progress, lambda: breaks.act(cluster.state), breaks.state)
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
