@@ -14,6 +14,7 @@ import numpy as np
 from sim.collective.plans import Plan
 from sim.collective.space import output_space
 from sim.collective.topology import port_distances
+from sim.deadlock import deadlock
 from sim.engine import Status
 from sim.gpu import Gpu, Progress
 from sim.hw.link import WIRE
@@ -116,7 +117,8 @@ class Cluster:
             gpu.node.engine["horizon_ps"] = NEVER
         if self._still > STILL_ROUNDS:
             stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
-            raise self.gpus[stuck].deadlock(f"collective, GPU {self.plans[stuck].gpu}")
+            gpu = self.gpus[stuck]
+            raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.gpu import DeadlockError, Gpu
+from sim.deadlock import DeadlockError
+from sim.gpu import Gpu
 from sim.run import simulate
 from tests.plain_machine import outcome
 from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store, wait
