@@ -1,9 +1,10 @@
 """The checkpoint of a run: a file from which the same run goes on, to the same bytes of results.
 
     FILE.npz        about        json: file type, version, and what the run is: machine, trace, options, code
-                    facts        json: the kernel in progress, the kernels that are done
-                    node.*       records of the machine, series: rows of the time series taken so far
-                    before.UNIT, done.NUMBER.UNIT     counters before the kernel in progress, and of kernels done
+                    facts        json: how far it is, in plain values
+                    NAME ...     arrays: records of the machine, and what is done
+
+What facts and arrays say is `sim.standing` for a run of one GPU, `sim.evaluation_standing` for an evaluation.
 
 Taken between two time windows, written under a temporary name, synced and renamed: whatever ends the program, the file
 is the last whole checkpoint. It belongs to one run with one version of the code; everything else refuses it.
@@ -12,15 +13,12 @@ is the last whole checkpoint. It belongs to one run with one version of the code
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from sim.counters import totals
-from sim.results import KernelResult
 from sim.state import State
 from traces.errors import UserError
 from traces.version import VERSION
@@ -28,25 +26,7 @@ from traces.write import output_path, replacing
 
 FILE_TYPE = "t3sim-checkpoint"
 FORMAT_VERSION = 1
-
-
-@dataclass
-class Standing:
-    """How far a run has come.
-
-    Attributes:
-        kernel: number of the kernel in progress.
-        start_ps: its launch.
-        before: unit -> counters when it was launched (sim.counters.take).
-        done: kernels that have ended.
-        gpu: the machine with the kernel on it; None = before the launch.
-    """
-
-    kernel: int
-    start_ps: int
-    before: dict[str, np.ndarray]
-    done: list[KernelResult]
-    gpu: State | None = None
+Stood = TypeVar("Stood")
 
 
 class Checkpoint:
@@ -63,8 +43,12 @@ class Checkpoint:
         self._written_s = clock_s()
         self._about: dict[str, Any] = {}
 
-    def open(self, run: dict[str, Any]) -> Standing | None:
+    def open(self, run: dict[str, Any], read: Callable[[State], Stood]) -> Stood | None:
         """Say what the run is (plain values, two levels) and read how far it came. None where there is no file yet.
+
+        Args:
+            run: all that decides the results.
+            read: the inverse of what was done to make the content.
 
         Raises:
             UserError: no checkpoint, a damaged one, or that of another run; the first difference is named.
@@ -76,7 +60,7 @@ class Checkpoint:
         try:
             with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as content:
                 self._check(json.loads(str(content["about"])))
-                return _standing(json.loads(str(content["facts"])), {name: content[name] for name in content.files})
+                return read(State(json.loads(str(content["facts"])), {name: content[name] for name in content.files}))
         except UserError:
             raise
         except Exception as problem:  # numpy and zipfile raise whatever their layers meet in a damaged file
@@ -92,16 +76,15 @@ class Checkpoint:
         """Is it time to write again?"""
         return self._clock_s() >= self._written_s + self._every_s
 
-    def write(self, standing: Standing, gpu: State) -> None:
-        """Replace the file by one that says how far the run is, with the machine as it is.
+    def write(self, content: State) -> None:
+        """Replace the file by one that says how far the run is.
 
         Raises:
             UserError: it cannot be written, disk full. The one before is left.
         """
-        facts, arrays = _content(standing, gpu)
-        texts = {"about": np.array(json.dumps(self._about)), "facts": np.array(json.dumps(facts))}
+        texts = {"about": np.array(json.dumps(self._about)), "facts": np.array(json.dumps(content.facts))}
         with replacing(self.path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, allow_pickle=False, **texts, **arrays)
+            np.savez(file, allow_pickle=False, **texts, **content.arrays)
             file.flush()
             os.fsync(file.fileno())
         self._written_s = self._clock_s()
@@ -109,30 +92,6 @@ class Checkpoint:
     def remove(self) -> None:
         """The run is over and its results are safe."""
         self.path.unlink(missing_ok=True)
-
-
-def _content(standing: Standing, gpu: State) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    facts = {
-        "kernel": standing.kernel,
-        "start_ps": standing.start_ps,
-        "gpu": gpu.facts,
-        "done": [[result.name, result.start_ps, result.end_ps] for result in standing.done],
-        "units": list(standing.before),
-    }
-    arrays = {**gpu.arrays, **{f"before.{unit}": counters for unit, counters in standing.before.items()}}
-    for number, result in enumerate(standing.done):
-        arrays |= {f"done.{number}.{unit}": counters for unit, counters in result.units.items()}
-    return facts, arrays
-
-
-def _standing(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Standing:
-    units = facts["units"]
-    done = []
-    for number, (name, start_ps, end_ps) in enumerate(facts["done"]):
-        counted = {unit: arrays[f"done.{number}.{unit}"] for unit in units}
-        done.append(KernelResult(name, start_ps, end_ps, counted, totals(counted)))
-    before = {unit: arrays[f"before.{unit}"] for unit in units}
-    return Standing(facts["kernel"], facts["start_ps"], before, done, State(facts["gpu"], arrays))
 
 
 def _difference(found: Any, ours: dict[str, Any]) -> str:

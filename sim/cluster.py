@@ -8,13 +8,13 @@ for the tile that the neighbour sees in the same place of its walk (`mirror`). I
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from sim.collective.plans import Plan
 from sim.collective.space import make_wavefronts, output_space
 from sim.collective.topology import port_distances
+from sim.deadlock import deadlock
 from sim.engine import Status
 from sim.gpu import Gpu, Progress
 from sim.hw.link import WIRE
@@ -23,26 +23,12 @@ from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
 from sim.machine import Output, window_ps
 from sim.spec import Machine
-from sim.state import State
+from sim.state import ClusterState
 from sim.window import Launch
 from traces.errors import UserError
 
 STILL_ROUNDS = 8
 """Rounds in which nothing moves on any GPU before that is called a deadlock."""
-
-
-class ClusterState(NamedTuple):
-    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
-
-    Attributes:
-        horizon_ps: how far they have run.
-        still: rounds in which nothing moved.
-        gpus: of each.
-    """
-
-    horizon_ps: int
-    still: int
-    gpus: list[State]
 
 
 class Cluster:
@@ -131,7 +117,8 @@ class Cluster:
             gpu.node.engine["horizon_ps"] = NEVER
         if self._still > STILL_ROUNDS:
             stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
-            raise self.gpus[stuck].deadlock(f"collective, GPU {self.plans[stuck].gpu}")
+            gpu = self.gpus[stuck]
+            raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]
@@ -215,6 +202,18 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     if (mirrors["shift_bytes"] % LINE_BYTES != 0).any():
         raise UserError("symmetric: tiles in the same place of two chunks begin at different bytes of a line")
     return mirrors
+
+
+def walk_alike(plans: Sequence[Plan]) -> bool:
+    """Does every GPU do with its local chunks what GPU 0 does with its own? Chunks are of equal shape."""
+    chunks = plans[0].chunks
+
+    def seen(plan: Plan) -> np.ndarray:
+        """What is said about the tiles, in the order in which the GPU walks them; a row per phase."""
+        said = plan.tiles[["map", "op", "port", "threshold_bytes", "chunk"]].reshape(-1, chunks.tiles)
+        return np.roll(said, plan.gpu * (chunks.tiles // chunks.gpus), axis=1)
+
+    return all((seen(plan) == seen(plans[0])).all() for plan in plans)
 
 
 def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:

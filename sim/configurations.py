@@ -1,124 +1,30 @@
-"""The five configurations of the paper for one sub-layer: what overlap, near-memory updates and arbitration buy.
+"""A sub-layer on a machine: what decides its result, and the simulations behind the paper's configurations of it.
 
-    Sequential              GEMM, then ring reduce-scatter (RS) on CUs, then ring all-gather (AG)
-    T3                      GEMM fused with RS (Tracker, DMA, near-memory updates), round-robin arbitration, then AG
-    T3-MCA                  the same with communication-aware arbitration
-    Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
-    Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
-
-They share their parts: GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22).
+GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22); `sim.evaluation` says which
+configuration needs what.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from json import dumps
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
+from sim.checkpoint import Checkpoint
 from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.own_plan import OwnPlan
+from sim.evaluation import CONFIGURATIONS, NEEDS, PARTS, T3, T3_MCA, Evaluation, put_together
+from sim.evaluation_standing import EvaluationStanding, evaluation_content, evaluation_standing
 from sim.gpu import Progress
-from sim.hw.request import Stream
-from sim.jobs import JobResult, fused_plans, run_collective, run_fused, run_gemm
+from sim.job_result import JobResult
+from sim.jobs import fused_plans, run_collective, run_fused, run_gemm
 from sim.presets import Preset
 from sim.spec import Arbiter
-from sim.units import ps_to_ns
+from sim.state import Breaks, ClusterState
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from tracer.sources import source_fingerprint
 from traces.errors import UserError
-
-SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
-IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
-CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
-PARTS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca")
-"""Simulations behind them."""
-NEEDS = {
-    SEQUENTIAL: ("gemm", "rs", "ag"),
-    T3: ("t3", "ag"),
-    T3_MCA: ("t3_mca", "ag"),
-    IDEAL: ("gemm", "rs", "ag"),
-    IDEAL_NMC: ("gemm", "rs_nmc", "ag"),
-}
-TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
-
-
-@dataclass
-class Configuration:
-    """One configuration's figures, per GPU.
-
-    Attributes:
-        time_ps: all of it.
-        gemm_ps, rs_ps, ag_ps: its phases; a fused kernel has gemm_ps = rs_ps = the time of both, overlapped.
-        dram_bytes: by TRAFFIC.
-        link_bytes: sent.
-        exactly_once: the ledgers of all its parts agree with their plans.
-    """
-
-    time_ps: int
-    gemm_ps: int
-    rs_ps: int
-    ag_ps: int
-    dram_bytes: dict[str, int]
-    link_bytes: int
-    exactly_once: bool
-
-
-@dataclass
-class Evaluation:
-    """A sub-layer in all configurations.
-
-    Attributes:
-        preset: the machine.
-        problem, kernel, gpus: the workload.
-        parts: PARTS name -> JobResult.
-        output_bytes: D.
-        zeroing_bytes: writes that clear the output before a fused GEMM (not part of any configuration).
-        interval_ps: of the time series in the parts, 0 = none.
-    """
-
-    preset: Preset
-    problem: GemmProblem
-    kernel: GemmKernel
-    gpus: int
-    parts: dict[str, JobResult]
-    output_bytes: int
-    zeroing_bytes: int
-    interval_ps: int = 0
-    configurations: dict[str, Configuration] = field(default_factory=dict)
-
-    def speedup(self, name: str) -> float:
-        """Over Sequential."""
-        return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
-
-    def as_dict(self) -> dict:
-        """Plain values for JSON: `configurations` and `workload`."""
-        return {
-            "workload": {
-                **{name: getattr(self.problem, name) for name in ("m", "n", "k")},
-                "gpus": self.gpus,
-                "output_bytes": self.output_bytes,
-                "zeroing_bytes": self.zeroing_bytes,
-            },
-            "preset": self.preset.name,
-            "interval_ps": self.interval_ps,
-            "configurations": {name: self._configuration_dict(name) for name in self.configurations},
-            "parts": {name: part.facts for name, part in self.parts.items() if part.facts},
-        }
-
-    def _configuration_dict(self, name: str) -> dict:
-        found = self.configurations[name]
-        return {
-            "time_ns": ps_to_ns(found.time_ps),
-            "gemm_ns": ps_to_ns(found.gemm_ps),
-            "rs_ns": ps_to_ns(found.rs_ps),
-            "ag_ns": ps_to_ns(found.ag_ps),
-            "speedup": self.speedup(name) if SEQUENTIAL in self.configurations else None,
-            "dram_bytes": found.dram_bytes,
-            "link_bytes": found.link_bytes,
-            "ledger": {"exactly_once": found.exactly_once, "wrong": self._wrong(name)},
-        }
-
-    def _wrong(self, name: str) -> list[str]:
-        return [f"{part}: {fault}" for part in NEEDS[name] for fault in self.parts[part].wrong]
 
 
 @dataclass(frozen=True)
@@ -132,6 +38,7 @@ class Case:
         chunks: how the output is cut; None = evenly.
         explicit: simulate every GPU, not one for all.
         interval_ps: of the time series, 0 = none.
+        own: a user's topology and plan, in place of the machine's.
     """
 
     preset: Preset
@@ -141,6 +48,7 @@ class Case:
     chunks: Chunks | None = None
     explicit: bool = False
     interval_ps: int = 0
+    own: OwnPlan | None = None
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
@@ -171,14 +79,15 @@ class Case:
             output = self.source().output_tiles()
             shape = [sha256(output[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()).hexdigest()]
         cut = [] if part == "gemm" else [self.gpus, self.cut().edges, self.explicit]
+        cut += [self.own.digest] if cut and self.own else []
         text = dumps([part, machine, shape, cut, self.interval_ps], sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()
 
-    def run_part(self, part: str, progress: Progress | None = None) -> JobResult:
+    def run_part(self, part: str, progress: Progress | None = None, breaks: Breaks | None = None) -> JobResult:
         """Simulate one of PARTS."""
         machine, source = self.preset.machine, self.source()
         if part == "gemm":
-            return run_gemm(machine, source, interval_ps=self.interval_ps, progress=progress)
+            return run_gemm(machine, source, interval_ps=self.interval_ps, progress=progress, breaks=breaks)
         chunks = self.cut()
         if part in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if part == "t3" else _mca_of(machine.hbm.arbiter)
@@ -188,8 +97,10 @@ class Case:
                 chunks,
                 arbiter,
                 explicit=self.explicit,
+                own=self.own,
                 interval_ps=self.interval_ps,
                 progress=progress,
+                breaks=breaks,
             )
         kind = "all_gather" if part == "ag" else "reduce_scatter"
         return run_collective(
@@ -199,8 +110,10 @@ class Case:
             chunks,
             update=part == "rs_nmc",
             explicit=self.explicit,
+            own=self.own,
             interval_ps=self.interval_ps,
             progress=progress,
+            breaks=breaks,
         )
 
 
@@ -219,17 +132,62 @@ def evaluate(
     case: Case,
     configurations: Sequence[str] = CONFIGURATIONS,
     progress: Callable[[str, int, int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Evaluation:
     """Simulate what the configurations need, and put them together.
 
+    Args:
+        case: the sub-layer and the machine.
+        configurations: which.
+        progress: called with (part, workgroups done, workgroups).
+        checkpoint: where to keep the parts that are done and how far the next one is; if there is such a file the
+            evaluation goes on from there, and what it finds is the same to the last bit. The caller removes it.
+
     Raises:
-        UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it.
+        UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it, the checkpoint of
+            another evaluation.
     """
     chunks = case.cut()
     if {T3, T3_MCA} & set(configurations):
-        fused_plans(case.preset.machine, case.source(), chunks)  # refused now, not after the other parts
-    parts = {part: case.run_part(part, _named(progress, part)) for part in parts_of(configurations)}
-    return assemble(case, parts, configurations)
+        fused_plans(case.preset.machine, case.source(), chunks, case.own)  # refused now, not after the other parts
+    kept = EvaluationStanding()
+    if checkpoint:
+        kept = checkpoint.open(_identity(case, configurations), evaluation_standing) or kept
+    for part in parts_of(configurations):
+        if part not in kept.done:
+            breaks = _breaks(checkpoint, kept, part) if checkpoint else None
+            kept.done[part] = case.run_part(part, _named(progress, part), breaks)
+            if checkpoint:
+                checkpoint.write(evaluation_content(EvaluationStanding(kept.done)))
+    return assemble(case, kept.done, configurations)
+
+
+def _identity(case: Case, configurations: Sequence[str]) -> dict[str, Any]:
+    """All that decides what an evaluation finds, as plain values."""
+    return {
+        "code": source_fingerprint(__name__, Path(__file__).resolve()),
+        "machine": {"name": case.preset.name, **case.preset.values()},
+        "problem": asdict(case.problem),
+        "kernel": asdict(case.kernel),
+        "options": {
+            "gpus": case.gpus,
+            "chunks": case.cut().edges,
+            "explicit": case.explicit,
+            "interval_ps": case.interval_ps,
+            "plan": case.own.digest if case.own else "",
+            "parts": parts_of(configurations),
+        },
+    }
+
+
+def _breaks(checkpoint: Checkpoint, kept: EvaluationStanding, part: str) -> Breaks:
+    """Where a part goes on from, and what keeps it."""
+
+    def act(state: Callable[[], ClusterState]) -> None:
+        if checkpoint.due():
+            checkpoint.write(evaluation_content(EvaluationStanding(kept.done, part, state())))
+
+    return Breaks(act, kept.state if part == kept.part else None)
 
 
 def _named(progress: Progress | None, part: str) -> Progress | None:
@@ -245,35 +203,7 @@ def assemble(case: Case, parts: dict[str, JobResult], configurations: Sequence[s
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     found = Evaluation(case.preset, case.problem, case.kernel, case.gpus, parts, d, d - first, case.interval_ps)
+    found.plan_sha256 = case.own.digest if case.own else ""
     for name in configurations:
-        found.configurations[name] = _put_together(name, parts)
+        found.configurations[name] = put_together(name, parts)
     return found
-
-
-def _put_together(name: str, parts: dict[str, JobResult]) -> Configuration:
-    gather = parts["ag"]
-    needed = [parts[part] for part in NEEDS[name]]
-    if name in (T3, T3_MCA):
-        fused = parts["t3" if name == T3 else "t3_mca"]
-        gemm_ps = rs_ps = overlapped_ps = fused.time_ps
-        traffic = fused.dram_bytes
-    else:
-        gemm, scatter = parts["gemm"], parts["rs_nmc" if name == IDEAL_NMC else "rs"]
-        gemm_ps, rs_ps = gemm.time_ps, scatter.time_ps
-        overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
-        traffic = gemm.dram_bytes + scatter.dram_bytes
-    return Configuration(
-        time_ps=overlapped_ps + gather.time_ps,
-        gemm_ps=gemm_ps,
-        rs_ps=rs_ps,
-        ag_ps=gather.time_ps,
-        dram_bytes=dict(zip(TRAFFIC, _by_phase(traffic, gather.dram_bytes), strict=True)),
-        link_bytes=sum(part.link_bytes for part in needed),
-        exactly_once=all(part.exactly_once for part in needed),
-    )
-
-
-def _by_phase(first: np.ndarray, gather: np.ndarray) -> list[int]:
-    """Bytes in the order of TRAFFIC."""
-    streams = (Stream.COMPUTE_READ, Stream.COMPUTE_WRITE, Stream.COMM_READ, Stream.COMM_WRITE)
-    return [int(first[stream]) for stream in streams] + [int(gather[stream]) for stream in streams[2:]]

@@ -303,7 +303,7 @@ def run_engine(node, until_ps):
         A Status. `engine.now_ps` is the end of the last window.
     """
     engine = node.engine[0]
-    idle_windows = 0
+    idle_windows, engine.idle_windows = engine.idle_windows, 0
     while True:
         begin_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_begin_ps(node)
         engine.resume_ps = -1
@@ -327,4 +327,5 @@ def run_engine(node, until_ps):
             if idle_windows > 2:
                 return Status.STUCK
         if end_ps > until_ps:
+            engine.idle_windows = idle_windows  # a line trace asks window by window
             return Status.UNTIL

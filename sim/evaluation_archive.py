@@ -1,7 +1,7 @@
 """The archive of an evaluation (HDF5): a sub-layer in the five configurations, with the time series of its parts.
 
 file_type = "t3sim-evaluation", format_version, writer, preset              attributes
-/summary                    JSON: workload, configurations (sim.configurations.Evaluation.as_dict)
+/summary                    JSON: workload, configurations (sim.evaluation.Evaluation.as_dict)
 /spec                       JSON: the machine, every value with its source
 /parts/NAME                 attributes time_ps, kernel_ps, link_bytes, requests, exactly_once
 /parts/NAME/totals, facts   JSON
@@ -17,15 +17,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from sim.configurations import Evaluation
+from sim.evaluation import Evaluation
 from sim.hw.spans import SPAN
-from sim.jobs import JobResult
+from sim.job_result import JobResult
+from sim.results.evaluations import EVALUATION_TYPE, EVALUATION_VERSION
 from traces.errors import UserError
 from traces.version import VERSION
 from traces.write import new_file, replacing
 
-FILE_TYPE = "t3sim-evaluation"
-FORMAT_VERSION = 1
 TIMELINE = ("spans", "triggers")
 ATTRIBUTES = ("time_ps", "kernel_ps", "link_bytes", "requests", "exactly_once")
 
@@ -37,7 +36,7 @@ def write_evaluation(path: str | Path, found: Evaluation) -> None:
         UserError: folder missing or not writable, disk full. Nothing is left behind.
     """
     with replacing(Path(path)) as temporary, new_file(temporary) as (file, _):
-        file.attrs["file_type"], file.attrs["format_version"] = FILE_TYPE, FORMAT_VERSION
+        file.attrs["file_type"], file.attrs["format_version"] = EVALUATION_TYPE, EVALUATION_VERSION
         file.attrs["writer"], file.attrs["preset"] = f"t3sim {VERSION}", found.preset.name
         file.attrs["interval_ps"] = found.interval_ps
         file["summary"] = json.dumps(found.as_dict(), indent=1)
@@ -93,11 +92,13 @@ def open_evaluation(path: str | Path) -> tuple[dict, dict[str, JobResult]]:
     try:
         with h5py.File(path, "r") as file:
             found = file.attrs.get("file_type")
-            if found != FILE_TYPE:
-                raise UserError(f"{path}: not an evaluation archive: file_type is {found!r}, allowed is {FILE_TYPE!r}")
-            if int(file.attrs["format_version"]) > FORMAT_VERSION:
+            if found != EVALUATION_TYPE:
+                raise UserError(
+                    f"{path}: not an evaluation archive: file_type is {found!r}, allowed is {EVALUATION_TYPE!r}"
+                )
+            if int(file.attrs["format_version"]) > EVALUATION_VERSION:
                 version = int(file.attrs["format_version"])
-                raise UserError(f"{path}: format_version is {version}, allowed is 1 to {FORMAT_VERSION}")
+                raise UserError(f"{path}: format_version is {version}, allowed is 1 to {EVALUATION_VERSION}")
             parts = {name: read_part(group) for name, group in file["parts"].items()}
             return json.loads(file["summary"].asstr()[()]), parts
     except (OSError, KeyError, ValueError, RuntimeError) as problem:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.counters import take
+from sim.deadlock import deadlock
 from sim.engine import Status, prefill_l2, run_engine, sample, settle
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
@@ -27,15 +28,14 @@ UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "ban
 """Unit of the counter registry -> field of Node."""
 
 
+PAUSE_WINDOWS = 64
+"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
+
+
 class Pause(NamedTuple):
     """What to call between two time windows, every so many of them."""
 
     act: Callable[[], None]
-    windows: int
-
-
-class DeadlockError(UserError):
-    """Workgroups are left and nothing can move: a barrier that not all warps reach, or fifos that are too small."""
 
 
 class Gpu:
@@ -94,7 +94,7 @@ class Gpu:
             self.launch([launch])
         else:
             self.go_on([launch], state)
-        self._run_windows = pause.windows if pause else 0
+        self._run_windows = PAUSE_WINDOWS if pause else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
             if pause:
                 pause.act()
@@ -251,17 +251,4 @@ class Gpu:
     def _check_done(self, status: Status, what: str) -> None:
         if status == Status.IDLE and self.done:
             return
-        raise self.deadlock(what)
-
-    def deadlock(self, what: str) -> DeadlockError:
-        """The report of what waits for what."""
-        fifos = self.node.fifos
-        fill = fifos["tail"] - fifos["head"]
-        held = [f"{self.fifo_names[k]} {fill[k]} of {fifos[k]['limit']}" for k in np.flatnonzero(fill)[:8]]
-        states = np.bincount(self.node.warps["warp"]["state"].ravel(), minlength=6)
-        left = int((self.node.dispatch["staged"] - self.node.dispatch["finished"]).sum())
-        return DeadlockError(
-            f"{what}: nothing can move at {self.now_ps} ps with {left} workgroups left; warps waiting for data "
-            f"{states[2]}, at barriers {states[3]}, for the load/store unit {states[4]}, for the Tracker {states[5]}; "
-            f"fifos not empty: {', '.join(held) or 'none'}"
-        )
+        raise deadlock(self.node, self.fifo_names, what)

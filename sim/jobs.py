@@ -4,25 +4,23 @@ Each starts on an idle machine at time 0, all GPUs together, and reports its tim
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from sim import ledger
-from sim.cluster import Cluster, can_be_symmetric
+from sim.cluster import Cluster, can_be_symmetric, walk_alike
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
+from sim.collective.own_plan import OwnPlan
 from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
 from sim.collective.space import check_regions, check_tracker
 from sim.collective.topology import port_distances
-from sim.counters import take, totals
-from sim.gpu import Gpu, Progress
-from sim.hw.request import NEVER, SECTOR_BYTES, Stream
-from sim.hw.space import Map
-from sim.hw.spans import SPAN
-from sim.hw.tracker import tracker_bits
+from sim.gpu import Gpu, Pause, Progress
+from sim.hw.request import SECTOR_BYTES
+from sim.job_result import JobResult, cluster_result, gpu_result
 from sim.spec import Arbiter, CollectiveCache, Machine
+from sim.state import Breaks, ClusterState
 from sim.window import Launch
 from tracer.gemm import Epilogue, GemmSource, Layout
 from traces.errors import UserError
@@ -31,46 +29,21 @@ from traces.schema import Cache
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
 
 
-@dataclass
-class JobResult:
-    """What one simulation found, of GPU 0 where all do the same.
-
-    Attributes:
-        time_ps: from the launch to the last data in memory.
-        kernel_ps: to the end of the kernel itself (its last warp, its last store in L2 where stores are cached).
-        dram_bytes: per Stream, i8 [4], reads, writes and updates together, mean over the simulated GPUs.
-        link_bytes: sent by a GPU, mean over the simulated GPUs.
-        totals: counters of GPU 0.
-        series: time series of GPU 0.
-        exactly_once, wrong: the ledger's verdict; True without a ledger.
-        facts: figures of single units: Tracker, MCA, links.
-        spans: SPAN, timeline of GPU 0; empty without a time series.
-        triggers: i8 [tiles, 3], of GPU 0: tile, when it was complete (ps), local chunk; empty without a time series.
-        requests: line requests that CUs and DMA engines made, all simulated GPUs together.
-    """
-
-    time_ps: int
-    kernel_ps: int
-    dram_bytes: np.ndarray
-    link_bytes: int
-    totals: dict[str, int]
-    series: dict[str, np.ndarray] = field(default_factory=dict)
-    exactly_once: bool = True
-    wrong: tuple[str, ...] = ()
-    facts: dict[str, float | int | None] = field(default_factory=dict)
-    requests: int = 0
-    spans: np.ndarray = field(default_factory=lambda: np.zeros(0, SPAN))
-    triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
-
-
 def run_gemm(
-    machine: Machine, source: GemmSource, *, interval_ps: int = 0, progress: Progress | None = None
+    machine: Machine,
+    source: GemmSource,
+    *,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
     gpu = Gpu(machine, interval_ps)
-    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress)
+    pause = Pause(lambda: breaks.act(lambda: ClusterState(0, 0, [gpu.state()]))) if breaks else None
+    state = breaks.state.gpus[0] if breaks and breaks.state else None
+    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress, pause, state)
     gpu.flush_l2()
-    return _result([gpu], kernel_ps, kernel_ps, interval_ps)
+    return gpu_result([gpu], kernel_ps, kernel_ps, interval_ps)
 
 
 def run_collective(
@@ -81,8 +54,10 @@ def run_collective(
     *,
     update: bool = False,
     explicit: bool = False,
+    own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """A collective on CUs, alone.
 
@@ -91,16 +66,19 @@ def run_collective(
         output: OUTPUT_TILE in global order.
         update: the receiver adds near memory (reduce-scatter only).
         explicit: simulate every GPU, not one for all.
+        own: a user's topology, in place of the machine's.
+        breaks: at which it can be kept.
     """
-    plans = collective_plans(machine, kind, output, chunks, update)
+    plans = collective_plans(machine, kind, output, chunks, update, own)
     cluster = _cluster(machine, plans, explicit, interval_ps)
     cus = (0, min(machine.collective.cus, machine.cu.count))
-    cluster.run([[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans], progress)
-    return _clustered(cluster, interval_ps)
+    launches = [[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans]
+    _run(cluster, launches, progress, breaks)
+    return cluster_result(cluster, interval_ps)
 
 
 def collective_plans(
-    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False
+    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
     """Plans of all GPUs."""
     spec = machine.collective
@@ -108,7 +86,7 @@ def collective_plans(
     if update:
         settings["update"] = True
     make = COLLECTIVES[kind]
-    return [make(output, chunks, gpu, machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+    return [make(output, chunks, gpu, own or machine.link.topology, **settings) for gpu in range(chunks.gpus)]
 
 
 def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
@@ -134,19 +112,28 @@ def run_fused(
     arbiter: Arbiter,
     *,
     explicit: bool = False,
+    own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
+    breaks: Breaks | None = None,
 ) -> JobResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
-    cluster = _cluster(machine, fused_plans(machine, source, chunks), explicit, interval_ps)
+    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps)
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    cluster.run([[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress)
-    return _clustered(cluster, interval_ps)
+    _run(cluster, [[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress, breaks)
+    return cluster_result(cluster, interval_ps)
 
 
-def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Plan]:
+def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | None, breaks: Breaks | None) -> None:
+    if breaks is None:
+        cluster.run(launches, progress)
+    else:
+        cluster.run(launches, progress, lambda: breaks.act(cluster.state), breaks.state)
+
+
+def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
     """Plans of all GPUs, checked.
 
     Raises:
@@ -154,7 +141,7 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks) -> list[Pl
     """
     check_kernel_is_tracked(source)
     output, granularity = source.output_tiles(), machine.tracker.granularity
-    plans = [fused(output, chunks, gpu, machine.link.topology, granularity) for gpu in range(chunks.gpus)]
+    plans = [fused(output, chunks, gpu, own or machine.link.topology, granularity) for gpu in range(chunks.gpus)]
     check_tracker(machine, plans[0].tiles)
     check_regions([plan.regions for plan in plans], chunks.tiles)
     return plans
@@ -208,7 +195,7 @@ def run_side_by_side(
         [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
     )
     cus = cluster.gpus[0].node.cus
-    result = _clustered(cluster, interval_ps)
+    result = cluster_result(cluster, interval_ps)
     return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
 
 
@@ -228,79 +215,7 @@ def _staggered(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
 
 def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:
     """One machine for all where that is exact, else every GPU."""
-    distances = port_distances(machine.link.topology, plans[0].chunks.gpus)
-    if not explicit and can_be_symmetric(plans[0], distances):
+    distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
+    if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
         return Cluster(machine, plans[:1], symmetric=True, interval_ps=interval_ps)
     return Cluster(machine, plans, interval_ps=interval_ps)
-
-
-def _clustered(cluster: Cluster, interval_ps: int) -> JobResult:
-    end_ps = 0
-    for gpu in cluster.gpus:
-        node = gpu.node
-        ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
-        end_ps = max(end_ps, *(int(end) for end in ends))
-    kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in cluster.gpus)
-    if cluster.machine.collective.cache == CollectiveCache.ALLOCATE:
-        for gpu in cluster.gpus:
-            gpu.flush_l2()
-    result = _result(cluster.gpus, end_ps, kernel_ps, interval_ps)
-    outputs = [gpu.node.output for gpu in cluster.gpus]
-    verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
-    result.exactly_once, result.wrong = verdict.exactly_once, verdict.wrong
-    result.facts = _facts(cluster)
-    if interval_ps:
-        result.triggers = _triggers(cluster)
-    return result
-
-
-def _triggers(cluster: Cluster) -> np.ndarray:
-    """(tile, complete at, local chunk) of the tracked tiles of GPU 0, in the order of time."""
-    tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
-    local = np.zeros(len(tiles), np.int64)
-    for stage in range(chunks.gpus):
-        span = chunks.span(0, stage)
-        local[span.start : span.stop] = stage
-    tracked = np.flatnonzero(tiles["triggers"])
-    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
-    return found[np.lexsort((found[:, 0], found[:, 1]))]
-
-
-def _result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int) -> JobResult:
-    moved = np.zeros(len(Stream), np.int64)
-    requests = 0
-    for gpu in gpus:
-        channels = gpu.counters()["hbm"]
-        for name in ("read_columns", "write_columns", "update_columns"):
-            moved += channels[name].sum(axis=0) * SECTOR_BYTES
-        requests += int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum())
-    first = gpus[0]
-    counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
-    sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
-    series = first.series() if interval_ps else {}
-    spans = first.spans() if interval_ps else np.zeros(0, SPAN)
-    return JobResult(
-        *(time_ps, kernel_ps, moved // len(gpus), sent // len(gpus), counted, series), requests=requests, spans=spans
-    )
-
-
-def _facts(cluster: Cluster) -> dict[str, float | int | None]:
-    node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
-    tracker, engine = node.output.tracker[0], node.engine[0]
-    chosen = int(engine["mca_chosen"])
-    return {
-        "simulated_gpus": len(cluster.gpus),
-        "tracker_triggers": int(tracker["triggers"]),
-        "tracker_wavefronts": int(tracker["wavefronts"]),
-        "tracker_live_max": int(tracker["live_max"]),
-        "tracker_stalls": int(tracker["stalls"]),
-        "tracker_spilled": int(tracker["spilled"]),
-        "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
-        "mca_threshold": None if chosen == NEVER else chosen,
-        "mca_occupancy": float(engine["mca_occupancy"]),
-        "link_busy_ps": int(node.ports["busy_ps"].max()),
-        "credit_stalls": int(node.ports["credit_stalls"].sum()),
-        "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
-        "dma_tiles": int(((tiles["map"] == Map.DMA) & (tiles["sent_bytes"] == tiles["bytes"])).sum()),
-        "dma_descriptors": int(node.dmas["descriptors"].sum()),
-    }

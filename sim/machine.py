@@ -50,6 +50,10 @@ ENGINE = np.dtype(
         ("noc_ps", "i8"),  # when the next packet left behind can go
         ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
         ("windows", "i8"),  # time windows so far
+        (
+            "idle_windows",
+            "i8",
+        ),  # the last of them, in which nothing moved; only where the engine was stopped by time
         ("cu_steps", "i8"),  # unit steps so far
         ("bank_steps", "i8"),
         ("channel_steps", "i8"),

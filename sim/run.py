@@ -4,19 +4,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.checkpoint import Checkpoint, Standing
+from sim.checkpoint import Checkpoint
 from sim.counters import difference, totals
 from sim.gpu import Gpu, Pause
 from sim.line_trace import line_of
 from sim.presets import Preset
 from sim.results import KernelResult, Results
+from sim.standing import Standing, content_of, standing_of
 from tracer.sources import source_fingerprint
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, TraceSource
 
 Progress = Callable[[str, int, int], None]
-PAUSE_WINDOWS = 64
-"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
 
 
 def simulate(
@@ -52,7 +51,8 @@ def simulate(
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
     options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
-    saved = checkpoint.open(_identity(source, preset, options | {"interval_ps": interval_ps})) if checkpoint else None
+    identity = _identity(source, preset, options | {"interval_ps": interval_ps}) if checkpoint else {}
+    saved = checkpoint.open(identity, standing_of) if checkpoint else None
     done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0
     for command in source.commands():
@@ -89,11 +89,9 @@ def _run_one(
 
     def pause() -> None:
         if checkpoint and checkpoint.due():
-            checkpoint.write(standing, gpu.state())
+            checkpoint.write(content_of(standing, gpu.state()))
 
-    end_ps = gpu.run_kernel(
-        kernel, standing.start_ps, progress, Pause(pause, PAUSE_WINDOWS) if checkpoint else None, standing.gpu
-    )
+    end_ps = gpu.run_kernel(kernel, standing.start_ps, progress, Pause(pause) if checkpoint else None, standing.gpu)
     if flush_l2:
         gpu.flush_l2()
     after = gpu.counted()

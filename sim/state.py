@@ -4,6 +4,7 @@ The records are all that the machine knows, so arrays put back into a machine of
 happened. `sim.checkpoint` keeps them in a file.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +22,32 @@ class State(NamedTuple):
 
     facts: dict[str, Any]
     arrays: dict[str, np.ndarray]
+
+
+class ClusterState(NamedTuple):
+    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
+
+    Attributes:
+        horizon_ps: how far they have run; 0 for a GPU by itself.
+        still: rounds in which nothing moved.
+        gpus: of each.
+    """
+
+    horizon_ps: int
+    still: int
+    gpus: list[State]
+
+
+class Breaks(NamedTuple):
+    """The breaks of a simulation, at which it can be kept.
+
+    Attributes:
+        act: called at each, with a function that gives the state at that moment.
+        state: of the same simulation at one of its breaks: go on from there; None = from the beginning.
+    """
+
+    act: Callable[[Callable[[], ClusterState]], None]
+    state: ClusterState | None
 
 
 def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from sim.configurations import PARTS, Case
+from sim.configurations import Case
+from sim.evaluation import PARTS
 from sim.presets import load_preset
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from validation.bench_run import machine_text

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.configurations import SEQUENTIAL
+from sim.evaluation import SEQUENTIAL
 from validation.claims.claim import Claim
 from validation.document import Picture
 from validation.evaluation import Evaluated

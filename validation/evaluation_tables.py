@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sim.configurations import CONFIGURATIONS, SEQUENTIAL
+from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
 from validation.document import Table
 from validation.experiments.ablation import ALONE, Ablation
 from validation.experiments.cases import case_names

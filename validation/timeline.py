@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sim.hw.spans import SpanKind
-from sim.jobs import JobResult
+from sim.job_result import JobResult
 from sim.units import PS_PER_US
 from traces.errors import UserError
 

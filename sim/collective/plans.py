@@ -16,10 +16,11 @@ import numpy as np
 
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
+from sim.collective.own_plan import OwnPlan
 from sim.collective.space import Region, make_gates, make_tiles, map_regions
-from sim.collective.topology import port_to
+from sim.collective.topology import AnyTopology, is_direct, port_to
 from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, Map
-from sim.spec import Granularity, Topology
+from sim.spec import Granularity
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Plan:
 
     gpu: int
     chunks: Chunks
-    topology: Topology
+    topology: AnyTopology
     tiles: np.ndarray
     gates: np.ndarray
     counts: Counts
@@ -69,14 +70,19 @@ class Plan:
 
 
 def fused_regions(
-    chunks: Chunks, gpu: int, topology: Topology, granularity: Granularity = Granularity.WORKGROUP
+    chunks: Chunks, gpu: int, topology: AnyTopology, granularity: Granularity = Granularity.WORKGROUP
 ) -> list[Region]:
-    """T3: the first chunk leaves with the stores, the others as DMA updates once complete; the last one stays."""
+    """T3: the first chunk leaves with the stores, the others as DMA updates once complete; the last one stays.
+
+    A user's plan says itself where each goes, and in what pieces.
+    """
+    if isinstance(topology, OwnPlan):
+        return topology.fused_regions(chunks, gpu)
     last = chunks.gpus - 1
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
-        if topology != Topology.RING:  # straight to the owner
+        if is_direct(topology):  # straight to the owner
             kind = Map.FINAL if local == last else Map.REMOTE
             region = Region(span.start, span.stop, kind, chunks.owner_distance(local), chunks.gpus)
         elif local == 0:
@@ -92,7 +98,7 @@ def fused(
     output: np.ndarray,
     chunks: Chunks,
     gpu: int,
-    topology: Topology,
+    topology: AnyTopology,
     granularity: Granularity = Granularity.WORKGROUP,
 ) -> Plan:
     """T3's plan of one GPU. output: OUTPUT_TILE in global order; granularity: of what DMA engines send on."""
@@ -114,7 +120,7 @@ def fused(
 class _Builder:
     """Collects steps, gates and counts of a collective on CUs."""
 
-    def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: Topology, slices: int, phases: int):
+    def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
         self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
         self.tiles = np.tile(make_tiles(output), phases)
         self.counts = Counts.none(len(self.tiles))
@@ -161,7 +167,7 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
     build.tiles["map"][: chunks.tiles] = Map.SUM
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
-    if build.topology != Topology.RING:
+    if is_direct(build.topology):
         build.arrivals(last, last, 0)
         for local in range(last):
             distance = chunks.owner_distance(local)
@@ -185,7 +191,7 @@ def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None
     build.tiles["map"][offset : offset + chunks.tiles] = Map.COPY
     for local in range(last):
         build.arrivals(local, 1, offset)
-    if build.topology != Topology.RING:
+    if is_direct(build.topology):
         for distance in range(1, chunks.gpus):
             build.step(last, [0], build.peer(distance), offset=offset, gated=False)
         return
@@ -196,7 +202,7 @@ def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None
 
 
 def reduce_scatter(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: Topology, *, slices=1, step_ps=0, update=False
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, update=False
 ) -> Plan:
     """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: of a chunk, gated each."""
     build = _Builder(output, chunks, gpu, topology, slices, 1)
@@ -204,14 +210,14 @@ def reduce_scatter(
     return build.plan(step_ps)
 
 
-def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: Topology, *, slices=1, step_ps=0) -> Plan:
+def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """All-gather on CUs, of one GPU."""
     build = _Builder(output, chunks, gpu, topology, slices, 1)
     _add_all_gather(build, 0, False)
     return build.plan(step_ps)
 
 
-def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: Topology, *, slices=1, step_ps=0) -> Plan:
+def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """Reduce-scatter and all-gather in one kernel: tags of the second begin behind those of the first."""
     build = _Builder(output, chunks, gpu, topology, slices, 2)
     _add_reduce_scatter(build, False)

@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from sim.collective.topology import port_to
+from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
 from sim.hw.space import GATE, SPACE, TILE, WAVEFRONT, Map
-from sim.spec import Granularity, Machine, Topology
+from sim.spec import Granularity, Machine
 from traces.errors import UserError
 
 
@@ -63,7 +63,7 @@ def make_tiles(output: np.ndarray) -> np.ndarray:
     return tiles
 
 
-def map_regions(tiles: np.ndarray, regions: Sequence[Region], topology: Topology, gpus: int) -> None:
+def map_regions(tiles: np.ndarray, regions: Sequence[Region], topology: AnyTopology, gpus: int) -> None:
     """Write regions into TILE records.
 
     Raises:

@@ -1,17 +1,43 @@
-"""Which GPU a port leads to. A new topology is a row here: the distances ahead that its ports reach."""
+"""Which GPU a port leads to. A new topology is a row here: the distances ahead that its ports reach.
+
+A user's topology comes with its plan, in a file of its own (`sim.collective.own_plan`).
+"""
+
+from typing import Protocol
 
 from sim.spec import Topology
 from traces.errors import UserError
 
 
-def port_distances(topology: Topology, gpus: int) -> tuple[int, ...]:
+class OwnTopology(Protocol):
+    """A topology that a user's file describes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def distances(self, gpus: int) -> tuple[int, ...]:
+        """How far ahead (mod N) the GPU at the other end of each port is."""
+        ...
+
+
+AnyTopology = Topology | OwnTopology
+
+
+def port_distances(topology: AnyTopology, gpus: int) -> tuple[int, ...]:
     """How far ahead (mod N) the GPU at the other end of each port is."""
+    if not isinstance(topology, Topology):
+        return topology.distances(gpus)
     if topology == Topology.RING:
         return (1, gpus - 1)
     return tuple(range(1, gpus))
 
 
-def port_to(topology: Topology, gpus: int, distance: int) -> int:
+def is_direct(topology: AnyTopology) -> bool:
+    """Do collectives send straight to the owner? Else they pass chunks along the ring of distance 1."""
+    return isinstance(topology, Topology) and topology != Topology.RING
+
+
+def port_to(topology: AnyTopology, gpus: int, distance: int) -> int:
     """Port that leads to the GPU `distance` ahead.
 
     Raises:

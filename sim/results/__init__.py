@@ -1,22 +1,18 @@
 """Results of runs and the archive that keeps them.
 
-results = simulate(source, preset)             # Results: one run
-write_results("result.h5", results)
-open_results("result.h5").headline()           # the one run of an archive
-archive = open_runs("study.h5")                # all runs of a sweep or of merged archives
-runs_frame(archive), instances_frame(archive, "hbm"), intervals_frame(archive), runs_dataset(archive)
+    from sim import results
+
+    archive = results.open("study.h5")                # of `t3sim run`, `sweep`, `merge` or `t3`
+    archive.run(3).headline()                         # one run; archive.run() where there is one only
+    archive.runs_frame(), archive.kernels_frame()     # tidy pandas frames: a row per run, per run and kernel,
+    archive.instances_frame("hbm")                    # per unit instance,
+    archive.intervals_frame()                         # per interval of the time series
+    archive.dataset()                                 # xarray
+
+`write_results` writes the archive of one run, `write_runs` that of several.
 """
 
-from sim.results.archive import (
-    FILE_TYPE,
-    FORMAT_VERSION,
-    ResultsArchive,
-    open_results,
-    open_runs,
-    write_results,
-    write_runs,
-)
-from sim.results.frames import instances_frame, intervals_frame, kernels_frame, runs_dataset, runs_frame
+from sim.results.archive import FILE_TYPE, FORMAT_VERSION, ResultsArchive, open, write_results, write_runs
 from sim.results.run import Failure, KernelResult, Results, ResultsError
 
 __all__ = [
@@ -27,13 +23,7 @@ __all__ = [
     "Results",
     "ResultsArchive",
     "ResultsError",
-    "instances_frame",
-    "intervals_frame",
-    "kernels_frame",
-    "open_results",
-    "open_runs",
-    "runs_dataset",
-    "runs_frame",
+    "open",
     "write_results",
     "write_runs",
 ]

@@ -18,16 +18,29 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 
 from sim.counters import COUNTERS
+from sim.results.evaluations import EVALUATION_TYPE, EVALUATION_VERSION, read_evaluation
+from sim.results.frames import (
+    instances_frame,
+    intervals_frame,
+    kernels_frame,
+    runs_dataset,
+    runs_frame,
+    with_results,
+)
 from sim.results.layout import read_run, run_digest, write_run
 from sim.results.run import Failure, Results, ResultsError
 from traces.errors import UserError
 from traces.version import VERSION
 from traces.write import new_file, replacing
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 FILE_TYPE = "t3sim-results"
 FORMAT_VERSION = 2
@@ -37,7 +50,7 @@ RUN = "runs/{:05d}"
 
 @dataclass
 class ResultsArchive:
-    """What a results archive holds.
+    """What an archive holds.
 
     Attributes:
         runs: in their order; a Failure where a point of a sweep has no results.
@@ -49,13 +62,58 @@ class ResultsArchive:
     study: str = ""
     path: str = ""
 
+    def run(self, number: int | None = None) -> Results:
+        """A run by its number, counted from 0; without one, the only run of the archive.
+
+        Raises:
+            ResultsError: several runs, no such run, or a point that failed.
+        """
+        if number is None and len(self.runs) != 1:
+            raise ResultsError(f"{self.path}: found {len(self.runs)} runs: choose one by its number")
+        number = number or 0
+        if not 0 <= number < len(self.runs):
+            raise ResultsError(f"{self.path}: run: found {number}, allowed are 0 to {len(self.runs) - 1}")
+        chosen = self.runs[number]
+        if isinstance(chosen, Failure):
+            raise ResultsError(f"{self.path}: run {number} has failed: {chosen.reason}")
+        return chosen
+
     def results(self) -> list[tuple[int, Results]]:
         """(number, run) of those that have results."""
-        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Results)]
+        return with_results(self.runs)
 
     def failures(self) -> list[tuple[int, Failure]]:
         """(number, failure) of those that have none."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
+
+    def runs_frame(self) -> "pandas.DataFrame":
+        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
+        return runs_frame(self.runs)
+
+    def kernels_frame(self) -> "pandas.DataFrame":
+        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
+        return kernels_frame(self.runs)
+
+    def instances_frame(self, unit: str) -> "pandas.DataFrame":
+        """One row per run, kernel and instance of a unit (cu, lsu, l1, noc, l2, hbm): point and raw counters.
+
+        Raises:
+            ResultsError: no run has such a unit.
+        """
+        return instances_frame(self.runs, unit)
+
+    def intervals_frame(self) -> "pandas.DataFrame":
+        """One row per run and interval of its time series, index (run, time_ps = end of the interval).
+
+        Raises:
+            ResultsError: no run has a time series.
+        """
+        return intervals_frame(self.runs)
+
+    def dataset(self) -> "xarray.Dataset":
+        """The numbers of `runs_frame` with every counter's total as an xarray dataset; the swept fields are its
+        dimensions where the runs fill their grid. A point that failed is NaN."""
+        return runs_dataset(self.runs, self.study)
 
 
 def write_results(path: str | Path, results: Results | Failure) -> None:
@@ -92,45 +150,44 @@ def _archive_digest(study: str, checksums: list[str]) -> str:
     return hashlib.sha256("\n".join([study, *checksums]).encode()).hexdigest()
 
 
-def open_results(path: str | Path) -> Results:
-    """Read the one run of an archive.
+def open(path: str | Path) -> ResultsArchive:
+    """Read an archive whole: of `t3sim run`, `t3sim sweep`, `t3sim merge` or `t3sim t3` (`sim.results.evaluations`).
 
     Raises:
-        ResultsError: as `open_runs`; more than one run; a point that failed.
+        ResultsError: no such file, no archive of results, of a newer version, truncated or damaged.
     """
-    runs = open_runs(path).runs
-    if len(runs) != 1:
-        raise ResultsError(f"{path}: found {len(runs)} runs, allowed is an archive of one (open_runs reads them all)")
-    if isinstance(runs[0], Failure):
-        raise ResultsError(f"{path}: its run has failed: {runs[0].reason}")
-    return runs[0]
+    with _reading(path) as file:
+        file_type = file.attrs.get("file_type")
+        if file_type == EVALUATION_TYPE:
+            _checked_version(path, file.attrs, EVALUATION_VERSION)
+            return ResultsArchive(list(read_evaluation(file)), path=str(path))
+        if file_type != FILE_TYPE:
+            raise ResultsError(
+                f"{path}: not a results archive: file_type is {file_type!r}, allowed are {FILE_TYPE!r} and "
+                f"{EVALUATION_TYPE!r}"
+            )
+        return _results_archive(path, file)
 
 
-def open_runs(path: str | Path) -> ResultsArchive:
-    """Read an archive whole.
-
-    Raises:
-        ResultsError: no such file, not a results archive, of a newer version, truncated or damaged.
-    """
-    with _reading(path) as (file, version):
-        if version == 1:
-            return ResultsArchive([read_run(file, str(file.attrs["writer"]))], path=str(path))
-        groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
-        runs = [read_run(group) for group in groups]
-        study = str(file.attrs["study"])
-        if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
-            raise ValueError("the checksum is not that of the runs")
-        return ResultsArchive(runs, study, str(path))
+def _results_archive(path: str | Path, file: h5py.File) -> ResultsArchive:
+    if _checked_version(path, file.attrs, FORMAT_VERSION) == 1:
+        return ResultsArchive([read_run(file, str(file.attrs["writer"]))], path=str(path))
+    groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
+    runs = [read_run(group) for group in groups]
+    study = str(file.attrs["study"])
+    if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
+        raise ValueError("the checksum is not that of the runs")
+    return ResultsArchive(runs, study, str(path))
 
 
 @contextmanager
-def _reading(path: str | Path) -> Iterator[tuple[Any, int]]:
-    """(open file, its version); what goes wrong with the file is a ResultsError."""
+def _reading(path: str | Path) -> Iterator[h5py.File]:
+    """The open file; what goes wrong with it is a ResultsError."""
     if not Path(path).is_file():
         raise ResultsError(f"{path}: {'is a folder' if Path(path).is_dir() else 'no such file'}")
     try:
         with h5py.File(path, "r") as file:
-            yield file, _checked_version(path, file.attrs)
+            yield file
     except ResultsError:
         raise
     except UserError as mistake:  # a machine that is none, or not of this version
@@ -140,11 +197,8 @@ def _reading(path: str | Path) -> Iterator[tuple[Any, int]]:
         raise ResultsError(f"{path}: damaged, truncated, or not an HDF5 file ({text})") from None
 
 
-def _checked_version(path: str | Path, attributes: Any) -> int:
-    file_type = attributes.get("file_type")
-    if file_type != FILE_TYPE:
-        raise ResultsError(f"{path}: not a results archive: file_type is {file_type!r}, allowed is {FILE_TYPE!r}")
+def _checked_version(path: str | Path, attributes: Any, newest: int) -> int:
     version = int(attributes["format_version"])
-    if not 1 <= version <= FORMAT_VERSION:
-        raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {FORMAT_VERSION}")
+    if not 1 <= version <= newest:
+        raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {newest}")
     return version

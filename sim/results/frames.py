@@ -1,29 +1,37 @@
 """Results as tidy tables: pandas frames of one row per run, kernel, unit instance or interval, and an xarray dataset.
 
 The columns of a sweep's fields come first, under their names ("hbm.queue_entries"); units of measure stand at the end
-of the names. Runs that failed are rows of `runs_frame` only, with their reason.
+of the names. Runs that failed are rows of `runs_frame` only, with their reason. They are methods of
+`sim.results.ResultsArchive`.
 """
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sim.counters import unit_of_measure
-from sim.results.archive import ResultsArchive
-from sim.results.run import Failure, ResultsError, columns_of
+from sim.results.run import Failure, Results, ResultsError, columns_of
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
+Runs = Sequence[Results | Failure]
 
-def runs_frame(archive: ResultsArchive) -> "pandas.DataFrame":
+
+def with_results(runs: Runs) -> list[tuple[int, Results]]:
+    """(number, run) of those that have results."""
+    return [(number, run) for number, run in enumerate(runs) if isinstance(run, Results)]
+
+
+def runs_frame(runs: Runs) -> "pandas.DataFrame":
     """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios and figures of the study."""
     import pandas as pd
 
-    rows = [_run_row(run) for run in archive.runs]
+    rows = [_run_row(run) for run in runs]
     return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
 
 
@@ -34,12 +42,12 @@ def _run_row(run):
     return {**run.point, "failure": "", "preset": run.preset.name, **figures, **run.figures}
 
 
-def kernels_frame(archive: ResultsArchive) -> "pandas.DataFrame":
+def kernels_frame(runs: Runs) -> "pandas.DataFrame":
     """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
     import pandas as pd
 
     keys, rows = [], []
-    for number, run in archive.results():
+    for number, run in with_results(runs):
         for place, kernel in enumerate(run.kernels):
             keys.append((number, place))
             times = {"name": kernel.name, "start_ps": kernel.start_ps, "end_ps": kernel.end_ps}
@@ -47,7 +55,7 @@ def kernels_frame(archive: ResultsArchive) -> "pandas.DataFrame":
     return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["run", "kernel"]) if keys else None)
 
 
-def instances_frame(archive: ResultsArchive, unit: str) -> "pandas.DataFrame":
+def instances_frame(runs: Runs, unit: str) -> "pandas.DataFrame":
     """One row per run, kernel and instance of a unit (cu, lsu, l1, noc, l2, hbm): point and raw counters.
 
     Raises:
@@ -56,23 +64,23 @@ def instances_frame(archive: ResultsArchive, unit: str) -> "pandas.DataFrame":
     import pandas as pd
 
     parts = {}
-    for number, run in archive.results():
+    for number, run in with_results(runs):
         for place, kernel in enumerate(run.kernels):
             if unit in kernel.units:
                 counters = columns_of(kernel.units[unit])
                 parts[number, place] = pd.DataFrame({**_repeated(run.point, len(kernel.units[unit])), **counters})
     if not parts:
-        known = sorted({name for _, run in archive.results() for kernel in run.kernels for name in kernel.units})
+        known = sorted({name for _, run in with_results(runs) for kernel in run.kernels for name in kernel.units})
         raise ResultsError(f"unit {unit!r}: allowed are {', '.join(known) or 'none, no kernel ran'}")
     return pd.concat(parts, names=["run", "kernel", "instance"])
 
 
-def intervals_frame(archive: ResultsArchive) -> "pandas.DataFrame":
+def intervals_frame(runs: Runs) -> "pandas.DataFrame":
     """One row per run and interval of its time series, index (run, time_ps = end of the interval)."""
     import pandas as pd
 
     parts = {}
-    for number, run in archive.results():
+    for number, run in with_results(runs):
         if run.series:
             times = run.times_ps()
             index = pd.Index(times, name="time_ps")
@@ -86,7 +94,7 @@ def _repeated(point, rows):
     return {name: [value] * rows for name, value in point.items()}
 
 
-def runs_dataset(archive: ResultsArchive) -> "xarray.Dataset":
+def runs_dataset(runs: Runs, study: str = "") -> "xarray.Dataset":
     """The numbers of `runs_frame` with every counter's total as an xarray dataset, `units` as attributes.
 
     The dimensions are the swept fields where the runs fill their grid, else one dimension `run` with the fields as
@@ -94,11 +102,11 @@ def runs_dataset(archive: ResultsArchive) -> "xarray.Dataset":
     """
     import xarray
 
-    frame = runs_frame(archive)
+    frame = runs_frame(runs)
     numbers = frame.select_dtypes("number")
-    totals = {number: run.totals for number, run in archive.results()}
+    totals = {number: run.totals for number, run in with_results(runs)}
     names = dict.fromkeys(name for total in totals.values() for name in total)
-    fields = list(dict.fromkeys(name for run in archive.runs for name in run.point))
+    fields = list(dict.fromkeys(name for run in runs for name in run.point))
     columns = {name: numbers[name].to_numpy() for name in numbers if name not in fields}
     columns |= {name: [totals.get(k, {}).get(name, math.nan) for k in frame.index] for name in names}
     axes = {name: list(dict.fromkeys(frame[name])) for name in fields}
@@ -113,4 +121,4 @@ def runs_dataset(archive: ResultsArchive) -> "xarray.Dataset":
         name: (dimensions, np.asarray(values).reshape(shape), {"units": unit_of_measure(name)})
         for name, values in columns.items()
     }
-    return xarray.Dataset(variables, coordinates, {"study": archive.study})
+    return xarray.Dataset(variables, coordinates, {"study": study})

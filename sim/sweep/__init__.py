@@ -2,7 +2,7 @@
 
 study = load_study("study.toml")
 outcome = sweep(study, Path("."), workers=2)
-runs_frame(open_runs(outcome.archive))
+results.open(outcome.archive).runs_frame()
 """
 
 from sim.sweep.driver import Outcome, sweep

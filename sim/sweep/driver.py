@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.results import open_runs
+from sim import results
 from sim.sweep.cluster import default_workers, run_here, run_on_cluster
 from sim.sweep.point import Point
 from sim.sweep.store import PointStore
@@ -59,7 +59,7 @@ def sweep(
     store = PointStore(archive, len(study.points))
     if store.whole(study.digest):
         store.clear()
-        failed = len(open_runs(archive).failures())
+        failed = len(results.open(archive).failures())
         return Outcome(archive, len(study.points), len(study.points), failed, [])
     with store.locked():
         finished = set(store.finished())

@@ -1,14 +1,20 @@
-"""Points with `run = "t3"`: a sub-layer in the configurations of the paper, its figures as those of one run."""
+"""Points with `run = "t3"`: a sub-layer in the configurations of the paper, its figures as those of one run.
+
+With `interval_ns` the simulations behind it follow as runs of their own, with their time series, as in the archive of
+`t3sim t3` (`sim.results.evaluations`): `point` says which by `part`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.collective.chunks import chunks_of
-from sim.configurations import CONFIGURATIONS, Case, evaluate
-from sim.evaluation_runs import figures_of
+from sim.collective.own_plan import load_plan
+from sim.configurations import Case, evaluate
+from sim.evaluation import CONFIGURATIONS
 from sim.presets import Preset
 from sim.results import Results
+from sim.results.evaluations import figures_of, runs_of_evaluation
 from tracer.gemm import GemmKernel, GemmProblem
 from traces.errors import UserError
 
@@ -23,7 +29,7 @@ class EvaluationCase:
 
 
 def make_case(
-    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int
+    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int, interval_ps: int
 ) -> EvaluationCase:
     """A case of a study.
 
@@ -31,11 +37,12 @@ def make_case(
         preset: the machine.
         problem: the GEMM of one GPU.
         kernel: that computes it.
-        options: gpus, configurations, explicit, chunks (tiles of each GPU's).
+        options: gpus, configurations, explicit, chunks (tiles of each GPU's), plan (path of a file).
         gpus: that the workload says, 0 = the option does.
+        interval_ps: of the time series, 0 = none.
 
     Raises:
-        UserError: no or two numbers of GPUs, an unknown configuration.
+        UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
     """
     if bool(gpus) == ("gpus" in options):
         raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
@@ -52,13 +59,18 @@ def make_case(
         gpus=gpus,
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=options.get("explicit", False),
+        interval_ps=interval_ps,
+        own=load_plan(options["plan"]) if "plan" in options else None,
     )
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
+    content |= {"interval_ps": interval_ps} if interval_ps else {}
+    content |= {"plan_sha256": case.own.digest} if case.own else {}
     return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
 
 
-def evaluated(case: EvaluationCase) -> Results:
-    """Simulate a case; the results have figures (`figures_of`) and no kernels."""
+def evaluated(case: EvaluationCase) -> list[Results]:
+    """Simulate a case: a run with figures and no kernels, and with a time series one for each part behind it."""
     found = evaluate(case.case, case.configurations)
-    source = case.case.source()
-    return Results(found.preset, source.fingerprint(), case.content, [], figures=figures_of(found.as_dict()))
+    source, figures = case.case.source(), figures_of(found.as_dict())
+    whole = Results(found.preset, source.fingerprint(), case.content, [], figures=figures)
+    return runs_of_evaluation(whole, found.parts, found.interval_ps) if found.interval_ps else [whole]

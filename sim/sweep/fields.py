@@ -45,9 +45,10 @@ T3_FIELDS: dict[str, Any] = {
     "t3.configurations": list[str],
     "t3.explicit": bool,
     "t3.chunks": list[Count],
+    "t3.plan": str,
 }
 DEFAULTS: dict[str, Any] = {"run": Kind.GEMM, "preset": "v100"}
-PATHS = ("trace", "policy")
+PATHS = ("trace", "policy", "t3.plan")
 """Files, relative to the study; so is a preset that ends in .toml."""
 
 

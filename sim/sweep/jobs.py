@@ -26,7 +26,7 @@ from traces.source import TraceSource
 ONLY_FOR = {
     Kind.REPLAY: ("trace", "kernels", "flush_l2", "interval_ns"),
     Kind.GEMM: ("workload", "gemm.", "flush_l2", "interval_ns"),
-    Kind.T3: ("workload", "gemm.", "t3."),
+    Kind.T3: ("workload", "gemm.", "t3.", "interval_ns"),
 }
 """Kind -> fields (or their first letters) that it takes beyond run, preset, policy and the machine."""
 TAKEN = {name for names in ONLY_FOR.values() for name in names}
@@ -38,11 +38,11 @@ class Job:
 
     Attributes:
         content: all that decides the results, as plain data.
-        run: gives them.
+        run: gives them: one run, or one of figures and one for each simulation behind it.
     """
 
     content: dict[str, Any]
-    run: Callable[[], Results]
+    run: Callable[[], list[Results]]
 
 
 @contextmanager
@@ -92,25 +92,27 @@ def _job(kind: Kind, preset: Preset, settings: dict[str, Any], trace: TraceSourc
     content = {"run": kind, "preset": preset.as_dict()}
     if "policy" in settings:
         content["policy_sha256"] = policy_digest(settings["policy"])
+    interval_ps = settings.get("interval_ns", 0) * PS_PER_NS
     if kind == Kind.T3:
         problem, gpus = _problem(kind, settings)
-        case = make_case(preset, problem, _kernel(settings), part_of(settings, "t3."), gpus)
+        case = make_case(preset, problem, _kernel(settings), part_of(settings, "t3."), gpus, interval_ps)
         return Job(content | case.content, lambda: _signed(evaluated(case), content))
     source = trace or CommandSequence([GemmSource(_problem(kind, settings)[0], _kernel(settings))])
     given = {
         "kernels": settings.get("kernels"),
         "flush_l2": settings.get("flush_l2", True),
-        "interval_ps": settings.get("interval_ns", 0) * PS_PER_NS,
+        "interval_ps": interval_ps,
     }
     run = content | given | {"trace": source.fingerprint()}
-    return Job(run, lambda: _signed(simulate(source, preset, **given), content))
+    return Job(run, lambda: _signed([simulate(source, preset, **given)], content))
 
 
-def _signed(results: Results, content: dict[str, Any]) -> Results:
-    """Results that name the policy they come from."""
+def _signed(runs: list[Results], content: dict[str, Any]) -> list[Results]:
+    """Runs that name the policy they come from."""
     if "policy_sha256" in content:
-        results.options["policy_sha256"] = content["policy_sha256"]
-    return results
+        for run in runs:
+            run.options["policy_sha256"] = content["policy_sha256"]
+    return runs
 
 
 def _kernel(settings: dict[str, Any]) -> GemmKernel:

@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from sim.hw.policy import VARIABLE
 from sim.policy_file import is_bound
-from sim.results import Failure, Results, write_results
+from sim.results import Failure, Results, write_runs
 from sim.sweep.fields import StudyError
 from sim.sweep.jobs import opened_job
 from tracer.sources import source_fingerprint
@@ -81,22 +82,23 @@ def run_point(point: Point, target: str) -> str:
     if policy and not is_bound(os.path.join(point.folder, policy)):
         return _run_in_process_of_its_own(point, target, os.path.join(point.folder, policy))
     found = _attempt(point)
-    write_results(target, found)
-    return found.reason if isinstance(found, Failure) else ""
+    write_runs(target, found)
+    return "; ".join(run.reason for run in found if isinstance(run, Failure))
 
 
-def _attempt(point: Point) -> Results | Failure:
+def _attempt(point: Point) -> Sequence[Results | Failure]:
     try:
         with opened_job(point.settings, point.folder) as job:
-            results = job.run()
+            runs = job.run()
     except (MemoryError, OSError):
         raise  # of this machine and moment, not of the point
     except UserError as mistake:
-        return Failure(point.coordinates, reason_of(mistake, point))
+        return [Failure(point.coordinates, reason_of(mistake, point))]
     except Exception as error:  # a fault of the simulator or of a policy: the other points go on
-        return Failure(point.coordinates, f"{type(error).__name__}: {reason_of(error, point)}")
-    results.point = point.coordinates
-    return results
+        return [Failure(point.coordinates, f"{type(error).__name__}: {reason_of(error, point)}")]
+    for run in runs:
+        run.point = point.coordinates | run.point
+    return runs
 
 
 def _run_in_process_of_its_own(point: Point, target: str, policy: str) -> str:

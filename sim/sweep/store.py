@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sim.results import Failure, Results, ResultsError, open_runs, write_runs
+from sim import results
+from sim.results import Failure, Results, ResultsError, write_runs
 from traces.errors import UserError
 
 try:
@@ -41,18 +42,17 @@ class PointStore:
     def whole(self, study: str) -> bool:
         """Is the archive there, and is it that of this study?"""
         with suppress(ResultsError):
-            found = open_runs(self.archive)
-            return found.study == study and len(found.runs) == self._points
+            return results.open(self.archive).study == study
         return False
 
     def finished(self) -> list[int]:
         """Numbers of the points that are done; damaged ones do not count."""
-        return [number for number in range(self._points) if self._point(number) is not None]
+        return [number for number in range(self._points) if self._is_finished(number)]
 
-    def _point(self, number: int) -> Results | Failure | None:
+    def _is_finished(self, number: int) -> bool:
         with suppress(ResultsError):
-            return open_runs(self.path(number)).runs[0]
-        return None
+            return len(results.open(self.path(number)).runs) > 0
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -84,9 +84,9 @@ class PointStore:
         def runs() -> Iterator[Results | Failure]:
             nonlocal failed
             for number in range(self._points):
-                run = open_runs(self.path(number)).runs[0]
-                failed += isinstance(run, Failure)
-                yield run
+                found = results.open(self.path(number))
+                failed += len(found.failures())
+                yield from found.runs
 
         write_runs(self.archive, runs(), study)
         self.clear()

@@ -92,12 +92,12 @@ def clusters(change=None):
     seen = []
 
     class Watched(Cluster):
-        def run(self, launches, progress=None):
+        def run(self, launches, *more):
             seen.append(self)
             launches = list(launches)
             if change is not None:
                 change(self, launches)
-            super().run(launches, progress)
+            super().run(launches, *more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "Cluster", Watched)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-import sim.run
+import sim.gpu
 from sim.checkpoint import Checkpoint
 from sim.results import write_results
 from sim.run import simulate
@@ -32,8 +32,8 @@ class Interrupted(Checkpoint):
         super().__init__(path, 0)
         self.left = writes
 
-    def write(self, standing, gpu):
-        super().write(standing, gpu)
+    def write(self, content):
+        super().write(content)
         self.left -= 1
         if not self.left:
             raise PulledPlug
@@ -41,7 +41,7 @@ class Interrupted(Checkpoint):
 
 @pytest.fixture(autouse=True)
 def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.run, "PAUSE_WINDOWS", 7)
+    monkeypatch.setattr(sim.gpu, "PAUSE_WINDOWS", 7)
 
 
 def results_bytes(folder, trace, preset, **options):

@@ -6,20 +6,9 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of
-from sim.configurations import (
-    CONFIGURATIONS,
-    IDEAL,
-    IDEAL_NMC,
-    PARTS,
-    SEQUENTIAL,
-    T3,
-    T3_MCA,
-    TRAFFIC,
-    Case,
-    assemble,
-    parts_of,
-)
-from sim.jobs import JobResult
+from sim.configurations import Case, assemble, parts_of
+from sim.evaluation import CONFIGURATIONS, IDEAL, IDEAL_NMC, PARTS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
+from sim.job_result import JobResult
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, fp16_problem
 

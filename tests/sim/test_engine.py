@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.gpu import DeadlockError, Gpu
+from sim.deadlock import DeadlockError
+from sim.gpu import Gpu
 from sim.run import simulate
 from tests.plain_machine import outcome
 from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store, wait
@@ -78,6 +79,25 @@ def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos():
     machine = small_preset("l2.dram_fifo=1", "noc.bank_fifo=2", "noc.cu_fifo=1")
     with pytest.raises(DeadlockError, match=r"l2.requests\d 2 of 2"):
         simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), machine)
+
+
+def test_a_deadlock_under_a_line_trace_is_the_same_deadlock():
+    """The engine is asked for one window at a time, and still has to notice that nothing moves in several."""
+    machine = small_preset("l2.dram_fifo=1", "noc.bank_fifo=2", "noc.cu_fifo=1")
+    seen: list[str] = []
+
+    def trace(line):
+        seen.append(line)
+        assert len(seen) < 10_000, "runs for ever"
+
+    said = []
+    for line_trace in (None, trace):
+        with pytest.raises(DeadlockError, match="nothing can move") as caught:
+            simulate(
+                CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), machine, line_trace=line_trace
+            )
+        said.append(str(caught.value))
+    assert said[0] == said[1] and seen
 
 
 def test_a_long_wait_is_not_a_deadlock():

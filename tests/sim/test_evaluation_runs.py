@@ -2,13 +2,14 @@
 
 import json
 
+import h5py
 import pytest
 
+from sim import results
 from sim.configurations import Case, evaluate
 from sim.evaluation_archive import open_evaluation, write_evaluation
-from sim.evaluation_runs import open_any
 from sim.presets import load_preset
-from sim.results import intervals_frame, open_runs, runs_frame, write_results
+from sim.results import ResultsError, write_results
 from tests.sim.result_samples import sample_results
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from traces.errors import UserError
@@ -24,7 +25,7 @@ def archive(tmp_path_factory):
 
 
 def test_a_run_per_part_and_one_of_figures(archive):
-    found = open_any(archive)
+    found = results.open(archive)
     assert [run.point["part"] for run in found.runs] == ["all", "gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"]
     summary, parts = open_evaluation(archive)
     figures = found.runs[0].figures
@@ -36,10 +37,10 @@ def test_a_run_per_part_and_one_of_figures(archive):
 
 
 def test_frames(archive):
-    found = open_any(archive)
-    frame = runs_frame(found)
+    found = results.open(archive)
+    frame = found.runs_frame()
     assert frame["time_ns"].iloc[1] * 1000 == open_evaluation(archive)[1]["gemm"].time_ps
-    intervals = intervals_frame(found)
+    intervals = found.intervals_frame()
     assert intervals.loc[5, "dram_comm_write_bytes"].sum() > 0 and (intervals.loc[5, "part"] == "t3").all()
 
 
@@ -53,7 +54,7 @@ def test_verbs(archive, tmp_path, capsys):
     for kind in ("traffic", "queue", "rates", "roofline"):
         assert main(["plot", kind, str(archive), "--run", "5", "-o", str(tmp_path / f"{kind}.png")]) == 0
     assert main(["merge", str(archive), "-o", str(tmp_path / "runs.h5")]) == 0
-    assert len(open_runs(tmp_path / "runs.h5").runs) == 7
+    assert len(results.open(tmp_path / "runs.h5").runs) == 7
     assert main(["diff", str(archive), str(tmp_path / "runs.h5")]) == 0
 
 
@@ -65,7 +66,19 @@ def test_a_run_without_kernels_has_no_counters(arguments, archive, capsys):
 
 def test_results_archives_still_open(tmp_path):
     write_results(tmp_path / "run.h5", sample_results())
-    assert len(open_any(tmp_path / "run.h5").runs) == 1
+    assert len(results.open(tmp_path / "run.h5").runs) == 1
     (tmp_path / "text.h5").write_text("hello")
     with pytest.raises(UserError, match=r"text\.h5: damaged"):
-        open_any(tmp_path / "text.h5")
+        results.open(tmp_path / "text.h5")
+
+
+def test_a_newer_or_damaged_evaluation_is_refused(archive, tmp_path):
+    newer = tmp_path / "newer.h5"
+    newer.write_bytes(archive.read_bytes())
+    with h5py.File(newer, "r+") as file:
+        file.attrs["format_version"] = 99
+    with pytest.raises(ResultsError, match=r"newer\.h5: format_version is 99, allowed is 1 to 1"):
+        results.open(newer)
+    newer.write_bytes(archive.read_bytes()[:-1000])
+    with pytest.raises(ResultsError, match=r"newer\.h5: damaged, truncated"):
+        results.open(newer)

@@ -3,16 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.results import (
-    Failure,
-    ResultsArchive,
-    ResultsError,
-    instances_frame,
-    intervals_frame,
-    kernels_frame,
-    runs_dataset,
-    runs_frame,
-)
+from sim.results import Failure, ResultsArchive, ResultsError
 from tests.sim.result_samples import sample_results
 
 ENTRIES, WAYS = "hbm.queue_entries", "l2.ways"
@@ -37,7 +28,7 @@ def grid():
 
 
 def test_one_row_per_run(grid):
-    frame = runs_frame(grid)
+    frame = grid.runs_frame()
     assert frame.index.name == "run" and list(frame.columns[:3]) == [ENTRIES, WAYS, "failure"]
     assert list(frame[WAYS]) == [8, 16, 24] * 2
     assert frame["failure"][4] == "l2.ways does not fit" and (frame["failure"].drop(4) == "").all()
@@ -46,21 +37,21 @@ def test_one_row_per_run(grid):
 
 
 def test_one_row_per_kernel_instance_and_interval(grid):
-    kernels = kernels_frame(grid)
+    kernels = grid.kernels_frame()
     assert kernels.index.names == ["run", "kernel"] and len(kernels) == 5 * 2
     assert list(kernels.loc[0, "name"]) == ["first", "second"]
-    instances = instances_frame(grid, "hbm")
+    instances = grid.instances_frame("hbm")
     assert instances.index.names == ["run", "kernel", "instance"] and len(instances) == 5 * 2 * 2
     by_kernel = instances.groupby(level=["run", "kernel"])["read_columns.comm_write"].sum()
     assert (by_kernel == kernels["hbm.read_columns.comm_write"]).all()
     assert (instances.loc[2, ENTRIES] == 16).all() and (instances.loc[5, WAYS] == 24).all()
-    intervals = intervals_frame(grid)
+    intervals = grid.intervals_frame()
     assert intervals.index.names == ["run", "time_ps"] and len(intervals) == 5 * 11
     assert intervals.loc[(3, 3000), "dram_read_bytes"] == 2 and intervals.loc[(3, 3000), WAYS] == 8
 
 
 def test_a_grid_becomes_dimensions(grid):
-    data = runs_dataset(grid)
+    data = grid.dataset()
     assert data["time_ns"].dims == (ENTRIES, WAYS) and data["time_ns"].shape == (2, 3)
     assert float(data["time_ns"].sel({ENTRIES: 32, WAYS: 24})) == 16.0
     assert np.isnan(float(data["time_ns"].sel({ENTRIES: 32, WAYS: 16})))
@@ -69,16 +60,16 @@ def test_a_grid_becomes_dimensions(grid):
 
 
 def test_listed_points_are_one_dimension():
-    data = runs_dataset(archive([{ENTRIES: 16, WAYS: 8}, {ENTRIES: 32, WAYS: 16}]))
+    data = archive([{ENTRIES: 16, WAYS: 8}, {ENTRIES: 32, WAYS: 16}]).dataset()
     assert data["time_ns"].dims == ("run",) and list(data[WAYS].values) == [8, 16]
 
 
 def test_questions_without_an_answer(grid):
     with pytest.raises(ResultsError, match="'l9': allowed are cu, hbm, l1"):
-        instances_frame(grid, "l9")
+        grid.instances_frame("l9")
     for run in grid.runs:
         if not isinstance(run, Failure):
             run.series = {}
     with pytest.raises(ResultsError, match="--interval-ns"):
-        intervals_frame(grid)
-    assert len(kernels_frame(ResultsArchive([grid.runs[4]]))) == 0
+        grid.intervals_frame()
+    assert len(ResultsArchive([grid.runs[4]]).kernels_frame()) == 0

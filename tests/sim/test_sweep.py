@@ -1,17 +1,19 @@
 """Sweeps: the same archive from one process, from workers, after any interruption; what fails, what is lost."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from distributed import LocalCluster
 
+from sim import results
 from sim.configurations import Case, evaluate
 from sim.presets import load_preset
-from sim.results import open_runs, runs_dataset, runs_frame
 from sim.run import simulate
 from sim.sweep import load_study, sweep
 from tests.validation.paths import ROOT
@@ -51,7 +53,7 @@ def expected(tmp_path_factory):
 
 
 def test_a_point_is_a_run_and_failures_have_reasons(expected):
-    found = open_runs(expected)
+    found = results.open(expected)
     plain = simulate(
         CommandSequence([GemmSource(GemmProblem(256, 128, 64), DEFAULT_KERNEL)]),
         load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12}),
@@ -62,7 +64,7 @@ def test_a_point_is_a_run_and_failures_have_reasons(expected):
     assert run.totals == plain.totals and run.preset == plain.preset and run.series.keys() == plain.series.keys()
     assert [number for number, _ in found.failures()] == [1, 4]
     assert "l2.bytes: found 6291456, allowed is a multiple of l2.banks" in found.runs[4].reason
-    assert runs_dataset(found)["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
+    assert found.dataset()["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
 
 
 def test_workers_write_the_same_bytes(study, expected, tmp_path):
@@ -121,7 +123,7 @@ def test_a_replay_of_a_trace_whose_content_counts(tmp_path):
     (tmp_path / "study.toml").write_text('run = "replay"\ntrace = "gemm.h5"\n[axes]\nkernels = [[0], [1]]\n')
     study = load_study(tmp_path / "study.toml")
     outcome = sweep(study, tmp_path, workers=0)
-    found = open_runs(outcome.archive)
+    found = results.open(outcome.archive)
     assert found.runs[0].kernels[0].name == "gemm_64x64x32"
     assert "the trace has 1 kernels" in found.runs[1].reason
     write_archive(tmp_path / "gemm.h5", CommandSequence([GemmSource(GemmProblem(64, 64, 64))]))
@@ -136,7 +138,7 @@ def test_the_configurations_of_the_paper(tmp_path):
         'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\n'
         't3.configurations = ["Sequential", "Ideal-GEMM-RS-Overlap"]\n[axes]\nt3.gpus = [2, 3]\n'
     )
-    found = open_runs(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
+    found = results.open(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
     case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
     direct = evaluate(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
     figures = found.runs[0].figures
@@ -144,8 +146,41 @@ def test_the_configurations_of_the_paper(tmp_path):
     assert figures["Ideal-GEMM-RS-Overlap.speedup"] == direct.speedup("Ideal-GEMM-RS-Overlap")
     assert figures["Sequential.link_bytes"] == direct.configurations["Sequential"].link_bytes
     assert figures["Sequential.exactly_once"] == 1
-    frame = runs_frame(found)
+    frame = found.runs_frame()
     assert list(frame["t3.gpus"]) == [2, 3] and (frame["Ideal-GEMM-RS-Overlap.speedup"] > 1).all()
+
+
+def test_time_series_of_the_configurations(tmp_path):
+    """A point is a run of figures and, with interval_ns, one for each simulation behind it."""
+    text = (
+        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        't3.configurations = ["T3", "Sequential"]\n[axes]\nlink.GB_per_s = [75.0, 150.0]\n'
+    )
+    (tmp_path / "plain.toml").write_text(text)
+    (tmp_path / "study.toml").write_text("interval_ns = 1000\n" + text)
+    study, plain = load_study(tmp_path / "study.toml"), load_study(tmp_path / "plain.toml")
+    outcome = sweep(study, tmp_path, workers=2)
+    assert (outcome.points, outcome.kept, outcome.failed) == (2, 0, 0)
+    found, figures = results.open(outcome.archive), results.open(sweep(plain, tmp_path, workers=0).archive)
+    parts = ["all", "gemm", "rs", "ag", "t3"]
+    assert [run.point for run in found.runs] == [
+        {"link.GB_per_s": speed, "part": part} for speed in (75.0, 150.0) for part in parts
+    ]
+    assert [found.runs[k].figures for k in (0, 5)] == [run.figures for run in figures.runs]
+    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
+    direct = case.run_part("t3")
+    fused = found.runs[9]
+    assert fused.time_ps == direct.time_ps and fused.totals == direct.totals and fused.interval_ps == 1_000_000
+    assert fused.series.keys() == direct.series.keys()
+    assert all((fused.series[name] == direct.series[name]).all() for name in direct.series)
+    intervals = found.intervals_frame()
+    assert set(intervals["part"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
+    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "part")
+    content = outcome.archive.read_bytes()
+    again = sweep(study, tmp_path, workers=0)
+    assert again.kept == 2
+    outcome.archive.unlink()
+    assert sweep(study, tmp_path, workers=0).archive.read_bytes() == content
 
 
 def test_two_sweeps_of_one_study_do_not_meet(study, tmp_path):
@@ -178,3 +213,53 @@ def test_a_lost_worker_costs_its_point_only(tmp_path):
     assert len(outcome.lost) == 1 and outcome.lost[0].startswith("point 1: KilledWorker")
     assert not outcome.archive.exists()
     assert [path.name for path in outcome.archive.with_suffix(".points").glob("*.h5")] == ["00000.h5"]
+
+
+@contextmanager
+def dask_processes(folder):
+    """A scheduler and a worker as processes of their own: (address, scheduler)."""
+    found = folder / "scheduler.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = []
+
+    def start(module, *options):
+        command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *options]
+        started.append(subprocess.Popen([*command, "--scheduler-file", str(found)], env=environment, cwd=folder,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # fmt: skip
+        return started[-1]
+
+    try:
+        scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        start("dask_worker", "--nworkers", "1", "--nthreads", "1", "--no-nanny", "--death-timeout", "60")
+        until = time.monotonic() + 60
+        while not found.exists() and scheduler.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        yield json.loads(found.read_text())["address"], scheduler
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_killed_scheduler_leaves_finished_points(study, expected, tmp_path):
+    """SIGKILL of the scheduler's process, after which neither client nor worker hears anything."""
+    (tmp_path / "dask").mkdir()
+    with dask_processes(tmp_path / "dask") as (address, scheduler):
+
+        def kill(done, total):
+            if done == 1:
+                scheduler.send_signal(signal.SIGKILL)
+                scheduler.wait()
+
+        outcome = sweep(study, tmp_path, scheduler=address, progress=kill)
+    assert outcome.lost and not outcome.archive.exists()
+    folder = outcome.archive.with_suffix(".points")
+    finished = sorted(folder.glob("*.h5"))
+    assert finished
+    whole = results.open(expected)
+    for path in finished:
+        (run,) = results.open(path).runs
+        assert run.point == whole.runs[int(path.stem)].point
+    again = sweep(study, tmp_path, workers=0)
+    assert again.kept == len(finished) and not again.lost
+    assert again.archive.read_bytes() == expected.read_bytes()

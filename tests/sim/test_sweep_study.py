@@ -121,7 +121,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
         (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
         ('run = "t3"\nworkload = "t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "its own"]),
-        ("interval_ns = 5\n" + T3 + "[t3]\ngpus = 4\n", ['interval_ns: not with run = "t3"']),
+        ("flush_l2 = true\n" + T3 + "[t3]\ngpus = 4\n", ['flush_l2: not with run = "t3"']),
         ('preset = "v10"\n' + BASE, ["no point can run", "'v10'", "v100"]),
         ('policy = "none.py"\n' + BASE, ["policy: no file none.py"]),
         ("kernels = [-1]\n" + BASE, ["kernels", "[-1]"]),

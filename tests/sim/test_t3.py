@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sim.gpu import DeadlockError
+from sim.deadlock import DeadlockError
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.space import Map
 from sim.jobs import replace_unit, run_fused, run_side_by_side

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from sim.results import Failure, open_runs, write_results, write_runs
+from sim import results
+from sim.results import Failure, write_results, write_runs
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import ROOT
 from validation.cli import main
@@ -40,16 +41,16 @@ def test_diff(desk, capsys):
 def test_merge_keeps_the_order_and_renews_the_version(desk, capsys):
     assert main(["merge", "one.h5", str(OLD), "study.h5", "-o", "all.h5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"output": "all.h5", "runs": 5}
-    found = open_runs("all.h5")
+    found = results.open("all.h5")
     assert [number for number, _ in found.failures()] == [3]
-    assert found.runs[1].totals["l1.read_sectors"] == open_runs(OLD).runs[0].totals["l1.read_sectors"]
+    assert found.runs[1].totals["l1.read_sectors"] == results.open(OLD).runs[0].totals["l1.read_sectors"]
     assert main(["merge", str(OLD), "-o", "new.h5"]) == 0
     assert main(["diff", str(OLD), "new.h5"]) == 0
 
 
 def test_merge_into_one_of_its_own(desk):
     assert main(["merge", "one.h5", "other.h5", "-o", "one.h5"]) == 0
-    assert len(open_runs("one.h5").runs) == 2
+    assert len(results.open("one.h5").runs) == 2
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_merge_into_one_of_its_own(desk):
         (["merge", "one.h5", "none.h5", "-o", "x.h5"], "none.h5: no such file"),
         (["merge", "one.h5", "-o", "no/x.h5"], "no such folder"),
         (["merge", "-o", "x.h5"], "RESULTS"),
-        (["show", "study.h5", "--run", "7"], "--run: found 7, allowed are 0 to 2"),
+        (["show", "study.h5", "--run", "7"], "run: found 7, allowed are 0 to 2"),
         (["show", "study.h5", "--run", "1"], "run 1 has failed: does not fit"),
         (["show", "study.h5", "--unit", "hbm"], "--run"),
     ],
@@ -79,6 +80,6 @@ def test_show_of_several_runs(desk, capsys):
     assert main(["show", "study.h5", "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert runs[1] == {"point": {"hbm.queue_entries": 3}, "failure": "does not fit"}
-    assert runs[2]["l2_read_sectors"] == open_runs("other.h5").runs[0].totals["l2.read_sectors"]
+    assert runs[2]["l2_read_sectors"] == results.open("other.h5").runs[0].totals["l2.read_sectors"]
     assert main(["show", "study.h5", "--run", "2", "--unit", "hbm"]) == 0
     assert "bus_busy_ps" in capsys.readouterr().out

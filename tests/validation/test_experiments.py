@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.configurations import CONFIGURATIONS, T3_MCA
+from sim.evaluation import CONFIGURATIONS, T3_MCA
 from tests.docs.blocks import file_of
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL

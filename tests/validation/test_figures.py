@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from sim import results
 from sim.presets import load_preset
-from sim.results import Failure, ResultsArchive, open_results, write_runs
+from sim.results import Failure, ResultsArchive, write_runs
 from sim.units import GIGA
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import SMALL_TRACE
@@ -58,40 +59,40 @@ def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):
 
 
 def test_traffic_is_all_the_traffic(desk):
-    results = open_results(desk / "gemm.h5")
-    drawn = sum(int(results.series[name].sum()) for name in STREAMS)
-    headline = results.headline()
+    found = results.open(desk / "gemm.h5").run()
+    drawn = sum(int(found.series[name].sum()) for name in STREAMS)
+    headline = found.headline()
     assert drawn == 32 * (headline["dram_read_sectors"] + headline["dram_write_sectors_after_flush"])
     assert load_preset("v100").peaks().dram_bytes_per_s / GIGA == pytest.approx(898, abs=1)
-    axes = draw_traffic(results).axes[0]
+    axes = draw_traffic(found).axes[0]
     tops = axes.collections[-1].get_paths()[0].vertices[:, 1]
     assert tops.max() <= 898 * 1.001
 
 
 def test_queue_stays_under_its_depth(desk):
-    results = open_results(desk / "gemm.h5")
-    left, right = draw_queue(results).axes
+    found = results.open(desk / "gemm.h5").run()
+    left, right = draw_queue(found).axes
     entries = left.lines[0].get_ydata()
-    hbm = results.preset.machine.hbm
+    hbm = found.preset.machine.hbm
     assert entries.max() <= 2 * hbm.queue_entries  # v100 has a queue for reads and one for writes
     assert left.get_ylim()[1] >= 2 * hbm.queue_entries
-    assert entries.sum() * hbm.channels == results.series["queue_columns"].sum()
-    assert right.lines[0].get_ydata().max() == results.series["resident_workgroups"].max() > 0
+    assert entries.sum() * hbm.channels == found.series["queue_columns"].sum()
+    assert right.lines[0].get_ydata().max() == found.series["resident_workgroups"].max() > 0
     assert len(left.get_legend().get_texts()) == 3
 
 
 def test_bandwidths_are_bytes_over_time(desk):
-    (kernel,) = open_results(desk / "gemm.h5").kernels
+    (kernel,) = results.open(desk / "gemm.h5").run().kernels
     expected = kernel.totals["hbm.read_columns"] * 32 / (kernel.time_ps * 1e-12) / 1e9
     assert bandwidth(kernel, BANDWIDTHS["DRAM reads"]) == pytest.approx(expected)
     assert bandwidth(kernel, BANDWIDTHS["DRAM writes"]) == 0  # all of it is the flush afterwards
-    left, right = draw_rates(open_results(desk / "gemm.h5")).axes
+    left, right = draw_rates(results.open(desk / "gemm.h5").run()).axes
     assert [bar.get_width() for bar in left.patches][3] == pytest.approx(expected)
     assert len(right.patches) == 4
 
 
 def test_roofline_points(desk):
-    (kernel,) = open_results(desk / "gemm.h5").kernels
+    (kernel,) = results.open(desk / "gemm.h5").run().kernels
     flop = 2 * 256 * 256 * 128
     assert intensity(kernel, "DRAM") == pytest.approx(flop / (2 * 256 * 128 * 2))  # A and B once; C is flushed later
     assert operations_per_s(kernel) == pytest.approx(flop / (kernel.time_ps * 1e-12))
@@ -117,11 +118,16 @@ def test_sweep_lines():
         (["traffic", "gemm.h5", "-o", "x.pdf"], ".png and .svg"),
         (["traffic", "gemm.h5", "-o", "x"], "no ending"),
         (["pie", "gemm.h5", "-o", "x.png"], "traffic"),
-        (["rates", "study.h5", "--run", "9", "-o", "x.png"], "--run: found 9"),
+        (["rates", "study.h5", "--run", "9", "-o", "x.png"], "run: found 9"),
         (["rates", "study.h5", "--run", "4", "-o", "x.png"], "run 4 has failed"),
         (["sweep", "gemm.h5", "-o", "x.png"], "no field was swept"),
         (["sweep", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
         (["sweep", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
+        (["rates", "gemm.h5"], "--output: missing"),
+        (["rates", "gemm.h5", "gemm.h5", "-o", "x.png"], "takes one RESULT"),
+        (["rates", "gemm.h5", "--table", "-o", "x.png"], "no --table"),
+        (["speedups", "gemm.h5", "-o", "x.png"], "gemm.h5: holds no configurations"),
+        (["speedups", "study.h5", "--table"], "study.h5: holds no configurations"),
     ],
 )
 def test_mistakes(arguments, words, desk, monkeypatch, capsys):

@@ -5,8 +5,9 @@ import shlex
 
 import pytest
 
+from sim import results
 from sim.presets import load_preset
-from sim.results import open_results, write_results
+from sim.results import write_results
 from tests.validation.paths import ROOT
 from traces.archive import open_archive
 from validation.gemm_options import workload_problem
@@ -24,11 +25,11 @@ def test_five_lines_of_python_run(tmp_path):
     assert len(lines) == 5
     names = {}
     exec(compile("\n".join(lines), "README.md", "exec"), names)
-    results = names["results"]
-    assert results.headline()["dram_read_sectors"] == 2 * 512 * 256 * 2 // 32  # A and B once
-    assert len(results.frame("hbm")) == results.preset.machine.hbm.channels
-    write_results(tmp_path / "result.h5", results)
-    assert open_results(tmp_path / "result.h5").totals == results.totals
+    found = names["results"]
+    assert found.headline()["dram_read_sectors"] == 2 * 512 * 256 * 2 // 32  # A and B once
+    assert len(found.frame("hbm")) == found.preset.machine.hbm.channels
+    write_results(tmp_path / "result.h5", found)
+    assert results.open(tmp_path / "result.h5").run().totals == found.totals
 
 
 def test_the_main_job_names_what_exists():

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sim.results import open_results
+from sim import results
 from tests.validation.paths import ROOT
 from validation.cli import main
 
@@ -43,8 +43,8 @@ def test_same_input_gives_the_same_bytes(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "dram_read_sectors" in shown and "are assumed" in shown
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    results = open_results(paths[0])
-    assert results.interval_ps == 500_000 and len(results.series_frame()) >= 1
+    found = results.open(paths[0]).run()
+    assert found.interval_ps == 500_000 and len(found.series_frame()) >= 1
 
 
 def test_a_stored_trace_gives_what_the_gemm_gives(tmp_path, capsys):

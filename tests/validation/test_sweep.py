@@ -11,7 +11,7 @@ import click
 import numpy as np
 import pytest
 
-from sim.results import open_results, open_runs
+from sim import results
 from sim.sweep import Outcome
 from tests.docs.blocks import file_of
 from tests.validation.paths import ROOT
@@ -48,11 +48,28 @@ def test_table_and_list(desk, capsys):
     assert main(["sweep", "study.toml", "--workers", "0"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Queues\n") and f"wrote {name}" in shown and "0 of them from before, 2 failed" in shown
-    assert "point 1 failed: v100: l2.bytes" in shown
+    assert "run 1 failed: v100: l2.bytes" in shown
     assert main(["sweep", "study.toml", "--workers", "0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["points"], found["kept"], found["failed"], found["lost"]) == (4, 4, 2, [])
-    assert open_runs(found["archive"]).study == found["study"]
+    assert results.open(found["archive"]).study == found["study"]
+
+
+def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
+    (desk / "t3.toml").write_text(
+        'run = "t3"\npreset = "t3_2024"\ninterval_ns = 1000\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        't3.configurations = ["T3", "Sequential"]\n[axes]\nhbm.queue_entries = [32, 64]\n'
+    )
+    assert main(["sweep", "t3.toml", "--workers", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "T3.speedup" in shown and "part" not in shown
+    archive = str(next(desk.glob("t3-*.h5")))
+    assert main(["plot", "traffic", archive, "--run", "9", "-o", "t3.png"]) == 0
+    assert main(["plot", "traffic", archive, "--run", "5", "-o", "t3.png"]) == 2
+    assert "no time series" in capsys.readouterr().err  # the run of figures
+    assert main(["plot", "sweep", archive, "--figure", "T3.speedup", "-o", "lines.png"]) == 0
+    assert main(["plot", "speedups", archive, "--table"]) == 0
+    assert "hbm.queue_entries = 32" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,7 @@ def test_ctrl_c_is_one_word_and_keeps_the_points(desk):
 def test_a_policy_on_the_command_line(desk):
     done = t3sim("run", "--gemm", "256x256x64", "--policy", "newest.py", "-o", "newest.h5")
     assert done.returncode == 0, done.stderr
-    found = open_results(desk / "newest.h5")
+    found = results.open(desk / "newest.h5").run()
     assert found.preset.values()["hbm.arbiter"] == "user" and len(found.options["policy_sha256"]) == 64
     again = t3sim("run", "--gemm", "256x256x64", "--policy=newest.py", "--json")
     assert json.loads(again.stdout)["compile_s"] == 0  # compiled once, then from the cache
@@ -117,7 +134,7 @@ def test_a_policy_in_a_sweep(desk):
         '[[points]]\npolicy = "newest.py"\n[[points]]\nhbm.arbiter = "fcfs"\n'
     )
     assert main(["sweep", "study.toml", "--workers", "0"]) == 0
-    found = open_runs(next(desk.glob("*.h5")))
+    found = results.open(next(desk.glob("*.h5")))
     arbiters = [run.preset.values()["hbm.arbiter"] for run in found.runs]
     assert arbiters == ["user", "fcfs"]
     waits = [run.totals["hbm.wait_ps.compute_write"] for run in found.runs]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sim import configurations
-from sim.configurations import CONFIGURATIONS, TRAFFIC
+from sim.evaluation import CONFIGURATIONS, TRAFFIC
 from sim.evaluation_archive import open_evaluation
 from traces.errors import UserError
 from validation.cli import main

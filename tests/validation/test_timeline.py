@@ -8,7 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from sim.configurations import T3, Case, evaluate
+from sim.configurations import Case, evaluate
+from sim.evaluation import T3
 from sim.evaluation_archive import open_evaluation, write_evaluation
 from tests.sim.programs import small_preset
 from tracer.gemm import GemmKernel

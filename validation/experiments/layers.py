@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from sim.configurations import CONFIGURATIONS, SEQUENTIAL, Case, Evaluation
+from sim.configurations import Case
+from sim.evaluation import CONFIGURATIONS, SEQUENTIAL, Evaluation
 from sim.units import PS_PER_S, PS_PER_US
 from tracer.workloads import MODELS, Model
 from validation.experiments.cases import Workbench

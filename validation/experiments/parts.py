@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from sim.configurations import CONFIGURATIONS, Case, Evaluation, assemble, parts_of
-from sim.jobs import JobResult
+from sim.configurations import Case, assemble, parts_of
+from sim.evaluation import CONFIGURATIONS, Evaluation
+from sim.job_result import JobResult
 from validation.experiments.task import Outcome, Outcomes, Task, task_key
 
 SIMULATOR = "sim.configurations"

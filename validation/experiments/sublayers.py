@@ -2,7 +2,7 @@
 
 from math import prod
 
-from sim.configurations import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
+from sim.evaluation import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
 from sim.units import PS_PER_US
 from validation.experiments.cases import Workbench, layer_of
 from validation.experiments.parts import case_tasks, evaluation

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.configurations import CONFIGURATIONS, SEQUENTIAL
+from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
 from validation.figures.paper import grouped_bars, legend_below, new_figure, save
 
 RUNS = {"training": "training step", "inference": "inference, prompt phase"}

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from sim.counters import unit_of_measure
-from sim.results import ResultsArchive, runs_frame
+from sim.results import ResultsArchive
 from traces.errors import UserError
 from validation.figures.style import PALETTE, legend_below, new_figure
 
@@ -19,7 +19,7 @@ def draw_sweep(archive: ResultsArchive, figure_name: str, over: str | None, rela
 
     Args:
         archive: of a study.
-        figure_name: column of `runs_frame`.
+        figure_name: column of `ResultsArchive.runs_frame`.
         over: swept field of the horizontal axis; None = the first that has more than one value.
         relative: divide the first value of each line by the others: the speed-up, where the figure is a time.
 
@@ -27,7 +27,7 @@ def draw_sweep(archive: ResultsArchive, figure_name: str, over: str | None, rela
         UserError: unknown figure or field, no points, too many lines to tell apart.
     """
     swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
-    frame = runs_frame(archive)
+    frame = archive.runs_frame()
     if not swept:
         raise UserError("this archive is of no study: no field was swept")
     over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])

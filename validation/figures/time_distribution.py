@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.configurations import SEQUENTIAL
+from sim.evaluation import SEQUENTIAL
 from validation.figures.paper import COLOURS, HATCHES, case_title, legend_below, new_figure, save
 
 PHASES = {"gemm_us": "GEMM", "rs_us": "reduce-scatter", "ag_us": "all-gather"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.configurations import SEQUENTIAL, T3_MCA
+from sim.evaluation import SEQUENTIAL, T3_MCA
 from validation.figures.paper import COLOURS, case_title, legend_below, new_figure, save
 
 KINDS = {

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from sim.evaluation_runs import open_any
-from sim.results import open_runs, write_runs
+from sim.results import open as open_archive
+from sim.results import write_runs
 from sim.results.diff import Move, moves
 from traces.write import output_path
 from validation.report import print_json, print_table
@@ -27,7 +27,7 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
 
     Example: t3sim diff result.h5 result.h5
     """
-    archives = open_any(one), open_any(other)
+    archives = open_archive(one), open_archive(other)
     found = moves(*archives)
     if as_json:
         print_json({"moved": [asdict(move) | {"change": move.change} for move in found]})
@@ -56,9 +56,9 @@ def merge(results: tuple[str, ...], output: str, as_json: bool) -> None:
     """
     output_path(output)
     for path in results:
-        open_any(path)  # a mistake before anything is written
-    write_runs(output, (run for path in results for run in open_any(path).runs))
-    runs = len(open_runs(output).runs)
+        open_archive(path)  # a mistake before anything is written
+    write_runs(output, (run for path in results for run in open_archive(path).runs))
+    runs = len(open_archive(output).runs)
     if as_json:
         print_json({"output": output, "runs": runs})
     else:

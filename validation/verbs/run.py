@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from sim.checkpoint import Checkpoint
 from sim.policy_file import check_bound, policy_digest
 from sim.presets import load_preset
 from sim.results import write_results
@@ -18,6 +17,7 @@ from traces.archive import open_archive
 from traces.errors import UserError
 from traces.source import TraceSource
 from traces.write import output_path
+from validation.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
 from validation.gemm_options import KERNEL_OPTIONS, Extents, kernel_of, with_options, workload_problem
 from validation.meter import Meter
 from validation.numbers import numbers_of
@@ -26,7 +26,6 @@ from validation.report import print_json, print_warnings
 from validation.verbs.show import results_dict, show_results
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-CHECKPOINT_EVERY_S = 300.0
 
 
 @click.command()
@@ -41,15 +40,7 @@ CHECKPOINT_EVERY_S = 300.0
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
 @click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
 @with_options(KERNEL_OPTIONS)
-@click.option("--checkpoint", "checkpoint_file", type=click.Path(), help="Keep how far it is; go on from there.")
-@click.option(
-    "--checkpoint-every",
-    type=click.FloatRange(min=0),
-    default=CHECKPOINT_EVERY_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Least time between two checkpoints.",
-)
+@with_options(CHECKPOINT_OPTIONS)
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
@@ -86,7 +77,7 @@ def run(
     machine = load_preset(preset, overrides)
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
-    checkpoint = _checkpoint(checkpoint_file, checkpoint_every, output)
+    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
     source = _source(trace, gemm, workload, kernel_options)
     with Meter("workgroups") as meter:
         results = simulate(
@@ -116,18 +107,6 @@ def run(
 
 def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _checkpoint(file: str | None, every_s: float, output: str | None) -> Checkpoint | None:
-    """The checkpoint that was asked for; says where it goes on from."""
-    if file is None:
-        return None
-    checkpoint = Checkpoint(file, every_s)
-    if output is not None and output_path(output) == checkpoint.path:
-        raise UserError(f"--checkpoint: found {file}, which is the results archive; give it a name of its own")
-    if checkpoint.path.exists():
-        click.echo(f"t3sim: going on from {file}", err=True)
-    return checkpoint
 
 
 def _source(

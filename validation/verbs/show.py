@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
+from sim import results
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.evaluation_runs import open_any
-from sim.results import Failure, Results, ResultsArchive, runs_frame
+from sim.results import Failure, Results, ResultsArchive
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
 from validation.counter_names import NAMES, TITLES, formula
@@ -36,13 +36,13 @@ def show(
 
     Example: t3sim show result.h5 --energy hbm2_12nm
     """
-    archive = open_any(result)
+    archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
         return
-    found = chosen_run(archive, number or 0)
+    found = archive.run(number or 0)
     if not found.kernels and (unit or names or energy):
         raise UserError(f"{result}: run {number or 0} has no kernels, so no counters")
     if names:
@@ -58,20 +58,6 @@ def show(
         click.echo(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
 
 
-def chosen_run(archive: ResultsArchive, number: int) -> Results:
-    """A run by its number.
-
-    Raises:
-        UserError: no such run, or one that has failed.
-    """
-    if not 0 <= number < len(archive.runs):
-        raise UserError(f"--run: found {number}, allowed are 0 to {len(archive.runs) - 1}")
-    run = archive.runs[number]
-    if isinstance(run, Failure):
-        raise UserError(f"{archive.path}: run {number} has failed: {run.reason}")
-    return run
-
-
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
     if as_json:
         runs = [
@@ -82,7 +68,7 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
         ]
         print_json({"study": archive.study, "runs": runs})
         return
-    frame = runs_frame(archive)
+    frame = archive.runs_frame()
     swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
     columns = [*swept, *(name for name in COLUMNS if name in frame and name not in swept)]
     rows = [

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
-from sim.results import Results, open_runs
+from sim import results as archives
+from sim.results import Results
+from sim.results.evaluations import WHOLE
 from sim.sweep import Outcome, Study, load_study
 from sim.sweep import sweep as run_study
 from validation.meter import Meter
@@ -76,17 +78,17 @@ def _show(study: Study, outcome: Outcome) -> None:
         click.echo("\n".join(outcome.lost), err=True)
         click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
         return
-    archive = open_runs(outcome.archive)
-    columns = list(dict.fromkeys(name for run in archive.runs for name in run.point))
-    results, failures = dict(archive.results()), archive.failures()
+    archive = archives.open(outcome.archive)
+    columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != "part"))
+    results = {number: run for number, run in archive.results() if run.point.get("part", WHOLE) == WHOLE}
     shown = FIGURES if any(run.kernels for run in results.values()) else _speedups(results)
     rows = []
     for number, run in list(results.items())[:SHOWN]:
         figures = {**run.headline(), **run.ratios()} if run.kernels else run.figures
         rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, shown)))
-    print_table(study.title, ("point", *columns, *shown), rows)
-    for number, failure in failures[:SHOWN]:
-        click.echo(f"point {number} failed: {failure.reason}")
+    print_table(study.title, ("run", *columns, *shown), rows)
+    for number, failure in archive.failures()[:SHOWN]:
+        click.echo(f"run {number} failed: {failure.reason}")
     click.echo(f"{counts}\nwrote {outcome.archive}")
 
 

@@ -5,7 +5,9 @@ from typing import Any
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
-from sim.configurations import CONFIGURATIONS, TRAFFIC, Case, Evaluation, evaluate
+from sim.collective.own_plan import load_plan
+from sim.configurations import Case, evaluate
+from sim.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
 from sim.evaluation_archive import write_evaluation
 from sim.policy_file import check_bound
 from sim.presets import Preset, load_preset
@@ -14,6 +16,7 @@ from tracer.gemm import GemmProblem
 from tracer.workloads import LAYERS, MODELS, aligned_problem, sublayer
 from traces.errors import UserError
 from traces.write import output_path
+from validation.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
 from validation.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
 from validation.meter import Meter
 from validation.process import process_costs
@@ -34,9 +37,11 @@ from validation.verbs.presets import assumed_text
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
 @click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
 @click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
+@click.option("--plan", "plan_file", type=click.Path(), help="A Python file with an own topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
 @click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
 @with_options(KERNEL_OPTIONS)
+@with_options(CHECKPOINT_OPTIONS)
 @click.option("-o", "--output", type=click.Path(), help="Evaluation archive to write, with the time series.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def t3(
@@ -52,8 +57,11 @@ def t3(
     policy: str | None,
     chosen: tuple[str, ...],
     chunks: str | None,
+    plan_file: str | None,
     explicit: bool,
     interval_ns: int,
+    checkpoint_file: str | None,
+    checkpoint_every: float,
     output: str | None,
     as_json: bool,
     **kernel_options: Any,
@@ -65,6 +73,9 @@ def t3(
     Example: t3sim t3 --m 1024 --n 1024 --k 256 --gpus 4 -o small.h5
 
     Example: t3sim t3 --m 512 --n 1024 --k 128 --gpus 4 --set hbm.queue_entries=32 --json
+
+    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
+    of results, and removes FILE at the end.
     """
     problem, count = _workload(model, layer, tp, (m, n, k), gpus)
     if policy is not None:
@@ -75,11 +86,15 @@ def t3(
         output_path(output)
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
-    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps)
+    own = None if plan_file is None else load_plan(plan_file)
+    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps, own)
+    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
     with Meter("workgroups") as meter:
-        found = evaluate(case, chosen or CONFIGURATIONS, meter.update)
+        found = evaluate(case, chosen or CONFIGURATIONS, meter.update, checkpoint)
     if output is not None:
         write_evaluation(output, found)
+    if checkpoint is not None:
+        checkpoint.remove()
     costs = process_costs()
     if as_json:
         print_json(found.as_dict() | costs)

@@ -1,0 +1,96 @@
+"""A user's topology and plan of T3's reduce-scatter: a Python file, named by `t3sim t3 --plan FILE` or `t3.plan`.
+
+    def distances(gpus):                how far ahead (mod N) the GPUs are that links lead to, one port each
+    def fused_regions(chunks, gpu):     Regions of that GPU's output (sim.collective.space)
+
+`chunks` is sim.collective.chunks.Chunks. Plain Python: nothing is compiled, and it is called before the run only. What
+it says is checked as any plan is: a sum that would be lost, doubled or waited for in vain is refused. Collectives on
+CUs (reduce-scatter of Sequential, all-gather) pass chunks along the ring of distance 1.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from sim.collective.chunks import Chunks
+from sim.collective.space import Region
+from traces.errors import UserError
+
+FUNCTIONS = ("distances", "fused_regions")
+
+
+@dataclass(frozen=True)
+class OwnPlan:
+    """Stands where a Topology does.
+
+    Attributes:
+        name: of the file, without folders.
+        digest: SHA-256 of its text, by which results tell plans apart.
+        functions: FUNCTIONS name -> the user's.
+    """
+
+    name: str
+    digest: str
+    functions: dict[str, Callable[..., Any]]
+
+    def distances(self, gpus: int) -> tuple[int, ...]:
+        """How far ahead (mod N) the GPU at the other end of each port is.
+
+        Raises:
+            UserError: no whole numbers from 1 to N - 1, each once.
+        """
+        found = self._called("distances", gpus)
+        numbers = isinstance(found, Sequence) and all(type(far) is int and 1 <= far < gpus for far in found)
+        if not numbers or not found or len(set(found)) < len(found):
+            raise UserError(
+                f"{self.name}: distances({gpus}): found {found!r}, allowed are whole numbers from 1 to {gpus - 1}, "
+                "each once: how far ahead (mod N) the GPU at the end of each link is"
+            )
+        return tuple(found)
+
+    def fused_regions(self, chunks: Chunks, gpu: int) -> list[Region]:
+        """Where stores into each part of a GPU's output go.
+
+        Raises:
+            UserError: something else than Regions.
+        """
+        found = self._called("fused_regions", chunks, gpu)
+        if not isinstance(found, Sequence) or not all(isinstance(region, Region) for region in found):
+            raise UserError(f"{self.name}: fused_regions: found {found!r}, allowed is a list of sim.collective.space."
+                            "Region")  # fmt: skip
+        return list(found)
+
+    def _called(self, function: str, *arguments: Any) -> Any:
+        try:
+            return self.functions[function](*arguments)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{self.name}: {function}: {type(error).__name__}: {error}") from None
+
+
+def load_plan(path: str | Path) -> OwnPlan:
+    """Read a plan file.
+
+    Raises:
+        UserError: no such file, not Python, a function is missing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"plan: no file {path}")
+    specification = spec_from_file_location(f"t3sim_plan_{path.stem}", path)
+    if specification is None or specification.loader is None:
+        raise UserError(f"{path}: a plan is a Python file whose name ends in .py")
+    module = module_from_spec(specification)
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path}: cannot be read: {type(error).__name__}: {error}") from None
+    missing = [name for name in FUNCTIONS if not callable(getattr(module, name, None))]
+    if missing:
+        raise UserError(f"{path}: no function {missing[0]}; a plan has {' and '.join(FUNCTIONS)}")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return OwnPlan(path.name, digest, {name: getattr(module, name) for name in FUNCTIONS})
