@@ -24,7 +24,7 @@ TOP_LEVEL = {
     "README.md",
     "pyproject.toml",
 }
-NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/prefetch.py"}
+NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/bits.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator, its cache, and the host's prefetch."""
 HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""
