@@ -106,7 +106,7 @@ def _run_cus(node, end_ps):
             _collect(node, c, cu, end_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _collect(node, c, cu, end_ps):
     """Workgroups of the CU ended: their places are free from the next window on (D7)."""
     engine = node.engine[0]
@@ -156,7 +156,7 @@ def _run_banks(node, end_ps):
         bank.sent_ps = NEVER
 
 
-@kernel
+@kernel(inline=True)
 def _taken(node, channel):
     """Requests that the channel has taken from its stream fifos so far."""
     taken = 0
@@ -188,7 +188,7 @@ def _run_channels(node, end_ps):
                     node.bank_wake_ps[b] = min(node.bank_wake_ps[b], end_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _return_data(node, channel):
     """Data read from DRAM go to the fill fifos of their banks."""
     out = node.fifos[channel.out_fifo]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.hw.prefetch import host_aligned
 from sim.hw.warp import MAX_WARPS
 from sim.machine import STAGED_WORKGROUPS, Node
 from traces.errors import UserError
@@ -153,6 +154,6 @@ class TraceWindow:
 
 
 def _widened(old: np.ndarray, width: int) -> np.ndarray:
-    new = np.zeros((len(old), width), old.dtype)
+    new = host_aligned((len(old), width), old.dtype)
     new[:, : old.shape[1]] = old
     return new

@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
-from sim.hw.l1 import l1_expect
+from sim.hw.l1 import l1_expect_answer
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch
@@ -153,7 +153,8 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
         entry = np.int64(fifo_head(answers, pool).load)
         fifo_pop(answers)
         if fifo_fill(answers) > 1:
-            l1_expect(l1, sets, pool[fifo_slot(answers, answers.head + 1)].line)
+            following = pool[fifo_slot(answers, answers.head + 1)]
+            l1_expect_answer(l1, sets, following.line, np.int64(following.load))
         cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
         if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
             return answer_ps

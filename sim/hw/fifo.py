@@ -6,6 +6,7 @@ All fifos of a machine share one pool of request slots; a fifo is a ring of `mas
 
 import numpy as np
 
+from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST
 from tracer.jit import kernel
 
@@ -38,7 +39,7 @@ def make_fifos(depths):
     Returns:
         (fifos, pool): arrays of FIFO (one per depth) and REQUEST.
     """
-    fifos = np.zeros(len(depths), FIFO)
+    fifos = host_aligned(len(depths), FIFO)
     base = 0
     for fifo, depth in zip(fifos, depths, strict=True):
         if depth < 1:
@@ -46,7 +47,7 @@ def make_fifos(depths):
         ring = 1 << (int(depth) - 1).bit_length()
         fifo["first"], fifo["mask"], fifo["limit"] = base, ring - 1, depth
         base += ring
-    return fifos, np.zeros(base, REQUEST)
+    return fifos, host_aligned(base, REQUEST)
 
 
 @kernel(inline=True)

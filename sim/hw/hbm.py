@@ -32,14 +32,14 @@ def make_channels(machine, in_fifos, out_fifos, note_fifos):
     return channels
 
 
-@kernel
+@kernel(inline=True)
 def note(channel, fifos, pool, request, now_ps):
     """Tell the Tracker of an update that was queued (or served)."""
     if channel.note_fifo >= 0 and counts(request):
         fifo_push_copy(fifos[channel.note_fifo], pool, request, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def clock_edge_ps(channel, time_ps):
     """The first clock edge at or after `time_ps`."""
     return (time_ps + channel.period_ps - 1) // channel.period_ps * channel.period_ps
@@ -86,7 +86,7 @@ def accept(channel, fifos, pool, now_ps):
     return arrival_ps
 
 
-@kernel
+@kernel(inline=True)
 def read_held(channel, fifos, pool, now_ps):
     """1 when a read waits in front of the queue for a queued write to its address, else 0."""
     if channel.queued[WRITES] == 0:
@@ -100,7 +100,7 @@ def read_held(channel, fifos, pool, now_ps):
     return 0
 
 
-@kernel
+@kernel(inline=True)
 def _hold_back(channel, fifos, pool, op):
     """A request of kind `op` did not fit: no stream whose head wants the same queue goes in its place."""
     for stream in range(STREAMS):

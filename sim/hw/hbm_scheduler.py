@@ -47,7 +47,7 @@ def direction_of(atom):
     return READS if atom.op == Op.READ else WRITES
 
 
-@kernel
+@kernel(inline=True)
 def serve(channel, reads_blocked):
     """Set `channel.mode` (split queues) and `channel.served`, the mask of directions whose columns may issue."""
     aged = channel.aged
@@ -113,7 +113,7 @@ def keeps_for_aged(channel, bank_index):
     return aged.bank == bank_index and channel.bank[bank_index].open_row != aged.row
 
 
-@kernel
+@kernel(inline=True)
 def pick_column(channel, now_ps):
     """(slot of the oldest row hit that may issue now or -1, earliest time of any other)."""
     chosen = -1
@@ -138,7 +138,7 @@ def pick_column(channel, now_ps):
     return chosen, wake_ps
 
 
-@kernel
+@kernel(inline=True)
 def issue_column(channel, fifos, pool, now_ps, log):
     """Issue at most one column command; answer a read whose last column it was.
 
@@ -168,7 +168,7 @@ def issue_column(channel, fifos, pool, now_ps, log):
     return finished
 
 
-@kernel
+@kernel(inline=True)
 def _move_column(channel, atom, now_ps, log):
     """The column command itself: timing, log, counters. Returns the end of its data on the bus."""
     bank = channel.bank[atom.bank]
@@ -186,7 +186,7 @@ def _move_column(channel, atom, now_ps, log):
     return write_issued(channel, bank, atom.op, now_ps)
 
 
-@kernel
+@kernel(inline=True)
 def _answer(channel, fifos, pool, slot, answer_ps):
     """All data of a read is on its way: its answer becomes visible at `answer_ps`."""
     channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
@@ -194,7 +194,7 @@ def _answer(channel, fifos, pool, slot, answer_ps):
     fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[slot], answer_ps)
 
 
-@kernel
+@kernel(inline=True)
 def pick_row(channel, now_ps):
     """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
     chosen = -1
@@ -231,7 +231,7 @@ def _has_hits(bank, serves):
     return reads or writes
 
 
-@kernel
+@kernel(inline=True)
 def issue_row(channel, now_ps, log):
     """Issue at most one row command."""
     if now_ps < channel.row_wake_ps:

@@ -11,6 +11,7 @@ Volta and later share one array between L1 and shared memory: `ways` shrinks to 
 import numpy as np
 
 from sim.hw.address_map import set_of
+from sim.hw.prefetch import prefetch
 from sim.hw.tags import claim_way, expect, find_way, sectors_in, touch, victim_way
 from tracer.jit import kernel
 
@@ -89,6 +90,13 @@ def _chain_of(line):
 
 
 @kernel(inline=True)
+def l1_expect_answer(l1, sets, line, e):
+    """The answer to miss entry `e`, of `line`, comes soon."""
+    prefetch(l1.entry[e], 0)
+    l1_expect(l1, sets, line)
+
+
+@kernel(inline=True)
 def l1_expect(l1, sets, line):
     """An access or a fill of `line` comes soon (see `tags.expect`)."""
     if l1.ways > 0:
@@ -152,6 +160,7 @@ def l1_miss(l1, line, sectors, load, keep):
     e = l1.free_entry
     entry = l1.entry[e]
     l1.free_entry = entry.next
+    prefetch(l1.entry[entry.next], 0)
     l1.entries_used += 1
     l1.entries_used_max = max(l1.entries_used_max, l1.entries_used)
     entry.line = line

@@ -106,8 +106,8 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
         _answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
         return True
     w = bank.free_waiter
-    bank.free_waiter = waiters[w].next
-    waiters[w].request = request
+    bank.free_waiter = np.int64(waiters[w].next)
+    waiters[w] = request
     waiters[w].need = wanted & ~hit & 15
     waiters[w].next = cache_set.waiter[way]
     cache_set.waiter[way] = w
@@ -195,9 +195,9 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         following = np.int64(waiter.next)
         waiter.need &= ~fill.sectors & 15
         if waiter.need == 0:
-            if waiter.request.op != Op.READ:
-                cache_set.way[way].dirty |= waiter.request.sectors
-            _answer(fifos[bank.late], pool, waiter.request, now_ps)
+            if waiter.op != Op.READ:
+                cache_set.way[way].dirty |= waiter.sectors
+            _answer(fifos[bank.late], pool, waiter, now_ps)
             if before < 0:
                 cache_set.waiter[way] = following
             else:

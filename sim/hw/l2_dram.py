@@ -2,7 +2,7 @@
 
 from sim.hw.fifo import fifo_full, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, Op, Stream
-from sim.hw.tags import sectors_in
+from sim.hw.tags import line_of, sectors_in
 from tracer.jit import kernel
 
 
@@ -26,7 +26,7 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     if dirty == 0:
         return 0
     stream = Stream.COMPUTE_WRITE
-    sent = to_dram(bank, fifos, pool, request, Op.WRITE, stream, cache_set.tag[way], dirty, now_ps)
+    sent = to_dram(bank, fifos, pool, request, Op.WRITE, stream, line_of(cache_set, way), dirty, now_ps)
     sent.tag = -1
     cache_set.way[way].dirty &= ~dirty & 15
     return sectors_in(dirty)

@@ -2,10 +2,8 @@
 
 import numpy as np
 
+from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
-
-WAITER = np.dtype([("request", REQUEST), ("next", "i4"), ("need", "i4")], align=True)
-"""A request that waits for sectors on their way; `need` = those that are still missing."""
 
 L2_BANK = np.dtype(
     [
@@ -60,7 +58,8 @@ def make_l2_banks(machine, wiring):
         wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS).
 
     Returns:
-        (banks, waiters, sets): L2_BANK and WAITER arrays and the number of cache sets they need.
+        (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
+        sets they need.
     """
     spec = machine.l2
     count = spec.banks
@@ -75,7 +74,7 @@ def make_l2_banks(machine, wiring):
     for name, fifos in wiring.items():
         banks[name] = fifos
     places = waiting_places(spec)
-    waiters = np.zeros(count * places, WAITER)
+    waiters = host_aligned(count * places, REQUEST)
     waiters["next"] = np.arange(1, count * places + 1)
     waiters["next"][places - 1 :: places] = -1
     banks["free_waiter"] = np.arange(count) * places

@@ -55,7 +55,9 @@ REQUEST = np.dtype(
         ("cache", "i1"),  # traces.schema.Cache
         ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = of several: the plan of the tile tells
-        ("pad", "i1"),
+        ("need", "i1"),  # while it waits in L2: sectors that are still missing
+        ("next", "i4"),  # and the next that waits for the same line, -1 = none; or the next free place
+        ("pad", "i4"),  # to a whole cache line of the host
     ],
     align=True,
 )

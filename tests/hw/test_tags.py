@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.hw.tags import EMPTY, claim_way, find_way, hold, make_sets, release, sectors_in, touch, victim_way
+from sim.hw.tags import HELD, claim_way, find_way, hold, line_of, make_sets, release, sectors_in, touch, victim_way
 from tests.plain_records import kernel_view
 
 
@@ -47,10 +47,48 @@ def test_a_claimed_way_is_empty():
     for name in ("valid", "dirty", "partial", "pending"):
         sets["way"][name][0, 3] = 15
     claim_way(cache_set, 3, 1280)
-    assert sets["tag"][0, 3] == 1280
+    assert line_of(cache_set, 3) == 1280
     assert sets["way"][0, 3].tolist() == (0, 0, 0, 0)
     assert find_way(cache_set, 4, 640) == -1 and find_way(cache_set, 3, 1280) == -1  # beyond the ways in use
-    assert (make_sets(2)["tag"] == EMPTY).all()
+    assert find_way(kernel_view(make_sets(1))[0], 16, 0) == -1
+
+
+@pytest.mark.parametrize("line", [0, 128, 1 << 38, 1 << 39, (1 << 63) - 128, -(1 << 63), -128, 5 << 37, -(5 << 44)])
+def test_any_address_is_a_line(line):
+    cache_set = kernel_view(make_sets(1))[0]
+    claim_way(cache_set, 2, line)
+    assert line_of(cache_set, 2) == line and find_way(cache_set, 4, line) == 2
+
+
+def test_lines_with_the_same_lower_half():
+    """Of 32 lines 512 GiB apart each is found, and none that is not there."""
+    cache_set = kernel_view(make_sets(1))[0]
+    lines = [640 + (k << 39) for k in range(-16, 16)]
+    for way, line in enumerate(lines):
+        claim_way(cache_set, way, line)
+    assert [find_way(cache_set, 32, line) for line in lines] == list(range(32))
+    assert find_way(cache_set, 32, 640 + (16 << 39)) == -1
+    assert find_way(cache_set, 31, lines[31]) == -1
+
+
+@pytest.mark.parametrize("ways", [4, 16, 32])
+def test_the_order_outlives_the_touch_numbers(ways):
+    sets = make_sets(1)
+    cache_set = kernel_view(sets)[0]
+    for way in range(ways):
+        claim_way(cache_set, way, 128 * way)
+    hold(cache_set, 1)
+    sets["touches"] = HELD - 2
+    for way in (2, 0, 3):  # the second of these is one too many
+        touch(cache_set, way)
+    assert sets["touches"][0] < 100
+    left = [*range(4, ways), 2, 0, 3]
+    for way in left:
+        assert victim_way(cache_set, ways) == way
+        hold(cache_set, way)
+    assert victim_way(cache_set, ways) == -1
+    release(cache_set, 1)
+    assert victim_way(cache_set, ways) == 1
 
 
 @pytest.mark.parametrize("mask", range(16))
