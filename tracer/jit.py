@@ -12,8 +12,9 @@ from functools import partial
 from time import perf_counter
 
 import numba
-from numba.core import config
+from numba.core import config, types
 from numba.core.event import Listener, register
+from numba.np import arrayobj
 
 from tracer.kernel_cache import KernelCache
 
@@ -29,7 +30,8 @@ def kernel(function=None, *, allocates=False, inline=False):
 
     Args:
         allocates: the kernel makes arrays. The others run without numba's reference counts: every array they touch
-            belongs to a caller in Python. (With them two thirds of a run's time were atomic increments.)
+            belongs to a caller in Python (with them two thirds of a run's time were atomic increments), and an index
+            must not be negative.
         inline: the kernel always becomes part of its callers. For hot kernels that take arrays: an array goes as seven
             words on the stack, and handing over a few of them costs more than what most kernels do.
     """
@@ -42,6 +44,17 @@ def kernel(function=None, *, allocates=False, inline=False):
     if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file to take a fingerprint of
         dispatcher._cache = KernelCache(function, path)
     return dispatcher
+
+
+def _count_from_the_end(context, builder, index_type, index, length, wrap=arrayobj.fix_integer_index):
+    """An index as numba's arrays take it. Kernels that make no arrays (nobody else compiles without reference counts)
+    never count from the end; to ask at every access whether they do would cost a seventh of a run's time."""
+    if context.enable_nrt:
+        return wrap(context, builder, index_type, index, length)
+    return context.cast(builder, index, index_type, types.intp)
+
+
+arrayobj.fix_integer_index = _count_from_the_end
 
 
 def compile_seconds():

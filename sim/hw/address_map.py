@@ -6,7 +6,7 @@ two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so thei
 hash of rows into banks (D18). Addresses are physical, there is no TLB (D2).
 """
 
-from sim.hw.bits import quotient, remainder
+from sim.hw.bits import quotient, remainder, trailing_zeros
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.spec import BankMap, CacheIndex
 from tracer.jit import kernel
@@ -19,7 +19,7 @@ ATOM_BITS = 6
 @kernel
 def fold(value, places):
     """XOR of all digits of `value`, each wide enough for `places`: spreads power-of-two strides. In 0 .. 2*places."""
-    digit = 1
+    digit = 1 if places <= 2 else trailing_zeros(places)
     while (1 << digit) < places:
         digit += 1
     folded = 0

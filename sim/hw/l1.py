@@ -43,6 +43,7 @@ L1 = np.dtype(
         # state
         ("ways", "i8"),  # in use; 0 = no L1 beside the shared memory of this kernel
         ("entries_used", "i8"),
+        ("joiners_used", "i8"),
         ("free_entry", "i4"),
         ("free_joiner", "i4"),
         # counters
@@ -132,6 +133,7 @@ def l1_join(l1, line, sectors, load):
         if entry.line == line and overlap != 0 and entry.keep == 1:
             j = l1.free_joiner
             l1.free_joiner = l1.joiner_next[j]
+            l1.joiners_used += 1
             l1.joiner_load[j] = load
             l1.joiner_next[j] = entry.joiners
             entry.joiners = j
@@ -144,14 +146,7 @@ def l1_join(l1, line, sectors, load):
 @kernel(inline=True)
 def l1_has_room(l1):
     """Can one more line access be taken, whatever it needs? (At most four entries hold sectors of one line.)"""
-    if l1.entries_used >= l1.entries:
-        return False
-    j = l1.free_joiner
-    for _ in range(4):
-        if j < 0:
-            return False
-        j = l1.joiner_next[j]
-    return True
+    return l1.entries_used < l1.entries and l1.joiners_used <= MAX_JOINERS - 4
 
 
 @kernel(inline=True)
@@ -160,7 +155,7 @@ def l1_miss(l1, line, sectors, load, keep):
     e = l1.free_entry
     entry = l1.entry[e]
     l1.free_entry = entry.next
-    prefetch(l1.entry[entry.next], 0)
+    prefetch(l1.entry[max(entry.next, 0)], 0)
     l1.entries_used += 1
     l1.entries_used_max = max(l1.entries_used_max, l1.entries_used)
     entry.line = line
@@ -198,6 +193,7 @@ def l1_close(l1, e):
         following = l1.joiner_next[j]
         l1.joiner_next[j] = l1.free_joiner
         l1.free_joiner = j
+        l1.joiners_used -= 1
         j = following
     chain = _chain_of(entry.line)
     before = l1.chain[chain]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.hw.l1 import l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, make_l1s
+from sim.hw.l1 import MAX_JOINERS, l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, make_l1s
 from sim.hw.tags import make_sets
 from tests.hw.cache_twin import L1Twin
 from tests.hw.cu_bench import CLOCK_PS, run_cu
@@ -64,14 +64,15 @@ def test_random_accesses_do_what_the_twin_does(seed):
 
 def test_room_ends_with_the_places_for_joiners():
     records, l1, _ = make_l1(2048, 4, 8)
-    records["joiner_next"][0, 5] = -1  # six places are left
-    l1_miss(l1, 0, 15, 0, 1)
-    for load_number in (1, 2):
+    entry = l1_miss(l1, 0, 15, 0, 1)
+    for _ in range(MAX_JOINERS - 4):
         assert l1_has_room(l1)
-        assert l1_join(l1, 0, 1, load_number) == (1, 1)
-    assert l1_has_room(l1)  # four
+        assert l1_join(l1, 0, 1, 1) == (1, 1)
+    assert l1_has_room(l1)  # four places are left
     l1_join(l1, 0, 1, 3)
     assert not l1_has_room(l1)
+    l1_close(l1, entry)
+    assert l1_has_room(l1) and records["joiners_used"][0] == 0
 
 
 @pytest.mark.parametrize("latency_clk", [0, 1, 30])

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
+import numpy as np
 import pytest
+from numba.core import config
 
+from tracer.jit import kernel
 from tracer.sources import ROOT, import_closure, source_fingerprint
 
 PROGRAM = """
@@ -178,3 +182,27 @@ def test_closure_of_a_room_module():
     closure = import_closure("sim.hw.fifo", ROOT / "sim" / "hw" / "fifo.py")
     assert {"sim.hw.fifo", "sim.hw.request", "tracer.jit", "tracer.kernel_cache", "tracer.sources"} <= set(closure)
     assert "validation" not in closure
+
+
+@kernel
+def number_at(numbers, index):
+    return numbers[index]
+
+
+@kernel(allocates=True)
+def number_of_a_copy_at(numbers, index):
+    return numbers.copy()[index]
+
+
+@numba.njit
+def anybodys_number_at(numbers, index):
+    return numbers[index]
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="plain Python counts from the end")
+def test_only_our_kernels_are_without_indices_from_the_end():
+    """What `tracer.jit` does to numba's indices concerns kernels without reference counts alone."""
+    numbers = np.arange(10)
+    assert anybodys_number_at(numbers[5:], -1) == number_of_a_copy_at(numbers[5:], -1) == 9
+    if not config.BOUNDSCHECK:
+        assert number_at(numbers[5:], -1) == 4  # the one before the first
