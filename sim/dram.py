@@ -112,6 +112,37 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
         raise UserError(f"DRAM channel: {error}") from None
 
 
+class StreamState(NamedTuple):
+    """A channel before its stream, its fifos, the stream's columns and where `drive` notes what happened."""
+
+    channels: np.ndarray
+    fifos: np.ndarray
+    pool: np.ndarray
+    op: np.ndarray
+    address: np.ndarray
+    earliest_ps: np.ndarray
+    accepted_ps: np.ndarray
+    done_ps: np.ndarray
+    log: np.ndarray
+
+
+def stream_state(requests: Stream, hbm: HBM, log: bool = False) -> StreamState:
+    """What `drive` takes, all idle. `log`: with room for the commands."""
+    count = requests.op.size
+    fifos, pool = make_fifos([FIFO_DEPTH] * STREAMS + [ANSWERS_DEPTH])
+    return StreamState(
+        channels=make_hbm_channels(hbm, np.arange(STREAMS)[None], np.array([STREAMS])),
+        fifos=fifos,
+        pool=pool,
+        op=requests.op,
+        address=requests.address,
+        earliest_ps=requests.earliest_ns * PS_PER_NS,
+        accepted_ps=np.zeros(count, np.int64),
+        done_ps=np.zeros(count, np.int64),
+        log=np.zeros(LOG_ENTRIES_PER_REQUEST * count + 1000 if log else 0, LOG),
+    )
+
+
 def run_stream(
     stream: str | Path | Stream,
     timing_set: str = "G",
@@ -133,19 +164,16 @@ def run_stream(
     """
     hbm = channel_spec(timing_set, bank_map, **queue)
     requests = stream if isinstance(stream, Stream) else read_stream(stream)
-    op = np.where(requests.op == Op.WRITE, Op.UPDATE, requests.op).astype(np.uint8) if nmc_updates else requests.op
-    commands = np.zeros(LOG_ENTRIES_PER_REQUEST * op.size + 1000 if log else 0, LOG)
-    fifos, pool = make_fifos([FIFO_DEPTH] * STREAMS + [ANSWERS_DEPTH])
-    channel = make_hbm_channels(hbm, np.arange(STREAMS)[None], np.array([STREAMS]))
-    accepted_ps, done_ps = np.zeros(op.size, np.int64), np.zeros(op.size, np.int64)
-    earliest_ps = requests.earliest_ns * PS_PER_NS
-    _drive(channel, fifos, pool, op[:0], requests.address, earliest_ps, accepted_ps, done_ps, commands)  # compiles
+    op = np.where(requests.op == Op.WRITE, Op.UPDATE, requests.op) if nmc_updates else requests.op
+    requests = requests._replace(op=op.astype(np.uint8))
+    state = stream_state(requests, hbm, log)
+    drive(*state._replace(op=requests.op[:0]))  # compiles
     start_s = perf_counter()
-    _drive(channel, fifos, pool, op, requests.address, earliest_ps, accepted_ps, done_ps, commands)
+    drive(*state)
     wall_s = perf_counter() - start_s
-    reads = op == Op.READ
-    begin_ps = earliest_ps if earliest_ps.any() else accepted_ps
-    return _result(channel[0], (done_ps - begin_ps)[reads], op.size, wall_s, commands)
+    begin_ps = state.earliest_ps if state.earliest_ps.any() else state.accepted_ps
+    latency_ps = (state.done_ps - begin_ps)[requests.op == Op.READ]
+    return _result(state.channels[0], latency_ps, requests.op.size, wall_s, state.log)
 
 
 def _result(channel: np.void, latency_ps: np.ndarray, requests: int, wall_s: float, log: np.ndarray) -> DramResult:
@@ -169,7 +197,7 @@ def _result(channel: np.void, latency_ps: np.ndarray, requests: int, wall_s: flo
 
 
 @kernel
-def _drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps, log):
+def drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps, log):
     """Push all requests through channel 0, fifo 0; note when each was accepted and when its data was there."""
     channel = channels[0]
     entry = fifos[channel.in_fifo[0]]

@@ -1,15 +1,17 @@
 """Speed of single units: each driven alone, as fast as it goes, by requests made beforehand.
 
-Every benchmark returns the CPU time of one request in ns, after a first, short run that compiles.
+Every benchmark returns the CPU time of one request in ns, of the kernel and of the same loop in C
+(`validation.c_twins`), after a first, short run that compiles.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from time import perf_counter, process_time
+from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 
-from sim.dram import run_stream
+from sim.dram import channel_spec, drive, stream_state
 from sim.dram_stream import Stream
 from sim.gpu import Gpu
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_pop, fifo_push
@@ -22,22 +24,29 @@ from tracer.jit import kernel
 from tracer.streams import BufferStream, Flow
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
 from traces.source import KernelInfo, Workgroup
+from validation.c_twins import Loop, race
 
 ATOM_BYTES = 64
 BANK_LINES = 512
 CHANNEL_BYTES = 1 << 30
+LINES_PER_ROUND = 256
 
 
-def channel_ns(requests: int, random: bool) -> float:
+class UnitCost(NamedTuple):
+    """CPU time of one request in ns; `c_ns` is None where there is no C loop, or no compiler."""
+
+    kernel_ns: float
+    c_ns: float | None
+
+
+def channel_loop(requests: int, random: bool) -> Loop:
     """One HBM channel (set G, map BG), 64-byte reads: sequential, or of random addresses."""
     address = np.arange(requests, dtype=np.int64) * ATOM_BYTES % CHANNEL_BYTES
     if random:
         address = np.random.default_rng(1).integers(0, CHANNEL_BYTES // ATOM_BYTES, requests) * ATOM_BYTES
     reads = Stream(np.zeros(requests, np.uint8), address, np.zeros(requests, np.int64))
-    began_s, began_cpu_s = perf_counter(), process_time()
-    result = run_stream(reads, "G", "BG")
-    share = (process_time() - began_cpu_s) / (perf_counter() - began_s)  # of a core that this process had
-    return result.wall_s * share / requests * 1e9
+    spec = channel_spec("G", "BG")
+    return Loop(drive, "hbm_channel_loop", lambda: stream_state(reads, spec))
 
 
 @kernel
@@ -48,8 +57,9 @@ def _fill_bank(bank, sets, lines):
 
 
 @kernel
-def _drive_bank(bank, sets, waiters, fifos, pool, requests, lines):
+def _drive_bank(banks, sets, waiters, fifos, pool, requests, lines):
     """Push `requests` reads of present lines through an L2 bank, its request fifo always full."""
+    bank = banks[0]
     inbox, hits = fifos[bank.requests], fifos[bank.hits]
     pushed = 0
     answered = 0
@@ -71,13 +81,12 @@ def _drive_bank(bank, sets, waiters, fifos, pool, requests, lines):
     return answered
 
 
-def bank_ns(requests: int) -> float:
+def bank_loop(requests: int) -> Loop:
     """One L2 bank of t3_2024, reads that hit."""
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
-    bank = node.banks[0]
-    _fill_bank(bank, node.l2_sets, BANK_LINES)
-    drive = partial(_drive_bank, bank, node.l2_sets, node.waiters, node.fifos, node.pool)
-    return _cpu_ns(lambda count: drive(count, BANK_LINES), requests)
+    _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
+    state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
+    return Loop(_drive_bank, "l2_bank_loop", lambda: (*(part.copy() for part in state), requests, BANK_LINES))
 
 
 @kernel
@@ -89,15 +98,19 @@ def _coalesce_all(events, addresses, line, sectors, full, rounds):
     return lines
 
 
-def coalesce_ns(requests: int) -> float:
+def coalesce_loop(requests: int) -> Loop:
     """Lanes to lines: full warps of 16-byte accesses side by side, four lines each."""
-    events = np.zeros(64, EVENT)
+    events = np.zeros(LINES_PER_ROUND // 4, EVENT)
     events["kind"], events["inner"], events["mask"] = Kind.LOAD, PLAIN_STRIDE, (1 << 32) - 1
     events["width_bytes"] = events["stride"] = 16
-    events["base"] = np.arange(64) * 512
-    line, sectors, full = (np.zeros(LINES_PER_EVENT, kind) for kind in (np.int64, np.uint8, np.uint8))
-    run = partial(_coalesce_all, events, np.zeros(1, np.uint64), line, sectors, full)
-    return _cpu_ns(lambda count: run(-(-count // 256)), requests)
+    events["base"] = np.arange(events.size) * 512
+    outputs = (np.int64, np.uint8, np.uint8)
+
+    def fresh():
+        lines = (np.zeros(LINES_PER_EVENT, kind) for kind in outputs)
+        return events, np.zeros(1, np.uint64), *lines, -(-requests // LINES_PER_ROUND)
+
+    return Loop(_coalesce_all, "coalesce_loop", fresh)
 
 
 class HeldKernel:
@@ -114,7 +127,7 @@ class HeldKernel:
         return ""
 
 
-def l1_ns(requests: int) -> float:
+def l1_cost(requests: int) -> UnitCost:
     """CU, load/store unit and L1: eight warps that read 16 KiB again and again, all but the first pass hits."""
     machine = load_preset("t3_2024", ["cu.count=1"]).machine
     per_pass = 16384 // LINE_BYTES
@@ -127,21 +140,24 @@ def l1_ns(requests: int) -> float:
         return (process_time() - began_s) / int(gpu.counters()["lsu"]["line_requests"].sum()) * 1e9
 
     run(1)
-    return run(requests)
+    return UnitCost(run(requests), None)
 
 
-def _cpu_ns(run: Callable[[int], object], requests: int) -> float:
-    run(1)
-    began_s = process_time()
-    run(requests)
-    return (process_time() - began_s) / requests * 1e9
+def loop_cost(make: Callable[[int], Loop], requests: int) -> UnitCost:
+    """Kernel and C loop in turns."""
+    cost = race(make(requests))
+    return UnitCost(cost.kernel_s / requests * 1e9, None if cost.c_s is None else cost.c_s / requests * 1e9)
 
 
-UNITS: dict[str, Callable[[int], float]] = {
-    "HBM channel, sequential 64-byte reads": partial(channel_ns, random=False),
-    "HBM channel, random 64-byte reads": partial(channel_ns, random=True),
-    "L2 bank, 128-byte reads that hit": bank_ns,
-    "coalesce, 128-byte lines": coalesce_ns,
-    "CU, load/store unit and L1, 128-byte lines that hit": l1_ns,
+LOOPS: dict[str, Callable[[int], Loop]] = {
+    "HBM channel, sequential 64-byte reads": partial(channel_loop, random=False),
+    "HBM channel, random 64-byte reads": partial(channel_loop, random=True),
+    "L2 bank, 128-byte reads that hit": bank_loop,
+    "coalesce, 128-byte lines": coalesce_loop,
 }
-"""What is measured -> its benchmark: requests -> ns per request."""
+"""What is measured -> its loop for a number of requests."""
+UNITS: dict[str, Callable[[int], UnitCost]] = {
+    **{name: partial(loop_cost, make) for name, make in LOOPS.items()},
+    "CU, load/store unit and L1, 128-byte lines that hit": l1_cost,
+}
+"""What is measured -> its benchmark: requests -> cost of one."""

@@ -1,0 +1,194 @@
+"""The loops of `validation.bench_units` in C: what the same work on the same records costs without numba.
+
+`c_loops/*.c` are our kernels written once more in plain C. The C compiler of this machine (`CC`, else `cc`) builds them
+when they are first wanted; the structs of `records.h` are made from the numpy record types, so kernel and C loop work
+on the same bytes and must leave the same bytes behind.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.hw.address_map import ATOM_BITS, ATOM_BYTES
+from sim.hw.fifo import FIFO
+from sim.hw.hbm_log import LOG
+from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
+from sim.hw.hbm_record import BANK, CHANNEL, GROUP
+from sim.hw.l2 import AHEAD
+from sim.hw.l2_record import L2_BANK, WAITER
+from sim.hw.prefetch import HOST_LINE_BYTES
+from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
+from sim.hw.tags import CACHE_SET, HELD, SECTORS
+from sim.spec import Arbiter, BankMap, PagePolicy
+from traces.errors import UserError
+from traces.schema import EVENT, EXPLICIT, Cache, Kind
+
+SOURCES = Path(__file__).parent / "c_loops"
+FLAGS = ("-std=c11", "-O3", "-march=native", "-shared", "-fPIC")
+ROUNDS = 5
+"""Kernel and C loop run in turns this often; the fastest of each counts."""
+
+RECORDS: dict[str, np.dtype] = {
+    "request": REQUEST,
+    "fifo": FIFO,
+    "event": EVENT,
+    "sectors": SECTORS,
+    "cache_set": CACHE_SET,
+    "waiter": WAITER,
+    "l2_bank": L2_BANK,
+    "group": GROUP,
+    "bank": BANK,
+    "atom": ATOM,
+    "channel": CHANNEL,
+    "log": LOG,
+}
+"""Struct -> record type; those inside others first."""
+CONSTANTS = {
+    **{"LINE_BYTES": LINE_BYTES, "SECTOR_BYTES": SECTOR_BYTES, "STREAMS": STREAMS, "NEVER": NEVER},
+    **{"ATOM_BYTES": ATOM_BYTES, "ATOM_BITS": ATOM_BITS, "BUCKETS": BUCKETS, "MAX_ATOMS": MAX_ATOMS},
+    **{"AHEAD": AHEAD, "HELD": HELD, "HOST_LINE_BYTES": HOST_LINE_BYTES, "EXPLICIT": EXPLICIT},
+}
+ENUMS: dict[str, type[IntEnum]] = {
+    **{"OP": Op, "STREAM": Stream, "KIND": Kind, "CACHE": Cache},
+    **{"ARBITER": Arbiter, "MAP": BankMap, "PAGE": PagePolicy},
+}
+SCALARS = {"|i1": "int8_t", "|u1": "uint8_t", "<i4": "int32_t", "<u4": "uint32_t", "<i8": "int64_t", "<u8": "uint64_t"}
+
+
+class Loop(NamedTuple):
+    """A benchmark's loop: the kernel, its C function and what both are called with, all state new."""
+
+    kernel: Callable[..., int | None]
+    c_name: str
+    fresh: Callable[[], tuple[Any, ...]]
+
+
+class Cost(NamedTuple):
+    """CPU time of the kernel and of the C loop (None where there is none), in seconds."""
+
+    kernel_s: float
+    c_s: float | None
+
+
+def compiler() -> str | None:
+    """Path of this machine's C compiler, None where there is none."""
+    return shutil.which(os.environ.get("CC", "cc"))
+
+
+def records_header() -> str:
+    """`records.h`: constants, and a struct for each record type, its layout checked by the compiler."""
+    lines = ["#include <stddef.h>", "#include <stdint.h>"]
+    lines += [f"#define {name} {_literal(value)}" for name, value in CONSTANTS.items()]
+    lines += [f"#define {prefix}_{one.name} {one.value}" for prefix, enum in ENUMS.items() for one in enum]
+    for name, record in RECORDS.items():
+        lines += [f"struct {name} {{", *(_member(record, field) for field in record.names or ()), "};"]
+        lines += [f'_Static_assert(sizeof(struct {name}) == {record.itemsize}, "{name}");']
+        for field in record.names or ():
+            offset = record.fields[field][1]  # type: ignore[index]
+            lines += [f'_Static_assert(offsetof(struct {name}, {field}) == {offset}, "{name}.{field}");']
+    return "\n".join(["#pragma once", *lines, ""])
+
+
+def _literal(value: int) -> str:
+    return f"((int64_t){value}LL)" if value >= 1 << 31 else str(value)
+
+
+def _member(record: np.dtype, field: str) -> str:
+    kind = record.fields[field][0]  # type: ignore[index]
+    inner, shape = kind.subdtype or (kind, ())
+    struct = next((name for name, other in RECORDS.items() if other == inner), "")
+    return f"    {f'struct {struct}' if struct else SCALARS[inner.str]} {field}{''.join(f'[{n}]' for n in shape)};"
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The C loops, compiled; None without a compiler."""
+    command = compiler()
+    if command is None:
+        return None
+    with TemporaryDirectory() as folder:
+        Path(folder, "records.h").write_text(records_header(), encoding="utf-8")
+        library = Path(folder, "loops.so")
+        sources = sorted(map(str, SOURCES.glob("*.c")))
+        done = subprocess.run(
+            [command, *FLAGS, f"-I{folder}", "-o", str(library), *sources], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise UserError(f"{command} did not compile the loops of {SOURCES.name}:\n{done.stderr}")
+        return ctypes.CDLL(str(library))  # stays loaded without its file
+
+
+def run_c(loop: Loop, arguments: tuple[Any, ...]) -> int:
+    """Call a C loop: of each array its address and length, other arguments as int64.
+
+    Raises:
+        UserError: no compiler, or the arguments want something that the C loop leaves out.
+    """
+    library = _library()
+    if library is None:
+        raise UserError("no C compiler: set CC, or install cc")
+    function = getattr(library, loop.c_name)
+    function.restype = ctypes.c_int64
+    words: list[Any] = []
+    for value in arguments:
+        if isinstance(value, np.ndarray):
+            words += [ctypes.c_void_p(value.ctypes.data), ctypes.c_int64(value.shape[0])]
+        else:
+            words.append(ctypes.c_int64(value))
+    result = int(function(*words))
+    if result < 0:
+        raise UserError(f"{loop.c_name}: the arguments want something that the C loop leaves out")
+    return result
+
+
+def difference(loop: Loop) -> str | None:
+    """What kernel and C loop leave different, None where they agree to the byte."""
+    ours, theirs = loop.fresh(), loop.fresh()
+    results = int(loop.kernel(*ours) or 0), run_c(loop, theirs)
+    if results[0] != results[1]:
+        return f"{loop.c_name} returned {results[1]}, the kernel {results[0]}"
+    for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+        if isinstance(mine, np.ndarray) and mine.tobytes() != other.tobytes():
+            return f"{loop.c_name} left argument {place} ({_first_field(mine, other)}) different"
+    return None
+
+
+def _first_field(mine: np.ndarray, other: np.ndarray) -> str:
+    """Name of the first field that differs."""
+    fields = (name for name in mine.dtype.names or () if not np.array_equal(mine[name], other[name]))
+    return next(fields, "values")
+
+
+def race(loop: Loop) -> Cost:
+    """Time kernel and C loop in turns, after a first run of both that must agree; the fastest of ROUNDS.
+
+    Raises:
+        UserError: the two disagree.
+    """
+    with_c = compiler() is not None
+    if with_c and (found := difference(loop)):
+        raise UserError(found)
+    kernel_s, c_s = [], []
+    loop.kernel(*loop.fresh())
+    for _ in range(ROUNDS):
+        kernel_s.append(_seconds(loop.kernel, loop.fresh()))
+        if with_c:
+            arguments = loop.fresh()
+            c_s.append(_seconds(lambda *given: run_c(loop, given), arguments))
+    return Cost(min(kernel_s), min(c_s, default=None))
+
+
+def _seconds(function: Callable[..., object], arguments: tuple[Any, ...]) -> float:
+    began_s = process_time()
+    function(*arguments)
+    return process_time() - began_s
