@@ -24,6 +24,7 @@ from sim.presets import load_preset
 from tracer.gemm import GemmProblem, GemmSource
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from validation.bench_units import UNITS
+from validation.c_twins import FLAGS, ROUNDS, compiler_version
 from validation.engine_profile import TimedGpu
 from validation.gemm_options import workload_problem
 from validation.process import process_costs
@@ -119,17 +120,18 @@ def _children_cpu_s() -> float:
     return times.children_user + times.children_system
 
 
-def units(requests: int) -> dict[str, dict[str, float]]:
-    """Each unit alone: ns per request, requests/s, and in look-ups of the yardstick."""
+def units(requests: int) -> dict[str, dict[str, float | None]]:
+    """Each unit alone: ns per request, requests/s, in look-ups of the yardstick, and ns of the same loop in C."""
     found = {}
     for name, bench in UNITS.items():
         step_ns = lookup_ns()
-        unit_ns = bench(requests)
+        cost = bench(requests)
         step_ns = min(step_ns, lookup_ns())
         found[name] = {
-            "ns_per_request": unit_ns,
-            "requests_per_s": 1e9 / unit_ns,
-            "yardsticks_per_request": unit_ns / step_ns,
+            "ns_per_request": cost.kernel_ns,
+            "requests_per_s": 1e9 / cost.kernel_ns,
+            "yardsticks_per_request": cost.kernel_ns / step_ns,
+            "c_ns_per_request": cost.c_ns,
         }
     return found
 
@@ -215,10 +217,26 @@ def _unit_lines(report: dict[str, Any]) -> list[str]:
             f"{unit['requests_per_s']:,.0f}",
             f"{unit['ns_per_request']:.1f}",
             f"{unit['yardsticks_per_request']:.1f}",
+            *_c_cells(unit["ns_per_request"], unit["c_ns_per_request"]),
         )
         for name, unit in report["units"].items()
     ]
-    return ["## Units alone", "", *_rows(("unit", "requests/s", "ns/request", "yardsticks/request"), rows)]
+    columns = ("unit", "requests/s", "ns/request", "yardsticks/request", "C, ns", "ratio to C")
+    return ["## Units alone, and the same loops in C", "", *_c_notes(report), "", *_rows(columns, rows)]
+
+
+def _c_cells(unit_ns: float, c_ns: float | None) -> tuple[str, str]:
+    return ("", "") if c_ns is None else (f"{c_ns:.1f}", f"{unit_ns / c_ns:.2f}")
+
+
+def _c_notes(report: dict[str, Any]) -> list[str]:
+    if report["c_compiler"] is None:
+        return ["This machine has no C compiler: the last two columns are empty."]
+    return [
+        f"`validation/c_loops`, compiled by {report['c_compiler']} ({' '.join(FLAGS)}):",
+        "the same work on the same records; both must leave the same bytes. Kernel and C run in turns, the fastest of",
+        f"{ROUNDS} counts. Empty where no C loop was written.",
+    ]
 
 
 def _start_lines(report: dict[str, Any]) -> list[str]:
@@ -245,6 +263,7 @@ def measure(workload: str, preset: str, requests: int) -> dict[str, Any]:
     return {
         "date": date.today().isoformat(),
         "machine": machine_text(),
+        "c_compiler": compiler_version(),
         "end_to_end": end_to_end(workload, preset),
         "scale": scale(preset),
         "profile": profile(workload, preset),

@@ -54,14 +54,29 @@ RECORDS: dict[str, np.dtype] = {
 }
 """Struct -> record type; those inside others first."""
 CONSTANTS = {
-    **{"LINE_BYTES": LINE_BYTES, "SECTOR_BYTES": SECTOR_BYTES, "STREAMS": STREAMS, "NEVER": NEVER},
-    **{"ATOM_BYTES": ATOM_BYTES, "ATOM_BITS": ATOM_BITS, "BUCKETS": BUCKETS, "MAX_ATOMS": MAX_ATOMS},
-    **{"AHEAD": AHEAD, "HELD": HELD, "HOST_LINE_BYTES": HOST_LINE_BYTES, "EXPLICIT": EXPLICIT},
+    "LINE_BYTES": LINE_BYTES,
+    "SECTOR_BYTES": SECTOR_BYTES,
+    "ATOM_BYTES": ATOM_BYTES,
+    "ATOM_BITS": ATOM_BITS,
+    "HOST_LINE_BYTES": HOST_LINE_BYTES,
+    "STREAMS": STREAMS,
+    "NEVER": NEVER,
+    "BUCKETS": BUCKETS,
+    "MAX_ATOMS": MAX_ATOMS,
+    "AHEAD": AHEAD,
+    "HELD": HELD,
+    "EXPLICIT": EXPLICIT,
 }
 ENUMS: dict[str, type[IntEnum]] = {
-    **{"OP": Op, "STREAM": Stream, "KIND": Kind, "CACHE": Cache},
-    **{"ARBITER": Arbiter, "MAP": BankMap, "PAGE": PagePolicy},
+    "OP": Op,
+    "STREAM": Stream,
+    "KIND": Kind,
+    "CACHE": Cache,
+    "ARBITER": Arbiter,
+    "MAP": BankMap,
+    "PAGE": PagePolicy,
 }
+"""Prefix -> enumeration: `OP_READ`."""
 SCALARS = {"|i1": "int8_t", "|u1": "uint8_t", "<i4": "int32_t", "<u4": "uint32_t", "<i8": "int64_t", "<u8": "uint64_t"}
 
 
@@ -83,6 +98,15 @@ class Cost(NamedTuple):
 def compiler() -> str | None:
     """Path of this machine's C compiler, None where there is none."""
     return shutil.which(os.environ.get("CC", "cc"))
+
+
+def compiler_version() -> str | None:
+    """First line that the compiler says of itself, None without one."""
+    command = compiler()
+    if command is None:
+        return None
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    return next(iter(said.splitlines()), command)
 
 
 def records_header() -> str:
