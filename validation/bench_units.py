@@ -23,7 +23,7 @@ from tracer.coalesce import LINES_PER_EVENT, coalesce
 from tracer.jit import kernel
 from tracer.streams import BufferStream, Flow
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, KernelSource, Workgroup
 from validation.c_twins import Loop, race
 
 ATOM_BYTES = 64
@@ -114,9 +114,9 @@ def coalesce_loop(requests: int) -> Loop:
 
 
 class HeldKernel:
-    """A kernel whose workgroups were made beforehand."""
+    """A kernel whose workgroups were made, or read, beforehand."""
 
-    def __init__(self, source: BufferStream):
+    def __init__(self, source: KernelSource):
         self.info: KernelInfo = source.info
         self._workgroups = list(source.workgroups())
 

@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from tracer.jit import compile_seconds
 
@@ -19,6 +19,14 @@ _BEGAN_S = perf_counter()
 def process_costs() -> dict[str, float | int | None]:
     """wall_s since the verb was loaded, compile_s of it, peak_rss_bytes (None where the system does not say)."""
     return {"wall_s": perf_counter() - _BEGAN_S, "compile_s": compile_seconds(), "peak_rss_bytes": _peak_rss_bytes()}
+
+
+def cpu_s() -> float:
+    """CPU time of this process and of those that it started and that have ended (xz, where a trace wants it)."""
+    if resource is None:
+        return process_time()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
 
 
 def machine_text() -> str:
