@@ -14,17 +14,19 @@ import numpy as np
 from sim.dram import channel_spec, drive, stream_state
 from sim.dram_stream import Stream
 from sim.gpu import Gpu
-from sim.hw.fifo import fifo_fill, fifo_head, fifo_pop, fifo_push
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_pop, fifo_push
 from sim.hw.l2 import l2_prefill, l2_step
+from sim.hw.noc import noc_requests
+from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, Op
-from sim.machine import build
+from sim.machine import build, window_ps
 from sim.presets import load_preset
 from tracer.coalesce import LINES_PER_EVENT, coalesce
 from tracer.jit import kernel
 from tracer.streams import BufferStream, Flow
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
 from traces.source import KernelInfo, KernelSource, Workgroup
-from validation.c_twins import Loop, race
+from validation.c_twins import PACKETS_PER_WINDOW, Loop, race
 
 ATOM_BYTES = 64
 BANK_LINES = 512
@@ -86,7 +88,51 @@ def bank_loop(requests: int) -> Loop:
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
     _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
     state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
-    return Loop(_drive_bank, "l2_bank_loop", lambda: (*(part.copy() for part in state), requests, BANK_LINES))
+    return Loop(_drive_bank, "l2_bank_loop", lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
+
+
+def _aligned_copy(records: np.ndarray) -> np.ndarray:
+    copy = host_aligned(records.shape, records.dtype)
+    copy[...] = records
+    return copy
+
+
+@kernel
+def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps, step_bytes):
+    """Carry at least `requests` reads to the banks, window by window, as many from each CU as it may send in one."""
+    noc = nocs[0]
+    moved = 0
+    line = np.int64(0)
+    begin_ps = np.int64(0)
+    while moved < requests:
+        for c in range(noc.cus):
+            port = fifos[noc.first_port_fifo + c]
+            for k in range(PACKETS_PER_WINDOW):
+                if fifo_full(port):
+                    break
+                request = fifo_push(port, pool)
+                request.line = line
+                request.sectors = request.full = 15
+                request.op = Op.READ
+                request.source = c
+                request.ready_ps = begin_ps + k * window_ps // PACKETS_PER_WINDOW
+                line += step_bytes
+        noc_requests(noc, fifos, pool, begin_ps, begin_ps + window_ps, bank_wake_ps)
+        for b in range(noc.banks):
+            bank = fifos[noc.first_request_fifo + b]
+            moved += fifo_fill(bank)
+            bank.head = bank.tail
+        begin_ps += window_ps
+    return moved
+
+
+def noc_loop(requests: int, step_bytes: int = LINE_BYTES) -> Loop:
+    """The crossbar of t3_2024, 80 CUs to 64 banks, read requests in the order of their lines."""
+    machine = load_preset("t3_2024").machine
+    node, _ = build(machine)
+    state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
+    numbers = (requests, window_ps(machine), step_bytes)
+    return Loop(_drive_noc, "noc_loop", lambda: (*map(_aligned_copy, state), *numbers))
 
 
 @kernel
@@ -153,6 +199,7 @@ LOOPS: dict[str, Callable[[int], Loop]] = {
     "HBM channel, sequential 64-byte reads": partial(channel_loop, random=False),
     "HBM channel, random 64-byte reads": partial(channel_loop, random=True),
     "L2 bank, 128-byte reads that hit": bank_loop,
+    "crossbar, read requests from 80 CUs to 64 banks": noc_loop,
     "coalesce, 128-byte lines": coalesce_loop,
 }
 """What is measured -> its loop for a number of requests."""

@@ -20,21 +20,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.hw.address_map import ATOM_BITS, ATOM_BYTES
+from sim.hw.bits import BLOCK
 from sim.hw.fifo import FIFO
 from sim.hw.hbm_log import LOG
 from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm_record import BANK, CHANNEL, GROUP
 from sim.hw.l2 import AHEAD
-from sim.hw.l2_record import L2_BANK, WAITER
-from sim.hw.prefetch import HOST_LINE_BYTES
+from sim.hw.l2_record import L2_BANK
+from sim.hw.noc import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import CACHE_SET, HELD, SECTORS
-from sim.spec import Arbiter, BankMap, PagePolicy
+from sim.spec import Arbiter, BankMap, CacheIndex, PagePolicy
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, Cache, Kind
 
 SOURCES = Path(__file__).parent / "c_loops"
 FLAGS = ("-std=c11", "-O3", "-march=native", "-shared", "-fPIC")
+PACKETS_PER_WINDOW = 6
+"""That each CU of the crossbar's benchmark sends in a time window."""
 ROUNDS = 5
 """Kernel and C loop run in turns this often; the fastest of each counts."""
 
@@ -44,13 +47,13 @@ RECORDS: dict[str, np.dtype] = {
     "event": EVENT,
     "sectors": SECTORS,
     "cache_set": CACHE_SET,
-    "waiter": WAITER,
     "l2_bank": L2_BANK,
     "group": GROUP,
     "bank": BANK,
     "atom": ATOM,
     "channel": CHANNEL,
     "log": LOG,
+    "noc": NOC,
 }
 """Struct -> record type; those inside others first."""
 CONSTANTS = {
@@ -58,14 +61,19 @@ CONSTANTS = {
     "SECTOR_BYTES": SECTOR_BYTES,
     "ATOM_BYTES": ATOM_BYTES,
     "ATOM_BITS": ATOM_BITS,
-    "HOST_LINE_BYTES": HOST_LINE_BYTES,
+    "BLOCK": BLOCK,
     "STREAMS": STREAMS,
     "NEVER": NEVER,
     "BUCKETS": BUCKETS,
     "MAX_ATOMS": MAX_ATOMS,
     "AHEAD": AHEAD,
-    "HELD": HELD,
+    "HELD": int(HELD),
     "EXPLICIT": EXPLICIT,
+    "SLOTS": SLOTS,
+    "SCALE_BITS": SCALE_BITS,
+    "MAX_PACKETS": MAX_PACKETS,
+    "MAX_CUS": MAX_CUS,
+    "PACKETS_PER_WINDOW": PACKETS_PER_WINDOW,
 }
 ENUMS: dict[str, type[IntEnum]] = {
     "OP": Op,
@@ -75,6 +83,7 @@ ENUMS: dict[str, type[IntEnum]] = {
     "ARBITER": Arbiter,
     "MAP": BankMap,
     "PAGE": PagePolicy,
+    "INDEX": CacheIndex,
 }
 """Prefix -> enumeration: `OP_READ`."""
 SCALARS = {"|i1": "int8_t", "|u1": "uint8_t", "<i4": "int32_t", "<u4": "uint32_t", "<i8": "int64_t", "<u8": "uint64_t"}
@@ -145,7 +154,10 @@ def _library() -> ctypes.CDLL | None:
         library = Path(folder, "loops.so")
         sources = sorted(map(str, SOURCES.glob("*.c")))
         done = subprocess.run(
-            [command, *FLAGS, f"-I{folder}", "-o", str(library), *sources], capture_output=True, text=True, check=False
+            [command, *FLAGS, f"-I{folder}", f"-I{SOURCES}", "-o", str(library), *sources],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise UserError(f"{command} did not compile the loops of {SOURCES.name}:\n{done.stderr}")

@@ -5,12 +5,12 @@ import pytest
 
 from sim.dram import channel_spec, drive, stream_state
 from sim.dram_stream import Stream
-from sim.spec import BankMap, QueueOrganisation
+from sim.spec import BankMap, CacheIndex, QueueOrganisation
 from tracer.coalesce import LINES_PER_EVENT
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, Kind
 from validation import c_twins
-from validation.bench_units import LOOPS, UNITS, _coalesce_all
+from validation.bench_units import LOOPS, UNITS, _coalesce_all, noc_loop
 from validation.c_twins import Loop, compiler, difference, race, records_header, run_c
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler on this machine")
@@ -33,6 +33,22 @@ def test_channel_with_reads_and_writes(bank_map, queue):
     stream = Stream(op, address, np.sort(random.integers(0, 20 * count, count)))
     spec = channel_spec("G", bank_map.name, queue=queue)
     assert difference(Loop(drive, "hbm_channel_loop", lambda: stream_state(stream, spec))) is None
+
+
+@needs_compiler
+@pytest.mark.parametrize("index", CacheIndex)
+def test_crossbar_with_full_banks(index):
+    loop = noc_loop(3000, step_bytes=1 << 18)  # without a hash all lines lie in one bank
+
+    def fresh():
+        noc, *rest = loop.fresh()
+        noc["index"] = noc["set_index"] = index
+        return noc, *rest
+
+    assert difference(loop._replace(fresh=fresh)) is None
+    arguments = fresh()
+    loop.kernel(*arguments)
+    assert (arguments[0]["refused"][0] > 0) == (index == CacheIndex.INTERLEAVE)
 
 
 @needs_compiler

@@ -1,6 +1,8 @@
 /* Bounded fifos of requests, as sim/hw/fifo.py. `records.h` is made from the numpy record types
  * when this is compiled (validation/c_loops.py). */
 
+#pragma once
+
 #include "records.h"
 
 static inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -1,5 +1,5 @@
 /* One L2 bank as sim/hw/l2.py and sim/hw/tags.py: reads that hit, with the tests that every request goes through.
- * What such reads do not use is left out: misses, writes, atomics, uncached requests, the flush. */
+ * What such reads do not use is left out: misses, writes, atomics, uncached requests, the flush, new touch numbers. */
 
 #include "fifo.h"
 
@@ -7,23 +7,34 @@ static const int64_t SECTORS_IN[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3,
 
 static void expect(const struct cache_set *set, int64_t ways)
 {
-    for (int64_t byte = 0; byte < 8 * ways; byte += HOST_LINE_BYTES) {
-        __builtin_prefetch((const char *)set->tag + byte);
-        __builtin_prefetch((const char *)set->age + byte);
-    }
-    for (int64_t byte = 0; byte < 4 * ways; byte += HOST_LINE_BYTES) {
-        __builtin_prefetch((const char *)set->way + byte);
-        __builtin_prefetch((const char *)set->waiter + byte);
+    for (int64_t way = 0; way < ways; way += BLOCK) {
+        __builtin_prefetch(set->low + way);
+        __builtin_prefetch(set->age + way);
+        __builtin_prefetch(set->way + way);
+        __builtin_prefetch(set->waiter + way);
+        __builtin_prefetch(set->high + way);
     }
     __builtin_prefetch(&set->touches);
 }
 
+/* Last of sixteen ways whose tag is (low, high), else -1; without a branch, so that the compiler makes it vectors. */
+static inline int32_t way_in_block(const int32_t *lows, const int32_t *highs, int32_t low, int32_t high)
+{
+    int32_t found = -1;
+    for (int32_t k = 0; k < BLOCK; k++)
+        found = lows[k] == low && highs[k] == high ? k : found;
+    return found;
+}
+
 static inline int64_t find_way(const struct cache_set *set, int64_t ways, int64_t line)
 {
-    int64_t found = -1;
-    for (int64_t way = 0; way < ways; way++)
-        found = max(found, set->tag[way] == line ? way : -1);
-    return found;
+    int32_t low = (int32_t)(line >> 7), high = (int32_t)(line >> 39);
+    int32_t way = way_in_block(set->low, set->high, low, high);
+    if (way < 0 && ways > BLOCK) {
+        way = way_in_block(set->low + BLOCK, set->high + BLOCK, low, high);
+        return way < 0 ? -1 : BLOCK + way;
+    }
+    return way;
 }
 
 static inline int has_room(const struct l2_bank *bank, const struct fifo *fifos)
@@ -38,7 +49,7 @@ static inline int has_room(const struct l2_bank *bank, const struct fifo *fifos)
 }
 
 /* 1: done, 0: the bank must block, -1: a request that this loop leaves out. */
-static inline int serve(struct l2_bank *bank, struct cache_set *sets, const struct waiter *waiters, struct fifo *fifos,
+static inline int serve(struct l2_bank *bank, struct cache_set *sets, const struct request *waiters, struct fifo *fifos,
                         struct request *pool, const struct request *request, int64_t now_ps)
 {
     if (!has_room(bank, fifos))
@@ -54,7 +65,8 @@ static inline int serve(struct l2_bank *bank, struct cache_set *sets, const stru
         waiting++;
     if (waiting >= bank->merges)
         return 0;
-    set->touches++;
+    if (++set->touches >= HELD)
+        return -1;
     set->age[way] = (set->age[way] & HELD) | set->touches;
     int wanted = request->sectors, hit = wanted & set->way[way].valid;
     int merged = wanted & set->way[way].pending & ~hit & 15, missing = wanted & ~(hit | merged) & 15;
@@ -69,7 +81,7 @@ static inline int serve(struct l2_bank *bank, struct cache_set *sets, const stru
 }
 
 /* When the bank can do something next, -1 for a request that this loop leaves out. */
-static int64_t l2_step(struct l2_bank *bank, struct cache_set *sets, const struct waiter *waiters, struct fifo *fifos,
+static int64_t l2_step(struct l2_bank *bank, struct cache_set *sets, const struct request *waiters, struct fifo *fifos,
                        struct request *pool, int64_t now_ps)
 {
     struct fifo *requests = &fifos[bank->requests];
@@ -104,7 +116,7 @@ static int64_t l2_step(struct l2_bank *bank, struct cache_set *sets, const struc
 }
 
 int64_t l2_bank_loop(struct l2_bank *bank, int64_t bank_count, struct cache_set *sets, int64_t set_count,
-                     struct waiter *waiters, int64_t waiter_count, struct fifo *fifos, int64_t fifo_count,
+                     struct request *waiters, int64_t waiter_count, struct fifo *fifos, int64_t fifo_count,
                      struct request *pool, int64_t pool_count, int64_t requests, int64_t lines)
 {
     struct fifo *inbox = &fifos[bank->requests], *hits = &fifos[bank->hits];
