@@ -204,7 +204,7 @@ def _profile_lines(report: dict[str, Any]) -> list[str]:
         "",
         "A second run; each phase of the engine's time windows timed on its own (`validation/engine_profile.py`):",
         f"{steps}.",
-        "Wall time, without the making of the trace's events; what calls from Python cost is subtracted.",
+        "CPU time, without the making of the trace's events; what calls from Python cost is subtracted.",
         "",
         *_rows(("phase", "s", "share", "ns/line request"), rows),
     ]
