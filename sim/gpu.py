@@ -101,6 +101,7 @@ class Gpu:
         self._run_windows = 0
         self._check_done(status, source.info.name)
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
+        ends.append(self.node.noc["last_ack_ps"].max())
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
         return int(max(ends))

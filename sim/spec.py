@@ -41,6 +41,7 @@ class BankMap(IntEnum):
     RO = 0  # row | group | bank | column: a row is contiguous
     BG = 1  # row | bank | column | group | 64 B: the bank group changes every 64 bytes
     RG = 2  # row | bank | group | column: a row is contiguous, the next one lies in another group
+    SG = 3  # row | bank | group | column | group | 256 B: 256 bytes in a row, the next lie in another group
 
 
 class PagePolicy(IntEnum):
@@ -160,6 +161,7 @@ class NoC(Unit, frozen=True, kw_only=True):
     response_bytes_per_clk: Positive  # L2 -> CU, per CU port
     bank_bytes_per_clk: Positive  # either way, per L2 bank port
     header_bytes: Count  # of each packet
+    ack_bytes: Count  # L2 -> CU, per sector stored in L2: its acknowledgement; 0 = stores are posted
     latency_clk: Count  # one way, unloaded
     cu_fifo: Positive  # requests waiting at a CU port
     bank_fifo: Positive  # requests waiting at an L2 bank

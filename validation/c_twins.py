@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.hw.address_map import ATOM_BITS, ATOM_BYTES
+from sim.hw.address_map import ATOM_BITS, ATOM_BYTES, CHUNK_BITS
 from sim.hw.bits import BLOCK
 from sim.hw.fifo import FIFO
 from sim.hw.hbm_log import LOG
@@ -61,6 +61,7 @@ CONSTANTS = {
     "SECTOR_BYTES": SECTOR_BYTES,
     "ATOM_BYTES": ATOM_BYTES,
     "ATOM_BITS": ATOM_BITS,
+    "CHUNK_BITS": CHUNK_BITS,
     "BLOCK": BLOCK,
     "STREAMS": STREAMS,
     "NEVER": NEVER,

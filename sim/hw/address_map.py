@@ -14,6 +14,7 @@ from tracer.jit import kernel
 ATOM_BYTES = 64
 """One DRAM transaction: up to two 32-byte columns of one bank and row."""
 ATOM_BITS = 6
+CHUNK_BITS = 8  # bytes in a row of map SG
 
 
 @kernel
@@ -102,7 +103,7 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
         local: byte address within the channel.
         group_bits, bank_bits, row_bits: log2 of bank groups, banks per group, bytes per row.
         bank_map: BankMap. RO: row | group | bank | column | offset; BG: row | bank | column | group | 64 B;
-            RG: row | bank | group | column | offset.
+            RG: row | bank | group | column | offset; SG: row | bank | upper group | column | low group bit | 256 B.
 
     Returns:
         (bank, row, column) with bank = group * banks_per_group + bank within its group.
@@ -116,6 +117,13 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
     elif bank_map == BankMap.RG:
         byte = local & ((1 << row_bits) - 1)
         group = (local >> row_bits) & ((1 << group_bits) - 1)
+        bank = (local >> (row_bits + group_bits)) & ((1 << bank_bits) - 1)
+    elif bank_map == BankMap.SG:
+        low_bits = min(group_bits, 1)
+        chunk = local >> (CHUNK_BITS + low_bits)
+        byte = ((chunk & ((1 << (row_bits - CHUNK_BITS)) - 1)) << CHUNK_BITS) + (local & ((1 << CHUNK_BITS) - 1))
+        upper = (local >> (row_bits + low_bits)) & ((1 << (group_bits - low_bits)) - 1)
+        group = (upper << low_bits) + ((local >> CHUNK_BITS) & ((1 << low_bits) - 1))
         bank = (local >> (row_bits + group_bits)) & ((1 << bank_bits) - 1)
     else:
         byte = local & ((1 << row_bits) - 1)
@@ -135,4 +143,10 @@ def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
         return (((atom << group_bits) + group) << ATOM_BITS) + (byte & (ATOM_BYTES - 1))
     if bank_map == BankMap.RG:
         return (((((row << bank_bits) + bank_in_group) << group_bits) + group) << row_bits) + byte
+    if bank_map == BankMap.SG:
+        low_bits = min(group_bits, 1)
+        upper = ((row << bank_bits) + bank_in_group << (group_bits - low_bits)) + (group >> low_bits)
+        chunk = (upper << (row_bits - CHUNK_BITS)) + (byte >> CHUNK_BITS)
+        low = group & ((1 << low_bits) - 1)
+        return (((chunk << low_bits) + low) << CHUNK_BITS) + (byte & ((1 << CHUNK_BITS) - 1))
     return (((((row << group_bits) + group) << bank_bits) + bank_in_group) << row_bits) + byte

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
+from sim.hw.address_map import CHUNK_BITS
 from sim.hw.hbm_queue import MAX_ATOMS
 from sim.hw.hbm_record import CHANNEL, MAX_BANKS, MAX_GROUPS
 from sim.hw.policy import VARIABLE, oldest_head, pick
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, SECTORS_PER_LINE
-from sim.spec import HBM, Arbiter, QueueOrganisation
+from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation
 from traces.errors import UserError
 
 
@@ -53,7 +54,8 @@ def check(hbm: HBM) -> None:
     for name in ("bank_groups", "banks_per_group", "row_bytes"):
         value = getattr(hbm, name)
         _require(value & (value - 1) == 0, name, value, "a power of two")
-    _require(hbm.row_bytes >= LINE_BYTES, "row_bytes", hbm.row_bytes, f"at least {LINE_BYTES}")
+    least = 1 << CHUNK_BITS if hbm.bank_map == BankMap.SG else LINE_BYTES
+    _require(hbm.row_bytes >= least, "row_bytes", hbm.row_bytes, f"at least {least}")
     _require(
         hbm.interleave_bytes % LINE_BYTES == 0, "interleave_bytes", hbm.interleave_bytes, f"a multiple of {LINE_BYTES}"
     )

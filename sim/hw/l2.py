@@ -127,7 +127,7 @@ def _count_read(bank, op, hit, merged, missing):
 
 @kernel(inline=True)
 def _write(bank, sets, fifos, pool, request, now_ps):
-    """Write into the cache. Returns False if the bank must block."""
+    """Write into the cache and acknowledge it, if stores are. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
@@ -138,6 +138,8 @@ def _write(bank, sets, fifos, pool, request, now_ps):
     in_part = request.sectors & ~cache_set.way[way].valid & 15
     cache_set.way[way].partial = (cache_set.way[way].partial | in_part) & ~cache_set.way[way].valid & 15
     cache_set.way[way].dirty |= request.sectors
+    if bank.acks == 1:
+        fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     return True
 
 

@@ -14,6 +14,7 @@ L2_BANK = np.dtype(
         ("period_ps", "i8"),
         ("latency_ps", "i8"),
         ("path_ps", "i8"),  # to the memory controller
+        ("acks", "i8"),  # 1: stores are acknowledged
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
@@ -70,6 +71,7 @@ def make_l2_banks(machine, wiring):
     banks["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
     banks["path_ps"] = machine.hbm.request_ps
+    banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
     for name, fifos in wiring.items():
         banks[name] = fifos

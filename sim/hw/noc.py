@@ -43,12 +43,14 @@ NOC = np.dtype(
         ("response_bytes_per_clk", "i8"),
         ("bank_bytes_per_clk", "i8"),
         ("header_bytes", "i8"),
+        ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
         # state: until when each port is booked
         ("cu_out_ps", "i8", MAX_CUS),
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
+        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store was back
         ("turn", "i8"),  # windows so far: which source goes first
         ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
         ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
@@ -85,7 +87,7 @@ def make_noc(machine, **first_fifos):
     noc["request_bytes_per_clk"] = spec.request_bytes_per_clk
     noc["response_bytes_per_clk"] = spec.response_bytes_per_clk
     noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
-    noc["header_bytes"] = spec.header_bytes
+    noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
     return noc
 
@@ -229,18 +231,28 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
 @kernel(inline=True)
 def _return(noc, source, fifos, pool, cu_wake_ps):
-    """Send the oldest answer of a source (a bank's hits or its late answers) to its CU."""
+    """Send the oldest answer of a source (a bank's hits or its late answers) to its CU.
+
+    The acknowledgement of a store takes its place in both ports; the CU itself does not wait for it.
+    """
     queue = fifos[noc.first_hit_fifo + source]
     answer = fifo_head(queue, pool)
     bank = source if source < noc.banks else source - noc.banks
     c = np.int64(answer.source)
-    volume = noc.header_bytes + sectors_in(answer.sectors) * SECTOR_BYTES
+    if answer.op == Op.WRITE:
+        volume = sectors_in(answer.sectors) * noc.ack_bytes
+    else:
+        volume = noc.header_bytes + sectors_in(answer.sectors) * SECTOR_BYTES
     noc.answer_packets += 1
     noc.answer_bytes += volume
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
     noc.bank_out_ps[bank] = out_ps
     in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, volume, noc.response_bytes_per_clk), out_ps)
     noc.cu_in_ps[c] = in_ps
+    if answer.op == Op.WRITE:
+        noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
+        fifo_pop(queue)
+        return
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     fifo_pop(queue)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)

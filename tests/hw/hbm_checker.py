@@ -67,6 +67,13 @@ def decode(hbm, local):
         rest, group = divmod(rest, hbm.bank_groups)
         row, bank = divmod(rest, hbm.banks_per_group)
         return group * hbm.banks_per_group + bank, row, byte // 32
+    if hbm.bank_map == BankMap.SG:
+        rest, byte = divmod(local, 256)
+        rest, lower = divmod(rest, 2)
+        rest, chunk = divmod(rest, hbm.row_bytes // 256)
+        rest, upper = divmod(rest, hbm.bank_groups // 2)
+        row, bank = divmod(rest, hbm.banks_per_group)
+        return (2 * upper + lower) * hbm.banks_per_group + bank, row, chunk * 8 + byte // 32
     atom, byte = divmod(local, 64)
     rest, group = divmod(atom, hbm.bank_groups)
     rest, column = divmod(rest, hbm.row_bytes // 64)

@@ -151,6 +151,15 @@ def test_the_least_recently_used_line_goes_and_writes_exactly_its_dirty_sectors(
     assert bench.bank["writeback_sectors"] == 1
 
 
+@pytest.mark.parametrize(("ack_bytes", "answered"), [(0, []), (40, [7])])
+def test_a_store_is_acknowledged_after_the_latency_where_the_machine_does_so(ack_bytes, answered):
+    bench = BankBench(f"noc.ack_bytes={ack_bytes}")
+    bench.ask(Access(7, Op.WRITE, 0))
+    bench.step(0)
+    assert bench.answered == answered
+    assert list(bench.answers_ps.values()) == [LATENCY_PS] * len(answered)
+
+
 def test_streamed_lines_go_first():
     reads = [Access(k, Op.READ, 512 * k, cache=Cache.STREAM if k == 3 else Cache.DEFAULT) for k in range(5)]
     bench = settled(*reads, Access(5, Op.READ, 0), Access(6, Op.READ, 512 * 3))

@@ -123,6 +123,16 @@ def test_answers_of_one_bank_share_its_port_and_those_to_one_cu_share_its():
     assert list(one_cu.held("cu.answers0")["ready_ps"]) == [first_ps + 3 * CLOCK_PS * k for k in range(4)]
 
 
+def test_an_acknowledgement_takes_room_from_the_answers_behind_it():
+    """Of a store of four sectors, 40 bytes each: five clocks of the bank's port, then the read's two."""
+    bench = NocBench("noc.ack_bytes=40")
+    bench.push("l2.hits1", ready_ps=300, op=Op.WRITE, source=2)
+    bench.push("l2.hits1", ready_ps=300, sectors=1, source=2)
+    assert bench.answers(0, 20_000) == NEVER
+    assert list(bench.held("cu.answers2")["ready_ps"]) == [300 + 7 * CLOCK_PS + LATENCY_PS]
+    assert bench.node.noc[0]["last_ack_ps"] == 300 + 5 * CLOCK_PS + LATENCY_PS
+
+
 def test_a_packet_leaves_in_the_window_of_its_time():
     bench = NocBench()
     bench.push("cu.port0", line=bench.line_of(0), ready_ps=20_000)

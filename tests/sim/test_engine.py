@@ -67,6 +67,14 @@ def test_a_store_of_a_lone_warp_is_not_waited_for():
     assert exit_ps([store(A)], small_preset().machine) == ps(1, 1400.0)
 
 
+def test_a_kernel_whose_stores_are_acknowledged_ends_with_the_last_acknowledgement():
+    posted, acknowledged = (small_preset(f"noc.ack_bytes={size}").machine for size in (0, 32))
+    ends_ps = [Gpu(machine).run_kernel(kernel([[[store(A)]]]), 0, None) for machine in (posted, acknowledged)]
+    back_clk = -(-4 * 32 // posted.noc.bank_bytes_per_clk) + posted.noc.latency_clk
+    back_ps = ps(posted.l2.latency_clk, posted.l2.clock_MHz) + ps(back_clk, posted.noc.clock_MHz)
+    assert ends_ps[1] - ends_ps[0] == back_ps
+
+
 def test_a_barrier_that_a_warp_never_reaches_is_a_deadlock_that_names_it():
     warps = [[barrier(0, 96)], [barrier(0, 96)], [compute(3), load(A, slot=1)]]
     warps[2].append(barrier(1, 96))

@@ -30,6 +30,13 @@ static struct place place_of(const struct channel *channel, int64_t local)
     } else if (channel->bank_map == MAP_RG) {
         group = (local >> rows) & (((int64_t)1 << groups) - 1);
         bank = (local >> (rows + groups)) & (((int64_t)1 << banks) - 1);
+    } else if (channel->bank_map == MAP_SG) {
+        int64_t lows = groups > 0, mask = ((int64_t)1 << CHUNK_BITS) - 1;
+        int64_t chunk = (local >> (CHUNK_BITS + lows)) & (((int64_t)1 << (rows - CHUNK_BITS)) - 1);
+        byte = (chunk << CHUNK_BITS) + (local & mask);
+        group = (((local >> (rows + lows)) & (((int64_t)1 << (groups - lows)) - 1)) << lows)
+            + ((local >> CHUNK_BITS) & (((int64_t)1 << lows) - 1));
+        bank = (local >> (rows + groups)) & (((int64_t)1 << banks) - 1);
     } else {
         bank = (local >> rows) & (((int64_t)1 << banks) - 1);
         group = (local >> (rows + banks)) & (((int64_t)1 << groups) - 1);
