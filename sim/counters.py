@@ -61,8 +61,34 @@ COUNTERS: dict[str, dict[str, str]] = {
         "misses_used_max": "most lines in flight (MSHRs) at once",
     },
     "hbm": HBM_COUNTERS,
+    "link": {
+        "packets": "packets sent to other GPUs",
+        "bytes": "payload of these, whole sectors",
+        "busy_ps": "time in which a packet was on its way out",
+        "credit_stalls": "times that a packet waited for a credit",
+        "arrived_bytes": "payload of packets that came and were handed to memory",
+        "blocked_ps": "time in which a packet that had come found no room in memory",
+    },
+    "dma": {
+        "descriptors": "DMA descriptors done",
+        "lines": "lines read",
+        "read_bytes": "bytes of these, whole sectors",
+        "blocks": "times that a read found no room",
+        "out_max": "most lines read and not yet on the link at once",
+    },
+    "tracker": {
+        "updates": "updates (and collective writes) counted",
+        "triggers": "tiles all of whose updates have come",
+        "wavefronts": "wavefronts' counters that reached their thresholds",
+        "begun": "tiles that got an entry",
+        "stalls": "stores that found no entry",
+        "spilled": "tiles whose first update arrived while no entry was free",
+        "live_max": "most tiles some of whose updates had come at once",
+    },
 }
 """Unit -> counter field of its record -> meaning."""
+FABRIC = ("link", "dma", "tracker")
+"""Units that only GPUs joined by links have."""
 
 _UNITS = (
     ("_ps", "ps"),
@@ -82,7 +108,7 @@ _RATIOS = {
 
 def unit_of_measure(counter):
     """Unit of a counter's values, from the end of its name; "1" for plain counts."""
-    return next((unit for suffix, unit in _UNITS if counter.removesuffix("_max").endswith(suffix)), "1")
+    return next((unit for suffix, unit in _UNITS if f"_{counter.removesuffix('_max')}".endswith(suffix)), "1")
 
 
 def is_maximum(counter):

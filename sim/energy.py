@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from sim.hw.request import LINE_BYTES, SECTOR_BYTES
+from sim.counters import FABRIC
+from sim.hw.request import SECTOR_BYTES
 from sim.presets.load import choices
 from sim.units import KIB
 from traces.errors import UserError
@@ -21,9 +22,8 @@ FOLDER = Path(__file__).parent / "presets" / "energy"
 DEFAULT = "hbm2_12nm"
 KINDS = ("published", "derived", "assumed")
 """published: a figure of a named publication or data sheet. derived: from such figures. assumed: our choice."""
-OUTSIDE = {"link.bytes", "dma.lines"}
-"""Counters of GPUs in a collective; a run of one GPU has none."""
 PJ_PER_UJ = 1_000_000
+FABRIC_COUNTERS = tuple(f"{unit}." for unit in FABRIC)
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ EVENTS = {
     "shared.byte_pJ": Event(("cu.shared_bytes",), 1, "a byte through the shared-memory port"),
     "noc.byte_pJ": Event(("noc.request_bytes", "noc.answer_bytes"), 1, "a byte through the crossbar"),
     "link.byte_pJ": Event(("link.bytes",), 1, "a byte to another GPU"),
-    "dma.byte_pJ": Event(("dma.lines",), LINE_BYTES, "a byte through a DMA engine"),
+    "dma.byte_pJ": Event(("dma.read_bytes",), 1, "a byte through a DMA engine"),
     "mac.op_pJ": Event(("cu.tensor_macs",), 0, "a multiply-accumulate of the matrix unit"),
 }
 """Figure of a preset -> what it is counted by."""
@@ -223,23 +223,20 @@ def energy_of(totals: Mapping[str, int], row_bytes: int, preset: EnergyPreset) -
 
     Args:
         totals: "unit.counter" -> sum over the instances (`Results.totals`, `JobResult.totals`); of one GPU.
-            Counters of OUTSIDE may be missing.
+            Units of a GPU that is joined to others may be missing.
         row_bytes: of the machine's DRAM (`hbm.row_bytes`).
         preset: energies.
     """
     parts = []
     for name, event in EVENTS.items():
         figure = preset.figures[name]
-        count = sum(totals.get(counter, 0) if counter in OUTSIDE else totals[counter] for counter in event.counters)
-        scale = _events_scale(name, row_bytes)
+        count = sum(_count(totals, counter) for counter in event.counters)
+        scale = row_bytes / KIB if name == "dram.activate_pJ_per_KiB" else 1
         energies = (count * scale * pJ for pJ in (figure.value, figure.low, figure.high))
         parts.append(Part(name, count, count * event.bytes, *energies))
     dram_bytes = sum(part.moved_bytes for part in parts if part.unit == "dram")
     return Energy(preset.name, tuple(parts), dram_bytes)
 
 
-def _events_scale(name: str, row_bytes: int) -> float:
-    """How many times the figure one counted event costs."""
-    if name == "dram.activate_pJ_per_KiB":
-        return row_bytes / KIB
-    return LINE_BYTES if name == "dma.byte_pJ" else 1
+def _count(totals: Mapping[str, int], counter: str) -> int:
+    return totals.get(counter, 0) if counter.startswith(FABRIC_COUNTERS) else totals[counter]

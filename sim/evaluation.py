@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.counters import add_totals
 from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.units import ps_to_ns
@@ -144,6 +145,15 @@ def put_together(name: str, parts: Mapping[str, "JobResult"]) -> Configuration:
         link_bytes=sum(part.link_bytes for part in needed),
         exactly_once=all(part.exactly_once for part in needed),
     )
+
+
+def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dict[str, int]:
+    """Counters of a configuration, of one GPU: those of the simulations that it needs, added up.
+
+    Args:
+        totals: PARTS name -> "unit.counter" -> count (`JobResult.totals`).
+    """
+    return add_totals(totals[part] for part in NEEDS[name])
 
 
 def _by_phase(first: np.ndarray, gather: np.ndarray) -> list[int]:

@@ -26,6 +26,8 @@ Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
 """Unit of the counter registry -> field of Node."""
+FABRIC_ARRAYS = {"link": "ports", "dma": "dmas"}
+"""The same, of a GPU that is joined to others."""
 
 
 PAUSE_WINDOWS = 64
@@ -216,7 +218,11 @@ class Gpu:
     def counters(self) -> dict[str, np.ndarray]:
         """Unit of the counter registry -> its records, counted up to now."""
         settle(self.node)
-        return {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
+        alone = {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
+        if not len(self.node.ports):
+            return alone
+        joined = {unit: getattr(self.node, field) for unit, field in FABRIC_ARRAYS.items()}
+        return {**alone, **joined, "tracker": self.node.output.tracker}
 
     def counted(self) -> dict[str, np.ndarray]:
         """Unit -> its counters by now (sim.counters.take)."""

@@ -50,13 +50,8 @@ class JobResult:
 
 def gpu_result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: int) -> JobResult:
     """Of GPUs that do the same, without a ledger."""
-    moved = np.zeros(len(Stream), np.int64)
-    requests = 0
-    for gpu in gpus:
-        channels = gpu.counters()["hbm"]
-        for name in ("read_columns", "write_columns", "update_columns"):
-            moved += channels[name].sum(axis=0) * SECTOR_BYTES
-        requests += int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum())
+    moved = sum((moved_bytes(gpu) for gpu in gpus), np.zeros(len(Stream), np.int64))
+    requests = sum(int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum()) for gpu in gpus)
     first = gpus[0]
     counted = totals({unit: take(unit, records) for unit, records in first.counters().items()})
     sent = sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus)
@@ -67,13 +62,25 @@ def gpu_result(gpus: Sequence[Gpu], time_ps: int, kernel_ps: int, interval_ps: i
     )
 
 
+def moved_bytes(gpu: Gpu) -> np.ndarray:
+    """Bytes at the memory controllers of a GPU: reads, writes and updates together, per Stream, i8 [4]."""
+    channels = gpu.counters()["hbm"]
+    columns = np.zeros(len(Stream), np.int64)
+    for name in ("read_columns", "write_columns", "update_columns"):
+        columns += channels[name].sum(axis=0)
+    return columns * SECTOR_BYTES
+
+
+def end_of(gpu: Gpu) -> int:
+    """When the last warp of a GPU had left, its last data were in memory, and its Tracker had told of the last tile."""
+    node = gpu.node
+    ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
+    return max(int(end) for end in ends)
+
+
 def cluster_result(cluster: Cluster, interval_ps: int) -> JobResult:
     """Of GPUs that have come to rest."""
-    end_ps = 0
-    for gpu in cluster.gpus:
-        node = gpu.node
-        ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
-        end_ps = max(end_ps, *(int(end) for end in ends))
+    end_ps = max(end_of(gpu) for gpu in cluster.gpus)
     kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in cluster.gpus)
     if cluster.machine.collective.cache == CollectiveCache.ALLOCATE:
         for gpu in cluster.gpus:

@@ -118,12 +118,29 @@ def run_fused(
     breaks: Breaks | None = None,
 ) -> JobResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
+    cluster, launches = fused_cluster(
+        *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
+    )
+    _run(cluster, launches, progress, breaks)
+    return cluster_result(cluster, interval_ps)
+
+
+def fused_cluster(
+    machine: Machine,
+    source: GemmSource,
+    chunks: Chunks,
+    arbiter: Arbiter,
+    *,
+    explicit: bool = False,
+    own: OwnPlan | None = None,
+    interval_ps: int = 0,
+) -> tuple[Cluster, list[list[Launch]]]:
+    """The GPUs of `run_fused` before they run, and what each of them is to run."""
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
     cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps)
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    _run(cluster, [[_staggered(source, plan, start_ps)] for plan in cluster.plans], progress, breaks)
-    return cluster_result(cluster, interval_ps)
+    return cluster, [[staggered_launch(source, plan, start_ps)] for plan in cluster.plans]
 
 
 def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | None, breaks: Breaks | None) -> None:
@@ -205,7 +222,7 @@ def replace_unit(machine: Machine, **units: dict) -> Machine:
     return msgspec.structs.replace(machine, **changed)
 
 
-def _staggered(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
+def staggered_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
     """The GEMM of one GPU: its walk begins at its first chunk."""
     start = plan.chunks.start_tile(plan.gpu)
     kernel = replace(source.kernel, start_tile=start)

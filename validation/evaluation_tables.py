@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
-from validation.document import Table
-from validation.experiments.ablation import ALONE, Ablation
+from validation.document import Block, Table, Text
+from validation.experiments.ablation import Ablation
 from validation.experiments.cases import case_names
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
@@ -23,18 +23,29 @@ SPLIT_COLUMNS = {
     "speedup": "speed-up, at once",
 }
 ABLATION_COLUMNS = {
-    f"{ALONE}/gemm_slowdown": "own updates only (%)",
-    "t3/gemm_slowdown": "T3 (%)",
+    "own/gemm_slowdown": "own updates (%)",
+    "own_arriving/gemm_slowdown": "own + arriving (%)",
+    "own_dma/gemm_slowdown": "own + DMA reads (%)",
+    "arriving_dma/gemm_slowdown": "arriving + DMA reads (%)",
+    "t3/gemm_slowdown": "all: T3 (%)",
     "t3_mca/gemm_slowdown": "T3-MCA (%)",
     "t3/overlap_loss": "T3 beyond max(GEMM, RS) (%)",
     "t3_mca/overlap_loss": "T3-MCA beyond (%)",
     "gemm_read_MB": "GEMM reads (MB)",
 }
-"""Slow-downs are those of the kernel against the GEMM alone."""
+ABLATION_WORDS = (
+    "Slow-downs are those of the kernel against the GEMM alone, under round-robin arbitration (but T3-MCA). own "
+    "updates: the GEMM's near-memory updates, nothing else; the stores of the first chunk leave over the link, as "
+    "in all columns with own updates. own + arriving: and updates that come over the link, as a GPU sends them that "
+    "has own updates and DMA reads; nothing is sent on. own + DMA reads: and each tile is read and sent on when its "
+    "own updates are counted; nothing arrives. arriving + DMA reads: what arrives is sent on as soon as a tile is "
+    "complete, and the GEMM stores as it does alone, into another buffer through L2. beyond: time of all over the "
+    "longer of GEMM and reduce-scatter, each alone."
+)
 Answers = Mapping[str, float]
 
 
-def answer_tables(experiment: Experiment, answers: Answers) -> list[Table]:
+def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
     """What an experiment has found; every answer where the kind has no table of its own."""
     match experiment:
         case Sublayers():
@@ -44,7 +55,7 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Table]:
         case CuSplit():
             return [split_table(experiment, answers)]
         case Ablation():
-            return [ablation_table(experiment, answers)]
+            return [ablation_table(experiment, answers), Text(ABLATION_WORDS)]
         case Sensitivity():
             return [sensitivity_table(experiment, answers)]
         case ScatterSizes():

@@ -102,7 +102,15 @@ def fused(
     granularity: Granularity = Granularity.WORKGROUP,
 ) -> Plan:
     """T3's plan of one GPU. output: OUTPUT_TILE in global order; granularity: of what DMA engines send on."""
-    regions = fused_regions(chunks, gpu, topology, granularity)
+    return mapped(output, chunks, gpu, topology, fused_regions(chunks, gpu, topology, granularity))
+
+
+def mapped(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, regions: list[Region]) -> Plan:
+    """The plan of one GPU whose output is mapped by regions, and what a ledger must find where it stores all of it.
+
+    Args:
+        output: OUTPUT_TILE in global order.
+    """
     tiles = make_tiles(output)
     map_regions(tiles, regions, topology, chunks.gpus)
     counts = Counts.none(len(tiles))

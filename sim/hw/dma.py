@@ -11,6 +11,7 @@ import numpy as np
 from sim.hw.fifo import fifo_fill, fifo_full, fifo_push
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
+from sim.hw.tags import sectors_in
 from sim.spec import DmaPolicy
 from tracer.jit import kernel
 from traces.schema import Cache
@@ -124,6 +125,7 @@ def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
     dma.out += 1
     dma.out_max = max(dma.out_max, dma.out)
     dma.lines += 1
+    dma.read_bytes += sectors_in(sectors) * SECTOR_BYTES
     dma.line += LINE_BYTES
     if dma.line >= row_end(dma, dma.run):
         dma.run += 1

@@ -95,7 +95,7 @@ class ResultsArchive:
         return kernels_frame(self.runs)
 
     def instances_frame(self, unit: str) -> "pandas.DataFrame":
-        """One row per run, kernel and instance of a unit (cu, lsu, l1, noc, l2, hbm): point and raw counters.
+        """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
 
         Raises:
             ResultsError: no run has such a unit.

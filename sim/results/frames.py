@@ -56,7 +56,7 @@ def kernels_frame(runs: Runs) -> "pandas.DataFrame":
 
 
 def instances_frame(runs: Runs, unit: str) -> "pandas.DataFrame":
-    """One row per run, kernel and instance of a unit (cu, lsu, l1, noc, l2, hbm): point and raw counters.
+    """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
 
     Raises:
         ResultsError: no run has such a unit.

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from sim.collective.space import make_wavefronts
 from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read, make_dmas
 from sim.hw.link import PORT
-from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
+from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import Map
 from tests.hw.fifo_bench import FifoBench
 from tests.hw.tile_shapes import cuts, owners_of, sectors_of, shapes, tile_record
@@ -70,10 +70,9 @@ def test_every_sector_of_a_ragged_tile_is_read_once_and_in_order(shape):
     reads = bench.read_all()
     assert touched(reads) == sectors_of(shape)
     assert all(int(r["line"]) % LINE_BYTES == 0 and r["full"] == r["sectors"] > 0 for r in reads)
-    assert bench.record[0]["tag"] == -1 and (bench.record[0]["descriptors"], bench.record[0]["lines"]) == (
-        1,
-        len(reads),
-    )
+    dma = bench.record[0]
+    assert dma["tag"] == -1 and (dma["descriptors"], dma["lines"]) == (1, len(reads))
+    assert dma["read_bytes"] == len(touched(reads)) * SECTOR_BYTES
 
 
 def touched(reads):

@@ -73,6 +73,7 @@ def test_ratio_of_nothing_is_none():
         ("age_max_ps", "ps"),
         ("read_sectors", "32-byte sector"),
         ("request_bytes", "byte"),
+        ("bytes", "byte"),
         ("read_columns", "32-byte column"),
         ("events", "1"),
         ("misses_used_max", "1"),

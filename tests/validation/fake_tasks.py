@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from traces.errors import UserError
+from validation.experiments.ablation_runs import VARIANTS, run_ring
 from validation.experiments.parts import simulate_part
 from validation.experiments.task import Task
 
@@ -36,11 +37,15 @@ def make_tasks(log: Path, count: int) -> list[Task]:
 
 
 def fake_outcomes(tasks: list[Task]) -> dict[str, dict]:
-    """An outcome for every task: JobResults of made-up times, or the ends of two kernels side by side."""
+    """An outcome for every task: JobResults of made-up times, traffic left out, or two kernels side by side."""
     return {task.key: _fake(task) for task in tasks}
 
 
 def _fake(task: Task) -> dict:
+    if task.work.func is run_ring:
+        found = {"kernel_ps": 950 * US, "time_ps": 960 * US, "dram_bytes": dict.fromkeys(STREAMS, 10**6)}
+        ring = task.work.args[1]
+        return {name: found | {"link_bytes": 0, "arrived_bytes": 0} for name, one in VARIANTS.items() if one in ring}
     if task.work.func is not simulate_part:
         return {"time_ps": 1100 * US, "gemm_end_ps": 1100 * US, "rs_end_ps": 900 * US, "kernel_ps": 950 * US}
     case, part = task.work.args

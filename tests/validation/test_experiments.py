@@ -7,7 +7,6 @@ from tests.docs.blocks import file_of
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
-from validation.experiments.ablation import Ablation
 from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
 from validation.experiments.code_key import code_key, syntax
 from validation.experiments.collectives import ScatterGain
@@ -115,13 +114,6 @@ def test_overlap_on_split_cus():
     answers = simulated(CuSplit(title="", cases=(CASE,), collective_cus=(16,), bench=SMALL))
     assert answers[f"{CASE}/64-16/rs_slowdown"] > 0
     assert answers["geomean/ideal/speedup"] >= answers["geomean/64-16/speedup"]
-
-
-def test_ablation_takes_the_communication_away():
-    answers = simulated(Ablation(title="", cases=(CASE,), jitter_ps=1_000_000, seeds=(1,), bench=SMALL))
-    assert {name.split("/")[3] for name in answers} == {"seed0", "seed1"}
-    alone = answers[f"{CASE}/seed0/t3_without_communication/kernel_us"]
-    assert 0 < alone <= answers[f"{CASE}/seed0/t3/kernel_us"]
 
 
 def test_layers_add_the_other_operators():

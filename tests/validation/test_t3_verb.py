@@ -36,6 +36,38 @@ def test_json_has_the_promised_figures(capsys):
     assert found.keys() >= {"wall_s", "compile_s", "peak_rss_bytes", "preset"}
 
 
+def test_energy_by_configuration(tmp_path, capsys):
+    """Every configuration sends 2 (N-1)/N of the output; only the fused ones have DMA engines read."""
+    path = str(tmp_path / "a.h5")
+    energy = run_json(capsys, *SHAPE, "-o", path)["energy"]
+    assert list(energy) == list(CONFIGURATIONS)
+    for name, one in energy.items():
+        assert one["units"]["link"]["uJ"] == pytest.approx(80e-6 * 2 * 3 * D / 4), name
+        assert one["units"]["dma"]["bytes"] == (2 * D // 4 if name.startswith("T3") else 0), name
+        assert one["uJ"] == pytest.approx(sum(unit["uJ"] for unit in one["units"].values()))
+    assert energy["T3"]["pJ_per_dram_byte"] * energy["T3"]["units"]["dram"]["bytes"] == energy["T3"]["uJ"] * 1e6
+    assert main(["show", path, "--energy", "gpujoule_k40"]) == 0
+    shown = capsys.readouterr().out
+    assert "gpujoule_k40" in shown and all(f"\n{name} " in shown for name in CONFIGURATIONS)
+    assert main(["show", path, "--run", "5", "--unit", "link"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("arrived_bytes"))
+    assert row.split() == ["arrived_bytes", f"{3 * D // 4:,}", "byte"]
+    assert main(["show", path, "--run", "1", "--unit", "link"]) == 2
+    assert "unit 'link': allowed are cu, lsu, l1, noc, l2, hbm" in capsys.readouterr().err
+    assert main(["show", path, "--unit", "link"]) == 2
+
+
+def test_energy_is_a_table_if_asked_for(capsys):
+    only = ["t3", *SHAPE, *MACHINE, "--configuration", "Sequential"]
+    assert main([*only, "--energy", "hbm2_12nm"]) == 0
+    table = capsys.readouterr().out.partition("Dynamic energy")[2]
+    assert "\nSequential " in table and "\nIdeal" not in table and "pJ per DRAM byte" in table
+    assert main(only) == 0
+    assert "Dynamic energy" not in capsys.readouterr().out
+    assert main([*only, "--energy", "hbm5"]) == 2
+    assert "allowed are gpujoule_k40, hbm2_12nm" in capsys.readouterr().err
+
+
 def test_how_configurations_are_put_together(capsys):
     found = run_json(capsys, *SHAPE)["configurations"]
     sequential, fused = found["Sequential"], found["T3-MCA"]

@@ -7,10 +7,12 @@ import click
 from sim import results
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.results import Failure, Results, ResultsArchive
+from sim.results import Failure, Results, ResultsArchive, ResultsError
+from sim.results.evaluations import WHOLE
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
 from validation.counter_names import NAMES, TITLES, formula
+from validation.energy_tables import configuration_energies, show_energies, show_energy
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
 
@@ -21,7 +23,7 @@ COLUMNS = ("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sect
 @click.command()
 @click.argument("result", type=click.Path())
 @click.option("--run", "number", type=int, help="Of an archive with several runs: this one, counted from 0.")
-@click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm), summed, per kernel.")
+@click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm, link, dma, tracker), summed.")
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -35,9 +37,14 @@ def show(
     Example: t3sim show result.h5 --names nsight
 
     Example: t3sim show result.h5 --energy hbm2_12nm
+
+    Of an archive of t3sim t3, --energy without --run shows the configurations beside each other.
     """
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
+        if energy and _is_evaluation(archive) and not (unit or names or as_json):
+            show_energies(_evaluation_energies(archive, energy))
+            return
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
@@ -50,7 +57,7 @@ def show(
     elif as_json:
         print_json(results_dict(found, energy or DEFAULT))
     elif energy:
-        _show_energy(run_energy(found, energy))
+        show_energy(run_energy(found, energy))
     elif unit:
         _show_unit(found, unit)
     else:
@@ -108,6 +115,18 @@ def run_energy(results: Results, energies: str) -> Energy:
     return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
 
 
+def _is_evaluation(archive: ResultsArchive) -> bool:
+    """Are the runs the simulations of one evaluation, after a run that stands for its configurations?"""
+    points = [run.point for run in archive.runs]
+    return points[0] == {"part": WHOLE} and all(list(point) == ["part"] for point in points)
+
+
+def _evaluation_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
+    runs = dict(archive.results())
+    totals = {run.point["part"]: run.totals for run in runs.values() if run.kernels}
+    return configuration_energies(totals, runs[0].preset.machine.hbm.row_bytes, load_energy(energies))
+
+
 def results_dict(results: Results, energies: str = DEFAULT) -> dict:
     """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
     if not results.kernels:
@@ -145,20 +164,15 @@ def show_results(results: Results) -> None:
 
 
 def _show_unit(results: Results, unit: str) -> None:
-    frame = results.frame(unit)
+    first = results.kernels[0]
+    terms = [name.split(".") for name in first.totals]
+    counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # not those of single streams
+    if not counters:
+        raise ResultsError(f"unit {unit!r}: allowed are {', '.join(dict.fromkeys(term[0] for term in terms))}")
     rows = [
         (name, *(kernel.totals[f"{unit}.{name}"] for kernel in results.kernels), unit_of_measure(name))
-        for name in results.kernels[0].units[unit].dtype.names or ()
+        for name in counters
     ]
-    instances = len(frame) // len(results.kernels)
-    title = f"{unit}: {instances} instances, sums (maxima where the name says max)"
+    instances = f"{len(first.units[unit])} instances, " if unit in first.units else ""
+    title = f"{unit}: {instances}sums (maxima where the name says max)"
     print_table(title, ("counter", *(kernel.name for kernel in results.kernels), "unit"), rows)
-
-
-def _show_energy(energy: Energy) -> None:
-    whole = energy.as_dict()
-    columns = ("unit", "uJ", "low", "high", "share", "bytes", "pJ/byte")
-    keys = ("uJ", "low_uJ", "high_uJ", "share", "bytes", "pJ_per_byte")
-    rows = [(unit, *(found[key] for key in keys)) for unit, found in whole["units"].items()]
-    rows.append(("all", *(whole[key] for key in keys[:3]), 1.0, energy.dram_bytes, whole["pJ_per_dram_byte"]))
-    print_table(f"Dynamic energy, {energy.preset} (all: per byte at the DRAM)", columns, rows)

@@ -7,6 +7,7 @@ import click
 from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.configurations import Case, evaluate
+from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
 from sim.evaluation_archive import write_evaluation
 from sim.policy_file import check_bound
@@ -17,6 +18,7 @@ from tracer.workloads import LAYERS, MODELS, aligned_problem, sublayer
 from traces.errors import UserError
 from traces.write import output_path
 from validation.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
+from validation.energy_tables import configuration_energies, show_energies
 from validation.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
 from validation.meter import Meter
 from validation.process import process_costs
@@ -42,6 +44,7 @@ from validation.verbs.presets import assumed_text
 @click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
 @with_options(KERNEL_OPTIONS)
 @with_options(CHECKPOINT_OPTIONS)
+@click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Evaluation archive to write, with the time series.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def t3(
@@ -62,6 +65,7 @@ def t3(
     interval_ns: int,
     checkpoint_file: str | None,
     checkpoint_every: float,
+    energy: str | None,
     output: str | None,
     as_json: bool,
     **kernel_options: Any,
@@ -88,6 +92,7 @@ def t3(
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
     case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps, own)
+    energies = load_energy(energy or DEFAULT)
     checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
     with Meter("workgroups") as meter:
         found = evaluate(case, chosen or CONFIGURATIONS, meter.update, checkpoint)
@@ -96,10 +101,15 @@ def t3(
     if checkpoint is not None:
         checkpoint.remove()
     costs = process_costs()
+    totals = {name: part.totals for name, part in found.parts.items()}
+    spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
+    spent = {name: spent[name] for name in found.configurations}
     if as_json:
-        print_json(found.as_dict() | costs)
+        print_json(found.as_dict() | {"energy": {name: one.as_dict() for name, one in spent.items()}} | costs)
         return
     show_evaluation(found)
+    if energy is not None:
+        show_energies(spent)
     click.echo(
         f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else "")
     )

@@ -1,0 +1,143 @@
+"""The fused GEMM (T3) with some of its traffic left out, by plans alone: no unit of the machine knows of it.
+
+T3 adds three kinds of traffic to the reads of a GEMM: its own updates, updates that arrive, and reads of the DMA
+engines. What one GPU gets of them follows from where it and the GPU behind it in the ring map their tiles. So a ring
+of N GPUs, every one simulated, in which GPUs do different things, shows the combinations. In each the stores of the
+first chunk leave over the link, as in T3, where the GEMM stores as in T3 at all.
+
+    own               nothing arrives; no tile is sent on
+    own_dma           nothing arrives; a tile is sent on when its own updates have been counted
+    own_arriving      the GPU behind is an `own_dma`, so what arrives comes as T3 sends it; no tile is sent on
+    arriving_dma      the same arrives and is sent on as soon as it is complete; the GEMM stores into another buffer,
+                      plain, through L2, as it does alone
+
+GPUs of the ring that are none of them run nothing and take in what comes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sim.cluster import Cluster
+from sim.collective.chunks import Chunks
+from sim.collective.plans import Plan, mapped
+from sim.collective.space import Region
+from sim.configurations import Case
+from sim.counters import take, totals
+from sim.gpu import Gpu
+from sim.hw.request import Stream
+from sim.hw.space import Map
+from sim.job_result import moved_bytes
+from sim.jobs import replace_unit, staggered_launch
+from sim.spec import Arbiter, Topology
+from sim.window import Launch
+from tracer.gemm import GemmSource
+from traces.errors import UserError
+from validation.experiments.parts import part_task
+from validation.experiments.task import Outcome, Task, task_key
+
+OTHER_BUFFER = 1 << 42
+"""Far from the output, as `sim.jobs.run_side_by_side` has it."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which traffic of T3 a GPU has besides the reads of its GEMM.
+
+    Attributes:
+        own: near-memory updates by its GEMM.
+        arriving: updates from the GPU behind.
+        dma: reads of tiles that are sent on.
+    """
+
+    own: bool
+    arriving: bool
+    dma: bool
+
+
+OWN, OWN_DMA = Variant(own=True, arriving=False, dma=False), Variant(own=True, arriving=False, dma=True)
+OWN_ARRIVING = Variant(own=True, arriving=True, dma=False)
+ARRIVING_DMA = Variant(own=False, arriving=True, dma=True)
+VARIANTS = {"own": OWN, "own_dma": OWN_DMA, "own_arriving": OWN_ARRIVING, "arriving_dma": ARRIVING_DMA}
+RINGS: tuple[tuple[Variant | None, ...], ...] = ((OWN_DMA, OWN_ARRIVING, None, OWN), (OWN_DMA, ARRIVING_DMA))
+"""What GPUs 0, 1, ... do, None = nothing, as those behind them."""
+LEAST_GPUS = 5
+"""With fewer, what leaves one of them would come round to another."""
+
+
+def variant_tasks(case: Case) -> list[Task]:
+    """A simulation per ring."""
+    gemm = part_task(case, "gemm")
+    tasks = []
+    for number, ring in enumerate(RINGS):
+        busy = len(ring) - ring.count(None)
+        title = gemm.title.replace("gemm", "t3 with traffic left out,", 1)
+        key = task_key(__name__, number, case.part_key("t3"))
+        tasks.append(Task(key, title, busy * gemm.cost, partial(run_ring, case, ring)))
+    return tasks
+
+
+def run_ring(case: Case, ring: Sequence[Variant | None]) -> Outcome:
+    """Name of each variant in the ring -> what its GPU found: times, bytes per stream, bytes on its links.
+
+    Raises:
+        UserError: a case of too few GPUs, another topology than a ring.
+    """
+    machine = replace_unit(case.preset.machine, hbm={"arbiter": Arbiter.ROUND_ROBIN})
+    if case.gpus < LEAST_GPUS or machine.link.topology != Topology.RING:
+        raise UserError(f"ablation: found {case.gpus} GPUs, allowed are {LEAST_GPUS} and more in a ring")
+    chunks, start_ps = case.cut(), machine.dispatch.launch_ps
+    roles = [*ring, *[None] * (case.gpus - len(ring))]
+    output = case.source().output_tiles()
+    plans = [
+        mapped(output, chunks, gpu, machine.link.topology, variant_regions(role, chunks, gpu))
+        for gpu, role in enumerate(roles)
+    ]
+    cluster = Cluster(machine, plans)
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.run([_launches(case, plan, role, start_ps) for plan, role in zip(plans, roles, strict=True)])
+    names = {variant: name for name, variant in VARIANTS.items()}
+    return {names[role]: _found(gpu) for role, gpu in zip(roles, cluster.gpus, strict=True) if role}
+
+
+def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[Region]:
+    """Where the tiles of a GPU are mapped."""
+    if variant is None:
+        return [Region(0, chunks.tiles, Map.LOCAL)]
+    last = chunks.gpus - 1
+    updates = variant.own + variant.arriving
+    regions = []
+    for local in range(chunks.gpus):
+        span = chunks.span(gpu, local)
+        if local == 0:  # nobody adds to it here
+            kind = Map.REMOTE if variant.own else Map.LOCAL
+            regions.append(Region(span.start, span.stop, kind, 1))
+        else:
+            kind = Map.DMA if variant.dma and local < last else Map.FINAL
+            regions.append(Region(span.start, span.stop, kind, 1, updates, chunk=local))
+    return regions
+
+
+def _launches(case: Case, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
+    """The GEMM, if there is one; it stores elsewhere if its updates are left out."""
+    if variant is None:
+        return []
+    source = case.source()
+    if not variant.own:
+        elsewhere = replace(source.problem, c_address=source.problem.c.address + OTHER_BUFFER)
+        source = GemmSource(elsewhere, source.kernel)
+    return [staggered_launch(source, plan, start_ps)]
+
+
+def _found(gpu: Gpu) -> Outcome:
+    """Of one GPU at rest."""
+    node = gpu.node
+    counted = totals({unit: take(unit, records) for unit, records in gpu.counters().items()})
+    kernel_ps = int(node.cus["last_exit_ps"].max())
+    return {
+        "kernel_ps": kernel_ps,
+        "time_ps": max(kernel_ps, int(node.channels["bus_end_ps"].max())),
+        "dram_bytes": {stream.name.lower(): int(moved) for stream, moved in zip(Stream, moved_bytes(gpu), strict=True)},
+        "link_bytes": counted["link.bytes"],
+        "arrived_bytes": counted["link.arrived_bytes"],
+    }
