@@ -4,7 +4,7 @@ Explicit: every GPU has its own records; they share only the wires. As nothing t
 end before the link's latency, each GPU is run alone for that long, then the next; the order does not matter.
 
 Symmetric: all GPUs do the same at the same time, so what arrives from a neighbour is what leaves to the other one,
-for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape.
+for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape (D29).
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Cluster:
     """
 
     def __init__(self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0):
-        """plans: of all GPUs in order, or of GPU 0 alone where symmetric."""
+        """plans: of all GPUs in order, or of the one that stands for all where symmetric."""
         self.machine, self.plans, self.symmetric = machine, list(plans), symmetric
         count = plans[0].chunks.gpus
         if not symmetric and len(plans) != count:

@@ -134,10 +134,15 @@ def fused_cluster(
     explicit: bool = False,
     own: OwnPlan | None = None,
     interval_ps: int = 0,
+    stands_for_all: int = 0,
 ) -> tuple[Cluster, list[list[Launch]]]:
-    """The GPUs of `run_fused` before they run, and what each of them is to run."""
+    """The GPUs of `run_fused` before they run, and what each of them is to run.
+
+    Args:
+        stands_for_all: the GPU that is simulated where one is.
+    """
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
-    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps)
+    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps, stands_for_all)
     start_ps = machine.dispatch.launch_ps
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
     return cluster, [[staggered_launch(source, plan, start_ps)] for plan in cluster.plans]
@@ -230,9 +235,11 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
     return Launch(GemmSource(source.problem, kernel), tags=tags, start_ps=start_ps)
 
 
-def _cluster(machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int) -> Cluster:
+def _cluster(
+    machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int, stands_for_all: int = 0
+) -> Cluster:
     """One machine for all where that is exact, else every GPU."""
     distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
     if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
-        return Cluster(machine, plans[:1], symmetric=True, interval_ps=interval_ps)
+        return Cluster(machine, [plans[stands_for_all]], symmetric=True, interval_ps=interval_ps)
     return Cluster(machine, plans, interval_ps=interval_ps)

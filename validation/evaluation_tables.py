@@ -27,7 +27,8 @@ ABLATION_COLUMNS = {
     "own_arriving/gemm_slowdown": "own + arriving (%)",
     "own_dma/gemm_slowdown": "own + DMA reads (%)",
     "arriving_dma/gemm_slowdown": "arriving + DMA reads (%)",
-    "t3/gemm_slowdown": "all: T3 (%)",
+    "every/gemm_slowdown": "all three (%)",
+    "t3/gemm_slowdown": "T3 (%)",
     "t3_mca/gemm_slowdown": "T3-MCA (%)",
     "t3/overlap_loss": "T3 beyond max(GEMM, RS) (%)",
     "t3_mca/overlap_loss": "T3-MCA beyond (%)",
@@ -39,8 +40,9 @@ ABLATION_WORDS = (
     "in all columns with own updates. own + arriving: and updates that come over the link, as a GPU sends them that "
     "has own updates and DMA reads; nothing is sent on. own + DMA reads: and each tile is read and sent on when its "
     "own updates are counted; nothing arrives. arriving + DMA reads: what arrives is sent on as soon as a tile is "
-    "complete, and the GEMM stores as it does alone, into another buffer through L2. beyond: time of all over the "
-    "longer of GEMM and reduce-scatter, each alone."
+    "complete, and the GEMM stores as it does alone, into another buffer through L2. all three: T3 beside a GPU "
+    "that has own updates and DMA reads; T3: beside a GPU in step with it, as one is simulated for all. beyond: "
+    "time of all over the longer of GEMM and reduce-scatter, each alone."
 )
 Answers = Mapping[str, float]
 

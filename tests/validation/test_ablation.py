@@ -21,6 +21,7 @@ EIGHTHS = {
     "own": {"compute_write": 7, "comm_read": 0, "comm_write": 0, "link": 1, "arrived": 0},
     "own_dma": {"compute_write": 7, "comm_read": 6, "comm_write": 0, "link": 7, "arrived": 0},
     "own_arriving": {"compute_write": 7, "comm_read": 0, "comm_write": 7, "link": 1, "arrived": 7},
+    "every": {"compute_write": 7, "comm_read": 6, "comm_write": 7, "link": 7, "arrived": 7},
     "arriving_dma": {"compute_write": 0, "comm_read": 6, "comm_write": 7, "link": 6, "arrived": 7},
 }
 """Of D, for equal chunks on 8 GPUs; plain stores of so small an output stay in L2."""

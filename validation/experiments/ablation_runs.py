@@ -8,8 +8,9 @@ first chunk leave over the link, as in T3, where the GEMM stores as in T3 at all
     own               nothing arrives; no tile is sent on
     own_dma           nothing arrives; a tile is sent on when its own updates have been counted
     own_arriving      the GPU behind is an `own_dma`, so what arrives comes as T3 sends it; no tile is sent on
-    arriving_dma      the same arrives and is sent on as soon as it is complete; the GEMM stores into another buffer,
-                      plain, through L2, as it does alone
+    every             T3, behind an `own_dma` too: unlike in `t3` its neighbour is not in step with it
+    arriving_dma      the GPU behind is an `every`; what arrives is sent on as soon as it is complete; the GEMM stores
+                      into another buffer, plain, through L2, as it does alone
 
 GPUs of the ring that are none of them run nothing and take in what comes.
 """
@@ -57,9 +58,15 @@ class Variant:
 
 OWN, OWN_DMA = Variant(own=True, arriving=False, dma=False), Variant(own=True, arriving=False, dma=True)
 OWN_ARRIVING = Variant(own=True, arriving=True, dma=False)
-ARRIVING_DMA = Variant(own=False, arriving=True, dma=True)
-VARIANTS = {"own": OWN, "own_dma": OWN_DMA, "own_arriving": OWN_ARRIVING, "arriving_dma": ARRIVING_DMA}
-RINGS: tuple[tuple[Variant | None, ...], ...] = ((OWN_DMA, OWN_ARRIVING, None, OWN), (OWN_DMA, ARRIVING_DMA))
+ARRIVING_DMA, EVERY = Variant(own=False, arriving=True, dma=True), Variant(own=True, arriving=True, dma=True)
+VARIANTS = {
+    "own": OWN,
+    "own_dma": OWN_DMA,
+    "own_arriving": OWN_ARRIVING,
+    "arriving_dma": ARRIVING_DMA,
+    "every": EVERY,
+}
+RINGS: tuple[tuple[Variant | None, ...], ...] = ((OWN_DMA, OWN_ARRIVING, None, OWN), (OWN_DMA, EVERY, ARRIVING_DMA))
 """What GPUs 0, 1, ... do, None = nothing, as those behind them."""
 LEAST_GPUS = 5
 """With fewer, what leaves one of them would come round to another."""

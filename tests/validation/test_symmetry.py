@@ -1,0 +1,73 @@
+"""The table of one GPU for all against every GPU: what it runs, what it compares, and that a difference shows."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.jobs import fused_cluster
+from tests.sim.t3_cases import T3Case
+from tracer.workloads import aligned_problem
+from validation.symmetry import Found, cells, measure, problem_of
+
+D = 256 * 512 * 2
+EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
+ONES = (
+    Found((100_000_000,), (80,), ((7, 6, 7, 7),), True),
+    Found((104_000_000,), (80,), ((7, 6, 7, 7),), True),
+)
+
+
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_traffic_is_that_of_equal_chunks_however_it_is_simulated(gpus):
+    problem = aligned_problem(256, 512, 32)  # eight tiles
+    every, one = measure(problem, gpus), measure(problem, gpus, stands_for_all=gpus - 1)
+    chunk = D // gpus
+    moved = ((gpus - 1) * chunk, (gpus - 2) * chunk, (gpus - 1) * chunk, (gpus - 1) * chunk)
+    assert every.traffic == (moved,) * gpus and one.traffic == (moved,)
+    assert len(every.ends_ps) == gpus and len(one.ends_ps) == 1
+    assert every.exactly_once and one.exactly_once
+
+
+def test_overrides_reach_the_machine():
+    problem = aligned_problem(256, 512, 32)
+    late, soon = (
+        measure(problem, 2, stands_for_all=0, overrides=(f"dispatch.launch_ps={delay}",)) for delay in (7_000_000, 0)
+    )
+    assert late.ends_ps[0] > soon.ends_ps[0] + 6_000_000
+
+
+def test_a_row():
+    found = cells("shape", 2, EVERY, ONES)
+    assert found == [
+        *("shape", "2", "90.0", "100.0", "110.0", "100.0", "102.0", "100.0", "104.0"),
+        *("+10.00", "-1.96", "yes", "+0.00"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "every",
+    [
+        replace(EVERY, traffic=((7, 6, 7, 7), (7, 6, 7, 8))),
+        replace(EVERY, traffic=((7, 6, 8, 7), (7, 6, 8, 7))),
+        replace(EVERY, exactly_once=False),
+    ],
+)
+def test_a_difference_of_traffic_shows(every):
+    assert cells("shape", 2, every, ONES)[-2] == "NO"
+
+
+def test_any_gpu_can_stand_for_all():
+    """Where all see the same memory it does not matter which."""
+    case = T3Case(512, 512, 128, 4, settings=("hbm.channels=1", "l2.banks=1", "link.GB_per_s=10.0"))
+    ends = set()
+    for gpu in range(4):
+        cluster, launches = fused_cluster(case.machine, case.source, case.chunks, case.arbiter, stands_for_all=gpu)
+        cluster.run(launches)
+        assert [plan.gpu for plan in cluster.plans] == [gpu]
+        ends.add(int(cluster.gpus[0].node.cus["last_exit_ps"].max()))
+    assert len(ends) == 1
+
+
+def test_names_of_shapes():
+    assert problem_of("512x1024x64") == aligned_problem(512, 1024, 64)
+    assert problem_of("t-nlg/fc2/tp8").n == 4256

@@ -1,0 +1,159 @@
+"""One GPU for all against every GPU: `python -m validation.symmetry` prints tables, `--save` writes them.
+
+The fused GEMM (T3, round-robin) of some shapes on N GPUs of `t3_2024`, every GPU simulated, and one for all: GPU 0, as
+`t3sim t3` has it, then each of the others in its place. Traffic must be the same to the byte on every GPU: updates of
+the GEMM, reads of the DMA engines, updates that arrive, bytes on the links. Reads of A and B depend on what L2 holds
+at the time. A second table says how far a time can be known at all: the same run after delays that nothing could tell.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from sim import ledger
+from sim.collective.chunks import even_chunks
+from sim.job_result import end_of, moved_bytes
+from sim.jobs import fused_cluster
+from sim.presets import load_preset
+from sim.spec import Arbiter
+from sim.units import PS_PER_US
+from tracer.gemm import GemmProblem, GemmSource
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from validation.gemm_options import workload_problem
+
+TABLE = Path(__file__).parent / "tables" / "symmetry.md"
+PERCENT = 100
+ROWS = (
+    *(("t-nlg/fc2/tp2", 2), ("t-nlg/fc2/tp4", 4), ("t-nlg/fc2/tp8", 8), ("mega-gpt-2/op/tp8", 8)),
+    *(("4096x4096x512", 2), ("4096x4096x512", 4), ("4096x4096x512", 8), ("5120x4096x512", 8)),
+)
+"""Workload or MxNxK of one GPU, and N."""
+DELAYED = (("t-nlg/fc2/tp8", 8), ("4096x4096x512", 8))
+DELAYS = (
+    *(("dispatch.launch_ps=1",), ("link.latency_ps=500001",), ("dispatch.workgroup_ps=715",)),
+    *(("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in (1, 2)),
+)
+"""1 ps later, 1 ps of latency, 1 ps more between workgroups, workgroups up to 1 ns late."""
+COLUMNS = (
+    *("shape", "N", "every GPU: fastest, us", "mean", "slowest", "one for all: GPU 0, us", "each of them, mean"),
+    *("least", "most", "slowest against GPU 0, %", "mean against mean, %", "traffic equal", "reads of A and B, %"),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run found, of each simulated GPU.
+
+    Attributes:
+        ends_ps: when it was done.
+        reads_bytes: by its GEMM.
+        traffic: bytes of the other streams, and sent over its links.
+        exactly_once: the ledger's verdict over all.
+    """
+
+    ends_ps: tuple[int, ...]
+    reads_bytes: tuple[int, ...]
+    traffic: tuple[tuple[int, ...], ...]
+    exactly_once: bool
+
+
+def measure(
+    problem: GemmProblem, gpus: int, *, stands_for_all: int | None = None, overrides: Sequence[str] = ()
+) -> Found:
+    """Run the fused GEMM. stands_for_all: the GPU that does; None = every GPU is simulated."""
+    source = GemmSource(problem, DEFAULT_KERNEL)
+    cluster, launches = fused_cluster(
+        *(load_preset("t3_2024", tuple(overrides)).machine, source),
+        *(even_chunks(source.tiles, gpus), Arbiter.ROUND_ROBIN),
+        explicit=stands_for_all is None,
+        stands_for_all=stands_for_all or 0,
+    )
+    cluster.run(launches)
+    moved = [moved_bytes(gpu).tolist() for gpu in cluster.gpus]
+    sent = [int(gpu.node.ports["bytes"].sum()) for gpu in cluster.gpus]
+    outputs = [gpu.node.output for gpu in cluster.gpus]
+    verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
+    return Found(
+        tuple(end_of(gpu) for gpu in cluster.gpus),
+        tuple(streams[0] for streams in moved),
+        tuple((*streams[1:], link) for streams, link in zip(moved, sent, strict=True)),
+        verdict.exactly_once,
+    )
+
+
+def problem_of(name: str) -> GemmProblem:
+    """Of `model/layer/tpN` or `MxNxK`."""
+    return workload_problem(name) if "/" in name else aligned_problem(*map(int, name.split("x")))
+
+
+def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str]:
+    """A row of the first table. ones: each GPU in the place of all."""
+    alone = [one.ends_ps[0] for one in ones]
+    reads = [one.reads_bytes[0] for one in ones]
+    equal = {*every.traffic} == {one.traffic[0] for one in ones} and len({*every.traffic}) == 1
+    sound = every.exactly_once and all(one.exactly_once for one in ones)
+    return [
+        *(name, str(gpus)),
+        *(_us(time_ps) for time_ps in (min(every.ends_ps), _mean(every.ends_ps), max(every.ends_ps))),
+        *(_us(time_ps) for time_ps in (alone[0], _mean(alone), min(alone), max(alone))),
+        *(_percent(max(every.ends_ps) / alone[0]), _percent(_mean(every.ends_ps) / _mean(alone))),
+        *("yes" if equal and sound else "NO", _percent(_mean(every.reads_bytes) / _mean(reads))),
+    ]
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values)
+
+
+def _us(time_ps: float) -> str:
+    return f"{time_ps / PS_PER_US:,.1f}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{PERCENT * (ratio - 1):+.2f}"
+
+
+def _row(cells_: Iterable[str]) -> str:
+    line = f"| {' | '.join(cells_)} |"
+    print(line, flush=True)
+    return line
+
+
+def agreement_table(rows: Sequence[tuple[str, int]]) -> list[str]:
+    """Markdown, a row at a time on stdout too."""
+    lines = [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
+    for name, gpus in rows:
+        problem = problem_of(name)
+        every, ones = measure(problem, gpus), [measure(problem, gpus, stands_for_all=gpu) for gpu in range(gpus)]
+        lines.append(_row(cells(name, gpus, every, ones)))
+    return lines
+
+
+def delay_table(rows: Sequence[tuple[str, int]]) -> list[str]:
+    """Markdown: GPU 0 for all, undisturbed, and how much later or earlier it is done after each of DELAYS."""
+    names = ["shape", "N", "us", *(f"{', '.join(delay)}, %" for delay in DELAYS)]
+    lines = [_row(names), _row(["---"] * len(names))]
+    for name, gpus in rows:
+        problem = problem_of(name)
+        still, *moved = (measure(problem, gpus, stands_for_all=0, overrides=delay) for delay in ((), *DELAYS))
+        later = [_percent(found.ends_ps[0] / still.ends_ps[0]) for found in moved]
+        lines.append(_row([name, str(gpus), _us(still.ends_ps[0]), *later]))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true", help=f"write tables/{TABLE.name}")
+    arguments = parser.parse_args()
+    agreement, delays = agreement_table(ROWS), delay_table(DELAYED)
+    if arguments.save:
+        head = f"Generated by `python -m validation.symmetry --save` on {date.today().isoformat()}, preset t3_2024."
+        text = [f"# One GPU for all against every GPU\n\n{head} `docs/t3.md` says what follows.\n", *agreement]
+        text += ["\n## GPU 0 for all, disturbed\n", *delays, ""]
+        TABLE.write_text("\n".join(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
