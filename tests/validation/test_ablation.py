@@ -67,6 +67,14 @@ def test_where_tiles_are_mapped():
         check_regions([variant_regions(OWN, chunks, gpu) for gpu in range(8)], 16)
 
 
+def test_a_tile_is_complete_with_all_that_comes_to_it():
+    """Else DMA engines would read too early, or never: two updates of each byte where own and arriving ones meet."""
+    for name, updates in {"own": 1, "own_dma": 1, "own_arriving": 2, "arriving_dma": 1, "every": 2}.items():
+        regions = variant_regions(VARIANTS[name], even_chunks(16, 8), 2)
+        assert {region.updates for region in regions[1:]} == {updates}, name
+        assert [region.map for region in regions].count(Map.DMA) == (6 if "dma" in name or name == "every" else 0)
+
+
 def test_every_variant_hears_only_whom_it_should():
     """Who has arriving updates stands behind one that sends on; who has none, behind one that runs nothing."""
     assert {one for ring in RINGS for one in ring if one} == set(VARIANTS.values())
