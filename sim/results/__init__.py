@@ -13,9 +13,10 @@
 """
 
 from sim.results.archive import FILE_TYPE, FORMAT_VERSION, ResultsArchive, open, write_results, write_runs
-from sim.results.run import Failure, KernelResult, Results, ResultsError
+from sim.results.run import EXTRAPOLATED, Failure, KernelResult, Results, ResultsError
 
 __all__ = [
+    "EXTRAPOLATED",
     "FILE_TYPE",
     "FORMAT_VERSION",
     "Failure",

@@ -13,6 +13,9 @@ from sim.units import ps_to_ns
 from traces.errors import UserError
 from traces.version import VERSION
 
+EXTRAPOLATED = "extrapolated_"
+"""How the figures begin that mark an extrapolated run (`sim.extrapolation`)."""
+
 
 class ResultsError(UserError):
     """A file that is not a results archive that this version can read, or a question that it cannot answer."""
@@ -80,6 +83,11 @@ class Results:
     def time_ps(self) -> int:
         """End of the last kernel, from the launch of the first at 0."""
         return max((kernel.end_ps for kernel in self.kernels), default=0)
+
+    @property
+    def extrapolation(self) -> dict[str, int | float | str]:
+        """The figures that mark an extrapolated run; none where all was simulated."""
+        return {name: value for name, value in self.figures.items() if name.startswith(EXTRAPOLATED)}
 
     def headline(self) -> dict:
         """The figures that every run reports: `time_ns` and counts in 32-byte sectors (sim.counters.headline)."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sim.extrapolation import simulate_gemm
 from sim.policy_file import check_bound, policy_digest
 from sim.presets import load_preset
 from sim.results import write_results
@@ -39,6 +40,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--flush/--keep-l2", default=True, help="Write back and empty L2 after every kernel, or keep it.")
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
 @click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
+@click.option("--extrapolate", is_flag=True, help="Of a GEMM of many waves: count on from steady ones, within 1 %.")
 @with_options(KERNEL_OPTIONS)
 @with_options(CHECKPOINT_OPTIONS)
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
@@ -54,6 +56,7 @@ def run(
     flush: bool,
     interval_ns: int | None,
     line_trace: bool,
+    extrapolate: bool,
     checkpoint_file: str | None,
     checkpoint_every: float,
     output: str | None,
@@ -68,6 +71,9 @@ def run(
 
     With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
     of results, and removes FILE at the end.
+
+    With --extrapolate a GEMM is simulated until its waves of workgroups are steady, and its end; the results say from
+    how many workgroups they were extrapolated. Where the waves do not foretell the time within 1 % it is run whole.
     """
     if sum(given is not None for given in (trace, gemm, workload)) != 1:
         raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
@@ -77,20 +83,29 @@ def run(
     machine = load_preset(preset, overrides)
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
+    if extrapolate:
+        _check_extrapolates({"TRACE": trace, "--kernels": kernels, "--checkpoint": checkpoint_file,
+                             "--line-trace": line_trace or None})  # fmt: skip
     checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
     source = _source(trace, gemm, workload, kernel_options)
+    interval_ps = (interval_ns or 0) * PS_PER_NS
     with Meter("workgroups") as meter:
-        results = simulate(
-            source,
-            machine,
-            kernels=None if kernels is None else numbers_of(kernels, "--kernels"),
-            flush_l2=flush,
-            interval_ps=(interval_ns or 0) * PS_PER_NS,
-            progress=meter.update,
-            line_trace=_to_stderr if line_trace else None,
-            checkpoint=checkpoint,
-        )
+        if extrapolate:
+            results = simulate_gemm(source, machine, flush_l2=flush, interval_ps=interval_ps, progress=meter.update)
+        else:
+            results = simulate(
+                source,
+                machine,
+                kernels=None if kernels is None else numbers_of(kernels, "--kernels"),
+                flush_l2=flush,
+                interval_ps=interval_ps,
+                progress=meter.update,
+                line_trace=_to_stderr if line_trace else None,
+                checkpoint=checkpoint,
+            )
     print_warnings(source)
+    if extrapolate and not results.extrapolation:
+        click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
     if policy is not None:
         results.options["policy_sha256"] = policy_digest(policy)
     if output is not None:
@@ -103,6 +118,13 @@ def run(
         return
     show_results(results)
     click.echo(_costs_text(costs) + (f"\nwrote {output}" if output else ""))
+
+
+def _check_extrapolates(given: dict[str, Any]) -> None:
+    """Refuse what does not go with --extrapolate."""
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"--extrapolate: found {name}, allowed is a GEMM from start to end (--gemm, --workload)")
 
 
 def _to_stderr(line: str) -> None:

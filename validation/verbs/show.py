@@ -7,7 +7,7 @@ import click
 from sim import results
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.results import Failure, Results, ResultsArchive, ResultsError
+from sim.results import EXTRAPOLATED, Failure, Results, ResultsArchive, ResultsError
 from sim.results.evaluations import WHOLE
 from sim.units import ps_to_ns, time_text
 from traces.errors import UserError
@@ -16,7 +16,10 @@ from validation.energy_tables import configuration_energies, show_energies, show
 from validation.report import print_json, print_table
 from validation.verbs.presets import assumed_text
 
-COLUMNS = ("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate")
+COLUMNS = (
+    *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
+    f"{EXTRAPOLATED}from_workgroups",
+)
 """Of `runs_frame`, in the table of several runs, after the swept fields."""
 
 
@@ -133,6 +136,7 @@ def results_dict(results: Results, energies: str = DEFAULT) -> dict:
         return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
     return {
         **results.headline(),
+        "extrapolation": results.extrapolation,
         "ratios": results.ratios(),
         "energy": run_energy(results, energies).as_dict(),
         "preset": results.preset.name,
@@ -152,7 +156,9 @@ def show_results(results: Results) -> None:
     if not results.kernels:
         print_table("Figures", ("figure", "value"), results.figures.items())
         return
-    print_table("The whole run", ("figure", "value"), [*results.headline().items(), *results.ratios().items()])
+    title = "The whole run, EXTRAPOLATED" if results.extrapolation else "The whole run"
+    rows = [*results.extrapolation.items(), *results.headline().items(), *results.ratios().items()]
+    print_table(title, ("figure", "value"), rows)
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
         rows = [
