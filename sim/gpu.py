@@ -225,7 +225,7 @@ class Gpu:
         return {**alone, **joined, "tracker": self.node.output.tracker}
 
     def counted(self) -> dict[str, np.ndarray]:
-        """Unit -> its counters by now (sim.counters.take)."""
+        """Unit -> its counters by now (sim.counters.take). It settles idle channels (refresh): for the end of a run."""
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
     def series(self) -> dict[str, np.ndarray]:
