@@ -1,6 +1,6 @@
 """How a sweep scales with its workers: `python -m validation.bench_sweep [--points N]`.
 
-Sixteen GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
+GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
 time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
 the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table, writes nothing.
 """
@@ -17,7 +17,7 @@ from validation.process import machine_text
 from validation.report import print_table
 
 STUDY = "[gemm]\nm = 1024\nn = 1024\nk = 2048\n[axes]\ndispatch.jitter_ps = {}\n"
-POINTS = 16
+POINTS = 96
 
 
 def measured(points: int) -> list[tuple[object, ...]]:
