@@ -2,7 +2,7 @@
 of the GPUs behind a job."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from tracer.gemm import GemmKernel, GemmProblem, GemmSource, padded_leading_dime
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
 TILE = GemmKernel(tile_m=32, tile_n=32, tile_k=32, warps_m=1, warps_n=1)
 """Of one warp: the smallest workgroup."""
+FOUR_WARPS = replace(TILE, tile_m=64, tile_n=64, tile_k=16, warps_m=2, warps_n=2)
 NARROW = (
     *("link.egress_fifo=2", "link.credits=3", "hbm.stream_fifo=2", "l2.dram_fifo=2", "noc.bank_fifo=2"),
     *("noc.cu_fifo=2", "dma.outstanding=2", "hbm.queue_entries=8", "l2.mshrs=3"),

@@ -8,6 +8,7 @@ import sim.gpu
 from sim.checkpoint import Checkpoint
 from sim.results import write_results
 from sim.run import simulate
+from tests.sim.interrupted import Interrupted, PulledPlug
 from tests.sim.programs import TIGHT, compute, kernel, lines, load, random_kernel, small_preset, store
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
@@ -19,24 +20,6 @@ PROGRAMS = [[[load(A + 4096 * k, slot=1), compute(3, wait=[1]), store(A + 128 * 
 MANY = kernel(PROGRAMS, name="m", shared_bytes=40_000)  # a few at a time: more than the trace window holds
 TRACE = CommandSequence([random_kernel(1), Prefill(A, 4096), MANY, Prefill(2 * A, 4096), random_kernel(2)])
 STREAM = CommandSequence([kernel([[[lines(Kind.LOAD, A + 4096 * k, 32, slot=1)]] for k in range(40)], name="s")])
-
-
-class PulledPlug(Exception):
-    """What ends the program, in these tests."""
-
-
-class Interrupted(Checkpoint):
-    """Ends the program after so many checkpoints."""
-
-    def __init__(self, path, writes):
-        super().__init__(path, 0)
-        self.left = writes
-
-    def write(self, content):
-        super().write(content)
-        self.left -= 1
-        if not self.left:
-            raise PulledPlug
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from sim.checkpoint import Checkpoint
 from sim.configurations import Case, evaluate
 from sim.evaluation_archive import write_evaluation
 from sim.evaluation_standing import evaluation_content, evaluation_standing
+from tests.sim.interrupted import Interrupted, PulledPlug
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, fp16_problem
 from traces.errors import UserError
@@ -17,24 +18,6 @@ from traces.errors import UserError
 CASE = Case(small_preset(), fp16_problem(128, 128, 32), TILE, 4)
 SERIES = Case(small_preset(), fp16_problem(128, 128, 32), TILE, 4, interval_ps=50_000)
 EXPLICIT = Case(small_preset(), fp16_problem(96, 96, 32), TILE, 3, explicit=True, interval_ps=100_000)
-
-
-class PulledPlug(Exception):
-    """What ends the program, in these tests."""
-
-
-class Interrupted(Checkpoint):
-    """Ends the program after so many checkpoints."""
-
-    def __init__(self, path, writes):
-        super().__init__(path, 0)
-        self.left = writes
-
-    def write(self, content):
-        super().write(content)
-        self.left -= 1
-        if not self.left:
-            raise PulledPlug
 
 
 @pytest.fixture(autouse=True)
