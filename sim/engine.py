@@ -30,7 +30,7 @@ from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm import channel_settle, channel_step
-from sim.hw.l2 import l2_prefill, l2_step
+from sim.hw.l2 import l2_expect, l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
 from sim.hw.spans import SpanKind, write_span
@@ -200,6 +200,7 @@ def _return_data(node, channel):
             continue
         b = np.int64(data.bank)
         node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
+        l2_expect(node.banks[b], node.l2_sets, data)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
 

@@ -22,6 +22,7 @@ from sim.hw.l2_record import make_l2_banks, waiting_places
 from sim.hw.link import WIRE, make_ports
 from sim.hw.lsu import make_lsus
 from sim.hw.noc import make_noc
+from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
 from sim.hw.space import GATE, MIRROR, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
@@ -225,7 +226,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     wiring = {role: number[role] for role in ("requests", "hits", "late", "fills")}
     wiring["dram"] = number["dram"][np.arange(banks) // (banks // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
-    warps = np.zeros(cus, WARPS)
+    warps = host_aligned(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths)
     engine = np.zeros(1, ENGINE)

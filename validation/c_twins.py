@@ -29,7 +29,7 @@ from sim.hw.l2 import AHEAD
 from sim.hw.l2_record import L2_BANK
 from sim.hw.noc import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
-from sim.hw.tags import CACHE_SET, HELD, SECTORS
+from sim.hw.tags import CACHE_SET, HELD, LOW_BITS, SECTORS, WAY_BLOCK
 from sim.spec import Arbiter, BankMap, CacheIndex, PagePolicy
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, Cache, Kind
@@ -46,6 +46,7 @@ RECORDS: dict[str, np.dtype] = {
     "fifo": FIFO,
     "event": EVENT,
     "sectors": SECTORS,
+    "way_block": WAY_BLOCK,
     "cache_set": CACHE_SET,
     "l2_bank": L2_BANK,
     "group": GROUP,
@@ -68,7 +69,8 @@ CONSTANTS = {
     "BUCKETS": BUCKETS,
     "MAX_ATOMS": MAX_ATOMS,
     "AHEAD": AHEAD,
-    "HELD": int(HELD),
+    "HELD": HELD,
+    "LOW_BITS": LOW_BITS,
     "EXPLICIT": EXPLICIT,
     "SLOTS": SLOTS,
     "SCALE_BITS": SCALE_BITS,
@@ -87,7 +89,15 @@ ENUMS: dict[str, type[IntEnum]] = {
     "INDEX": CacheIndex,
 }
 """Prefix -> enumeration: `OP_READ`."""
-SCALARS = {"|i1": "int8_t", "|u1": "uint8_t", "<i4": "int32_t", "<u4": "uint32_t", "<i8": "int64_t", "<u8": "uint64_t"}
+SCALARS = {
+    "|i1": "int8_t",
+    "|u1": "uint8_t",
+    "<i2": "int16_t",
+    "<i4": "int32_t",
+    "<u4": "uint32_t",
+    "<i8": "int64_t",
+    "<u8": "uint64_t",
+}
 
 
 class Loop(NamedTuple):

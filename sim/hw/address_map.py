@@ -20,14 +20,21 @@ CHUNK_BITS = 8  # bytes in a row of map SG
 @kernel
 def fold(value, places):
     """XOR of all digits of `value`, each wide enough for `places`: spreads power-of-two strides. In 0 .. 2*places."""
+    if value <= 0:
+        return 0
     digit = 1 if places <= 2 else trailing_zeros(places)
     while (1 << digit) < places:
         digit += 1
-    folded = 0
-    while value > 0:
-        folded ^= value & ((1 << digit) - 1)
-        value >>= digit
-    return folded
+    if digit == 1:  # halves on halves until all digits lie on the lowest
+        value ^= value >> 32
+    if digit < 4:
+        value ^= value >> 16 * digit
+    if digit < 8:
+        value ^= value >> 8 * digit
+    value ^= value >> 4 * digit
+    value ^= value >> 2 * digit
+    value ^= value >> digit
+    return value & ((1 << digit) - 1)
 
 
 @kernel

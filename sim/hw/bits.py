@@ -12,9 +12,8 @@ from numba.np.arrayobj import make_array
 from tracer.jit import kernel
 
 BLOCK = 16
-"""Numbers that are searched together: one cache line of int32."""
-WORD, HALF = ir.IntType(64), ir.IntType(32)
-BLOCK_TYPE = ir.VectorType(HALF, BLOCK)
+"""Numbers that are searched together: one of the host's cache lines of int32."""
+WORD = ir.IntType(64)
 
 
 @intrinsic
@@ -25,23 +24,35 @@ def _trailing_zeros(typing_context, value):
     return types.int64(types.int64), generate
 
 
-def _splat(builder, value):
-    """A vector of sixteen times the same int32."""
-    one = builder.insert_element(ir.Constant(BLOCK_TYPE, ir.Undefined), builder.trunc(value, HALF), HALF(0))
-    return builder.shuffle_vector(one, one, ir.Constant(BLOCK_TYPE, [0] * BLOCK))
+def _splat(builder, block_type, value):
+    """A vector of sixteen times the same number."""
+    one = ir.Constant(block_type, ir.Undefined)
+    one = builder.insert_element(one, builder.trunc(value, block_type.element), ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK))
 
 
 def _load_block(context, builder, array_type, array, first):
-    """Sixteen int32 of a one-dimensional array."""
+    """Sixteen numbers of a one-dimensional array of int16 or int32."""
+    block_type = ir.VectorType(ir.IntType(array_type.dtype.bitwidth), BLOCK)
     data = make_array(array_type)(context, builder, array).data
-    return builder.load(builder.bitcast(builder.gep(data, [first]), BLOCK_TYPE.as_pointer()), align=4)
+    pointer = builder.bitcast(builder.gep(data, [first]), block_type.as_pointer())
+    return block_type, builder.load(pointer, align=array_type.dtype.bitwidth // 8)
+
+
+def _reduce(builder, block_type, operation, block):
+    """The least or the greatest of a vector, as an int64."""
+    function_type = ir.FunctionType(block_type.element, [block_type])
+    name = f"llvm.vector.reduce.{operation}.v{BLOCK}i{block_type.element.width}"
+    return builder.sext(
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [block]), WORD
+    )
 
 
 @intrinsic
 def _equal_in_block(typing_context, numbers, first, value):
     def generate(context, builder, signature, arguments):
-        block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
-        equal = builder.icmp_signed("==", block, _splat(builder, arguments[2]))
+        block_type, block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
+        equal = builder.icmp_signed("==", block, _splat(builder, block_type, arguments[2]))
         return builder.zext(builder.bitcast(equal, ir.IntType(BLOCK)), WORD)
 
     return types.int64(numbers, types.int64, types.int64), generate
@@ -50,14 +61,20 @@ def _equal_in_block(typing_context, numbers, first, value):
 @intrinsic
 def _least_in_block(typing_context, numbers, first, count):
     def generate(context, builder, signature, arguments):
-        block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
-        place = ir.Constant(BLOCK_TYPE, list(range(BLOCK)))
-        counted = builder.icmp_signed("<", place, _splat(builder, arguments[2]))
-        block = builder.select(counted, block, ir.Constant(BLOCK_TYPE, [(1 << 31) - 1] * BLOCK))
-        smallest = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(HALF, [BLOCK_TYPE]), f"llvm.vector.reduce.smin.v{BLOCK}i32"
-        )
-        return builder.sext(builder.call(smallest, [block]), WORD)
+        block_type, block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
+        place = ir.Constant(block_type, list(range(BLOCK)))
+        counted = builder.icmp_signed("<", place, _splat(builder, block_type, arguments[2]))
+        beyond = ir.Constant(block_type, [(1 << block_type.element.width - 1) - 1] * BLOCK)
+        return _reduce(builder, block_type, "smin", builder.select(counted, block, beyond))
+
+    return types.int64(numbers, types.int64, types.int64), generate
+
+
+@intrinsic
+def _greatest_in_block(typing_context, numbers, first, mask):
+    def generate(context, builder, signature, arguments):
+        block_type, block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
+        return _reduce(builder, block_type, "smax", builder.and_(block, _splat(builder, block_type, arguments[2])))
 
     return types.int64(numbers, types.int64, types.int64), generate
 
@@ -75,15 +92,23 @@ def _plain_least_in_block(numbers, first, count):
     return int(min(numbers[first : first + min(count, BLOCK)], default=(1 << 31) - 1))
 
 
+def _plain_greatest_in_block(numbers, first, mask):
+    return int(max(number & mask for number in numbers[first : first + BLOCK]))
+
+
 PLAIN = config.DISABLE_JIT  # type: ignore[attr-defined]
 
 trailing_zeros = _plain_trailing_zeros if PLAIN else _trailing_zeros
 """trailing_zeros(value): index of the lowest set bit of a non-zero int64."""
 equal_in_block = _plain_equal_in_block if PLAIN else _equal_in_block
-"""equal_in_block(numbers, first, value): bit k is set where numbers[first + k], an int32, equals value; k < 16."""
+"""equal_in_block(numbers, first, value): bit k is set where numbers[first + k] equals value; k < 16. `numbers` of this
+and the next two are int16 or int32, and value, count and mask must fit in them."""
 least_in_block = _plain_least_in_block if PLAIN else _least_in_block
-"""least_in_block(numbers, first, count): smallest of the int32 from `first` on, at most `count` and at most 16 of them;
-2**31 - 1 where there are none."""
+"""least_in_block(numbers, first, count): smallest of the numbers from `first` on, at most `count` and at most 16 of
+them; the largest that there can be where there are none."""
+greatest_in_block = _plain_greatest_in_block if PLAIN else _greatest_in_block
+"""greatest_in_block(numbers, first, mask): largest of sixteen numbers from `first` on, of each only the bits of the
+mask, which is not negative."""
 
 
 @kernel(inline=True)

@@ -17,17 +17,16 @@ from tracer.jit import kernel
 
 MAX_ENTRIES = 1024
 MAX_JOINERS = 2048
-CHAINS = 256  # hash chains over the miss entries
+CHAINS = 1024  # hash chains over the miss entries
 
 MISS_ENTRY = np.dtype(
     [
         ("line", "i8"),
-        ("load", "i4"),  # load-table entry that asked first
-        ("joiners", "i4"),  # first further load, -1 where none
-        ("next", "i4"),  # next entry of the hash chain or of the free list
+        ("load", "i2"),  # load-table entry that asked first
+        ("joiners", "i2"),  # first further load, -1 where none
+        ("next", "i2"),  # next entry of the hash chain or of the free list
         ("sectors", "i1"),  # asked for
         ("keep", "i1"),  # 1: the answer fills the cache; 0: bypass
-        ("pad", "i1", 2),
     ],
     align=True,
 )
@@ -54,10 +53,10 @@ L1 = np.dtype(
         ("fills", "i8"),  # answers that filled a line
         ("entries_used_max", "i8"),
         # tables
-        ("chain", "i4", CHAINS),
+        ("chain", "i2", CHAINS),
         ("entry", MISS_ENTRY, MAX_ENTRIES),
-        ("joiner_load", "i4", MAX_JOINERS),
-        ("joiner_next", "i4", MAX_JOINERS),
+        ("joiner_load", "i2", MAX_JOINERS),
+        ("joiner_next", "i2", MAX_JOINERS),
     ],
     align=True,
 )
@@ -113,7 +112,7 @@ def l1_hit_sectors(l1, sets, line, sectors):
     way = find_way(cache_set, l1.ways, line)
     if way < 0:
         return 0
-    touch(cache_set, way)
+    touch(cache_set, l1.ways, way)
     return sectors & cache_set.way[way].valid
 
 
@@ -126,12 +125,12 @@ def l1_join(l1, line, sectors, load):
     """
     joined = 0
     waits = 0
-    e = l1.chain[_chain_of(line)]
+    e = np.int64(l1.chain[_chain_of(line)])
     while e >= 0:
         entry = l1.entry[e]
         overlap = sectors & entry.sectors & ~joined
         if entry.line == line and overlap != 0 and entry.keep == 1:
-            j = l1.free_joiner
+            j = np.int64(l1.free_joiner)
             l1.free_joiner = l1.joiner_next[j]
             l1.joiners_used += 1
             l1.joiner_load[j] = load
@@ -139,7 +138,7 @@ def l1_join(l1, line, sectors, load):
             entry.joiners = j
             joined |= overlap
             waits += 1
-        e = entry.next
+        e = np.int64(entry.next)
     return joined, waits
 
 
@@ -152,7 +151,7 @@ def l1_has_room(l1):
 @kernel(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
     """Open a miss entry for `sectors` and return its number: the request carries it and the answer brings it back."""
-    e = l1.free_entry
+    e = np.int64(l1.free_entry)
     entry = l1.entry[e]
     l1.free_entry = entry.next
     prefetch(l1.entry[max(entry.next, 0)], 0)
@@ -180,7 +179,7 @@ def l1_fill(l1, sets, e):
     way = find_way(cache_set, l1.ways, entry.line)
     if way < 0:
         way = victim_way(cache_set, l1.ways)
-        claim_way(cache_set, way, entry.line)
+        claim_way(cache_set, l1.ways, way, entry.line)
     cache_set.way[way].valid |= entry.sectors
 
 
@@ -188,20 +187,20 @@ def l1_fill(l1, sets, e):
 def l1_close(l1, e):
     """Give entry `e` and its joiners back."""
     entry = l1.entry[e]
-    j = entry.joiners
+    j = np.int64(entry.joiners)
     while j >= 0:
-        following = l1.joiner_next[j]
+        following = np.int64(l1.joiner_next[j])
         l1.joiner_next[j] = l1.free_joiner
         l1.free_joiner = j
         l1.joiners_used -= 1
         j = following
     chain = _chain_of(entry.line)
-    before = l1.chain[chain]
+    before = np.int64(l1.chain[chain])
     if before == e:
         l1.chain[chain] = entry.next
     else:
         while l1.entry[before].next != e:
-            before = l1.entry[before].next
+            before = np.int64(l1.entry[before].next)
         l1.entry[before].next = entry.next
     entry.next = l1.free_entry
     l1.free_entry = e

@@ -16,7 +16,7 @@ import numpy as np
 from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
 from sim.hw.l2_dram import flush_step, to_dram, write_back
 from sim.hw.request import NEVER, STREAMS, Op, Stream
-from sim.hw.tags import EVICT_FIRST, claim_way, expect, find_way, hold, release, sectors_in, touch, victim_way
+from sim.hw.tags import claim_way, evict_first, expect, find_way, hold, release, sectors_in, touch, victim_way
 from tracer.jit import kernel
 from traces.schema import Cache
 
@@ -49,15 +49,15 @@ def _has_room(bank, fifos):
 def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     """The request's line in the set: `way` if it is there, else a claimed way (victim evicted); -1 if all are held."""
     if way >= 0:
-        touch(cache_set, way)
+        touch(cache_set, bank.ways, way)
         return way
     way = victim_way(cache_set, bank.ways)
     if way >= 0:
         if cache_set.way[way].dirty != 0:
             bank.writeback_sectors += write_back(bank, cache_set, way, 15, fifos, pool, request, now_ps)
-        claim_way(cache_set, way, request.line)
+        claim_way(cache_set, bank.ways, way, request.line)
         if request.cache == Cache.STREAM:
-            cache_set.age[way] = EVICT_FIRST
+            evict_first(cache_set, way)
     return way
 
 
@@ -81,7 +81,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
-    if way >= 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
+    if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
@@ -91,6 +91,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     merged = wanted & cache_set.way[way].pending & ~hit & 15
     missing = wanted & ~(hit | merged) & 15
     _count_read(bank, request.op, hit, merged, missing)
+    first = np.int64(cache_set.waiter[way]) if cache_set.way[way].pending != 0 else -1
     if missing != 0:
         if cache_set.way[way].pending == 0:
             hold(cache_set, way)
@@ -109,7 +110,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     bank.free_waiter = np.int64(waiters[w].next)
     waiters[w] = request
     waiters[w].need = wanted & ~hit & 15
-    waiters[w].next = cache_set.waiter[way]
+    waiters[w].next = first
     cache_set.waiter[way] = w
     return True
 
@@ -211,6 +212,12 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         w = following
 
 
+@kernel(inline=True)
+def l2_expect(bank, sets, request):
+    """A request or its data come soon (see `tags.expect`)."""
+    expect(_set_of(bank, sets, request), bank.ways)
+
+
 @kernel
 def l2_prefill(bank, sets, number, line):
     """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""
@@ -218,7 +225,7 @@ def l2_prefill(bank, sets, number, line):
     way = find_way(cache_set, bank.ways, line)
     if way < 0:
         way = victim_way(cache_set, bank.ways)
-        claim_way(cache_set, way, line)
+        claim_way(cache_set, bank.ways, way, line)
     cache_set.way[way].valid = 15
 
 

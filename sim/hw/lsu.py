@@ -14,7 +14,7 @@ from sim.hw.fifo import fifo_full, fifo_push
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import PEER_BITS, Map, fingerprint, held, in_output
-from sim.hw.tags import sectors_in
+from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce
 from tracer.jit import kernel
@@ -26,12 +26,11 @@ MAX_LINES = 128  # of one warp event: 64 lanes, two lines each
 LOAD = np.dtype(
     [
         ("done_ps", "i8"),  # latest arrival so far
-        ("warp", "i4"),
-        ("slot", "i4"),
-        ("answers", "i4"),  # still missing
-        ("open", "i4"),  # 1 while the unit is still issuing its lines
-        ("next", "i4"),  # free list
-        ("pad", "i4"),
+        ("answers", "i2"),  # still missing
+        ("next", "i2"),  # free list
+        ("slot", "i2"),
+        ("warp", "i1"),
+        ("open", "i1"),  # 1 while the unit is still issuing its lines
     ],
     align=True,
 )
@@ -132,6 +131,8 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
         space, tiles: address-space configuration; stores outside the output range are not concerned.
     """
     lsu.lines = coalesce(event, addresses, lsu.line, lsu.sectors, lsu.full)
+    for i in range(lsu.lines):
+        lsu.line[i] = canonical(lsu.line[i])
     lsu.next_line = 0
     lsu.tag = tag + event.work if comm else tag
     lsu.cache = event.cache
@@ -166,7 +167,7 @@ def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
 def _finish_load(lsu, warps, number):
     """Close load-table entry `number`: all its answers are in. Returns how long its warp had slept, or 0."""
     load = lsu.load_table[number]
-    slept_ps = slot_done(warps, load.warp, load.slot, load.done_ps)
+    slept_ps = slot_done(warps, np.int64(load.warp), np.int64(load.slot), load.done_ps)
     load.next = lsu.free_load
     lsu.free_load = number
     lsu.loads_used -= 1
@@ -182,8 +183,8 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
     """
     stalled_ps = 0
     l1_fill(l1, sets, entry)
-    number = l1.entry[entry].load
-    joiner = l1.entry[entry].joiners
+    number = np.int64(l1.entry[entry].load)
+    joiner = np.int64(l1.entry[entry].joiners)
     while number >= 0:
         load = lsu.load_table[number]
         load.answers -= 1
@@ -192,8 +193,8 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
             stalled_ps += _finish_load(lsu, warps, number)
         number = -1
         if joiner >= 0:
-            number = l1.joiner_load[joiner]
-            joiner = l1.joiner_next[joiner]
+            number = np.int64(l1.joiner_load[joiner])
+            joiner = np.int64(l1.joiner_next[joiner])
     l1_close(l1, entry)
     return stalled_ps
 

@@ -6,44 +6,51 @@ A way holds one 128-byte line with four 32-byte sectors, each of them
     dirty    written here and not yet in memory,
     pending  asked for and not yet here.
 
-The look-ups are most of what a simulation does, so a set is laid out for the host: sixteen ways are one of its cache
-lines per field, and a search compares all sixteen at once (`sim.hw.bits`). For that a tag is kept in two halves: the
-lower one is searched, the upper one proves the find.
+The look-ups are most of what a simulation does, so a set is laid out for the host: what an access needs of sixteen
+ways is three of its cache lines, and a search compares all sixteen at once (`sim.hw.bits`). For that a tag is kept in
+two parts: the lower one is searched, the upper one proves the find.
 """
 
 import numpy as np
 
-from sim.hw.bits import BLOCK, equal_in_block, least_in_block, trailing_zeros
+from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, trailing_zeros
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, prefetch
 from tracer.jit import kernel
 
 MAX_WAYS = 32
+LOW_BITS, HIGH_BITS = 32, 15
+ADDRESS_BITS = 7 + LOW_BITS + HIGH_BITS
+"""Of an address, sign included; what is above is the sign again (D31)."""
 
 SECTORS = np.dtype([("valid", "i1"), ("dirty", "i1"), ("partial", "i1"), ("pending", "i1")])
 """Sector masks of one way."""
 
+WAY_BLOCK = np.dtype(
+    [
+        ("age", "i2", BLOCK),  # touch number of the last touch, 0 = empty, plus HELD while sectors are pending
+        ("high", "i2", BLOCK),  # line number, upper bits
+    ]
+)
+"""Sixteen ways."""
+
 CACHE_SET = np.dtype(
     [
-        ("low", "i4", MAX_WAYS),  # line number, lower 32 bits
-        ("age", "i4", MAX_WAYS),  # touch number of the last touch, 0 = empty, plus HELD while sectors are pending
+        ("low", "i4", MAX_WAYS),  # line number, lower bits
+        ("block", WAY_BLOCK, MAX_WAYS // BLOCK),
         ("way", SECTORS, MAX_WAYS),
         ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 where none: nothing pending
-        ("high", "i4", MAX_WAYS),  # line number, upper 32 bits; EMPTY where there is no line
-        ("touches", "i4"),
-        ("pad", "i4", 15),  # to whole cache lines of the host
     ],
     align=True,
 )
 
 assert CACHE_SET.fields is not None
-LOWS_BYTE, AGES_BYTE, SECTORS_BYTE, WAITERS_BYTE, HIGHS_BYTE, TOUCHES_BYTE = (
-    CACHE_SET.fields[name][1] for name in ("low", "age", "way", "waiter", "high", "touches")
-)
+LOWS_BYTE, BLOCKS_BYTE, SECTORS_BYTE = (CACHE_SET.fields[name][1] for name in ("low", "block", "way"))
 assert CACHE_SET.itemsize % HOST_LINE_BYTES == 0
 
-EMPTY = np.int32(-(1 << 31))
-HELD = np.int32(1 << 30)
-EVICT_FIRST = np.int32(1)
+EMPTY = np.int16(-(1 << HIGH_BITS))
+"""Upper bits of no line."""
+HELD = 1 << 14
+EVICT_FIRST = 1
 """Age of a line that is to go before all others."""
 
 
@@ -56,17 +63,15 @@ def make_sets(count):
 
 def empty_sets(sets):
     """Forget all lines."""
-    sets["low"], sets["high"], sets["age"], sets["way"], sets["waiter"] = 0, EMPTY, 0, 0, -1
-    sets["touches"] = EVICT_FIRST
+    sets["low"], sets["way"], sets["waiter"] = 0, 0, -1
+    sets["block"]["age"], sets["block"]["high"] = 0, EMPTY
 
 
 @kernel(inline=True)
 def _expect_block(cache_set, byte):
     prefetch(cache_set, LOWS_BYTE + byte)
-    prefetch(cache_set, AGES_BYTE + byte)
+    prefetch(cache_set, BLOCKS_BYTE + byte)
     prefetch(cache_set, SECTORS_BYTE + byte)
-    prefetch(cache_set, WAITERS_BYTE + byte)
-    prefetch(cache_set, HIGHS_BYTE + byte)
 
 
 @kernel(inline=True)
@@ -75,18 +80,23 @@ def expect(cache_set, ways):
     _expect_block(cache_set, 0)
     if ways > BLOCK:
         _expect_block(cache_set, HOST_LINE_BYTES)
-    prefetch(cache_set, TOUCHES_BYTE)
 
 
 @kernel(inline=True)
 def _low(line):
-    """Lower 32 bits of the line number, as a signed number."""
+    """Lower part of the line number, as a signed number."""
     return np.int32((((line >> 7) + (1 << 31)) & 0xFFFFFFFF) - (1 << 31))
 
 
 @kernel(inline=True)
+def canonical(line):
+    """The address of a line as the machine has it: ADDRESS_BITS wide."""
+    return ((line + (1 << ADDRESS_BITS - 1)) & (1 << ADDRESS_BITS) - 1) - (1 << ADDRESS_BITS - 1)
+
+
+@kernel(inline=True)
 def find_way(cache_set, ways, line):
-    """Way that holds `line`, -1 where none does."""
+    """Way that holds `line`, a canonical address; -1 where none does."""
     low = _low(line)
     found = equal_in_block(cache_set.low, 0, low)
     if ways > BLOCK:
@@ -94,7 +104,7 @@ def find_way(cache_set, ways, line):
     found &= (1 << ways) - 1
     while found != 0:
         way = trailing_zeros(found)
-        if cache_set.high[way] == line >> 39:
+        if cache_set.block[way >> 4].high[way & 15] == line >> 7 + LOW_BITS:
             return way
         found &= found - 1
     return np.int64(-1)
@@ -103,70 +113,82 @@ def find_way(cache_set, ways, line):
 @kernel(inline=True)
 def line_of(cache_set, way):
     """Address of the line in `way`."""
-    return (np.int64(cache_set.high[way]) << 39) | ((np.int64(cache_set.low[way]) & 0xFFFFFFFF) << 7)
+    upper = np.int64(cache_set.block[way >> 4].high[way & 15]) << LOW_BITS
+    return (upper | (np.int64(cache_set.low[way]) & 0xFFFFFFFF)) << 7
 
 
 @kernel(inline=True)
-def touch(cache_set, way):
-    """Make `way` the most recently used."""
-    cache_set.touches += np.int32(1)
-    if cache_set.touches >= HELD:
-        _renumber(cache_set)
-    cache_set.age[way] = (cache_set.age[way] & HELD) | cache_set.touches
+def touch(cache_set, ways, way):
+    """Make `way` the most recently used of the `ways`."""
+    newest = greatest_in_block(cache_set.block[0].age, 0, HELD - 1)
+    if ways > BLOCK:
+        newest = max(newest, greatest_in_block(cache_set.block[1].age, 0, HELD - 1))
+    if newest == HELD - 1:
+        newest = _renumber(cache_set)
+    ages = cache_set.block[way >> 4].age
+    ages[way & 15] = (ages[way & 15] & HELD) | max(newest + 1, EVICT_FIRST + 1)
 
 
 @kernel
 def _renumber(cache_set):
-    """Touch numbers have run out: give the lines small ones in the same order."""
-    ages = cache_set.age
-    done = np.int32(EVICT_FIRST)
+    """Touch numbers have run out: give the lines small ones in the same order. Returns the largest."""
+    done = EVICT_FIRST
     for _ in range(MAX_WAYS):
         oldest = -1
+        least = HELD
         for way in range(MAX_WAYS):
-            age = ages[way] & ~HELD
-            if age > done and (oldest < 0 or age < ages[oldest] & ~HELD):
-                oldest = way
+            age = np.int64(cache_set.block[way >> 4].age[way & 15]) & ~HELD
+            if done < age < least:
+                oldest, least = way, age
         if oldest < 0:
             break
-        done += np.int32(1)
-        ages[oldest] = (ages[oldest] & HELD) | done
-    cache_set.touches = done + np.int32(1)
+        done += 1
+        ages = cache_set.block[oldest >> 4].age
+        ages[oldest & 15] = (ages[oldest & 15] & HELD) | done
+    return done
 
 
 @kernel(inline=True)
 def hold(cache_set, way):
     """Sectors of `way` are on their way: it cannot be replaced."""
-    cache_set.age[way] |= HELD
+    cache_set.block[way >> 4].age[way & 15] |= HELD
 
 
 @kernel(inline=True)
 def release(cache_set, way):
     """All sectors of `way` have arrived."""
-    cache_set.age[way] &= ~HELD
+    cache_set.block[way >> 4].age[way & 15] &= ~HELD
+
+
+@kernel(inline=True)
+def evict_first(cache_set, way):
+    """Make `way` the next to go."""
+    cache_set.block[way >> 4].age[way & 15] = EVICT_FIRST
 
 
 @kernel(inline=True)
 def victim_way(cache_set, ways):
     """Way to replace: an empty one, else the least recently used that is not held; -1 where all are held."""
-    oldest = least_in_block(cache_set.age, 0, ways)
+    oldest = least_in_block(cache_set.block[0].age, 0, ways)
     if ways > BLOCK:
-        oldest = min(oldest, least_in_block(cache_set.age, BLOCK, ways - BLOCK))
+        oldest = min(oldest, least_in_block(cache_set.block[1].age, 0, ways - BLOCK))
     if oldest >= HELD:
         return np.int64(-1)
-    found = equal_in_block(cache_set.age, 0, oldest)
+    found = equal_in_block(cache_set.block[0].age, 0, oldest)
     if ways > BLOCK:
-        found |= equal_in_block(cache_set.age, BLOCK, oldest) << BLOCK
+        found |= equal_in_block(cache_set.block[1].age, 0, oldest) << BLOCK
     return trailing_zeros(found)
 
 
 @kernel(inline=True)
-def claim_way(cache_set, way, line):
-    """Give `way` to `line`, all sectors empty, most recently used."""
-    cache_set.low[way], cache_set.high[way] = _low(line), np.int32(line >> 39)
-    cache_set.age[way] = 0
+def claim_way(cache_set, ways, way, line):
+    """Give `way` to `line`, a canonical address, all sectors empty, the most recently used of the `ways`."""
+    block = cache_set.block[way >> 4]
+    cache_set.low[way], block.high[way & 15] = _low(line), np.int16(line >> 7 + LOW_BITS)
+    block.age[way & 15] = 0
     sectors = cache_set.way[way]
     sectors.valid = sectors.dirty = sectors.partial = sectors.pending = 0
-    touch(cache_set, way)
+    touch(cache_set, ways, way)
 
 
 POPCOUNT4 = np.array([0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4], np.int64)

@@ -1,7 +1,7 @@
 """Warps of one CU: where each stands in its program, what it waits for, and which is the next to issue.
 
 Scoreboard: each warp has 64 slots. A slot counts the memory events in flight that use it and remembers when the
-last finished one arrived (`slot_ps`, possibly in the future: an L1 hit is known when it issues). An event may issue
+last finished one arrived (possibly in the future: an L1 hit is known when it issues). An event may issue
 when every slot of its `wait` mask has counter zero and its time has come.
 
 Ready warps issue in the order of (time, warp number): oldest first among those that became ready together.
@@ -26,6 +26,9 @@ ON_BARRIER = 3
 ON_LSU = 4  # its memory event waits in the LSU's queue
 ON_TRACKER = 5  # its store waits for a Tracker entry
 
+SLOT = np.dtype([("done_ps", "i8"), ("count", "i8")])
+"""When the last of its finished events arrived; how many are in flight."""
+
 WARP = np.dtype(
     [
         ("event", "i8"),  # next event, index into its slab of the trace window
@@ -35,8 +38,8 @@ WARP = np.dtype(
         ("state", "i4"),
         ("workgroup", "i4"),  # resident-workgroup number in the CU
         ("slept_ps", "i8"),  # when it went to sleep, for the counters
-        ("slot_count", "i2", SLOTS),
-        ("slot_ps", "i8", SLOTS),
+        ("pad", "i8", 2),  # to whole cache lines of the host
+        ("slot", SLOT, SLOTS),
     ],
     align=True,
 )
@@ -45,6 +48,7 @@ WARPS = np.dtype(
     [
         ("key", "i8", MAX_WARPS),  # (ready time << 6) | warp, ASLEEP when not READY
         ("group_key", "i8", 4),  # smallest of 16 keys each
+        ("pad", "i8", 4),
         ("warp", WARP, MAX_WARPS),
     ],
     align=True,
@@ -108,10 +112,10 @@ def slots_clear_ps(warp, wait, now_ps):
         slot = trailing_zeros(mask)
         bit = np.uint64(1) << np.uint64(slot)
         mask &= ~bit
-        if warp.slot_count[slot] > 0:
+        if warp.slot[slot].count > 0:
             return NEVER
-        if warp.slot_ps[slot] > now_ps:
-            clear_ps = max(clear_ps, warp.slot_ps[slot])
+        if warp.slot[slot].done_ps > now_ps:
+            clear_ps = max(clear_ps, warp.slot[slot].done_ps)
         else:
             warp.pending &= ~bit
     return clear_ps
@@ -121,9 +125,9 @@ def slots_clear_ps(warp, wait, now_ps):
 def slot_take(warp, slot):
     """A memory event with this slot was issued."""
     if slot != NO_SLOT:
-        if warp.slot_count[slot] == 0 and (warp.pending >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
-            warp.slot_ps[slot] = 0
-        warp.slot_count[slot] += 1
+        if warp.slot[slot].count == 0 and (warp.pending >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
+            warp.slot[slot].done_ps = 0
+        warp.slot[slot].count += 1
         warp.pending |= np.uint64(1) << np.uint64(slot)
 
 
@@ -137,9 +141,9 @@ def slot_done(warps, w, slot, done_ps):
     if slot == NO_SLOT:
         return -1
     warp = warps.warp[w]
-    warp.slot_count[slot] -= 1
-    warp.slot_ps[slot] = max(warp.slot_ps[slot], done_ps)
-    if warp.state == ON_SLOTS and warp.slot_count[slot] == 0:
+    warp.slot[slot].count -= 1
+    warp.slot[slot].done_ps = max(warp.slot[slot].done_ps, done_ps)
+    if warp.state == ON_SLOTS and warp.slot[slot].count == 0:
         clear_ps = slots_clear_ps(warp, warp.wait, done_ps)
         if clear_ps < NEVER:
             warp_ready(warps, w, max(clear_ps, done_ps))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.hw.bits import quotient, remainder, trailing_zeros
+from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, quotient, remainder, trailing_zeros
+from tests.plain_records import kernel_view
 from tracer.jit import kernel
 
 
@@ -16,6 +17,24 @@ def zeros_below(mask):
 def test_trailing_zeros(bit):
     for above in (0, 1 << 63, ((1 << 64) - 1) << (bit + 1) & ((1 << 64) - 1)):
         assert zeros_below(np.uint64(1 << bit | (above if above >= 1 << bit else 0))) == bit
+
+
+@kernel
+def searched(numbers, first, value, count, mask):
+    found = equal_in_block(numbers, first, value)
+    return found, least_in_block(numbers, first, count), greatest_in_block(numbers, first, mask)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32])
+def test_searches_of_a_block(kind):
+    random = np.random.default_rng(3)
+    for count in range(1, BLOCK + 1):
+        numbers = random.integers(-9, 9, 3 * BLOCK).astype(kind)
+        numbers[:2] = np.iinfo(kind).min  # outside the block
+        block = numbers[5 : 5 + BLOCK]
+        found, least, greatest = searched(kernel_view(numbers), 5, 3, count, 6)
+        assert [(found >> k) & 1 for k in range(BLOCK + 1)] == [*(block == 3).astype(int), 0]
+        assert least == block[:count].min() and greatest == (block & 6).max()
 
 
 def test_quotient_and_remainder_are_those_of_python():

@@ -1,5 +1,8 @@
 """The address maps are bijections and use every channel, bank and set evenly."""
 
+import functools
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ from sim.hw.address_map import (
     channel_address,
     channel_local,
     channel_of,
+    fold,
     l2_bank_of,
     l2_set_of,
     local_of,
@@ -25,6 +29,14 @@ L2_GEOMETRIES = [  # interleave_bytes, channels, banks, sets: V100-, A100-, MI21
     (128, 3, 9, 7),
 ]
 DRAM_GEOMETRIES = [(2, 2, 11), (2, 2, 10), (2, 3, 11), (0, 4, 11), (3, 0, 12)]  # log2 groups, banks per group, row
+
+
+@settings(deadline=None)
+@given(value=st.integers(0, 2**62), places=st.integers(1, 256))
+def test_fold_is_the_exclusive_or_of_all_digits(value, places):
+    digit_bits = max(1, (places - 1).bit_length())
+    digits = [value >> place & (1 << digit_bits) - 1 for place in range(0, 64, digit_bits)]
+    assert fold(value, places) == functools.reduce(operator.xor, digits)
 
 
 @pytest.mark.parametrize("index", INDEXES)

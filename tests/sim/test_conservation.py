@@ -65,7 +65,7 @@ def check_rest(gpu):
     assert not node.banks["misses_used"].any() and not node.banks["reads_out"].any()
     assert not node.channels["queued"].any() and not node.cus["residents"].any()
     assert (node.lsus["blocked_since_ps"] == -1).all() and (node.banks["blocked_since_ps"] == -1).all()
-    assert not node.warps["warp"]["slot_count"].any()
+    assert not node.warps["warp"]["slot"]["count"].any()
     assert (node.fifos["fill_max"] <= node.fifos["limit"]).all()
     for name, heads in (("entry", node.l1s["free_entry"]), ("joiner", node.l1s["free_joiner"])):
         links = node.l1s["entry"]["next"] if name == "entry" else node.l1s["joiner_next"]

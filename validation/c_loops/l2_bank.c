@@ -9,16 +9,13 @@ static void expect(const struct cache_set *set, int64_t ways)
 {
     for (int64_t way = 0; way < ways; way += BLOCK) {
         __builtin_prefetch(set->low + way);
-        __builtin_prefetch(set->age + way);
+        __builtin_prefetch(set->block + way / BLOCK);
         __builtin_prefetch(set->way + way);
-        __builtin_prefetch(set->waiter + way);
-        __builtin_prefetch(set->high + way);
     }
-    __builtin_prefetch(&set->touches);
 }
 
 /* Last of sixteen ways whose tag is (low, high), else -1; without a branch, so that the compiler makes it vectors. */
-static inline int32_t way_in_block(const int32_t *lows, const int32_t *highs, int32_t low, int32_t high)
+static inline int32_t way_in_block(const int32_t *lows, const int16_t *highs, int32_t low, int16_t high)
 {
     int32_t found = -1;
     for (int32_t k = 0; k < BLOCK; k++)
@@ -28,13 +25,35 @@ static inline int32_t way_in_block(const int32_t *lows, const int32_t *highs, in
 
 static inline int64_t find_way(const struct cache_set *set, int64_t ways, int64_t line)
 {
-    int32_t low = (int32_t)(line >> 7), high = (int32_t)(line >> 39);
-    int32_t way = way_in_block(set->low, set->high, low, high);
+    int32_t low = (int32_t)(line >> 7);
+    int16_t high = (int16_t)(line >> (7 + LOW_BITS));
+    int32_t way = way_in_block(set->low, set->block[0].high, low, high);
     if (way < 0 && ways > BLOCK) {
-        way = way_in_block(set->low + BLOCK, set->high + BLOCK, low, high);
+        way = way_in_block(set->low + BLOCK, set->block[1].high, low, high);
         return way < 0 ? -1 : BLOCK + way;
     }
     return way;
+}
+
+static inline int newest(const struct way_block *block)
+{
+    int age = 0;
+    for (int32_t k = 0; k < BLOCK; k++)
+        age = age > (block->age[k] & (HELD - 1)) ? age : block->age[k] & (HELD - 1);
+    return age;
+}
+
+/* 0: the touch numbers have run out. */
+static inline int touch(struct cache_set *set, int64_t ways, int64_t way)
+{
+    int age = newest(set->block);
+    if (ways > BLOCK && newest(set->block + 1) > age)
+        age = newest(set->block + 1);
+    if (age == HELD - 1)
+        return 0;
+    int16_t *own = &set->block[way / BLOCK].age[way % BLOCK];
+    *own = (int16_t)((*own & HELD) | (age + 1 > 2 ? age + 1 : 2));
+    return 1;
 }
 
 static inline int has_room(const struct l2_bank *bank, const struct fifo *fifos)
@@ -61,13 +80,13 @@ static inline int serve(struct l2_bank *bank, struct cache_set *sets, const stru
     if (way < 0)
         return -1;
     int64_t waiting = 0;
-    for (int64_t w = set->waiter[way]; w >= 0; w = waiters[w].next)
-        waiting++;
+    if (set->way[way].pending)
+        for (int64_t w = set->waiter[way]; w >= 0; w = waiters[w].next)
+            waiting++;
     if (waiting >= bank->merges)
         return 0;
-    if (++set->touches >= HELD)
+    if (!touch(set, bank->ways, way))
         return -1;
-    set->age[way] = (set->age[way] & HELD) | set->touches;
     int wanted = request->sectors, hit = wanted & set->way[way].valid;
     int merged = wanted & set->way[way].pending & ~hit & 15, missing = wanted & ~(hit | merged) & 15;
     bank->read_sectors += SECTORS_IN[hit | merged | missing];
