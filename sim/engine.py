@@ -30,7 +30,7 @@ from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm import channel_settle, channel_step
-from sim.hw.l2 import l2_expect, l2_prefill, l2_step
+from sim.hw.l2 import l2_expect, l2_expect_queue, l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
 from sim.hw.spans import SpanKind, write_span
@@ -147,6 +147,8 @@ def _run_banks(node, end_ps):
         if now_ps >= end_ps:
             continue
         bank = node.banks[b]
+        if b + 1 < engine.banks:
+            l2_expect_queue(node.banks[b + 1], node.l2_sets, node.fifos, node.pool)
         while now_ps < end_ps:
             engine.bank_steps += 1
             now_ps = l2_step(bank, node.l2_sets, node.waiters, node.fifos, node.pool, now_ps)

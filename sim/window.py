@@ -1,7 +1,8 @@
 """The trace window: the events of the workgroups that run now or soon, in slabs of equal size.
 
 Workgroups come from a `KernelSource` one by one and lie in the window until they end, so memory is bounded by what
-fits on the machine plus a little read-ahead, whatever the size of the trace. Kernels that run at once share it, each
+fits on the machine plus a little read-ahead, whatever the size of the trace. Those that differ in their addresses only
+share a slab (`sim.program`). Kernels that run at once share it, each
 with slabs of its own.
 """
 
@@ -14,12 +15,17 @@ import numpy as np
 from sim.hw.prefetch import host_aligned
 from sim.hw.warp import MAX_WARPS
 from sim.machine import STAGED_WORKGROUPS, Node
+from sim.program import Match, match, split, words_of
 from traces.errors import UserError
 from traces.schema import Kind
 from traces.source import KernelSource, Workgroup
 
 READ_AHEAD = 64
 """Workgroups staged beyond those that fit on the machine."""
+
+
+PROGRAMS = 4
+"""Programs of a kernel that its next workgroups may share: inner tiles, and those at two edges and a corner."""
 
 
 @dataclass(frozen=True)
@@ -48,27 +54,59 @@ class Launch:
 
 
 class Feed:
-    """One kernel's share of the window: its next workgroups and its free slabs.
+    """One kernel's share of the window: its next workgroups and its slabs.
 
     Attributes:
         read: workgroups taken from the trace so far.
+        inside: of these, in the window.
+        users: of each slab: workgroups that run on it, and one more if it holds a program to share.
+        programs: (slab, events) that the next workgroups may share, latest first.
     """
 
-    def __init__(self, launch: Launch, first_slab: int, slabs: int):
-        self.launch = launch
+    def __init__(self, launch: Launch, first_slab: int, room: int):
+        """room: workgroups in the window at most."""
+        self.launch, self.room = launch, room
+        slabs = room + PROGRAMS
         self.first_slab, self.end_slab = first_slab, first_slab + slabs
         self.free = list(range(self.end_slab - 1, first_slab - 1, -1))
+        self.users = [0] * slabs
+        self.inside = 0
+        self.programs: list[tuple[int, int]] = []
         self.read = 0
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
 
     def facts(self) -> dict[str, Any]:
-        """What the machine's records do not say: how many workgroups were read, which slabs are free, last first."""
-        return {"read": self.read, "free": list(self.free)}
+        """What the machine's records do not say: how many workgroups were read, how many run on each slab."""
+        users = list(self.users)
+        for slab, _ in self.programs:
+            users[slab - self.first_slab] -= 1
+        return {"read": self.read, "users": users}
 
     def go_on(self, facts: dict[str, Any]) -> None:
         """Take the facts of a feed of the same kernel; the next workgroup is the first that it had not read."""
-        self.read, self.free = facts["read"], list(facts["free"])
+        self.read, self.users, self.programs = facts["read"], list(facts["users"]), []
+        self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]
+        self.inside = sum(self.users)
         self.workgroups = self.launch.source.workgroups(self.read)
+
+    def hold(self, slab: int) -> None:
+        """One more needs the slab."""
+        self.users[slab - self.first_slab] += 1
+
+    def release(self, slab: int) -> None:
+        """One fewer needs the slab; the last one gives it back."""
+        self.users[slab - self.first_slab] -= 1
+        if not self.users[slab - self.first_slab]:
+            self.free.append(slab)
+
+    def keep(self, slab: int, events: int, instead: int | None) -> None:
+        """Let further workgroups share the events in the slab. instead: slab of a program that is forgotten for it."""
+        gone = [program for program in self.programs if program[0] == instead]
+        self.programs = [(slab, events), *(program for program in self.programs if program not in gone)]
+        self.hold(slab)
+        for other, _ in gone + self.programs[PROGRAMS:]:
+            self.release(other)
+        del self.programs[PROGRAMS:]
 
     def check(self, workgroup: Workgroup) -> None:
         """The machine relies on it: warps that fit, each program ended by EXIT."""
@@ -109,7 +147,8 @@ class TraceWindow:
         engine = self.node.engine[0]
         for slab in self.node.freed[: engine["freed"]].tolist():
             feed = next(feed for feed in self.feeds if slab < feed.end_slab)
-            feed.free.append(slab)
+            feed.inside -= 1
+            feed.release(slab)
         engine["freed"] = 0
 
     def _grow(self, events: int, addresses: int) -> None:
@@ -127,7 +166,7 @@ class TraceWindow:
 
     def _fill(self, feed: Feed) -> None:
         dispatch = self.node.dispatch[feed.launch.queue]
-        while feed.free and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
+        while feed.inside < feed.room and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
             workgroup = next(feed.workgroups, None)
             if workgroup is None:
                 dispatch["ended"] = 1
@@ -139,18 +178,47 @@ class TraceWindow:
 
     def _stage(self, feed: Feed, workgroup: Workgroup) -> None:
         warps, launch = len(workgroup.warp), feed.launch
-        self._grow(len(workgroup.events), len(workgroup.addresses))
-        slab = feed.free.pop()
-        self.node.events[slab, : len(workgroup.events)] = workgroup.events
-        self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
         dispatch = self.node.dispatch[launch.queue]
         staged = self.node.staged[launch.queue][dispatch["staged"] % STAGED_WORKGROUPS]
+        staged["slab"] = self._slab(feed, workgroup, staged["shift_bytes"])
+        staged["warps"] = warps
         staged["tag"] = workgroup.index if launch.tags is None else launch.tags[workgroup.index]
         staged["gate"] = 0 if launch.gates is None else 1 + launch.gates[workgroup.index]
-        staged["slab"], staged["warps"] = slab, warps
         staged["warp"][:warps] = workgroup.warp
         staged["first_event"][:warps] = workgroup.first_event[:-1]
         dispatch["staged"] += 1
+        feed.inside += 1
+
+    def _slab(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> int:
+        """The slab with the events of the workgroup, which may lie `shift_bytes` lower there."""
+        shift_bytes[:] = 0
+        events = len(workgroup.events)
+        parent = None
+        if not len(workgroup.addresses):
+            words = words_of(workgroup.events)
+            for slab, length in feed.programs:
+                if length != events:
+                    continue
+                found = match(words, words_of(self.node.events[slab, :events]), shift_bytes)
+                if found == Match.SAME:
+                    feed.hold(slab)
+                    return slab
+                if found == Match.SPLIT:
+                    parent = slab
+                    break
+            shift_bytes[:] = 0
+        self._grow(events, len(workgroup.addresses))
+        slab = feed.free.pop()
+        feed.hold(slab)
+        self.node.events[slab, :events] = workgroup.events
+        self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
+        own = self.node.events[slab, :events]
+        own["array"] = 0
+        if not len(workgroup.addresses) and (
+            parent is None or split(words_of(own), words_of(self.node.events[parent, :events]))
+        ):
+            feed.keep(slab, events, parent)
+        return slab
 
 
 def _widened(old: np.ndarray, width: int) -> np.ndarray:

@@ -50,6 +50,12 @@ def makes_requests(event):
 
 @kernel
 def coalesce(event, addresses, line_out, sectors_out, full_out):
+    """`coalesce_at` with the event's own base."""
+    return coalesce_at(event, np.int64(event.base), addresses, line_out, sectors_out, full_out)
+
+
+@kernel
+def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
     """Line requests of one memory event.
 
     Bytes are taken in runs of adjacent ones (a row of neighbouring lanes, or one lane). The arrays go to few callees
@@ -57,6 +63,7 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
 
     Args:
         event: record of `traces.schema.EVENT`, a memory event (any number of active lanes, 0 included).
+        base: taken for the event's own.
         addresses: u8[:], explicit lane addresses of the workgroup.
         line_out: i8[LINES_PER_EVENT], receives the distinct lines, in order of first touch by lane.
         sectors_out: u1[LINES_PER_EVENT], receives the touched sectors of each line, bit 0 = lowest address.
@@ -68,7 +75,7 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
     lanes = active_lanes(event.mask)
     lane, n, highest = 0, 0, LOWEST
     while lane < lanes:
-        line, low, end, run_lanes = next_run(event, addresses, lane, lanes)
+        line, low, end, run_lanes = next_run(event, base, addresses, lane, lanes)
         lane += run_lanes
         while end > 0:
             sectors, full = sector_masks(low, min(end, LINE_BYTES))
@@ -82,7 +89,7 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
                 full_out[i] |= full
             line, low, end = line + LINE_BYTES, 0, end - LINE_BYTES
     if event.kind == STORE:
-        complete_full_sectors(event, addresses, n, line_out, sectors_out, full_out)
+        complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full_out)
     else:
         for i in range(n):
             full_out[i] = sectors_out[i]
@@ -90,19 +97,19 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
 
 
 @kernel
-def next_run(event, addresses, lane, lanes):
+def next_run(event, base, addresses, lane, lanes):
     """The adjacent bytes that begin with active lane number `lane`.
 
     Returns:
         (line, first byte, end, lanes taken): first and end count from the line; the end may lie beyond it.
     """
     if event.inner == EXPLICIT:
-        start = np.int64(addresses[np.int64(event.base) + lane])
-        taken, run_bytes = listed_run(addresses, np.int64(event.base) + lane, lanes - lane, event.width_bytes)
+        start = np.int64(addresses[base + lane])
+        taken, run_bytes = listed_run(addresses, base + lane, lanes - lane, event.width_bytes)
     else:
         row = np.int64(np.uint32(lane) // np.uint32(event.inner))
         column = lane - row * event.inner
-        start = np.int64(event.base) + column * event.stride + row * event.row_stride
+        start = base + column * event.stride + row * event.row_stride
         row_left = min(lanes - lane, event.inner - column)
         if event.stride == event.width_bytes:
             taken, run_bytes = row_left, row_left * event.width_bytes
@@ -139,37 +146,37 @@ def find_line(line, n, line_out):
 
 
 @kernel
-def complete_full_sectors(event, addresses, n, line_out, sectors_out, full_out):
+def complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full_out):
     """Add the sectors that no single run fills but several do together."""
     for i in range(n):
         for s in range(LINE_BYTES // SECTOR_BYTES):
             bit = 1 << s
             if not (sectors_out[i] & ~full_out[i]) & bit:
                 continue
-            if touched_bytes(event, addresses, line_out[i] + s * SECTOR_BYTES) == WHOLE_SECTOR:
+            if touched_bytes(event, base, addresses, line_out[i] + s * SECTOR_BYTES) == WHOLE_SECTOR:
                 full_out[i] |= bit
 
 
 @kernel
-def touched_bytes(event, addresses, sector):
+def touched_bytes(event, base, addresses, sector):
     """Bit mask of the 32 bytes from address `sector` that some lane touches."""
     touched = 0
     width_bytes = np.int64(event.width_bytes)
     span = (1 << width_bytes) - 1
     for k in range(active_lanes(event.mask)):
-        offset = lane_address(event, addresses, k) - sector
+        offset = lane_address(event, base, addresses, k) - sector
         if offset > -width_bytes and offset < SECTOR_BYTES:
             touched |= span << offset if offset >= 0 else span >> -offset
     return touched & WHOLE_SECTOR
 
 
 @kernel
-def lane_address(event, addresses, k):
+def lane_address(event, base, addresses, k):
     """Byte address (int64, wrapping) of the k-th active lane."""
     if event.inner == EXPLICIT:
-        return np.int64(addresses[np.int64(event.base) + k])
+        return np.int64(addresses[base + k])
     row = np.int64(np.uint32(k) // np.uint32(event.inner))
-    return np.int64(event.base) + (k - row * event.inner) * event.stride + row * event.row_stride
+    return base + (k - row * event.inner) * event.stride + row * event.row_stride
 
 
 @kernel(allocates=True)

@@ -128,8 +128,8 @@ class BufferStream:
         turn = self._turn()
         events = np.append(np.tile(turn, turns * self.passes), _end())
         number = np.append(np.tile(np.arange(turns), self.passes).repeat(turn.size), 0)
-        access = number * turn_accesses + events["reserved"]  # a template's place in its turn
-        events["reserved"] = 0
+        access = number * turn_accesses + events["array"]  # a template's place in its turn
+        events["array"] = 0
         warps = np.arange(self.warps)[:, None]
         memory = events["kind"] <= Kind.STORE
         return np.tile(events, (self.warps, 1)), np.where(memory, access + warps * self.unroll, -1)
@@ -149,7 +149,7 @@ class BufferStream:
         place = np.arange(self.unroll)
         loads = _accesses(Kind.LOAD, self.unroll, self.cache, self.lanes)
         stores = _accesses(Kind.STORE, self.unroll, self.cache, self.lanes)
-        loads["reserved"] = stores["reserved"] = loads["slot"] = place
+        loads["array"] = stores["array"] = loads["slot"] = place
         loads["base"] = self.address
         stores["base"] = self.address if self.flow == Flow.WRITE else self.copy_address
         if self.flow == Flow.WRITE:

@@ -16,7 +16,7 @@ from traces.schema import EVENT
 
 CHUNK_ROWS = 1 << 16
 """Rows of a chunk, and of the writer's buffer."""
-EVENT_COLUMNS = tuple(name for name in EVENT.names or () if name not in ("reserved", "pad"))
+EVENT_COLUMNS = tuple(name for name in EVENT.names or () if name not in ("array", "pad"))
 """Fields of EVENT that are stored; the two left out are padding."""
 
 

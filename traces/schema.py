@@ -90,7 +90,7 @@ EVENT = np.dtype(
         ("width_bytes", "u1"),  # bytes per lane: 1, 2, 4, 8, 16
         ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
         ("inner", "u1"),  # lane pattern, see above
-        ("reserved", "u1"),
+        ("array", "u1"),  # 0; the simulator numbers here what moves together from workgroup to workgroup
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row
         ("count", "u4"),  # warp instructions that this row stands for
         ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs

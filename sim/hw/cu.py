@@ -50,7 +50,8 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
     resident = cu.resident[warp.workgroup]
     space, tiles = output.space[0], output.tiles
     lsu.wavefront = w - resident.first_warp
-    lsu_start(lsu, warps, w, event, addresses[warp.slab], resident.tag, resident.comm, space, tiles, now_ps)
+    base = np.int64(event.base) + resident.shift_bytes[event.array]
+    lsu_start(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm, space, tiles, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
@@ -87,7 +88,9 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
 def _must_wait_for_tracker(cu, warp, event, output):
     """Does a store into the output find no Tracker entry for its tile?"""
     resident = cu.resident[warp.workgroup]
-    if resident.comm or event.space == Space.SHARED or not in_output(output.space[0], np.int64(event.base)):
+    if resident.comm or event.space == Space.SHARED:
+        return False
+    if not in_output(output.space[0], np.int64(event.base) + resident.shift_bytes[event.array]):
         return False
     return not tracker_grant(output.tracker[0], output.tiles, resident.tag)
 

@@ -8,6 +8,8 @@ MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
 BARRIERS = 16
 PIPES = len(Pipe)
+ARRAYS = 8
+"""Arrays that a program which workgroups share may reach (sim.program)."""
 
 RESIDENT = np.dtype(
     [
@@ -20,6 +22,7 @@ RESIDENT = np.dtype(
         ("queue", "i4"),  # dispatch queue that sent it
         ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
         ("arrived", "i4", BARRIERS),
+        ("shift_bytes", "i8", ARRAYS),  # its addresses lie so much above those of its events
     ],
     align=True,
 )

@@ -8,7 +8,7 @@ host reads ahead.
 
 import numpy as np
 
-from sim.hw.cu_record import MAX_WORKGROUPS
+from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS
 from sim.hw.request import NEVER
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
@@ -22,6 +22,7 @@ STAGED = np.dtype(
         ("warps", "i4"),
         ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
         ("first_event", "i8", MAX_WARPS),  # of each warp, in the slab; a program ends with EXIT
+        ("shift_bytes", "i8", ARRAYS),  # its addresses lie so much above those in the slab
     ],
     align=True,
 )
@@ -91,6 +92,8 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
     resident.queue = queue
     resident.comm = dispatch.comm
     resident.arrived[:] = 0
+    for array in range(ARRAYS):
+        resident.shift_bytes[array] = staged.shift_bytes[array]
     cu.residents += 1
     for i in range(staged.warps):
         w = resident.first_warp + np.int64(staged.warp[i])

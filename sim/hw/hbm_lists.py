@@ -70,13 +70,13 @@ def row_opened(channel, bank_index, row):
     """The bank now has `row` open: its misses on that row become hits, in both directions."""
     bank = channel.bank[bank_index]
     for direction in range(2):
-        slot = bank.miss_head[direction]
+        slot = np.int64(bank.miss_head[direction])
         if slot < 0:
             continue
         kept = np.int64(0)  # not a literal: `_keep_miss` is compiled once
         while slot >= 0:
             atom = channel.atom[slot]
-            following = atom.next
+            following = np.int64(atom.next)
             if atom.row == row:
                 append_hit(channel, bank_index, direction, slot)
             else:
@@ -103,18 +103,18 @@ def row_closed(channel, bank_index):
     """The bank closed its row: what still wanted it becomes misses again, in order of age."""
     bank = channel.bank[bank_index]
     for direction in range(2):
-        hit = bank.hit_head[direction]
+        hit = np.int64(bank.hit_head[direction])
         if hit < 0:
             continue
         strike_hits(channel, bank, direction)
-        miss = bank.miss_head[direction]
+        miss = np.int64(bank.miss_head[direction])
         if miss >= 0:
             strike_misses(channel, bank, direction)
         while hit >= 0 or miss >= 0:
             if miss < 0 or (hit >= 0 and channel.atom[hit].order < channel.atom[miss].order):
                 slot = hit
-                hit = channel.atom[hit].next
+                hit = np.int64(channel.atom[hit].next)
             else:
                 slot = miss
-                miss = channel.atom[miss].next
+                miss = np.int64(channel.atom[miss].next)
             append_miss(channel, bank_index, direction, slot)

@@ -22,16 +22,16 @@ ATOM = np.dtype(
     [
         ("order", "i8"),  # atoms accepted before it: its age
         ("row", "i8"),
-        ("accepted_ps", "i8"),
-        ("request", "i8"),  # slot of its request
-        ("next", "i8"),  # younger atom in the same list, -1 at the end
-        ("bank", "i8"),  # group-major
-        ("column", "i8"),  # next 32-byte column to move
-        ("bucket", "i8"),  # of its address, for the search for older accesses
-        ("commands", "i8"),  # column commands left
-        ("op", "i8"),  # Op
-        ("stream", "i8"),  # Stream
-        ("opened", "i8"),  # 1 when a row was activated for it
+        ("request", "i2"),  # slot of its request
+        ("next", "i2"),  # younger atom in the same list, -1 at the end
+        ("column", "i2"),  # next 32-byte column to move
+        ("bucket", "i2"),  # of its address, for the search for older accesses
+        ("bank", "i1"),  # group-major
+        ("commands", "i1"),  # column commands left
+        ("op", "i1"),  # Op
+        ("stream", "i1"),  # Stream
+        ("opened", "i1"),  # 1 when a row was activated for it
+        ("pad", "i1", 3),
     ]
 )
 
@@ -99,7 +99,7 @@ def is_queued(channel, direction, place):
 def enqueue(channel, request, now_ps):
     """Take a request, which must fit, into the queue."""
     channel.free_requests -= 1
-    slot = channel.free_request[channel.free_requests]
+    slot = np.int64(channel.free_request[channel.free_requests])
     channel.request[slot] = request
     channel.accepted_ps[slot] = now_ps
     channel.request_atoms[slot] = 0
@@ -117,14 +117,13 @@ def enqueue(channel, request, now_ps):
 def _enqueue_atom(channel, request_slot, local, sectors, now_ps):
     request = channel.request[request_slot]
     channel.free_atoms -= 1
-    slot = channel.free_atom[channel.free_atoms]
+    slot = np.int64(channel.free_atom[channel.free_atoms])
     atom = channel.atom[slot]
     bank, row, column = bank_row_column(
         local, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map
     )
     atom.order = channel.atoms
     atom.row = row
-    atom.accepted_ps = now_ps
     atom.request = request_slot
     atom.bank = bank
     atom.column = column + (1 if sectors == 2 and channel.column_entries == 1 else 0)
@@ -185,7 +184,7 @@ def column_moved(channel, slot, direction):
     channel.free_atom[channel.free_atoms] = slot
     channel.free_atoms += 1
     channel.request_atoms[atom.request] -= 1
-    return atom.request if channel.request_atoms[atom.request] == 0 else -1
+    return np.int64(atom.request) if channel.request_atoms[atom.request] == 0 else -1
 
 
 @kernel

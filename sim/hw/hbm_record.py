@@ -8,30 +8,34 @@ import numpy as np
 
 from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm_timing import FAW_ACTIVATES
+from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import REQUEST, STREAMS
 
 MAX_BANKS = 64
 MAX_GROUPS = 64
+MAX_ROW_BYTES = 1 << 16
 
 BANK = np.dtype(
     [
-        # constant
-        ("group", "i8"),
         # state
         ("open_row", "i8"),  # -1 when closed
         ("activate_ps", "i8"),  # earliest next ACT ...
         ("precharge_ps", "i8"),  # ... PRE
         ("read_ps", "i8"),  # ... RD, after the last ACT
         ("write_ps", "i8"),  # ... WR or UPD, after the last ACT
-        ("hit_head", "i8", 2),  # per direction: oldest atom that hits the open row, -1 for none
-        ("hit_tail", "i8", 2),
-        ("hit_place", "i8", 2),  # where in channel.hit_bank
-        ("miss_head", "i8", 2),  # oldest atom that does not
-        ("miss_tail", "i8", 2),
-        ("miss_place", "i8", 2),  # where in channel.miss_bank
+        ("hit_head", "i2", 2),  # per direction: oldest atom that hits the open row, -1 for none
+        ("hit_tail", "i2", 2),
+        ("miss_head", "i2", 2),  # oldest atom that does not
+        ("miss_tail", "i2", 2),
+        ("hit_place", "i1", 2),  # where in channel.hit_bank
+        ("miss_place", "i1", 2),  # where in channel.miss_bank
+        # constant
+        ("group", "i1"),
+        ("pad", "i1", 3),
     ],
     align=True,
 )
+"""One cache line of the host."""
 
 GROUP = np.dtype(
     [
@@ -72,6 +76,11 @@ COUNTERS = {
 
 CHANNEL = np.dtype(
     [
+        # state: queue and banks, first because their parts are whole cache lines of the host, or halves
+        ("bank", BANK, MAX_BANKS),
+        ("group", GROUP, MAX_GROUPS),
+        ("atom", ATOM, MAX_ATOMS),
+        ("request", REQUEST, MAX_ATOMS),
         # constants: geometry
         *((name, "i8") for name in ("interleave_bytes", "channels", "banks")),
         *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "column_entries")),
@@ -122,22 +131,21 @@ CHANNEL = np.dtype(
         ("miss_banks", "i8", 2),
         ("free_atoms", "i8"),
         ("free_requests", "i8"),
-        ("hit_bank", "i8", (2, MAX_BANKS)),
-        ("miss_bank", "i8", (2, MAX_BANKS)),
-        ("group", GROUP, MAX_GROUPS),
-        ("bank", BANK, MAX_BANKS),
-        ("pending", "i8", (2, BUCKETS)),  # queued atoms per direction and hash of their address
-        ("free_atom", "i8", MAX_ATOMS),
-        ("free_request", "i8", MAX_ATOMS),
-        ("request_atoms", "i8", MAX_ATOMS),  # of each request slot: atoms still queued
+        ("hit_bank", "i1", (2, MAX_BANKS)),
+        ("miss_bank", "i1", (2, MAX_BANKS)),
+        ("pending", "i2", (2, BUCKETS)),  # queued atoms per direction and hash of their address
+        ("free_atom", "i2", MAX_ATOMS),
+        ("free_request", "i2", MAX_ATOMS),
+        ("request_atoms", "i2", MAX_ATOMS),  # of each request slot: atoms still queued
         ("accepted_ps", "i8", MAX_ATOMS),  # of each request slot
-        ("atom", ATOM, MAX_ATOMS),
-        ("request", REQUEST, MAX_ATOMS),
         # counters
         *((name, "i8", STREAMS) for name in ("read_columns", "write_columns", "update_columns", "accepted")),
         *((name, "i8", STREAMS) for name in ("wait_ps", "occupancy", "age_max_ps")),
         *((name, "i8") for name in ("acts", "precharges", "refreshes", "row_hits", "atoms", "bus_busy_ps")),
         *((name, "i8") for name in ("reads_answered", "read_latency_ps", "drains", "commands")),
+        ("pad", "i8", 2),
     ],
     align=True,
 )
+
+assert CHANNEL.itemsize % HOST_LINE_BYTES == 0

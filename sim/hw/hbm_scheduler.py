@@ -9,6 +9,8 @@ age limit goes first: its bank and, once its row is open, the data bus serve nob
 could give an earlier answer lowers them.
 """
 
+import numpy as np
+
 from sim.hw.fifo import fifo_push_copy
 from sim.hw.hbm_lists import row_closed, row_opened
 from sim.hw.hbm_log import NONE, Command, log_column_command, log_row_command
@@ -35,7 +37,7 @@ def watch_age(channel, now_ps):
     if slot < 0:
         channel.age_check_ps = now_ps + channel.age_limit_ps
     else:
-        channel.age_check_ps = channel.atom[slot].accepted_ps + channel.age_limit_ps
+        channel.age_check_ps = channel.accepted_ps[channel.atom[slot].request] + channel.age_limit_ps
         if channel.age_check_ps <= now_ps:
             channel.aged = slot
             channel.age_check_ps = NEVER
@@ -123,13 +125,13 @@ def pick_column(channel, now_ps):
         if (channel.served >> direction) & 1 == 0:
             continue
         for place in range(channel.hit_banks[direction]):
-            bank_index = channel.hit_bank[direction, place]
+            bank_index = np.int64(channel.hit_bank[direction, place])
             bank = channel.bank[bank_index]
             slot = bank.hit_head[direction]
             atom = channel.atom[slot]
             if atom.order > order or keeps_for_aged(channel, bank_index):
                 continue
-            ready_ps = column_ready_ps(channel, bank, atom.op)
+            ready_ps = column_ready_ps(channel, bank, np.int64(atom.op))
             if ready_ps > now_ps:
                 wake_ps = min(wake_ps, ready_ps)
             else:
@@ -159,7 +161,7 @@ def issue_column(channel, fifos, pool, now_ps, log):
     channel.bus_end_ps = max(channel.bus_end_ps, end_ps)
     channel.bus_busy_ps += channel.tBURST_ps
     channel.phase_left -= channel.column_entries
-    channel.age_max_ps[stream] = max(channel.age_max_ps[stream], now_ps - atom.accepted_ps)
+    channel.age_max_ps[stream] = max(channel.age_max_ps[stream], now_ps - channel.accepted_ps[atom.request])
     finished = column_moved(channel, slot, direction)
     if finished >= 0:
         if direction == READS:
@@ -183,7 +185,7 @@ def _move_column(channel, atom, now_ps, log):
     else:
         log_column_command(channel, log, now_ps, Command.WR, atom, request)
         channel.write_columns[atom.stream] += channel.column_entries
-    return write_issued(channel, bank, atom.op, now_ps)
+    return write_issued(channel, bank, np.int64(atom.op), now_ps)
 
 
 @kernel(inline=True)
@@ -196,8 +198,8 @@ def _answer(channel, fifos, pool, slot, answer_ps):
 
 @kernel(inline=True)
 def pick_row(channel, now_ps):
-    """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
-    chosen = -1
+    """(slot of the oldest atom whose bank may take its row command now or -1, when the first of the others may)."""
+    chosen = np.int64(-1)
     order = NEVER
     wake_ps = NEVER
     serves = 3 if channel.split == 0 else 1 << channel.mode
@@ -205,22 +207,21 @@ def pick_row(channel, now_ps):
         if (serves >> direction) & 1 == 0:
             continue
         for place in range(channel.miss_banks[direction]):
-            bank_index = channel.miss_bank[direction, place]
+            bank_index = np.int64(channel.miss_bank[direction, place])
             bank = channel.bank[bank_index]
-            slot = bank.miss_head[direction]
-            if channel.atom[slot].order > order:
-                continue
             if bank.open_row < 0:
                 ready_ps = activate_ready_ps(channel, bank)
             elif _has_hits(bank, serves) and not keeps_for_aged(channel, bank_index):
                 continue
             else:
                 ready_ps = bank.precharge_ps
-            if ready_ps > now_ps:
-                wake_ps = min(wake_ps, ready_ps)
-            else:
-                chosen = slot
-                order = channel.atom[slot].order
+            if ready_ps <= now_ps:
+                slot = np.int64(bank.miss_head[direction])
+                if chosen < 0 or channel.atom[slot].order < order:
+                    ready_ps = NEVER if chosen < 0 else ready_ps
+                    chosen = slot
+                    order = channel.atom[slot].order
+            wake_ps = min(wake_ps, ready_ps)
     return chosen, wake_ps
 
 
@@ -242,16 +243,20 @@ def issue_row(channel, now_ps, log):
     slot, wake_ps = pick_row(channel, now_ps)
     if slot >= 0:
         atom = channel.atom[slot]
-        bank_index = atom.bank
+        bank_index = np.int64(atom.bank)
         bank = channel.bank[bank_index]
         if bank.open_row >= 0:
             close_bank(channel, bank_index, now_ps, log)
+            wake_ps = min(wake_ps, bank.activate_ps)
         else:
             atom.opened = 1
             activate(channel, bank, bank_index, atom.row, now_ps, log)
             row_opened(channel, bank_index, atom.row)
             channel.column_wake_ps = min(channel.column_wake_ps, bank.read_ps, bank.write_ps)
-        channel.row_wake_ps = now_ps + channel.period_ps
+            wake_ps = min(wake_ps, bank.precharge_ps)
+        if channel.page == PagePolicy.CLOSED:
+            wake_ps = now_ps
+        channel.row_wake_ps = max(now_ps + channel.period_ps, wake_ps)
     elif channel.page == PagePolicy.CLOSED:
         close_idle_bank(channel, now_ps, wake_ps, log)
     else:

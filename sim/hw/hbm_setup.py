@@ -6,8 +6,9 @@ import numpy as np
 
 from sim.hw.address_map import CHUNK_BITS
 from sim.hw.hbm_queue import MAX_ATOMS
-from sim.hw.hbm_record import CHANNEL, MAX_BANKS, MAX_GROUPS
+from sim.hw.hbm_record import CHANNEL, MAX_BANKS, MAX_GROUPS, MAX_ROW_BYTES
 from sim.hw.policy import VARIABLE, oldest_head, pick
+from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, SECTORS_PER_LINE
 from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation
 from traces.errors import UserError
@@ -26,7 +27,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
         UserError: a size that the hardware description cannot have; names field, value and what is allowed.
     """
     check(hbm)
-    channels = np.zeros(len(out_fifos), CHANNEL)
+    channels = host_aligned(len(out_fifos), CHANNEL)
     channels["in_fifo"] = in_fifos
     channels["out_fifo"] = out_fifos
     channels["note_fifo"] = -1
@@ -55,7 +56,7 @@ def check(hbm: HBM) -> None:
         value = getattr(hbm, name)
         _require(value & (value - 1) == 0, name, value, "a power of two")
     least = 1 << CHUNK_BITS if hbm.bank_map == BankMap.SG else LINE_BYTES
-    _require(hbm.row_bytes >= least, "row_bytes", hbm.row_bytes, f"at least {least}")
+    _require(least <= hbm.row_bytes <= MAX_ROW_BYTES, "row_bytes", hbm.row_bytes, f"{least} to {MAX_ROW_BYTES}")
     _require(
         hbm.interleave_bytes % LINE_BYTES == 0, "interleave_bytes", hbm.interleave_bytes, f"a multiple of {LINE_BYTES}"
     )

@@ -218,6 +218,14 @@ def l2_expect(bank, sets, request):
     expect(_set_of(bank, sets, request), bank.ways)
 
 
+@kernel(inline=True)
+def l2_expect_queue(bank, sets, fifos, pool):
+    """The first requests in the queue come soon."""
+    requests = fifos[bank.requests]
+    for number in range(requests.head, min(requests.tail, requests.head + AHEAD)):
+        l2_expect(bank, sets, pool[fifo_slot(requests, number)])
+
+
 @kernel
 def l2_prefill(bank, sets, number, line):
     """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""

@@ -16,7 +16,7 @@ from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import PEER_BITS, Map, fingerprint, held, in_output
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
-from tracer.coalesce import coalesce
+from tracer.coalesce import coalesce_at
 from tracer.jit import kernel
 from traces.schema import Cache, Kind
 
@@ -122,15 +122,16 @@ def _route_store(lsu, tile, comm):
 
 
 @kernel(inline=True)
-def lsu_start(lsu, warps, w, event, addresses, tag, comm, space, tiles, now_ps):
+def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, now_ps):
     """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
 
     Args:
+        base: of the event, in this workgroup.
         tag: workgroup, the number of its output tile.
         comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
         space, tiles: address-space configuration; stores outside the output range are not concerned.
     """
-    lsu.lines = coalesce(event, addresses, lsu.line, lsu.sectors, lsu.full)
+    lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
     for i in range(lsu.lines):
         lsu.line[i] = canonical(lsu.line[i])
     lsu.next_line = 0

@@ -190,7 +190,7 @@ def test_a_call_between_clocks_waits_for_the_edge():
     [
         ({"bank_groups": 3}, "bank_groups = 3: must be a power of two"),
         ({"bank_groups": 32, "banks_per_group": 4}, "at most 64"),
-        ({"row_bytes": 64}, "row_bytes = 64: must be at least 128"),
+        ({"row_bytes": 64}, "row_bytes = 64: must be 128 to 65536"),
         ({"interleave_bytes": 192}, "interleave_bytes = 192: must be a multiple of 128"),
         ({"queue_entries": 3}, "queue_entries = 3: must be 4 to 256"),
         ({"queue_entries": 257}, "queue_entries = 257: must be 4 to 256"),

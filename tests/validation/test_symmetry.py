@@ -7,7 +7,7 @@ import pytest
 from sim.jobs import fused_cluster
 from tests.sim.t3_cases import T3Case
 from tracer.workloads import aligned_problem
-from validation.symmetry import Found, cells, measure, problem_of
+from validation.symmetry import Found, cells, mean_cells, mean_table, measure, problem_of
 
 D = 256 * 512 * 2
 EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
@@ -42,6 +42,20 @@ def test_a_row():
         *("shape", "2", "90.0", "100.0", "110.0", "100.0", "102.0", "100.0", "104.0"),
         *("+10.00", "-1.96", "yes", "+0.00"),
     ]
+
+
+def test_a_row_of_means():
+    """Every GPU: 100 and 106 us, mean 103 +/- 3. One for all: 100 and 104, 102 +/- 2; so +0.98 +/- 3.55 %."""
+    later = replace(EVERY, ends_ps=(92_000_000, 120_000_000))
+    assert mean_cells("shape", 2, (EVERY, later), ONES) == [
+        *("shape", "2", "2", "103.0", "3.0", "115.0", "2", "102.0", "2.0", "100.0", "104.0", "+0.98", "3.55"),
+    ]
+
+
+def test_means_take_each_gpu_with_each_seed(capsys):
+    row = mean_table([("256x512x32", 2, 3)])[-1].split(" | ")
+    assert row[2] == "3" and row[6] == "6"
+    assert float(row[9]) <= float(row[7]) <= float(row[10])
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def next_event(section, events):
     event.width_bytes = 0
     event.slot = NO_SLOT
     event.inner = PLAIN_STRIDE
-    event.reserved = 0
+    event.array = 0
     event.stride = 0
     event.count = 1
     event.cycles = 0

@@ -68,7 +68,7 @@ class Row(NamedTuple):
     width_bytes: int
     slot: int
     inner: int
-    reserved: int
+    array: int
     stride: int
     count: int  # type: ignore[assignment]
     cycles: int

@@ -99,7 +99,6 @@ static void enqueue_atom(struct channel *channel, int64_t request_slot, int64_t 
     int single = channel->column_entries == 1;
     atom->order = channel->atoms++;
     atom->row = place.row;
-    atom->accepted_ps = now_ps;
     atom->request = request_slot;
     atom->bank = place.bank;
     atom->column = place.column + (sectors == 2 && single);

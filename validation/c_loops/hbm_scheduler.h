@@ -119,7 +119,7 @@ static void issue_column(struct channel *channel, struct fifo *fifos, struct req
     channel->bus_end_ps = max(channel->bus_end_ps, end_ps);
     channel->bus_busy_ps += channel->tBURST_ps;
     channel->phase_left -= channel->column_entries;
-    channel->age_max_ps[stream] = max(channel->age_max_ps[stream], now_ps - atom->accepted_ps);
+    channel->age_max_ps[stream] = max(channel->age_max_ps[stream], now_ps - channel->accepted_ps[atom->request]);
     int64_t finished = column_moved(channel, chosen, direction);
     if (finished < 0)
         return;
