@@ -40,14 +40,12 @@ def make_fifos(depths):
         (fifos, pool): arrays of FIFO (one per depth) and REQUEST.
     """
     fifos = host_aligned(len(depths), FIFO)
-    base = 0
-    for fifo, depth in zip(fifos, depths, strict=True):
-        if depth < 1:
-            raise ValueError(f"a fifo must hold at least one request, not {depth}")
-        ring = 1 << (int(depth) - 1).bit_length()
-        fifo["first"], fifo["mask"], fifo["limit"] = base, ring - 1, depth
-        base += ring
-    return fifos, host_aligned(base, REQUEST)
+    if min(depths, default=1) < 1:
+        raise ValueError(f"a fifo must hold at least one request, not {min(depths)}")
+    rings = np.array([1 << (int(depth) - 1).bit_length() for depth in depths], np.int64)
+    ends = np.cumsum(rings)
+    fifos["first"], fifos["mask"], fifos["limit"] = ends - rings, rings - 1, depths
+    return fifos, host_aligned(int(rings.sum()), REQUEST)
 
 
 @kernel(inline=True)

@@ -63,8 +63,9 @@ def make_sets(count):
 
 def empty_sets(sets):
     """Forget all lines."""
-    sets["low"], sets["way"], sets["waiter"] = 0, 0, -1
-    sets["block"]["age"], sets["block"]["high"] = 0, EMPTY
+    one = np.zeros(1, CACHE_SET)
+    one["waiter"], one["block"]["high"] = -1, EMPTY
+    sets.view(np.uint64).reshape(len(sets), -1)[...] = one.view(np.uint64)  # copied as a whole, not field by field
 
 
 @kernel(inline=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 from tracer.accelsim.problems import TraceError
 
 BLOCK_BYTES = 1 << 22
+PROCESS_BYTES = 1 << 20
+"""Smaller files are decompressed faster than a process starts."""
 LINE_BYTES_MAX = 1 << 20
 """A longer line is no trace."""
 
@@ -30,7 +32,7 @@ def _plain(path: Path) -> Iterator[bytes]:
 def _xz_library(path: Path) -> Iterator[bytes]:
     try:
         with lzma.open(path, "rb") as file:
-            while block := file.read(BLOCK_BYTES):
+            while block := file.read1(BLOCK_BYTES):  # what there is: what comes before damage must not be lost
                 yield block
     except (lzma.LZMAError, EOFError) as error:
         raise BadXz(path, str(error)) from error
@@ -67,7 +69,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
             is_xz = file.read(6) == b"\xfd7zXZ\0"
         if path.suffix == ".xz" and not is_xz:
             raise BadXz(path, "not an xz file")
-        program = shutil.which("xz") if is_xz else None
+        program = shutil.which("xz") if is_xz and path.stat().st_size >= PROCESS_BYTES else None
         if program:
             yield from _xz_process(path, program)
         elif is_xz:

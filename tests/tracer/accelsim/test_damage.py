@@ -8,6 +8,7 @@ import pytest
 
 from tests.tracer.accelsim.texts import HEADER, block_text, kernel_text, read, write
 from tracer.accelsim.problems import TraceError
+from tracer.accelsim.stream import BadXz, read_bytes
 from traces.errors import UserError
 from traces.schema import Kind
 
@@ -220,15 +221,31 @@ def test_bad_xz(tmp_path, monkeypatch):
     good = lzma.compress(GOOD.encode())
     flipped = bytearray(good)
     flipped[len(good) // 2] ^= 0xFF
-    for program in ("with xz", "without"):
-        if program == "without":
-            monkeypatch.setattr("tracer.accelsim.stream.shutil.which", lambda name: None)
+    for least_bytes in (0, 1 << 20):  # with a process of xz, where there is one, and without
+        monkeypatch.setattr("tracer.accelsim.stream.PROCESS_BYTES", least_bytes)
         for content in (good[:-10], bytes(flipped), b"not xz at all", good[:40]):
             path = write(tmp_path, content, "kernel-1.traceg.xz")
             assert "bad xz data" in error_of(path)
         workgroups, problems = read(write(tmp_path, good, "kernel-1.traceg.xz"))
         assert len(workgroups) == 1
         assert problems == []
+
+
+def test_what_comes_before_a_damage_of_xz_data_is_read(tmp_path, monkeypatch):
+    """The end of long, hardly compressible text is cut off; process and library give the same blocks before it."""
+    random = np.random.default_rng(1)
+    noise = "".join(f"# {number:x}\n" for number in random.integers(0, 1 << 60, 20_000).tolist())
+    path = write(tmp_path, lzma.compress(noise.encode())[:-50_000], "kernel-1.traceg.xz")
+    found = []
+    for least_bytes in (0, 1 << 20):
+        monkeypatch.setattr("tracer.accelsim.stream.PROCESS_BYTES", least_bytes)
+        text = b""
+        with pytest.raises(BadXz):
+            for block in read_bytes(path):
+                text += block
+        assert noise.encode().startswith(text)
+        found.append(len(text))
+    assert min(found) > 0.7 * len(noise)
 
 
 def test_lists(tmp_path):
