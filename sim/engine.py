@@ -32,9 +32,9 @@ from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm import channel_settle, channel_step
 from sim.hw.l2 import l2_expect, l2_expect_queue, l2_prefill, l2_step
 from sim.hw.noc import home_bank, home_set, noc_answers, noc_requests
-from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, STREAMS
+from sim.hw.request import LINE_BYTES, NEVER, STREAMS
 from sim.hw.spans import SpanKind, write_span
-from sim.machine import LEVELS
+from sim.sampling import close_interval
 from tracer.jit import kernel
 
 
@@ -208,49 +208,6 @@ def _return_data(node, channel):
 
 
 @kernel
-def _levels(node, sums):
-    """Current values behind the columns of the time series (sim.machine.SERIES)."""
-    for k in range(len(sums)):
-        sums[k] = 0
-    for h in range(len(node.channels)):
-        channel = node.channels[h]
-        for stream in range(STREAMS):
-            columns = channel.read_columns[stream] + channel.write_columns[stream] + channel.update_columns[stream]
-            sums[stream] += columns * SECTOR_BYTES
-        sums[8] += channel.queued[0] + channel.queued[1]
-    for b in range(len(node.banks)):
-        sums[4] += node.banks[b].read_sectors
-        sums[5] += node.banks[b].read_hit_sectors
-    for c in range(len(node.cus)):
-        sums[9] += node.cus[c].residents
-    for p in range(len(node.ports)):
-        sums[6] += node.ports[p].bytes
-    sums[7] = node.output.tracker[0].triggers
-    sums[10] = node.output.tracker[0].live
-
-
-@kernel
-def _sample(node):
-    """One row of the time series: the interval that has just ended. Returns False if the table is full."""
-    engine = node.engine[0]
-    row = node.series[engine.samples]
-    _levels(node, row)
-    for k in range(len(row) - LEVELS):
-        total = row[k]
-        row[k] -= node.totals[k]
-        node.totals[k] = total
-    engine.samples += 1
-    engine.next_sample_ps += engine.interval_ps
-    return engine.samples < len(node.series)
-
-
-@kernel
-def sample(node):
-    """Close the interval in progress of the time series; afterwards nothing more can be run with it."""
-    _sample(node)
-
-
-@kernel
 def settle(node):
     """Bring counters that are integrals over time up to now."""
     for h in range(len(node.channels)):
@@ -315,7 +272,7 @@ def run_engine(node, until_ps):
         if begin_ps >= engine.horizon_ps:
             return Status.HORIZON
         if engine.interval_ps > 0 and begin_ps >= engine.next_sample_ps:
-            if not _sample(node):
+            if not close_interval(node):
                 return Status.SERIES_FULL
             continue
         end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps)

@@ -7,12 +7,13 @@ import numpy as np
 
 from sim.counters import take
 from sim.deadlock import deadlock
-from sim.engine import Status, prefill_l2, run_engine, sample, settle
+from sim.engine import Status, prefill_l2, run_engine, settle
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine import SERIES, Node, build
 from sim.occupancy import Occupancy, occupancy
+from sim.sampling import sample
 from sim.spec import Machine
 from sim.state import State, named_arrays, with_arrays
 from sim.window import Launch, TraceWindow

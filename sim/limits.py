@@ -3,8 +3,8 @@
 from sim.hw.cu_record import MAX_SCHEDULERS, MAX_WORKGROUPS
 from sim.hw.l1 import MAX_ENTRIES
 from sim.hw.link import MAX_CREDITS
-from sim.hw.lsu import MAX_LOADS
-from sim.hw.noc import MAX_BANKS, MAX_CUS
+from sim.hw.lsu_record import MAX_LOADS
+from sim.hw.noc_record import MAX_BANKS, MAX_CUS
 from sim.hw.tags import MAX_WAYS
 from sim.hw.tracker import MAX_SETS
 from sim.hw.warp import MAX_WARPS

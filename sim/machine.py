@@ -20,8 +20,8 @@ from sim.hw.hbm_log import LOG
 from sim.hw.l1 import make_l1s
 from sim.hw.l2_record import make_l2_banks, waiting_places
 from sim.hw.link import WIRE, make_ports
-from sim.hw.lsu import make_lsus
-from sim.hw.noc import make_noc
+from sim.hw.lsu_record import make_lsus
+from sim.hw.noc_record import make_noc
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
 from sim.hw.space import GATE, MIRROR, SPACE, TILE, WAVEFRONT

@@ -27,7 +27,7 @@ from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm_record import BANK, CHANNEL, GROUP
 from sim.hw.l2 import AHEAD
 from sim.hw.l2_record import L2_BANK
-from sim.hw.noc import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
+from sim.hw.noc_record import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import CACHE_SET, HELD, LOW_BITS, SECTORS, WAY_BLOCK
 from sim.spec import Arbiter, BankMap, CacheIndex, PagePolicy

@@ -3,17 +3,18 @@
     in_fifo[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
 
 Time is int64 picoseconds, commands issue on clock edges: at most one row and one column command per edge (HBM has two
-command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_scheduler` (what
-issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`, `hbm_record` (state and counters),
-`hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down, ECC (D15); the latency of
-controller and PHY is two constants (D17).
+command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_modes` (what may be
+served), `hbm_scheduler` (what issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`,
+`hbm_record` (state and counters), `hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down,
+ECC (D15); the latency of controller and PHY is two constants (D17).
 """
 
 from sim.hw.arbiter import pick_stream
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.hbm_modes import serve, watch_age
 from sim.hw.hbm_queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
 from sim.hw.hbm_refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
-from sim.hw.hbm_scheduler import issue_column, issue_row, serve, watch_age
+from sim.hw.hbm_scheduler import issue_column, issue_row
 from sim.hw.hbm_setup import make_hbm_channels
 from sim.hw.request import NEVER, STREAMS, Op
 from sim.hw.tracker import counts

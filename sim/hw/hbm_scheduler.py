@@ -2,8 +2,7 @@
 
 Column: the oldest atom among the row hits that may issue now. Row: for the oldest atom whose bank has no hits left in
 the directions served, ACT when the bank is closed, PRE when another row is open; so a row with pending hits is never
-closed. Both may issue in one clock. With split queues only one direction is served at a time. An atom older than the
-age limit goes first: its bank and, once its row is open, the data bus serve nobody who would delay it.
+closed. Both may issue in one clock. Which directions are served, and whether an old atom goes first, says `hbm_modes`.
 
 `column_wake_ps` and `row_wake_ps` hold the earliest time at which a search may find something; every change that
 could give an earlier answer lowers them.
@@ -14,105 +13,12 @@ import numpy as np
 from sim.hw.fifo import fifo_push_copy
 from sim.hw.hbm_lists import row_closed, row_opened
 from sim.hw.hbm_log import NONE, Command, log_column_command, log_row_command
-from sim.hw.hbm_queue import READS, WRITES, column_moved, free_request, oldest_atom
+from sim.hw.hbm_modes import direction_of, keeps_for_aged
+from sim.hw.hbm_queue import READS, WRITES, column_moved, free_request
 from sim.hw.hbm_timing import activate, activate_ready_ps, column_ready_ps, precharge, read_issued, write_issued
 from sim.hw.request import NEVER, Op
 from sim.spec import PagePolicy
 from tracer.jit import kernel
-
-
-@kernel
-def search_again(channel):
-    """Forget what is known about the next command."""
-    channel.column_wake_ps = 0
-    channel.row_wake_ps = 0
-
-
-@kernel
-def watch_age(channel, now_ps):
-    """Find the oldest atom if it may have passed the age limit."""
-    if channel.age_limit_ps == 0 or now_ps < channel.age_check_ps:
-        return
-    slot = oldest_atom(channel)
-    if slot < 0:
-        channel.age_check_ps = now_ps + channel.age_limit_ps
-    else:
-        channel.age_check_ps = channel.accepted_ps[channel.atom[slot].request] + channel.age_limit_ps
-        if channel.age_check_ps <= now_ps:
-            channel.aged = slot
-            channel.age_check_ps = NEVER
-            search_again(channel)
-
-
-@kernel
-def direction_of(atom):
-    return READS if atom.op == Op.READ else WRITES
-
-
-@kernel(inline=True)
-def serve(channel, reads_blocked):
-    """Set `channel.mode` (split queues) and `channel.served`, the mask of directions whose columns may issue."""
-    aged = channel.aged
-    if aged >= 0 and reads_blocked and channel.atom[aged].op == Op.READ:
-        aged = -1
-    if channel.split == 0:
-        served = 3
-        if aged >= 0 and channel.bank[channel.atom[aged].bank].open_row == channel.atom[aged].row:
-            served = 1 << direction_of(channel.atom[aged])
-    else:
-        if aged >= 0:
-            mode = direction_of(channel.atom[aged])
-        else:
-            mode = _next_mode(channel, 0 if reads_blocked else channel.queued[READS])
-        if mode != channel.mode:
-            _switch(channel, mode)
-        served = 1 << mode
-    if reads_blocked:
-        served &= ~(1 << READS)
-    if served != channel.served:
-        channel.served = served
-        search_again(channel)
-
-
-@kernel
-def _next_mode(channel, reads):
-    """Write mode above the high mark or without reads; back below the low mark with reads waiting.
-
-    A drain serves at most what waited when it began, and the reads that wait at the end of such a drain are served
-    before the next: writes that keep coming cannot starve reads. A read held outside for a queued write starts a drain.
-    """
-    writes = channel.queued[WRITES]
-    if channel.mode == READS:
-        pressing = (writes > channel.write_high or channel.read_held == 1) and channel.phase_left <= 0
-        return WRITES if writes > 0 and (reads == 0 or pressing) else READS
-    return READS if reads > 0 and (_drained(channel) or channel.phase_left <= 0) else WRITES
-
-
-@kernel
-def _drained(channel):
-    """Whether a drain has done its work."""
-    writes = channel.queued[WRITES]
-    return writes == 0 or (writes < channel.write_low and channel.read_held == 0)
-
-
-@kernel
-def _switch(channel, mode):
-    channel.mode = mode
-    if mode == WRITES:
-        channel.phase_left = channel.queued[WRITES]
-        channel.drains += 1
-    else:
-        channel.phase_left = 0 if _drained(channel) else channel.queued[READS]
-    search_again(channel)
-
-
-@kernel
-def keeps_for_aged(channel, bank_index):
-    """Whether the bank must not serve its open row, because the aged atom wants another."""
-    if channel.aged < 0:
-        return False
-    aged = channel.atom[channel.aged]
-    return aged.bank == bank_index and channel.bank[bank_index].open_row != aged.row
 
 
 @kernel(inline=True)

@@ -12,84 +12,10 @@ import numpy as np
 from sim.hw.address_map import l2_bank_of, l2_set_of
 from sim.hw.bits import quotient
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
+from sim.hw.noc_record import MAX_PACKETS, SCALE_BITS, SLOTS
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.jit import kernel
-
-MAX_CUS = 256
-MAX_BANKS = 256
-SLOTS = 64
-SCALE_BITS = 40  # exact: in a window of 50,000 ps a time strays by less than 2**-24 slots, the borders lie on 1/50,000
-MAX_PACKETS = 1 << 14
-"""Packets sorted per window; more wait for the next one."""
-
-NOC = np.dtype(
-    [
-        # constants
-        ("cus", "i8"),
-        ("banks", "i8"),
-        ("first_port_fifo", "i8"),  # of CU 0, towards the banks
-        ("first_request_fifo", "i8"),  # of bank 0
-        ("first_hit_fifo", "i8"),  # of bank 0, answers; those of all banks, then their late answers
-        ("first_answer_fifo", "i8"),  # of CU 0
-        ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
-        ("interleave_bytes", "i8"),
-        ("channels", "i8"),
-        ("index", "i8"),  # CacheIndex of channels and slices
-        ("sets", "i8"),  # of an L2 bank
-        ("set_index", "i8"),  # CacheIndex of the sets
-        ("period_ps", "i8"),
-        ("request_bytes_per_clk", "i8"),
-        ("response_bytes_per_clk", "i8"),
-        ("bank_bytes_per_clk", "i8"),
-        ("header_bytes", "i8"),
-        ("ack_bytes", "i8"),
-        ("latency_ps", "i8"),
-        # state: until when each port is booked
-        ("cu_out_ps", "i8", MAX_CUS),
-        ("cu_in_ps", "i8", MAX_CUS),
-        ("bank_in_ps", "i8", MAX_BANKS),
-        ("bank_out_ps", "i8", MAX_BANKS),
-        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store was back
-        ("turn", "i8"),  # windows so far: which source goes first
-        ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
-        ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
-        ("slot_last", "i4", SLOTS),
-        ("packet_next", "i4", MAX_PACKETS),
-        ("packet_source", "i4", MAX_PACKETS),
-        # counters
-        ("request_packets", "i8"),
-        ("request_bytes", "i8"),
-        ("answer_packets", "i8"),
-        ("answer_bytes", "i8"),
-        ("refused", "i8"),  # times a CU found its bank full
-    ],
-    align=True,
-)
-
-
-def make_noc(machine, **first_fifos):
-    """The NOC record of one GPU (an array of one).
-
-    Args:
-        machine: sim.spec.Machine.
-        first_fifos: `first_*_fifo` fields of NOC.
-    """
-    noc = np.zeros(1, NOC)
-    for name, number in first_fifos.items():
-        noc[name] = number
-    spec, hbm = machine.noc, machine.hbm
-    noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
-    noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
-    noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
-    noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * 128)
-    noc["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
-    noc["request_bytes_per_clk"] = spec.request_bytes_per_clk
-    noc["response_bytes_per_clk"] = spec.response_bytes_per_clk
-    noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
-    noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
-    noc["latency_ps"] = spec.latency_clk * period_ps
-    return noc
 
 
 @kernel(inline=True)

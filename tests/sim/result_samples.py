@@ -9,8 +9,8 @@ from sim.hw.hbm_record import CHANNEL
 from sim.hw.l1 import L1
 from sim.hw.l2_record import L2_BANK
 from sim.hw.link import PORT
-from sim.hw.lsu import LSU
-from sim.hw.noc import NOC
+from sim.hw.lsu_record import LSU
+from sim.hw.noc_record import NOC
 from sim.hw.tracker import TRACKER
 from sim.presets import load_preset
 from sim.results import KernelResult, Results

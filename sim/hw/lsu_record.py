@@ -1,0 +1,70 @@
+"""The record of a load/store unit: constants from the spec, the event in hand, the load table, counters."""
+
+import numpy as np
+
+from sim.hw.warp import MAX_WARPS
+
+MAX_LOADS = 512
+MAX_LINES = 128  # of one warp event: 64 lanes, two lines each
+
+LOAD = np.dtype(
+    [
+        ("done_ps", "i8"),  # latest arrival so far
+        ("answers", "i2"),  # still missing
+        ("next", "i2"),  # free list
+        ("slot", "i2"),
+        ("warp", "i1"),
+        ("open", "i1"),  # 1 while the unit is still issuing its lines
+    ],
+    align=True,
+)
+
+LSU = np.dtype(
+    [
+        # constants
+        ("line_ps", "i8"),
+        ("loads", "i8"),  # load-table entries
+        ("port", "i8"),  # fifo towards the NoC
+        ("cu", "i4"),
+        ("pad", "i4"),
+        # state
+        ("free_ps", "i8"),  # when the lines of the last event are through
+        ("lines", "i8"),  # of the event in hand
+        ("next_line", "i8"),  # == lines: no event in hand
+        ("op", "i8"),
+        ("stream", "i8"),
+        ("cache", "i8"),
+        ("load", "i8"),  # load-table entry of the event in hand, -1 for stores
+        ("tag", "i8"),
+        ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
+        ("contributors", "i8"),  # of what its stores carry
+        ("wavefront", "i8"),  # of the workgroup, whose event is in hand
+        ("queue_head", "i8"),
+        ("queue_tail", "i8"),
+        ("free_load", "i8"),
+        ("loads_used", "i8"),
+        # counters
+        ("line_requests", "i8"),  # lines taken in, loads and stores
+        ("blocked_ps", "i8"),  # time with an event in hand and no room for its next line
+        ("blocked_since_ps", "i8"),
+        ("atomic_sectors", "i8"),
+        # tables
+        ("line", "i8", MAX_LINES),
+        ("sectors", "i1", MAX_LINES),
+        ("full", "i1", MAX_LINES),
+        ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
+        ("load_table", LOAD, MAX_LOADS),
+    ],
+    align=True,
+)
+
+
+def make_lsus(spec, period_ps, ports):
+    """One LSU per CU. spec: sim.spec.ComputeUnit; ports: fifo number of each CU's NoC port."""
+    lsus = np.zeros(len(ports), LSU)
+    lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
+    lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
+    lsus["port"], lsus["cu"] = ports, np.arange(len(ports))
+    lsus["load_table"]["next"] = np.append(np.arange(1, MAX_LOADS), -1)
+    lsus["load"] = lsus["blocked_since_ps"] = -1
+    return lsus
