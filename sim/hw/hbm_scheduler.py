@@ -104,8 +104,8 @@ def _answer(channel, fifos, pool, slot, answer_ps):
 
 @kernel(inline=True)
 def pick_row(channel, now_ps):
-    """(slot of the oldest atom whose bank may take its row command now or -1, when the first of the others may)."""
-    chosen = np.int64(-1)
+    """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
+    chosen = -1
     order = NEVER
     wake_ps = NEVER
     serves = 3 if channel.split == 0 else 1 << channel.mode
@@ -115,19 +115,20 @@ def pick_row(channel, now_ps):
         for place in range(channel.miss_banks[direction]):
             bank_index = np.int64(channel.miss_bank[direction, place])
             bank = channel.bank[bank_index]
+            slot = bank.miss_head[direction]
+            if channel.atom[slot].order > order:
+                continue
             if bank.open_row < 0:
                 ready_ps = activate_ready_ps(channel, bank)
             elif _has_hits(bank, serves) and not keeps_for_aged(channel, bank_index):
                 continue
             else:
                 ready_ps = bank.precharge_ps
-            if ready_ps <= now_ps:
-                slot = np.int64(bank.miss_head[direction])
-                if chosen < 0 or channel.atom[slot].order < order:
-                    ready_ps = NEVER if chosen < 0 else ready_ps
-                    chosen = slot
-                    order = channel.atom[slot].order
-            wake_ps = min(wake_ps, ready_ps)
+            if ready_ps > now_ps:
+                wake_ps = min(wake_ps, ready_ps)
+            else:
+                chosen = slot
+                order = channel.atom[slot].order
     return chosen, wake_ps
 
 
@@ -153,16 +154,12 @@ def issue_row(channel, now_ps, log):
         bank = channel.bank[bank_index]
         if bank.open_row >= 0:
             close_bank(channel, bank_index, now_ps, log)
-            wake_ps = min(wake_ps, bank.activate_ps)
         else:
             atom.opened = 1
             activate(channel, bank, bank_index, atom.row, now_ps, log)
             row_opened(channel, bank_index, atom.row)
             channel.column_wake_ps = min(channel.column_wake_ps, bank.read_ps, bank.write_ps)
-            wake_ps = min(wake_ps, bank.precharge_ps)
-        if channel.page == PagePolicy.CLOSED:
-            wake_ps = now_ps
-        channel.row_wake_ps = max(now_ps + channel.period_ps, wake_ps)
+        channel.row_wake_ps = now_ps + channel.period_ps
     elif channel.page == PagePolicy.CLOSED:
         close_idle_bank(channel, now_ps, wake_ps, log)
     else:
