@@ -49,7 +49,7 @@ def test_costs_of_whole_and_parts(monkeypatch):
     monkeypatch.setattr("validation.accelsim_cycles.REPLAYS", 1)
     spent = costs(cases()[1])
     assert all(seconds > 0 for seconds in spent)
-    row = cost_row(cases()[1], replay(cases()[1]), Costs(0.0384, 0.01, 0.01, 0.00384))
+    row = cost_row(cases()[1], replay(cases()[1]), Costs(0.0384, 0.0192, 0.01, 0.01, 0.00384))
     assert len(row.split(" | ")) == len(COST_COLUMNS)
-    # 5.5 s for 3,840 instructions are 1,432 us each, ours 10 and 1
-    assert row.endswith("| 1,432 | 10.00 | 1/143 | 1.00 | 1/1,432 |")
+    # 5.5 s for 3,840 instructions are 1,432 us each, ours 10, 5 and 1
+    assert row.endswith("| 1,432 | 10.00 | 1/143 | 5.00 | 1/286 | 1.00 | 1/1,432 |")
