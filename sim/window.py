@@ -192,32 +192,39 @@ class TraceWindow:
     def _slab(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> int:
         """The slab with the events of the workgroup, which may lie `shift_bytes` lower there."""
         shift_bytes[:] = 0
+        movable = not len(workgroup.addresses)  # listed addresses stay where they are listed
+        found, slab = self._program(feed, workgroup.events, shift_bytes) if movable else (Match.OTHER, 0)
+        if found == Match.SAME:
+            feed.hold(slab)
+            return slab
+        shift_bytes[:] = 0
+        own = self._copied(feed, workgroup)
         events = len(workgroup.events)
-        parent = None
-        if not len(workgroup.addresses):
-            words = words_of(workgroup.events)
-            for slab, length in feed.programs:
-                if length != events:
-                    continue
-                found = match(words, words_of(self.node.events[slab, :events]), shift_bytes)
-                if found == Match.SAME:
-                    feed.hold(slab)
-                    return slab
-                if found == Match.SPLIT:
-                    parent = slab
-                    break
-            shift_bytes[:] = 0
-        self._grow(events, len(workgroup.addresses))
+        if found == Match.SPLIT:
+            if split(words_of(self.node.events[own, :events]), words_of(self.node.events[slab, :events])):
+                feed.keep(own, events, slab)
+        elif movable:
+            feed.keep(own, events, None)
+        return own
+
+    def _program(self, feed: Feed, events: np.ndarray, shift_bytes: np.ndarray) -> tuple[Match, int]:
+        """The slab with the same program, or one of which it is a further split."""
+        words = words_of(events)
+        for slab, length in feed.programs:
+            if length == len(events):
+                found = Match(match(words, words_of(self.node.events[slab, :length]), shift_bytes))
+                if found != Match.OTHER:
+                    return found, slab
+        return Match.OTHER, 0
+
+    def _copied(self, feed: Feed, workgroup: Workgroup) -> int:
+        """A slab of its own."""
+        self._grow(len(workgroup.events), len(workgroup.addresses))
         slab = feed.free.pop()
         feed.hold(slab)
-        self.node.events[slab, :events] = workgroup.events
+        self.node.events[slab, : len(workgroup.events)] = workgroup.events
+        self.node.events[slab]["array"] = 0
         self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
-        own = self.node.events[slab, :events]
-        own["array"] = 0
-        if not len(workgroup.addresses) and (
-            parent is None or split(words_of(own), words_of(self.node.events[parent, :events]))
-        ):
-            feed.keep(slab, events, parent)
         return slab
 
 
