@@ -7,6 +7,9 @@ from sim.units import MIB, period_ps
 from validation import collectives, gemm_time, microbenchmarks
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
+REQUESTS_PER_ROW = 3e4
+"""Line requests of a GEMM, roughly, for each row of A."""
+
 
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
     """Latencies and bandwidths of a preset, by the columns of `references/gpu_microbenchmarks.csv`.
@@ -32,12 +35,16 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
 
     def tasks(self) -> list[Task]:
         machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
-        key = task_key("validation.gemm_time", self.preset, _values(self.preset))
-        return [Task(key, f"GEMM times of {self.preset}", 3e8, partial(_gemm_times, machine))]
+        found = []
+        for row in gemm_time.measured(machine):
+            key = task_key("validation.gemm_time", self.preset, _values(self.preset), list(row[:3]))
+            title = f"GEMM {row.m} x {row.n} x {row.k} on {self.preset}"
+            found.append(Task(key, title, REQUESTS_PER_ROW * row.m, partial(_gemm_time, machine, row)))
+        return found
 
     def answers(self, outcomes: Outcomes) -> dict[str, float]:
         """`m<M>/us`."""
-        return outcomes[self.tasks()[0].key]
+        return {name: value for task in self.tasks() for name, value in outcomes[task.key].items()}
 
 
 class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_only=True):
@@ -89,8 +96,8 @@ def _microbenchmarks(name: str) -> Outcome:
     return found | {column: microbenchmarks.stream(name, flow).GBps for flow, column in microbenchmarks.STREAMS}
 
 
-def _gemm_times(machine: gemm_time.Machine) -> Outcome:
-    return {f"m{row.m}/us": gemm_time.outcome(machine, row).time_us for row in gemm_time.measured(machine)}
+def _gemm_time(machine: gemm_time.Machine, row: gemm_time.Row) -> Outcome:
+    return {f"m{row.m}/us": gemm_time.outcome(machine, row).time_us}
 
 
 def _curve(case: collectives.Case) -> Outcome:
