@@ -26,8 +26,8 @@ static int64_t touched_bytes(const struct event *event, int64_t base, const uint
     return touched & WHOLE_SECTOR;
 }
 
-static void complete_full_sectors(const struct event *event, int64_t base, const uint64_t *addresses, int64_t n, const int64_t *line,
-                                  const uint8_t *sectors, uint8_t *full)
+static void complete_full_sectors(const struct event *event, int64_t base, const uint64_t *addresses, int64_t n,
+                                  const int64_t *line, const uint8_t *sectors, uint8_t *full)
 {
     for (int64_t i = 0; i < n; i++)
         for (int sector = 0; sector < LINE_BYTES / SECTOR_BYTES; sector++)
@@ -36,8 +36,8 @@ static void complete_full_sectors(const struct event *event, int64_t base, const
                 full[i] |= 1 << sector;
 }
 
-static int64_t coalesce_at(const struct event *event, int64_t base, const uint64_t *addresses, int64_t *line_out, uint8_t *sectors_out,
-                        uint8_t *full_out)
+static int64_t coalesce_at(const struct event *event, int64_t base, const uint64_t *addresses, int64_t *line_out,
+                           uint8_t *sectors_out, uint8_t *full_out)
 {
     int64_t lanes = __builtin_popcountll(event->mask), lane = 0, n = 0, highest = INT64_MIN;
     while (lane < lanes) {

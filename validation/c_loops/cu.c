@@ -222,7 +222,7 @@ int64_t cu_loop(struct cu *cu, int64_t cu_count, struct lsu *lsu, int64_t lsu_co
     const struct unit unit = {cu, lsu, l1, sets, fifos, answers, pool, warps, events, slab_events, addresses,
                               slab_addresses};
     int64_t now_ps = 0;
-    if (l1->ways == 0)
+    if (l1->ways == 0 || l1->entries_used > 0 || lsu->next_line < lsu->lines) /* no L1, or at work already */
         return -1;
     while (cu->residents > 0) {
         int64_t end_ps = now_ps + window_ps;
