@@ -24,7 +24,7 @@ static inline int l1_hit_sectors(const struct l1 *l1, struct cache_set *sets, in
     int64_t way = find_way(set, l1->ways, line);
     if (way < 0)
         return 0;
-    touch(set, l1->ways, way);
+    touch_or_renumber(set, l1->ways, way);
     return sectors & set->way[way].valid;
 }
 

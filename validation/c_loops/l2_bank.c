@@ -1,5 +1,5 @@
 /* One L2 bank as sim/hw/l2.py: reads that hit, with the tests that every request goes through.
- * What such reads do not use is left out: misses, writes, atomics, uncached requests, the flush. */
+ * What such reads do not use is left out: misses, writes, atomics, uncached requests, the flush, new touch numbers. */
 
 #include "fifo.h"
 #include "tags.h"
@@ -33,7 +33,8 @@ static inline int serve(struct l2_bank *bank, struct cache_set *sets, const stru
             waiting++;
     if (waiting >= bank->merges)
         return 0;
-    touch(set, bank->ways, way);
+    if (!touch(set, bank->ways, way))
+        return -1;
     int wanted = request->sectors, hit = wanted & set->way[way].valid;
     int merged = wanted & set->way[way].pending & ~hit & 15, missing = wanted & ~(hit | merged) & 15;
     bank->read_sectors += SECTORS_IN[hit | merged | missing];

@@ -6,7 +6,7 @@
 
 static const int64_t SECTORS_IN[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 
-static inline void expect(const struct cache_set *set, int64_t ways)
+static void expect(const struct cache_set *set, int64_t ways)
 {
     for (int64_t way = 0; way < ways; way += BLOCK) {
         __builtin_prefetch(set->low + way);
@@ -44,8 +44,21 @@ static inline int newest(const struct way_block *block)
     return age;
 }
 
-/* Touch numbers have run out: give the lines small ones in the same order. Returns the largest. */
-static int renumber(struct cache_set *set)
+/* 0: the touch numbers have run out. */
+static inline int touch(struct cache_set *set, int64_t ways, int64_t way)
+{
+    int age = newest(set->block);
+    if (ways > BLOCK && newest(set->block + 1) > age)
+        age = newest(set->block + 1);
+    if (age == HELD - 1)
+        return 0;
+    int16_t *own = &set->block[way / BLOCK].age[way % BLOCK];
+    *own = (int16_t)((*own & HELD) | (age > EVICT_FIRST ? age + 1 : EVICT_FIRST + 1));
+    return 1;
+}
+
+/* Give the lines small touch numbers in the same order. */
+static void renumber(struct cache_set *set)
 {
     int done = EVICT_FIRST;
     for (int turn = 0; turn < MAX_WAYS; turn++) {
@@ -62,18 +75,14 @@ static int renumber(struct cache_set *set)
         int16_t *age = &set->block[oldest / BLOCK].age[oldest % BLOCK];
         *age = (int16_t)((*age & HELD) | ++done);
     }
-    return done;
 }
 
-static inline void touch(struct cache_set *set, int64_t ways, int64_t way)
+static inline void touch_or_renumber(struct cache_set *set, int64_t ways, int64_t way)
 {
-    int age = newest(set->block);
-    if (ways > BLOCK && newest(set->block + 1) > age)
-        age = newest(set->block + 1);
-    if (age == HELD - 1)
-        age = renumber(set);
-    int16_t *own = &set->block[way / BLOCK].age[way % BLOCK];
-    *own = (int16_t)((*own & HELD) | (age > EVICT_FIRST ? age + 1 : EVICT_FIRST + 1));
+    if (!touch(set, ways, way)) {
+        renumber(set);
+        touch(set, ways, way);
+    }
 }
 
 /* An empty way, else the least recently used; nothing may be held. */
@@ -96,5 +105,5 @@ static inline void claim_way(struct cache_set *set, int64_t ways, int64_t way, i
     block->high[way % BLOCK] = (int16_t)(line >> (7 + LOW_BITS));
     block->age[way % BLOCK] = 0;
     set->way[way] = (struct sectors){0};
-    touch(set, ways, way);
+    touch_or_renumber(set, ways, way);
 }
