@@ -4,9 +4,8 @@ Every benchmark returns the CPU time of one request in ns, of the kernel and of 
 (`validation.c_twins`), after a first, short run that compiles.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -14,24 +13,29 @@ import numpy as np
 from sim.dram import channel_spec, drive, stream_state
 from sim.dram_stream import Stream
 from sim.gpu import Gpu
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_pop, fifo_push
+from sim.hw.cu import cu_step
+from sim.hw.dispatcher import dispatch_step
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.noc import noc_requests
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, Op
 from sim.machine import build, window_ps
 from sim.presets import load_preset
+from sim.window import Launch
 from tracer.coalesce import LINES_PER_EVENT, coalesce
 from tracer.jit import kernel
 from tracer.streams import BufferStream, Flow
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
-from traces.source import KernelInfo, KernelSource, Workgroup
-from validation.c_twins import PACKETS_PER_WINDOW, Loop, race
+from validation.c_records import PACKETS_PER_WINDOW
+from validation.c_twins import Loop, race
 
 ATOM_BYTES = 64
 BANK_LINES = 512
 CHANNEL_BYTES = 1 << 30
 LINES_PER_ROUND = 256
+MEMORY_PS = 500_000
+"""From a CU's request to its answer, in the benchmark of the CU alone."""
 
 
 class UnitCost(NamedTuple):
@@ -159,34 +163,37 @@ def coalesce_loop(requests: int) -> Loop:
     return Loop(_coalesce_all, "coalesce_loop", fresh)
 
 
-class HeldKernel:
-    """A kernel whose workgroups were made, or read, beforehand."""
+@kernel
+def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
+    """Run the workgroup on a CU to its end, window by window; what it asks for comes memory_ps later."""
+    cu, lsu = cus[0], lsus[0]
+    port, answers = fifos[lsu.port], fifos[cu.answers]
+    now_ps = np.int64(0)
+    while cu.residents > 0:
+        end_ps = now_ps + window_ps
+        while now_ps < end_ps:
+            now_ps = cu_step(cu, lsu, l1s[0], sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps)
+        while fifo_fill(port) > 0:
+            request = fifo_head(port, pool)
+            fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
+            fifo_pop(port)
+        now_ps = min(now_ps, fifo_head_ps(answers, pool))
+        if lsu.blocked_since_ps >= 0:
+            now_ps = min(now_ps, end_ps)
+    return lsu.line_requests
 
-    def __init__(self, source: KernelSource):
-        self.info: KernelInfo = source.info
-        self._workgroups = list(source.workgroups())
 
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        return iter(self._workgroups[start:])
-
-    def fingerprint(self) -> str:
-        return ""
-
-
-def l1_cost(requests: int) -> UnitCost:
-    """CU, load/store unit and L1: eight warps that read 16 KiB again and again, all but the first pass hits."""
+def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
+    """CU, load/store unit and L1 of t3_2024: eight warps read a buffer again and again, all but the first pass hits."""
+    passes = max(2, -(-requests * LINE_BYTES // buffer_bytes))
     machine = load_preset("t3_2024", ["cu.count=1"]).machine
-    per_pass = 16384 // LINE_BYTES
-
-    def run(count: int) -> float:
-        source = HeldKernel(BufferStream(Flow.READ, 16384, workgroup_count=1, passes=max(2, count // per_pass)))
-        gpu = Gpu(machine)
-        began_s = process_time()
-        gpu.run_kernel(source, 0, None)
-        return (process_time() - began_s) / int(gpu.counters()["lsu"]["line_requests"].sum()) * 1e9
-
-    run(1)
-    return UnitCost(run(requests), None)
+    gpu = Gpu(machine)
+    gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
+    node = gpu.node
+    dispatch_step(node.dispatch[0], 0, node.cus, 0, node.warps, node.staged[0], node.output.gates)
+    state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
+    numbers = (node.events, node.addresses, window_ps(machine), MEMORY_PS)
+    return Loop(partial(_drive_cu, node.output), "cu_loop", lambda: (*map(_aligned_copy, state), *numbers))
 
 
 def loop_cost(make: Callable[[int], Loop], requests: int) -> UnitCost:
@@ -201,10 +208,8 @@ LOOPS: dict[str, Callable[[int], Loop]] = {
     "L2 bank, 128-byte reads that hit": bank_loop,
     "crossbar, read requests from 80 CUs to 64 banks": noc_loop,
     "coalesce, 128-byte lines": coalesce_loop,
+    "CU, load/store unit and L1, 128-byte lines that hit": cu_loop,
 }
 """What is measured -> its loop for a number of requests."""
-UNITS: dict[str, Callable[[int], UnitCost]] = {
-    **{name: partial(loop_cost, make) for name, make in LOOPS.items()},
-    "CU, load/store unit and L1, 128-byte lines that hit": l1_cost,
-}
+UNITS: dict[str, Callable[[int], UnitCost]] = {name: partial(loop_cost, make) for name, make in LOOPS.items()}
 """What is measured -> its benchmark: requests -> cost of one."""

@@ -1,8 +1,8 @@
 """The loops of `validation.bench_units` in C: what the same work on the same records costs without numba.
 
 `c_loops/*.c` are our kernels written once more in plain C. The C compiler of this machine (`CC`, else `cc`) builds them
-when they are first wanted; the structs of `records.h` are made from the numpy record types, so kernel and C loop work
-on the same bytes and must leave the same bytes behind.
+when they are first wanted; the structs of `records.h` are made from the numpy record types (`validation.c_records`), so
+kernel and C loop work on the same bytes and must leave the same bytes behind.
 """
 
 import ctypes
@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,85 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.hw.address_map import ATOM_BITS, ATOM_BYTES, CHUNK_BITS
-from sim.hw.bits import BLOCK
-from sim.hw.fifo import FIFO
-from sim.hw.hbm_log import LOG
-from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
-from sim.hw.hbm_record import BANK, CHANNEL, GROUP
-from sim.hw.l2 import AHEAD
-from sim.hw.l2_record import L2_BANK
-from sim.hw.noc_record import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
-from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
-from sim.hw.tags import CACHE_SET, HELD, LOW_BITS, SECTORS, WAY_BLOCK
-from sim.spec import Arbiter, BankMap, CacheIndex, PagePolicy
 from traces.errors import UserError
-from traces.schema import EVENT, EXPLICIT, Cache, Kind
+from validation.c_records import records_header
 
 SOURCES = Path(__file__).parent / "c_loops"
 FLAGS = ("-std=c11", "-O3", "-march=native", "-shared", "-fPIC")
-PACKETS_PER_WINDOW = 6
-"""That each CU of the crossbar's benchmark sends in a time window."""
 ROUNDS = 5
 """Kernel and C loop run in turns this often; the fastest of each counts."""
-
-RECORDS: dict[str, np.dtype] = {
-    "request": REQUEST,
-    "fifo": FIFO,
-    "event": EVENT,
-    "sectors": SECTORS,
-    "way_block": WAY_BLOCK,
-    "cache_set": CACHE_SET,
-    "l2_bank": L2_BANK,
-    "group": GROUP,
-    "bank": BANK,
-    "atom": ATOM,
-    "channel": CHANNEL,
-    "log": LOG,
-    "noc": NOC,
-}
-"""Struct -> record type; those inside others first."""
-CONSTANTS = {
-    "LINE_BYTES": LINE_BYTES,
-    "SECTOR_BYTES": SECTOR_BYTES,
-    "ATOM_BYTES": ATOM_BYTES,
-    "ATOM_BITS": ATOM_BITS,
-    "CHUNK_BITS": CHUNK_BITS,
-    "BLOCK": BLOCK,
-    "STREAMS": STREAMS,
-    "NEVER": NEVER,
-    "BUCKETS": BUCKETS,
-    "MAX_ATOMS": MAX_ATOMS,
-    "AHEAD": AHEAD,
-    "HELD": HELD,
-    "LOW_BITS": LOW_BITS,
-    "EXPLICIT": EXPLICIT,
-    "SLOTS": SLOTS,
-    "SCALE_BITS": SCALE_BITS,
-    "MAX_PACKETS": MAX_PACKETS,
-    "MAX_CUS": MAX_CUS,
-    "PACKETS_PER_WINDOW": PACKETS_PER_WINDOW,
-}
-ENUMS: dict[str, type[IntEnum]] = {
-    "OP": Op,
-    "STREAM": Stream,
-    "KIND": Kind,
-    "CACHE": Cache,
-    "ARBITER": Arbiter,
-    "MAP": BankMap,
-    "PAGE": PagePolicy,
-    "INDEX": CacheIndex,
-}
-"""Prefix -> enumeration: `OP_READ`."""
-SCALARS = {
-    "|i1": "int8_t",
-    "|u1": "uint8_t",
-    "<i2": "int16_t",
-    "<i4": "int32_t",
-    "<u4": "uint32_t",
-    "<i8": "int64_t",
-    "<u8": "uint64_t",
-}
 
 
 class Loop(NamedTuple):
@@ -129,31 +56,6 @@ def compiler_version() -> str | None:
     return next(iter(said.splitlines()), command)
 
 
-def records_header() -> str:
-    """`records.h`: constants, and a struct for each record type, its layout checked by the compiler."""
-    lines = ["#include <stddef.h>", "#include <stdint.h>"]
-    lines += [f"#define {name} {_literal(value)}" for name, value in CONSTANTS.items()]
-    lines += [f"#define {prefix}_{one.name} {one.value}" for prefix, enum in ENUMS.items() for one in enum]
-    for name, record in RECORDS.items():
-        lines += [f"struct {name} {{", *(_member(record, field) for field in record.names or ()), "};"]
-        lines += [f'_Static_assert(sizeof(struct {name}) == {record.itemsize}, "{name}");']
-        for field in record.names or ():
-            offset = record.fields[field][1]  # type: ignore[index]
-            lines += [f'_Static_assert(offsetof(struct {name}, {field}) == {offset}, "{name}.{field}");']
-    return "\n".join(["#pragma once", *lines, ""])
-
-
-def _literal(value: int) -> str:
-    return f"((int64_t){value}LL)" if value >= 1 << 31 else str(value)
-
-
-def _member(record: np.dtype, field: str) -> str:
-    kind = record.fields[field][0]  # type: ignore[index]
-    inner, shape = kind.subdtype or (kind, ())
-    struct = next((name for name, other in RECORDS.items() if other == inner), "")
-    return f"    {f'struct {struct}' if struct else SCALARS[inner.str]} {field}{''.join(f'[{n}]' for n in shape)};"
-
-
 @cache
 def _library() -> ctypes.CDLL | None:
     """The C loops, compiled; None without a compiler."""
@@ -176,7 +78,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def run_c(loop: Loop, arguments: tuple[Any, ...]) -> int:
-    """Call a C loop: of each array its address and length, other arguments as int64.
+    """Call a C loop: of each array its address and the length of each axis, other arguments as int64.
 
     Raises:
         UserError: no compiler, or the arguments want something that the C loop leaves out.
@@ -189,7 +91,7 @@ def run_c(loop: Loop, arguments: tuple[Any, ...]) -> int:
     words: list[Any] = []
     for value in arguments:
         if isinstance(value, np.ndarray):
-            words += [ctypes.c_void_p(value.ctypes.data), ctypes.c_int64(value.shape[0])]
+            words += [ctypes.c_void_p(value.ctypes.data), *map(ctypes.c_int64, value.shape)]
         else:
             words.append(ctypes.c_int64(value))
     result = int(function(*words))

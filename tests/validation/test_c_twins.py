@@ -5,13 +5,16 @@ import pytest
 
 from sim.dram import channel_spec, drive, stream_state
 from sim.dram_stream import Stream
+from sim.hw.l1 import MAX_JOINERS
+from sim.hw.tags import HELD
 from sim.spec import BankMap, CacheIndex, QueueOrganisation
 from tracer.coalesce import LINES_PER_EVENT
 from traces.errors import UserError
-from traces.schema import EVENT, EXPLICIT, Kind
+from traces.schema import EVENT, EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
 from validation import c_twins
-from validation.bench_units import LOOPS, UNITS, _coalesce_all, noc_loop
-from validation.c_twins import Loop, compiler, difference, race, records_header, run_c
+from validation.bench_units import LOOPS, UNITS, _coalesce_all, cu_loop, noc_loop
+from validation.c_records import RECORDS, records_header
+from validation.c_twins import Loop, compiler, difference, race, run_c
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler on this machine")
 
@@ -75,6 +78,86 @@ def test_coalesce_of_all_lane_patterns():
         assert difference(Loop(_coalesce_all, "coalesce_loop", fresh)) is None, event
 
 
+def scattered_loads(index, limits):
+    """The benchmark of the CU with loads of all patterns, some to the same lines, and tag sets with a past.
+
+    Args:
+        limits: field of the load/store unit or of L1 -> value.
+    """
+    random = np.random.default_rng(11)
+    loop = cu_loop(1, buffer_bytes=1 << 18)
+    *_, events, _, window_ps, _ = loop.fresh()
+    events, loads, adds = events.copy(), events["kind"] == Kind.LOAD, events["kind"] == Kind.COMPUTE
+    count = int(loads.sum())
+    for chosen, field, values in (
+        (loads, "width_bytes", [1, 4, 8, 16]),
+        (loads, "stride", [0, 4, 16, 33, 512]),
+        (loads, "inner", [EXPLICIT, 3, 8, 32]),
+        (loads, "slot", [0, 1, 2, NO_SLOT]),
+        (loads, "wait", [0, 0, 0, 0, 0, 0, 0, 0, 1, 7]),
+        (loads, "cache", [Cache.DEFAULT, Cache.STREAM]),
+        (loads, "mask", [0, 1, 1, 5, 5, (1 << 32) - 1]),
+        (adds, "pipe", [Pipe.ALU, Pipe.FP64, Pipe.SFU]),
+        (adds, "count", [1, 50]),
+        (adds, "cycles", [0, 200]),
+        (adds, "wait", [0, 1, 6, 7]),
+    ):
+        events[field][chosen] = random.choice(values, int(chosen.sum()))
+    near = random.random(count) < 0.5
+    base = np.where(near, random.integers(0, 1 << 10, count), random.integers(0, 1 << 22, count))
+    events["base"][loads] = np.where(events["inner"][loads] == EXPLICIT, base % 32, base)
+    addresses = random.integers(0, 1 << 62, (len(events), 64)).astype(np.uint64)
+
+    def fresh():
+        cus, lsus, l1s, sets, *rest = loop.fresh()[:7]
+        l1s["hashed"] = index
+        for field, value in limits.items():
+            (l1s if field in l1s.dtype.names else lsus)[field] = value
+        ages = np.random.default_rng(3).integers(0, HELD, sets["block"]["age"].shape)
+        sets["block"]["age"] = np.where(ages < HELD - 40, ages % 99, ages)  # some run out of numbers
+        return cus, lsus, l1s, sets, *rest, events, addresses, window_ps, 60_000  # answers come while loads are in hand
+
+    return loop._replace(fresh=fresh)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "limits", [{"entries": 6, "loads": 12}, {"loads": 4}, {"joiners_used": MAX_JOINERS - 12}], ids=str
+)
+@pytest.mark.parametrize("index", CacheIndex)
+def test_compute_unit_with_scattered_loads(index, limits):
+    loop = scattered_loads(index, limits)
+    assert difference(loop) is None
+    _, lsus, l1s, sets, *_ = arguments = loop.fresh()
+    old = sets.copy()
+    loop.kernel(*arguments)
+    counts = l1s[0]
+    assert min(counts["fills"], counts["read_hit_sectors"], counts["read_merged_sectors"], lsus[0]["blocked_ps"]) > 0
+    newest = [ages["block"]["age"].max(axis=(1, 2)) for ages in (old, sets)]
+    assert (newest[1] < newest[0]).any()  # touch numbers were given anew
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (0, {"kind": Kind.STORE}),
+        (0, {"kind": Kind.BARRIER}),
+        (0, {"cache": Cache.UNCACHED}),
+        (0, {"space": Space.SHARED}),
+        (4, {"pipe": Pipe.TENSOR}),
+    ],
+)
+def test_compute_unit_refuses_other_events(place, change):
+    loop = cu_loop(1)
+    *units, events, addresses, window_ps, memory_ps = loop.fresh()
+    events = events.copy()
+    for field, value in change.items():
+        events[field][0, place] = value
+    with pytest.raises(UserError, match="leaves out"):
+        run_c(loop, (*units, events, addresses, window_ps, memory_ps))
+
+
 @needs_compiler
 def test_what_the_c_loop_leaves_out_is_refused():
     stream = Stream(np.zeros(10, np.uint8), np.arange(10) * 64, np.zeros(10, np.int64))
@@ -97,7 +180,7 @@ def test_a_difference_is_found():
 
 def test_every_record_is_in_the_header():
     header = records_header()
-    assert all(f"struct {name} {{" in header for name in c_twins.RECORDS)
+    assert all(f"struct {name} {{" in header for name in RECORDS)
     assert "#define OP_READ 0" in header
 
 

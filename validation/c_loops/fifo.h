@@ -1,5 +1,5 @@
 /* Bounded fifos of requests, as sim/hw/fifo.py. `records.h` is made from the numpy record types
- * when this is compiled (validation/c_loops.py). */
+ * when this is compiled (validation/c_records.py). */
 
 #pragma once
 

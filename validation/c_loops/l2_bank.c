@@ -1,60 +1,8 @@
-/* One L2 bank as sim/hw/l2.py and sim/hw/tags.py: reads that hit, with the tests that every request goes through.
+/* One L2 bank as sim/hw/l2.py: reads that hit, with the tests that every request goes through.
  * What such reads do not use is left out: misses, writes, atomics, uncached requests, the flush, new touch numbers. */
 
 #include "fifo.h"
-
-static const int64_t SECTORS_IN[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-
-static void expect(const struct cache_set *set, int64_t ways)
-{
-    for (int64_t way = 0; way < ways; way += BLOCK) {
-        __builtin_prefetch(set->low + way);
-        __builtin_prefetch(set->block + way / BLOCK);
-        __builtin_prefetch(set->way + way);
-    }
-}
-
-/* Last of sixteen ways whose tag is (low, high), else -1; without a branch, so that the compiler makes it vectors. */
-static inline int32_t way_in_block(const int32_t *lows, const int16_t *highs, int32_t low, int16_t high)
-{
-    int32_t found = -1;
-    for (int32_t k = 0; k < BLOCK; k++)
-        found = lows[k] == low && highs[k] == high ? k : found;
-    return found;
-}
-
-static inline int64_t find_way(const struct cache_set *set, int64_t ways, int64_t line)
-{
-    int32_t low = (int32_t)(line >> 7);
-    int16_t high = (int16_t)(line >> (7 + LOW_BITS));
-    int32_t way = way_in_block(set->low, set->block[0].high, low, high);
-    if (way < 0 && ways > BLOCK) {
-        way = way_in_block(set->low + BLOCK, set->block[1].high, low, high);
-        return way < 0 ? -1 : BLOCK + way;
-    }
-    return way;
-}
-
-static inline int newest(const struct way_block *block)
-{
-    int age = 0;
-    for (int32_t k = 0; k < BLOCK; k++)
-        age = age > (block->age[k] & (HELD - 1)) ? age : block->age[k] & (HELD - 1);
-    return age;
-}
-
-/* 0: the touch numbers have run out. */
-static inline int touch(struct cache_set *set, int64_t ways, int64_t way)
-{
-    int age = newest(set->block);
-    if (ways > BLOCK && newest(set->block + 1) > age)
-        age = newest(set->block + 1);
-    if (age == HELD - 1)
-        return 0;
-    int16_t *own = &set->block[way / BLOCK].age[way % BLOCK];
-    *own = (int16_t)((*own & HELD) | (age + 1 > 2 ? age + 1 : 2));
-    return 1;
-}
+#include "tags.h"
 
 static inline int has_room(const struct l2_bank *bank, const struct fifo *fifos)
 {

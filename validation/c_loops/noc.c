@@ -1,7 +1,7 @@
 /* The requests of one time window through the crossbar, as sim/hw/noc.py and sim/hw/address_map.py.
  * Left out: stores that leave the GPU over a link. */
 
-#include "bits.h"
+#include "address_map.h"
 #include "fifo.h"
 
 static int64_t spread(int64_t value, int64_t places, int64_t index)
@@ -15,13 +15,6 @@ static int64_t spread(int64_t value, int64_t places, int64_t index)
     for (int64_t rest = quotient(value, places); rest > 0; rest >>= digit)
         folded ^= rest & (((int64_t)1 << digit) - 1);
     return remainder_of(value + folded, places);
-}
-
-static int64_t set_of(int64_t value, int64_t sets, int64_t index)
-{
-    if (index != INDEX_HASH)
-        return remainder_of(value, sets);
-    return remainder_of(value + remainder_of((quotient(value, sets) * 0x9E3779B1LL) >> 15, sets), sets);
 }
 
 static int64_t port_ps(const struct noc *noc, int64_t data_bytes, int64_t bytes_per_clk)
