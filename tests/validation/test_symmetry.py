@@ -7,7 +7,7 @@ import pytest
 from sim.jobs import fused_cluster
 from tests.sim.t3_cases import T3Case
 from tracer.workloads import aligned_problem
-from validation.symmetry import Found, cells, mean_cells, mean_table, measure, problem_of
+from validation.symmetry import SEEDED, TABLE, Found, cells, mean_cells, mean_table, measure, problem_of
 
 D = 256 * 512 * 2
 EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
@@ -80,6 +80,14 @@ def test_any_gpu_can_stand_for_all():
         assert [plan.gpu for plan in cluster.plans] == [gpu]
         ends.add(int(cluster.gpus[0].node.cus["last_exit_ps"].max()))
     assert len(ends) == 1
+
+
+def test_committed_means_agree_within_one_percent():
+    lines = TABLE.read_text(encoding="utf-8").partition("## Means")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")][2:]
+    assert [(row[0], int(row[1]), int(row[2])) for row in rows] == [*SEEDED]
+    for *_, mean, error in rows:
+        assert abs(float(mean)) <= 1.0 and 0 < float(error) < 0.6
 
 
 def test_names_of_shapes():
