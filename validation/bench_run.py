@@ -35,14 +35,21 @@ START = "from validation.cli import main; raise SystemExit(main(['run', '--gemm'
 """The smallest run: what it takes is the start of the simulator."""
 SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)
 UNIT_REQUESTS = 1_000_000
+RUNS = 3
+"""End to end; the fastest counts."""
 
 
 def end_to_end(workload: str, preset: str) -> dict[str, Any]:
-    """Replay a sub-layer; requests/s of CPU and of wall time. Compiling, if any, is done before on a small GEMM."""
-    machine = load_preset(preset).machine
-    Gpu(machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
+    """Replay a sub-layer RUNS times; requests/s of CPU and of wall time. Compiling is done before on a small GEMM."""
+    Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
+    runs = [_whole_run(workload, preset) for _ in range(RUNS)]
+    fastest = min(runs, key=lambda run: run["cpu_s"])
+    return fastest | {"requests_per_cpu_s_of_runs": sorted(run["requests_per_cpu_s"] for run in runs)}
+
+
+def _whole_run(workload: str, preset: str) -> dict[str, Any]:
     problem = workload_problem(workload)
-    step_ns, gpu = lookup_ns(), Gpu(machine)
+    step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine)
     wall_s, cpu_s = perf_counter(), process_time()
     time_ps = gpu.run_kernel(GemmSource(problem, DEFAULT_KERNEL), 0, None)
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
@@ -177,7 +184,9 @@ def _end_to_end_lines(report: dict[str, Any]) -> list[str]:
         "simulated": f"{run['simulated_us']:,.1f} us",
         "TFLOP/s": f"{run['simulated_TFLOP_per_s']:.1f}",
     }
-    return [f"## End to end: {run['workload']}", "", *_rows(tuple(cells), [tuple(cells.values())])]
+    every = ", ".join(f"{rate:,.0f}" for rate in run["requests_per_cpu_s_of_runs"])
+    text = f"The fastest of {RUNS} runs; all of them, requests/s of CPU time: {every}."
+    return [f"## End to end: {run['workload']}", "", *_rows(tuple(cells), [tuple(cells.values())]), "", text]
 
 
 def _scale_lines(report: dict[str, Any]) -> list[str]:

@@ -192,7 +192,8 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     node = gpu.node
     dispatch_step(node.dispatch[0], 0, node.cus, 0, node.warps, node.staged[0], node.output.gates)
     state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
-    numbers = (node.events, node.addresses, window_ps(machine), MEMORY_PS)
+    slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first one: the rest of the window is empty
+    numbers = (node.events[slab], node.addresses[slab], window_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), "cu_loop", lambda: (*map(_aligned_copy, state), *numbers))
 
 
