@@ -114,7 +114,7 @@ def scattered_loads(index, limits):
         for field, value in limits.items():
             (l1s if field in l1s.dtype.names else lsus)[field] = value
         ages = np.random.default_rng(3).integers(0, HELD, sets["block"]["age"].shape)
-        sets["block"]["age"] = np.where(ages < HELD - 40, ages % 99, ages)  # some run out of numbers
+        sets["block"]["age"] = np.where(ages < HELD - 200, ages % 99, HELD - 1 - ages % 8)  # some run out of numbers
         return cus, lsus, l1s, sets, *rest, events, addresses, window_ps, 60_000  # answers come while loads are in hand
 
     return loop._replace(fresh=fresh)
