@@ -89,13 +89,13 @@ GEMMS = [
 
 
 def mixed():
-    """Workgroups of five programs in turns, with and without listed addresses, that move to and fro."""
+    """Workgroups of two programs in turns, some with listed addresses, whose arrays move to and fro."""
     groups = []
     for k in range(120):
-        rows = [load(A + 4096 * (k * 7 % 11), slot=1), compute(2 + k % 5, wait=[1]), lines(Kind.LOAD, B - 96 * k, 9)]
+        rows = [load(A + 4096 * (k * 7 % 11), slot=1), compute(2 + k % 2, wait=[1]), lines(Kind.LOAD, B - 96 * k, 9)]
         if k % 4 == 1:
             rows.append(row(Kind.STORE, addresses=[A + 64 * k + 8 * lane * lane for lane in range(32)]))
-        groups.append([rows, [barrier(1), store(B + 2048 * k)], [barrier(1)]][: 1 + 2 * (k % 3 == 0)])
+        groups.append([rows, [barrier(1), store(B + 2048 * k)], [barrier(1)]][: 1 + 2 * (k % 2)])
     return kernel(groups)
 
 
@@ -110,6 +110,25 @@ def test_results_are_those_of_workgroups_with_events_of_their_own(source, monkey
     shared = result()
     monkeypatch.setattr(sim.window, "PROGRAMS", 0)
     assert result() == shared
+
+
+def test_slabs_come_back_when_nobody_needs_them(monkeypatch):
+    """A short window, in which slabs are used again and again: each is free or holds a program at the end."""
+    monkeypatch.setattr(sim.window, "READ_AHEAD", 1)
+    copied, copy = [], sim.window.TraceWindow._copied
+    monkeypatch.setattr(sim.window.TraceWindow, "_copied", lambda *of: copied.append(copy(*of)) or copied[-1])
+    source, preset = mixed(), small_preset("cu.workgroups=1", "dispatch.jitter_ps=3000")
+    gpu = Gpu(preset.machine)
+    end_ps = gpu.run_kernel(source, 0, None)
+    window = gpu._window
+    window.fill()  # takes note of the last workgroups that ended
+    (feed,) = window.feeds
+    programs = [slab for slab, _ in feed.programs]
+    assert 30 < len(copied) < 60 and len(source.items) == 120
+    assert sorted([*feed.free, *programs]) == [*range(feed.end_slab)] and feed.inside == 0
+    assert feed.users == [int(slab in programs) for slab in range(feed.end_slab)]
+    monkeypatch.setattr(sim.window, "PROGRAMS", 0)
+    assert Gpu(preset.machine).run_kernel(source, 0, None) == end_ps
 
 
 def test_a_gemm_keeps_a_handful_of_slabs(monkeypatch):
