@@ -2,8 +2,7 @@
 
 Workgroups come from a `KernelSource` one by one and lie in the window until they end, so memory is bounded by what
 fits on the machine plus a little read-ahead, whatever the size of the trace. Those that differ in their addresses only
-share a slab (`sim.program`). Kernels that run at once share it, each
-with slabs of its own.
+share a slab (`sim.program`). Kernels that run at once share the window, each with slabs of its own.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Compiled kernels on disk: one directory per kernel module and fingerprint, one file per signature.
 
-numba's own `cache=True` does not notice an edited callee or constant in another file, and two processes that add
+numba's own cache does not notice an edited callee or constant in another file, and two processes that add
 different signatures of one function at the same time can end with an index that points at the wrong code. Here the
 directory name contains the fingerprint of all sources that matter (`tracer.sources`) and of the compiler settings,
 and the file name contains the signature, so nothing is ever updated: a file is written once, atomically.

@@ -36,7 +36,17 @@ class Bench(NamedTuple):
         return [int(r["born_ps"]) for r in self.requests if r["line"] == line]
 
 
-def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=None, warps=None, output=None, comm=False):
+def run_cu(
+    workgroups,
+    *overrides,
+    memory_ps=100_000,
+    port_open_ps=0,
+    places=None,
+    warps=None,
+    output=None,
+    comm=False,
+    shifts=(),
+):
     """Run workgroups (as `programs.kernel` takes them) on one CU.
 
     Args:
@@ -44,11 +54,13 @@ def run_cu(workgroups, *overrides, memory_ps=100_000, port_open_ps=0, places=Non
         port_open_ps: nothing leaves the port before.
         output: address-space configuration; None = nothing is tracked and nothing leaves the GPU.
         comm: the kernel is a collective's.
+        shifts: bytes by which each workgroup's addresses lie above those of its events.
     """
     node, _ = build(small_preset(*overrides, size=ONE_CU).machine)
     source = kernel(workgroups, warps=warps)
     node = _stage(node, source, places or len(source.items))._replace(output=output or node.output)
     node.dispatch[0]["comm"] = comm
+    node.staged[0]["shift_bytes"][: len(shifts), 0] = shifts
     fifos, pool = kernel_view(node.fifos), kernel_view(node.pool)
     arrays = (node.cus, node.lsus, node.l1s)
     cu, lsu, l1 = (kernel_view(array)[0] for array in arrays)

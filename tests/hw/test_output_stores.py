@@ -120,6 +120,17 @@ def test_a_store_without_a_tracker_entry_waits_and_nothing_else_does():
     assert (tracker["waiting"], tracker["stalls"], tracker["begun"], tracker["used"][0]) == (1, 1, 1, 1)
 
 
+def test_a_workgroup_that_runs_the_events_of_another_stores_where_it_is():
+    """Its store, and the question whether that needs a Tracker entry, go by its own address (sim.program)."""
+    output = output_of([Map.DMA] * 2, "tracker.entries=1", "tracker.ways=1")
+    programs, shifts = [[[store(FIRST)]], [[store(ELSEWHERE)]]], (0, FIRST + TILE_BYTES - ELSEWHERE)
+    bench = run_cu(programs, output=output, shifts=shifts)
+    assert bench.requests["line"].tolist() == [FIRST] and (bench.states == ON_TRACKER).sum() == 1
+    bench = run_cu(programs, output=output_of([Map.DMA] * 2), shifts=shifts)
+    assert {int(r["line"]): int(r["tag"]) for r in bench.requests} == {FIRST: 0, FIRST + TILE_BYTES: 1}
+    assert set(bench.requests["op"]) == {Op.UPDATE}
+
+
 def test_all_stores_of_a_workgroup_share_its_entry():
     output = output_of([Map.FINAL], "tracker.entries=1", "tracker.ways=1")
     bench = run_cu([[[store(FIRST + 128 * (8 * w + k)) for k in range(8)] for w in range(4)]], output=output)
