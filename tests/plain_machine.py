@@ -13,8 +13,8 @@ import warnings
 if __name__ == "__main__":
     os.environ["NUMBA_DISABLE_JIT"] = "1"
 
-import sim.gpu
-from sim.run import simulate
+import sim.host.gpu
+from sim.run.one_gpu import simulate
 from tests.plain_records import PlainArray
 from tests.sim.programs import SMALL, TIGHT, random_kernel, small_preset
 from tracer.sequence import CommandSequence
@@ -24,7 +24,7 @@ def without_compiler():
     """Let the engine see its node through plain views."""
     warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit products of hashes wrap
     for name in ("run_engine", "sample", "settle", "prefill_l2"):
-        setattr(sim.gpu, name, _through_views(getattr(sim.gpu, name)))
+        setattr(sim.host.gpu, name, _through_views(getattr(sim.host.gpu, name)))
 
 
 def _through_views(function):

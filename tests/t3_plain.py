@@ -14,8 +14,8 @@ if __name__ == "__main__":
 
 import numpy as np
 
-import tracer.gemm
-import tracer.tiles
+import tracer.gemm.source
+import tracer.gemm.tiles
 from tests.plain_machine import without_compiler
 from tests.plain_records import PlainArray
 from tests.sim.t3_cases import TILE, T3Case
@@ -45,9 +45,9 @@ class PlainNumpy:
 
 
 def synthesise_without_compiler():
-    write = tracer.gemm.write_workgroup
-    tracer.tiles.np = PlainNumpy
-    tracer.gemm.write_workgroup = lambda plan, index, events, first_event: write(
+    write = tracer.gemm.source.write_workgroup
+    tracer.gemm.tiles.np = PlainNumpy
+    tracer.gemm.source.write_workgroup = lambda plan, index, events, first_event: write(
         PlainArray(plan), index, PlainArray(events), PlainArray(first_event)
     )
 

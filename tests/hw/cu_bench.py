@@ -8,7 +8,7 @@ from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_push_copy
 from sim.hw.request import NEVER, REQUEST, Op
-from sim.machine import Output, build
+from sim.machine.build import Output, build
 from tests.plain_records import kernel_view
 from tests.sim.programs import kernel, small_preset
 

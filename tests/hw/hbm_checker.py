@@ -9,7 +9,7 @@ command per clock, 7 every request served exactly once and in order with older a
 from collections import defaultdict
 from itertools import pairwise
 
-from sim.hw.hbm_log import Command
+from sim.hw.hbm.log import Command
 from sim.hw.request import Op
 from sim.spec import BankMap, UpdateScope
 

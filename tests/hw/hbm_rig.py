@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.dram import channel_spec
 from sim.hw.fifo import make_fifos
-from sim.hw.hbm import channel_settle, channel_step
-from sim.hw.hbm_log import LOG
-from sim.hw.hbm_setup import make_hbm_channels
+from sim.hw.hbm.channel import channel_settle, channel_step
+from sim.hw.hbm.log import LOG
+from sim.hw.hbm.setup import make_hbm_channels
 from sim.hw.request import NEVER, STREAMS, Op, Stream
+from sim.run.dram import channel_spec
 
 IDLE_CLOCKS = 6000
 """The run goes on for so long after the last command, so that an idle channel shows its refreshes."""

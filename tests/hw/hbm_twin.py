@@ -7,7 +7,7 @@ spec, and must give the same command log.
 import math
 from collections import defaultdict
 
-from sim.hw.hbm_log import Command
+from sim.hw.hbm.log import Command
 from sim.hw.request import Op
 from sim.spec import Arbiter, PagePolicy, QueueOrganisation
 from tests.hw.hbm_checker import ACT, BANK, CHANNEL, GROUP, PRE, PREA, RD, REF, UPD, WR, decode, rules

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sim.hw.arbiter import pick_stream
-from sim.hw.hbm import make_channels
-from sim.hw.hbm_setup import make_hbm_channels
+from sim.hw.hbm.channel import make_channels
+from sim.hw.hbm.setup import make_hbm_channels
 from sim.hw.policy import bound_policy
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.spec import Arbiter, QueueOrganisation

@@ -5,10 +5,10 @@ import pytest
 
 from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, quotient, remainder, trailing_zeros
 from tests.plain_records import kernel_view
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel
+@compiled
 def zeros_below(mask):
     return trailing_zeros(mask)
 
@@ -19,7 +19,7 @@ def test_trailing_zeros(bit):
         assert zeros_below(np.uint64(1 << bit | (above if above >= 1 << bit else 0))) == bit
 
 
-@kernel
+@compiled
 def searched(numbers, first, value, count, mask):
     found = equal_in_block(numbers, first, value)
     return found, least_in_block(numbers, first, count), greatest_in_block(numbers, first, mask)

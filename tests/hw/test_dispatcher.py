@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.gpu import Gpu
+from sim.host.gpu import Gpu
 from sim.hw.dispatcher import DISPATCH, STAGED, choose_cu, dispatch_step
 from sim.hw.request import NEVER
 from sim.hw.space import GATE
-from sim.machine import build
+from sim.machine.build import build
 from sim.spec import WorkgroupOrder
 from tests.plain_records import kernel_view
 from tests.sim.programs import SMALL, compute, kernel, small_preset

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.hw.hbm_log import Command
+from sim.hw.hbm.log import Command
 from sim.hw.request import Op, Stream
 from sim.spec import QueueOrganisation
 from tests.hw.hbm_checker import check, rules

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.dram import run_stream
-from sim.dram_stream import Stream as RequestStream
-from sim.hw.hbm_log import Command
+from sim.hw.hbm.log import Command
 from sim.hw.request import Op, Stream
+from sim.run.dram import run_stream
+from sim.run.dram_stream import Stream as RequestStream
 from sim.spec import QueueOrganisation, UpdateScope
 from tests.hw.hbm_checker import check
 from tests.hw.hbm_rig import Access, bench_spec, run_bench

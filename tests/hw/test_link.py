@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.fabric import run_arrivals
 from sim.hw.address_map import channel_of
 from sim.hw.link import FS_PER_PS, WIRE, arrival_ps, make_ports, port_peek, port_send, port_take
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import MIRROR, SPACE, TILE, fingerprint
-from sim.machine import build
+from sim.machine.build import build
+from sim.machine.fabric import run_arrivals
 from tests.hw.fifo_bench import FifoBench, request
 from tests.hw.link_twin import Packet, link_twin
 from tests.plain_records import kernel_view

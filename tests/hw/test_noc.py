@@ -5,7 +5,7 @@ import pytest
 
 from sim.hw.noc import home_bank, noc_answers, noc_requests
 from sim.hw.request import NEVER, REQUEST, Op
-from sim.machine import build
+from sim.machine.build import build
 from tests.plain_records import kernel_view
 from tests.sim.programs import small_preset
 

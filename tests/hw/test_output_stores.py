@@ -7,7 +7,7 @@ from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, SPACE, TILE, Map, fingerprint
 from sim.hw.tracker import make_tracker
 from sim.hw.warp import ON_TRACKER
-from sim.machine import no_output
+from sim.machine.build import no_output
 from sim.spec import DmaPolicy
 from tests.hw.cu_bench import run_cu
 from tests.plain_records import kernel_view
@@ -121,7 +121,7 @@ def test_a_store_without_a_tracker_entry_waits_and_nothing_else_does():
 
 
 def test_a_workgroup_that_runs_the_events_of_another_stores_where_it_is():
-    """Its store, and the question whether that needs a Tracker entry, go by its own address (sim.program)."""
+    """Its store, and the question whether that needs a Tracker entry, go by its own address (sim.host.program)."""
     output = output_of([Map.DMA] * 2, "tracker.entries=1", "tracker.ways=1")
     programs, shifts = [[[store(FIRST)]], [[store(ELSEWHERE)]]], (0, FIRST + TILE_BYTES - ELSEWHERE)
     bench = run_cu(programs, output=output, shifts=shifts)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.collective.ledger import sector_sums
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.hw.space import (
     BUFFER_BITS,
@@ -20,7 +21,6 @@ from sim.hw.space import (
     row_end,
     wavefront_of,
 )
-from sim.ledger import sector_sums
 from tests.hw.tile_shapes import cuts, owners_of, sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view
 

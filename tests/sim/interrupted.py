@@ -1,6 +1,6 @@
 """A program that is ended after so many checkpoints."""
 
-from sim.checkpoint import Checkpoint
+from sim.host.checkpoint import Checkpoint
 
 
 class PulledPlug(Exception):

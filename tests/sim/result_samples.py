@@ -5,7 +5,7 @@ import numpy as np
 from sim import counters
 from sim.hw.cu_record import CU
 from sim.hw.dma import DMA
-from sim.hw.hbm_record import CHANNEL
+from sim.hw.hbm.record import CHANNEL
 from sim.hw.l1 import L1
 from sim.hw.l2_record import L2_BANK
 from sim.hw.link import PORT

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from sim import jobs
-from sim.cluster import Cluster
 from sim.collective.chunks import Chunks, chunks_of, even_chunks
+from sim.host.cluster import Cluster
 from sim.hw.request import SECTOR_BYTES, Stream
-from sim.jobs import run_collective, run_fused
+from sim.run.many_gpus import run_collective, run_fused
+from sim.run.one_gpu import many_gpus as jobs
 from sim.spec import Arbiter, Topology
 from tests.sim.programs import small_preset
-from tracer.gemm import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension
 
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
 TILE = GemmKernel(tile_m=32, tile_n=32, tile_k=32, warps_m=1, warps_n=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sim.presets import load_preset
-from sim.run import simulate
+from sim.run.one_gpu import simulate
 from tracer.accelsim.reader import open_accelsim
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-import sim.gpu
-from sim.checkpoint import Checkpoint
+import sim.host.gpu
+from sim.host.checkpoint import Checkpoint
 from sim.results import write_results
-from sim.run import simulate
+from sim.run.one_gpu import simulate
 from tests.sim.interrupted import Interrupted, PulledPlug
 from tests.sim.programs import TIGHT, compute, kernel, lines, load, random_kernel, small_preset, store
 from tracer.sequence import CommandSequence
@@ -24,7 +24,7 @@ STREAM = CommandSequence([kernel([[[lines(Kind.LOAD, A + 4096 * k, 32, slot=1)]]
 
 @pytest.fixture(autouse=True)
 def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.gpu, "PAUSE_WINDOWS", 7)
+    monkeypatch.setattr(sim.host.gpu, "PAUSE_WINDOWS", 7)
 
 
 def results_bytes(folder, trace, preset, **options):
@@ -105,7 +105,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, trace, changes, opti
 
 def test_the_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
     path = interrupted(tmp_path)
-    monkeypatch.setattr("sim.run.source_fingerprint", lambda *_: "other")
+    monkeypatch.setattr("sim.run.one_gpu.source_fingerprint", lambda *_: "other")
     with pytest.raises(UserError, match=r"another run: code: found .*, this run has 'other'"):
         simulate(STREAM, small_preset(), checkpoint=Checkpoint(path, 0))
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.cluster import Cluster
-from sim.state import ClusterState, State, named_arrays
+from sim.host.cluster import Cluster
+from sim.host.state import ClusterState, State, named_arrays
 from tests.sim.t3_cases import NARROW, T3Case, clusters
 
 

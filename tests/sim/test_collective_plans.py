@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cluster import Cluster, can_be_symmetric, make_mirrors
 from sim.collective.chunks import chunks_of, even_chunks
 from sim.collective.plans import all_gather, all_reduce, fused, fused_regions, reduce_scatter
 from sim.collective.space import Region, check_regions, check_tracker, make_tiles, make_wavefronts, map_regions
 from sim.collective.topology import port_distances
-from sim.configurations import Case, evaluate
+from sim.host.cluster import Cluster, can_be_symmetric, make_mirrors
 from sim.hw.space import Map
-from sim.machine import build
+from sim.machine.build import build
 from sim.presets import load_preset, presets
 from sim.presets.preset import KINDS
+from sim.scenario.configurations import Case, evaluate
 from sim.spec import Granularity, Topology
 from tests.plain_records import kernel_view
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, T3Case, fp16_problem
 from tracer.coalesce import coalesce
-from tracer.gemm import OUTPUT_TILE, Epilogue, GemmKernel, GemmSource
+from tracer.gemm.source import OUTPUT_TILE, Epilogue, GemmKernel, GemmSource
 from traces.errors import UserError
 from traces.schema import Kind, Space
 

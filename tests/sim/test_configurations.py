@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of
-from sim.configurations import Case, assemble, parts_of
-from sim.evaluation import CONFIGURATIONS, IDEAL, IDEAL_NMC, PARTS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
-from sim.job_result import JobResult
+from sim.run.job_result import JobResult
+from sim.scenario.configurations import Case, assemble, parts_of
+from sim.scenario.evaluation import CONFIGURATIONS, IDEAL, IDEAL_NMC, PARTS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, fp16_problem
 

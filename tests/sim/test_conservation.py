@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.gpu import Gpu
-from sim.run import simulate
+from sim.host.gpu import Gpu
+from sim.run.one_gpu import simulate
 from tests.sim.programs import (
     SMALL,
     TIGHT,

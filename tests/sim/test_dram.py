@@ -5,9 +5,9 @@ import lzma
 
 import pytest
 
-from sim.dram import channel_spec, run_stream, timing_sets
-from sim.dram_stream import read_stream
 from sim.hw.request import Op
+from sim.run.dram import channel_spec, run_stream, timing_sets
+from sim.run.dram_stream import read_stream
 from traces.errors import UserError
 
 TEXT = b"# a stream\nR 0x40 0\n\n w 128 10  # a write\r\nU 0xfC0\n\tR\t0x40\t20"

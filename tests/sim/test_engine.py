@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.deadlock import DeadlockError
-from sim.gpu import Gpu
-from sim.run import simulate
+from sim.host.gpu import Gpu
+from sim.machine.deadlock import DeadlockError
+from sim.run.one_gpu import simulate
 from tests.plain_machine import outcome
 from tests.sim.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store, wait
 from tracer.sequence import CommandSequence

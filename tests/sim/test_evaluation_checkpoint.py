@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-import sim.gpu
-from sim.checkpoint import Checkpoint
-from sim.configurations import Case, evaluate
-from sim.evaluation_archive import write_evaluation
-from sim.evaluation_standing import evaluation_content, evaluation_standing
+import sim.host.gpu
+from sim.host.checkpoint import Checkpoint
+from sim.scenario.configurations import Case, evaluate
+from sim.scenario.evaluation_archive import write_evaluation
+from sim.scenario.evaluation_standing import evaluation_content, evaluation_standing
 from tests.sim.interrupted import Interrupted, PulledPlug
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, fp16_problem
@@ -22,7 +22,7 @@ EXPLICIT = Case(small_preset(), fp16_problem(96, 96, 32), TILE, 3, explicit=True
 
 @pytest.fixture(autouse=True)
 def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.gpu, "PAUSE_WINDOWS", 7)
+    monkeypatch.setattr(sim.host.gpu, "PAUSE_WINDOWS", 7)
 
 
 def archive_bytes(folder, found):

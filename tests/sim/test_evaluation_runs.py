@@ -6,14 +6,14 @@ import h5py
 import pytest
 
 from sim import results
-from sim.configurations import Case, evaluate
-from sim.evaluation_archive import open_evaluation, write_evaluation
 from sim.presets import load_preset
 from sim.results import ResultsError, write_results
+from sim.scenario.configurations import Case, evaluate
+from sim.scenario.evaluation_archive import open_evaluation, write_evaluation
 from tests.sim.result_samples import sample_results
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.command.cli import main
 from traces.errors import UserError
-from validation.cli import main
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from sim import results
-from sim.extrapolation import FROM, OF, TIME_BOUND, TRAFFIC_BOUND, Cut, Promise, Snapshot, extended, simulate_gemm
-from sim.gpu import Gpu
+from sim.host.gpu import Gpu
 from sim.occupancy import occupancy
 from sim.results import write_results
-from sim.run import simulate
+from sim.run.extrapolation import FROM, OF, TIME_BOUND, TRAFFIC_BOUND, Cut, Promise, Snapshot, extended, simulate_gemm
+from sim.run.one_gpu import simulate
 from tests.sim.programs import random_kernel, small_preset
-from tracer.gemm import GemmProblem, GemmSource, TileOrder
+from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from tracer.sequence import CommandSequence
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError

@@ -4,9 +4,9 @@ import pytest
 
 from sim.counters import FABRIC, add_totals
 from sim.energy import energy_of, load_energy
-from sim.evaluation import configuration_totals
 from sim.hw.request import Stream
-from sim.jobs import run_gemm
+from sim.run.many_gpus import run_gemm
+from sim.scenario.evaluation import configuration_totals
 from tests.sim.t3_cases import T3Case
 
 CASE = T3Case(256, 144, 32, 4, explicit=False)

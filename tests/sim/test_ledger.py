@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from sim import ledger
+from sim.collective import ledger
+from sim.collective.ledger import SIDES, sector_sums
 from sim.collective.plans import all_gather, fused, reduce_scatter
 from sim.collective.space import make_wavefronts
 from sim.hw.space import fingerprint
-from sim.ledger import SIDES, sector_sums
 from sim.spec import Topology
 from tests.hw.tile_shapes import sectors_of, shapes, tile_record
 from tests.plain_records import kernel_view

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.limits import LIMITS, check_limits
-from sim.machine import build
+from sim.machine.build import build
+from sim.machine.limits import LIMITS, check_limits
 from sim.presets import load_preset, presets
 from traces.errors import UserError
 

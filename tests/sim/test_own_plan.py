@@ -5,20 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from sim import configurations, results
+from sim import results
 from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
 from sim.collective.space import check_regions
-from sim.configurations import Case
-from sim.jobs import run_collective, run_fused
+from sim.run.many_gpus import run_collective, run_fused
+from sim.scenario import configurations
+from sim.scenario.configurations import Case
 from sim.spec import Arbiter
-from sim.sweep import load_study, sweep
+from sim.study import load_study, sweep
 from tests.docs.blocks import file_of
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, check_empty, clusters, fp16_problem
-from tracer.gemm import GemmSource
+from tracer.gemm.source import GemmSource
+from traces.command.cli import main
 from traces.errors import UserError
-from validation.cli import main
 
 TORUS = file_of("t3.md", "torus.py")
 TWO_WAYS = (

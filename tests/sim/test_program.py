@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-import sim.window
-from sim.gpu import Gpu
+import sim.host.window
+from sim.host.gpu import Gpu
+from sim.host.program import Match, match, split, words_of
 from sim.hw.cu_record import ARRAYS
-from sim.program import Match, match, split, words_of
-from sim.run import simulate
+from sim.run.one_gpu import simulate
 from tests.sim.programs import barrier, compute, kernel, lines, load, row, small_preset, store, workgroup
-from tracer.gemm import Copy, GemmKernel, GemmProblem, GemmSource, Layout
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout
 from tracer.sequence import CommandSequence
 from traces.schema import Kind, Space
 
@@ -108,15 +108,15 @@ def test_results_are_those_of_workgroups_with_events_of_their_own(source, monkey
         return found.start_ps, found.end_ps, found.totals
 
     shared = result()
-    monkeypatch.setattr(sim.window, "PROGRAMS", 0)
+    monkeypatch.setattr(sim.host.window, "PROGRAMS", 0)
     assert result() == shared
 
 
 def test_slabs_come_back_when_nobody_needs_them(monkeypatch):
     """A short window, in which slabs are used again and again: each is free or holds a program at the end."""
-    monkeypatch.setattr(sim.window, "READ_AHEAD", 1)
-    copied, copy = [], sim.window.TraceWindow._copied
-    monkeypatch.setattr(sim.window.TraceWindow, "_copied", lambda *of: copied.append(copy(*of)) or copied[-1])
+    monkeypatch.setattr(sim.host.window, "READ_AHEAD", 1)
+    copied, copy = [], sim.host.window.TraceWindow._copied
+    monkeypatch.setattr(sim.host.window.TraceWindow, "_copied", lambda *of: copied.append(copy(*of)) or copied[-1])
     source, preset = mixed(), small_preset("cu.workgroups=1", "dispatch.jitter_ps=3000")
     gpu = Gpu(preset.machine)
     end_ps = gpu.run_kernel(source, 0, None)
@@ -127,7 +127,7 @@ def test_slabs_come_back_when_nobody_needs_them(monkeypatch):
     assert 30 < len(copied) < 60 and len(source.items) == 120
     assert sorted([*feed.free, *programs]) == [*range(feed.end_slab)] and feed.inside == 0
     assert feed.users == [int(slab in programs) for slab in range(feed.end_slab)]
-    monkeypatch.setattr(sim.window, "PROGRAMS", 0)
+    monkeypatch.setattr(sim.host.window, "PROGRAMS", 0)
     assert Gpu(preset.machine).run_kernel(source, 0, None) == end_ps
 
 
@@ -140,5 +140,5 @@ def test_a_gemm_keeps_a_handful_of_slabs(monkeypatch):
         return int((gpu.node.events["kind"] != 0).any(axis=1).sum())
 
     assert 4 <= slabs_written() <= 10
-    monkeypatch.setattr(sim.window, "PROGRAMS", 0)
+    monkeypatch.setattr(sim.host.window, "PROGRAMS", 0)
     assert slabs_written() == GemmSource(problem, gemm_kernel).info.workgroups

@@ -3,7 +3,7 @@
 import pytest
 
 from sim.results import write_results
-from sim.run import simulate
+from sim.run.one_gpu import simulate
 from tests.sim.programs import kernel, lines, load, random_kernel, small_preset, store
 from tracer.sequence import CommandSequence
 from traces.errors import UserError

@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from sim.steady_waves import quarter_waves, rest, wave_times
+from sim.run.steady_waves import quarter_waves, rest, wave_times
 
 
 def test_equal_waves_foretell_exactly():

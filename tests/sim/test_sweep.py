@@ -12,12 +12,12 @@ import pytest
 from distributed import LocalCluster
 
 from sim import results
-from sim.configurations import Case, evaluate
 from sim.presets import load_preset
-from sim.run import simulate
-from sim.sweep import load_study, sweep
+from sim.run.one_gpu import simulate
+from sim.scenario.configurations import Case, evaluate
+from sim.study import load_study, sweep
 from tests.validation.paths import ROOT
-from tracer.gemm import GemmProblem, GemmSource
+from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from traces.archive import write_archive
@@ -103,7 +103,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(study, expected, tmp_path):
 
 def test_killed_with_all_its_workers(expected, tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
-    command = [sys.executable, "-c", "import sys; from validation.cli import main; sys.exit(main())", "sweep"]
+    command = [sys.executable, "-c", "import sys; from traces.command.cli import main; sys.exit(main())", "sweep"]
     command += [str(tmp_path / "study.toml"), "-o", str(tmp_path), "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

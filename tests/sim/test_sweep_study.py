@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.sweep import StudyError, load_study
-from sim.sweep.point import point_content
+from sim.study import StudyError, load_study
+from sim.study.point import point_content
 
 BASE = "[gemm]\nm = 64\nn = 64\nk = 32\n"
 T3 = 'run = "t3"\n' + BASE

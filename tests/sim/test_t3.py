@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.space import Map
-from sim.jobs import replace_unit, run_fused, run_side_by_side
+from sim.run.many_gpus import replace_unit, run_fused, run_side_by_side
 from sim.spec import Arbiter
 from tests.sim.t3_cases import FOUR_WARPS, NARROW, PARTS, TILE, T3Case, check_traffic, clusters
 from tests.t3_plain import FIELDS, outcome
 from tests.validation.paths import ROOT
-from tracer.gemm import Epilogue
+from tracer.gemm.source import Epilogue
 from traces.errors import UserError
 
 SMALL_TILE = replace(TILE, tile_m=16, tile_n=16, tile_k=16)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.deadlock import DeadlockError
+from sim.machine.deadlock import DeadlockError
 from tests.sim.t3_cases import FOUR_WARPS, TILE, T3Case, clusters
 
 

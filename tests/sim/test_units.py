@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim import units
+from traces import units
 
 
 @pytest.mark.parametrize(("clock_MHz", "clocks", "time_ps"), [(1000, 7, 7000), (1400, 7, 5000), (1132, 5000, 4416961)])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import sim.window
-from sim.run import simulate
+import sim.host.window
+from sim.run.one_gpu import simulate
 from tests.sim.programs import kernel, load, random_kernel, small_preset, store, workgroup
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
@@ -18,7 +18,7 @@ def test_the_outcome_does_not_depend_on_how_far_the_host_reads_ahead(seed, jitte
     machine = small_preset(f"dispatch.jitter_ps={jitter_ps}", "cu.workgroups=2")
     found = []
     for ahead in (1, 3, 64):
-        monkeypatch.setattr(sim.window, "READ_AHEAD", ahead)
+        monkeypatch.setattr(sim.host.window, "READ_AHEAD", ahead)
         result = simulate(CommandSequence([one]), machine).kernels[0]
         found.append((result.start_ps, result.end_ps, result.totals))
     assert found[0] == found[1] == found[2]

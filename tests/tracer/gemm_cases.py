@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, Layout, TileOrder
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, Layout, TileOrder
 
 layouts = st.sampled_from(Layout)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.tracer.lane_twin import lane_addresses
-from tracer.gemm import Layout, TileOrder
+from tracer.gemm.source import Layout, TileOrder
 
 
 def naive_walk(order, group, tiles_m, tiles_n):

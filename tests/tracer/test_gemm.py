@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.tracer.gemm_cases import at_site, gemms
 from tests.tracer.gemm_twin import naive_walk
 from tests.tracer.lane_twin import lane_addresses
-from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder, k_slice
-from tracer.gemm_plan import Site, Slot
-from tracer.raster import walk
+from tracer.gemm.plan import Site, Slot
+from tracer.gemm.raster import walk
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder, k_slice
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Kind, Pipe, Space
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.tracer.gemm_cases import at_site, gemms
 from tests.tracer.gemm_twin import naive_items, needed_operands, needed_outputs, touches
 from tracer.coalesce import count_requests
-from tracer.gemm import Copy, GemmKernel, GemmProblem, GemmSource, Layout, k_slice
-from tracer.gemm_plan import Site
+from tracer.gemm.plan import Site
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout, k_slice
 from traces.schema import Kind
 
 COUNTERS = Path(__file__).parents[2] / "validation" / "references" / "v100_gemm_counters.csv"

@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 from numba.core import config
 
-from tracer.jit import kernel
-from tracer.sources import ROOT, import_closure, source_fingerprint
+from tracer.compile.fingerprint import ROOT, import_closure, source_fingerprint
+from tracer.compile.jit import compiled
 
 PROGRAM = """
 import sys
-from tracer import jit
+from tracer.compile import jit
 import caller, other
 value = float(sys.argv[1]) if len(sys.argv) > 1 else 1
-print(caller.outer(1), other.alone(value), jit.compiled_kernels(), jit.compile_seconds() > 0)
+print(caller.outer(1), other.alone(value), jit.compiled_functions(), jit.compile_seconds() > 0)
 """
 CALLER = """
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from callee import inner
 from numbers_of import Size
-@kernel
+@compiled
 def outer(x):
     return inner(x) * 100 + Size.BIG
 """
 CALLEE = """
-from tracer.jit import kernel
-@kernel
+from tracer.compile.jit import compiled
+@compiled
 def inner(x):
     return x + 1
 """
@@ -40,8 +40,8 @@ class Size(IntEnum):
     BIG = 7
 """
 OTHER = """
-from tracer.jit import kernel
-@kernel
+from tracer.compile.jit import compiled
+@compiled
 def alone(x):
     return -x
 """
@@ -74,7 +74,7 @@ def replace_in(path, old, new):
 
 def test_second_process_compiles_nothing(modules):
     first, says = run(modules)
-    assert first == ["207", "-1", "3", "True"] and says.count("compiling kernels, once") == 1
+    assert first == ["207", "-1", "3", "True"] and says.count("compiling functions, once") == 1
     second, says = run(modules)
     assert second == ["207", "-1", "0", "False"] and says == ""
 
@@ -131,7 +131,7 @@ def test_damaged_cache_file_is_compiled_again(modules):
 
 def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
     (modules / "other.py").write_text(
-        "import os\nfrom tracer.jit import kernel\n"
+        "import os\nfrom tracer.compile.jit import compiled\n"
         "def make(n):\n    @kernel\n    def scaled(x):\n        return n * x\n    return scaled\n"
         "alone = make(int(os.environ['SCALE']))\n"
     )
@@ -154,7 +154,7 @@ def test_users_policy_is_part_of_the_key(monkeypatch, tmp_path):
     decorator = ROOT / "tracer" / "jit.py"  # has nothing to do with policies
 
     def fingerprints():
-        return source_fingerprint("uses_slot", user), source_fingerprint("tracer.jit", decorator)
+        return source_fingerprint("uses_slot", user), source_fingerprint("tracer.compile.jit", decorator)
 
     monkeypatch.delenv("T3SIM_POLICY", raising=False)
     found = [fingerprints()]
@@ -180,16 +180,22 @@ def test_closure_follows_every_form_of_import(tmp_path):
 
 def test_closure_of_a_room_module():
     closure = import_closure("sim.hw.fifo", ROOT / "sim" / "hw" / "fifo.py")
-    assert {"sim.hw.fifo", "sim.hw.request", "tracer.jit", "tracer.kernel_cache", "tracer.sources"} <= set(closure)
+    assert {
+        "sim.hw.fifo",
+        "sim.hw.request",
+        "tracer.compile.jit",
+        "tracer.compile.cache",
+        "tracer.compile.fingerprint",
+    } <= set(closure)
     assert "validation" not in closure
 
 
-@kernel
+@compiled
 def number_at(numbers, index):
     return numbers[index]
 
 
-@kernel(allocates=True)
+@compiled(allocates=True)
 def number_of_a_copy_at(numbers, index):
     return numbers.copy()[index]
 
@@ -201,7 +207,7 @@ def anybodys_number_at(numbers, index):
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="plain Python counts from the end")
 def test_only_our_kernels_are_without_indices_from_the_end():
-    """What `tracer.jit` does to numba's indices concerns kernels without reference counts alone."""
+    """What `tracer.compile.jit` does to numba's indices concerns kernels without reference counts alone."""
     numbers = np.arange(10)
     assert anybodys_number_at(numbers[5:], -1) == number_of_a_copy_at(numbers[5:], -1) == 9
     if not config.BOUNDSCHECK:

@@ -1,6 +1,6 @@
 """Synthesised kernels survive the archive unchanged."""
 
-from tracer.gemm import Copy, GemmKernel, GemmProblem, GemmSource
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.archive import open_archive, verify_archive

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim.gpu import Gpu
+from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.accelsim.reader import open_accelsim
-from validation.accelsim_cycles import (
+from validation.against.accelsim_cycles import (
     COST_COLUMNS,
     NOTES,
     TABLE,
@@ -46,7 +46,7 @@ def test_a_held_kernel_is_the_kernel():
 
 
 def test_costs_of_whole_and_parts(monkeypatch):
-    monkeypatch.setattr("validation.accelsim_cycles.REPLAYS", 1)
+    monkeypatch.setattr("validation.against.accelsim_cycles.REPLAYS", 1)
     spent = costs(cases()[1])
     assert all(seconds > 0 for seconds in spent)
     row = cost_row(cases()[1], replay(cases()[1]), Costs(0.0384, 0.0192, 0.01, 0.01, 0.00384))

@@ -8,7 +8,7 @@ from sim import results
 from sim.results import Failure, write_results, write_runs
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import ROOT
-from validation.cli import main
+from traces.command.cli import main
 
 OLD = ROOT / "tests" / "sim" / "archives" / "results_v1.h5"
 

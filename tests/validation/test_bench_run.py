@@ -2,12 +2,12 @@
 
 import json
 
-from sim.gpu import Gpu
+from sim.host.gpu import Gpu
 from tests.sim.programs import small_preset
-from tracer.gemm import GemmKernel, GemmProblem, GemmSource
-from validation import bench_run
-from validation.bench_units import UNITS
-from validation.engine_profile import BETWEEN, PHASES, TimedGpu
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from validation.bench import run as bench_run
+from validation.bench.engine_profile import BETWEEN, PHASES, TimedGpu
+from validation.bench.units import UNITS
 
 SOURCE = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2))
 

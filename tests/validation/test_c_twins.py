@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from sim.dram import channel_spec, drive, stream_state
-from sim.dram_stream import Stream
 from sim.hw.l1 import MAX_JOINERS
 from sim.hw.tags import HELD
+from sim.run.dram import channel_spec, drive, stream_state
+from sim.run.dram_stream import Stream
 from sim.spec import BankMap, CacheIndex, QueueOrganisation
 from tracer.coalesce import LINES_PER_EVENT
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
 from validation import c_twins
-from validation.bench_units import LOOPS, UNITS, _coalesce_all, cu_loop, noc_loop
+from validation.bench.units import LOOPS, UNITS, _coalesce_all, cu_loop, noc_loop
 from validation.c_records import RECORDS, records_header
 from validation.c_twins import Loop, compiler, difference, race, run_c
 

@@ -10,13 +10,13 @@ from time import sleep
 import numpy as np
 
 from tests.validation.paths import ROOT
-from validation.cli import main
+from traces.command.cli import main
 
 GEMM = ["run", "--gemm", "256x256x256", "--preset", "t3_2024"]
 
 
 def start(arguments):
-    program = f"import sys; from validation.cli import main; sys.exit(main({arguments!r}))"
+    program = f"import sys; from traces.command.cli import main; sys.exit(main({arguments!r}))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
 

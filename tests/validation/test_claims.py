@@ -8,11 +8,11 @@ import pytest
 from sim.presets import load_preset
 from tests.validation.paths import ROOT
 from traces.errors import UserError
+from validation.against.microbenchmarks import kind_of
 from validation.claims.claim import OVER_CLAIMS, Claim, load_claims
-from validation.compare import BASELINE, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row, accept, compare, verdict, worse
-from validation.evaluation import check_names
 from validation.experiments.load import load_experiments
-from validation.microbenchmarks import kind_of
+from validation.report.answers import check_names
+from validation.report.compare import BASELINE, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row, accept, compare, verdict, worse
 
 CLAIMS = load_claims()
 REFERENCES = ROOT / "validation" / "references"

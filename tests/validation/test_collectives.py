@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from sim.collective.kernel import Step
-from validation import collectives
-from validation.collectives import (
+from validation.against import collectives
+from validation.against.collectives import (
     CALIBRATION_MB,
     LINE_MB,
     SIZES_MB,
@@ -80,7 +80,7 @@ def test_without_gates_none_are_cut():
 
 @pytest.mark.parametrize("case", measured(), ids=str)
 def test_table_is_what_the_simulator_says(case):
-    """The smallest size, to half a percent; the others take minutes (python -m validation.collectives)."""
+    """The smallest size, to half a percent; the others take minutes (python -m validation.against.collectives)."""
     assert simulated_us(case, FITS[case], 4) == pytest.approx(float(POINTS[case, 4][1]), rel=0.005)
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from sim.counters import COUNTERS
 from sim.results import write_results
+from sim.view.counter_names import NAMES
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import ROOT, SMALL_TRACE_TEXT
-from validation.cli import main
-from validation.counter_names import NAMES
+from traces.command.cli import main
 
 
 @pytest.mark.parametrize("names", NAMES)

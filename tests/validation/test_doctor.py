@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from sim.verbs import doctor as verb
 from tests.validation.paths import ROOT
-from validation.cli import main
-from validation.verbs import doctor as verb
+from traces.command.cli import main
 
-PROGRAM = "import sys; from validation.cli import main; sys.exit(main())"
+PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 
 
 def test_a_sound_installation(capsys):

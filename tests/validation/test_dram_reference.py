@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.dram_reference import ROW_HIT_TOLERANCE, TABLE, reference_rows, table, verdict
+from validation.against.dram_reference import ROW_HIT_TOLERANCE, TABLE, reference_rows, table, verdict
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.gpu import Gpu
+from sim.host.gpu import Gpu
 from tests.sim.programs import small_preset
-from tracer.gemm import GemmKernel, GemmProblem, GemmSource
-from validation.drift import DriftProbe, _steps_before
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from validation.against.drift import DriftProbe, _steps_before
 
 SOURCE = GemmSource(GemmProblem(256, 128, 512), GemmKernel(64, 64, 32, 2, 2, persistent=4, pipeline_depth=1))
 TILES_EACH, STEPS_PER_TILE = 2, 16

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from sim.presets import load_preset
 from sim.presets.load import FOLDER, machine_fields
 from sim.results import write_results
-from sim.sweep import load_study
+from sim.study import load_study
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import ROOT
+from traces.command.cli import main
 from traces.errors import UserError
-from validation.cli import main
 
-PROGRAM = "import sys; from validation.cli import main; sys.exit(main())"
+PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 PRESET = (FOLDER / "v100.toml").read_text(encoding="utf-8")
 STUDY = """
 preset = "v100"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from traces.archive import write_archive
+from traces.command.cli import DONE, MISTAKE, main
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
 from traces.source import KernelInfo, Prefill, Workgroup
-from validation.cli import DONE, MISTAKE, main
 
 BINARIES = Path(__file__).parents[1] / "tracer" / "elf" / "binaries"
 

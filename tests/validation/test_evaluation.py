@@ -6,16 +6,10 @@ import h5py
 import pytest
 
 from tests.validation.fake_tasks import fake_outcomes
+from traces.command.cli import main as t3sim
+from traces.command.tables import answers as evaluation
 from traces.errors import UserError
-from validation import evaluation
 from validation.claims.claim import Claim
-from validation.cli import main as t3sim
-from validation.compare import INSIDE, NOT_RUN
-from validation.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
-from validation.evaluation import evaluate_claims
-from validation.evaluation_archive import write_evaluation
-from validation.evaluation_figures import draw_figures
-from validation.evaluation_report import write_report
 from validation.experiments.ablation import Ablation
 from validation.experiments.cases import Workbench
 from validation.experiments.collectives import ScatterSizes
@@ -24,6 +18,12 @@ from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.store import Store
 from validation.experiments.sublayers import Sublayers
+from validation.report.answers import evaluate_claims
+from validation.report.archive import write_evaluation
+from validation.report.compare import INSIDE, NOT_RUN
+from validation.report.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
+from validation.report.draw import draw_figures
+from validation.report.page import write_report
 from validation.verbs import validate as verb
 
 CASE = "mega-gpt-2/op/tp8"

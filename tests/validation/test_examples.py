@@ -13,15 +13,12 @@ import pytest
 from tests.validation.paths import BINARIES, ROOT, SMALL_TRACE_TEXT
 from tests.validation.test_elf_verbs import OneKernel, Trace
 from traces.archive import write_archive
-from validation.cli import ELF_VERBS, TRACE_VERBS, VERBS, main, t3sim
+from traces.command.cli import main, t3sim
+from traces.command.verbs import verbs
 
-GROUPS = {"trace", "elf"}
-VERB_PATHS = [
-    *((name,) for name in VERBS if name not in GROUPS),
-    *(("trace", name) for name in TRACE_VERBS),
-    *(("elf", name) for name in ELF_VERBS),
-]
-PROGRAM = "import sys; from validation.cli import main; sys.exit(main())"
+GROUPS = ("trace", "elf")
+VERB_PATHS = [tuple(name.split(".")) for name in verbs() if name not in GROUPS]
+PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 
 
 def help_of(path):
@@ -71,13 +68,13 @@ def test_the_first_example_of_the_command_is_the_readmes():
 
 LATER = """
 import os, sys
-from tracer.jit import compiled_kernels
-from validation.cli import main
+from tracer.compile.jit import compiled_functions
+from traces.command.cli import main
 commands = [line.split() for line in sys.stdin]
 out, sys.stdout = sys.stdout, open(os.devnull, "w")
 for command in commands:
     status = main(command)
-    print(status, compiled_kernels(), *command, file=out)
+    print(status, compiled_functions(), *command, file=out)
 """
 COMMANDS = """\
 run gemm.h5 --preset v100 --interval-ns 1000
@@ -106,8 +103,8 @@ def test_after_warm_nothing_is_left_to_compile(desk):
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     first = process("-c", PROGRAM, "warm")
-    assert re.match(r"\d+ kernels compiled in [\d.]+ s; cache: ", first.stdout)
-    assert ("compiling kernels, once" in first.stderr) == (not first.stdout.startswith("0 "))
-    assert process("-c", PROGRAM, "warm").stdout.startswith("0 kernels compiled in 0.0 s")
+    assert re.match(r"\d+ functions compiled in [\d.]+ s; cache: ", first.stdout)
+    assert ("compiling functions, once" in first.stderr) == (not first.stdout.startswith("0 "))
+    assert process("-c", PROGRAM, "warm").stdout.startswith("0 functions compiled in 0.0 s")
     later = process("-c", LATER, given=COMMANDS).stdout
     assert later.splitlines() == [f"0 0 {command}" for command in COMMANDS.splitlines()]

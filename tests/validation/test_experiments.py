@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.evaluation import CONFIGURATIONS, T3_MCA
+from sim.scenario.evaluation import CONFIGURATIONS, T3_MCA
 from tests.docs.blocks import file_of
 from tests.validation.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL
@@ -76,7 +76,7 @@ def test_words_do_not_change_a_key_but_code_does():
     assert syntax(source) == syntax(words)
     assert syntax(source) != syntax(source.replace("= 8", "= 16"))
     assert syntax(source) != syntax(source.replace("x +", "x -"))
-    assert code_key("sim.configurations") != code_key("sim.dram")
+    assert code_key("sim.scenario.configurations") != code_key("sim.run.dram")
 
 
 def test_speedups_and_traffic_of_made_up_parts():

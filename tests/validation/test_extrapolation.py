@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-import validation.extrapolation
+import validation.against.extrapolation
 from tests.sim.programs import small_preset
 from tests.validation.paths import SMALL_TRACE
-from tracer.gemm import GemmProblem
+from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
-from validation.cli import main
-from validation.extrapolation import PROMISE, PROMISED_ERROR, TABLE, Case, cases, outcome, report, table_row
+from traces.command.cli import main
+from validation.against.extrapolation import PROMISE, PROMISED_ERROR, TABLE, Case, cases, outcome, report, table_row
 
 MACHINE = [f"--set={value}" for value in ("cu.count=4", "l2.banks=4", "hbm.channels=2", "l2.bytes=262144")]
 LONG = ["run", "--gemm", "8192x2048x32", "--tile", "64x64x32", "--warps", "2x2", "--preset", "t3_2024", *MACHINE]
@@ -62,7 +62,7 @@ def test_what_does_not_go_with_it(arguments, said, capsys):
 
 
 def test_rows_of_a_case_that_is_cut_and_of_one_that_is_not(monkeypatch):
-    monkeypatch.setattr(validation.extrapolation, "load_preset", lambda name: small_preset("l2.bytes=262144"))
+    monkeypatch.setattr(validation.against.extrapolation, "load_preset", lambda name: small_preset("l2.bytes=262144"))
     kernel = replace(DEFAULT_KERNEL, tile_m=64, tile_n=64, warps_m=2, warps_n=2)
     cut, whole = (outcome(Case("x", "p", GemmProblem(m, 2048, 32), kernel)) for m in (8192, 512))
     ((simulated, of, error, uncertainty),) = EXTRAPOLATED_ROW.findall(table_row(cut))

@@ -7,16 +7,16 @@ import pytest
 from sim import results
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive, write_runs
-from sim.units import GIGA
+from sim.view.dram_traffic import STREAMS, draw_traffic
+from sim.view.queue_occupancy import draw_queue
+from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
+from sim.view.roofline import intensity, operations_per_s
+from sim.view.style import new_figure, save
+from sim.view.sweep_lines import draw_sweep
 from tests.sim.result_samples import sample_results
 from tests.validation.paths import SMALL_TRACE
-from validation.cli import main as t3sim
-from validation.figures.dram_traffic import STREAMS, draw_traffic
-from validation.figures.queue_occupancy import draw_queue
-from validation.figures.rates import BANDWIDTHS, bandwidth, draw_rates
-from validation.figures.roofline import intensity, operations_per_s
-from validation.figures.style import new_figure, save
-from validation.figures.sweep_lines import draw_sweep
+from traces.command.cli import main as t3sim
+from traces.units import GIGA
 
 POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
 

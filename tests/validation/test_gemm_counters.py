@@ -7,7 +7,16 @@ from math import ceil
 
 import pytest
 
-from validation.gemm_counters import CASES, SAMPLE, SAMPLE_PROBLEM, TABLE, TOLERANCE, measured, replay, table_row
+from validation.against.gemm_counters import (
+    CASES,
+    SAMPLE,
+    SAMPLE_PROBLEM,
+    TABLE,
+    TOLERANCE,
+    measured,
+    replay,
+    table_row,
+)
 
 CUTLASS_CASES, PERSISTENT = CASES[:3], CASES[3]
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from validation.gemm_time import GOAL, MACHINES, TABLE, measured, outcome, replay_ps
+from validation.against.gemm_time import GOAL, MACHINES, TABLE, measured, outcome, replay_ps
 
 A100, MI210 = MACHINES
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.tracer.accelsim.texts import block_text, kernel_text
-from validation.cli import DONE, MISTAKE, main
+from traces.command.cli import DONE, MISTAKE, main
 
 LOAD = "0000 ffffffff 1 R8 LDG.E.128 1 R2 16 1 0x7f4000000000 16 0 "
 ADD = "0010 ffffffff 1 R9 IADD3 2 R8 R3 0 0 "

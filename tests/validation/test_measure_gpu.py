@@ -11,9 +11,9 @@ from sim.presets import load_preset
 from tests.validation.paths import ROOT
 from tracer.streams import PointerChase
 from traces.errors import UserError
-from validation import gpu_measurements, measure_gpu, microbenchmarks
-from validation.gpu_measurements import comparison, simulation_on
-from validation.gpu_rows import MeasuredRow, ncu_sums, read_rows, write_rows
+from validation.against import gpu_measurements, measure_gpu, microbenchmarks
+from validation.against.gpu_measurements import comparison, simulation_on
+from validation.against.gpu_rows import MeasuredRow, ncu_sums, read_rows, write_rows
 
 SYNTHETIC = ROOT / "tests" / "validation" / "gpu_synthetic.csv"
 NCU = """==PROF== Connected to process 7

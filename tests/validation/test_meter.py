@@ -2,8 +2,8 @@
 
 import pytest
 
-from validation import meter
-from validation.meter import Meter
+from traces.command import meter
+from traces.command.meter import Meter
 
 
 @pytest.fixture

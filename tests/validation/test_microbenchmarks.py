@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim.machine import window_ps
+from sim.machine.build import window_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
-from validation.microbenchmarks import (
+from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
     CHASES,
     LATENCY_TOLERANCE,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.validation.paths import SMALL_TRACE, SMALL_TRACE_TEXT
-from validation.cli import main
+from traces.command.cli import main
 
 WRITING_VERBS = {
     "run": ["run", SMALL_TRACE],
@@ -81,7 +81,7 @@ def test_full_disk_while_exporting(tmp_path, capsys, request):
 @pytest.mark.parametrize("arguments", [["presets"], ["presets", "--json"], ["--help"], ["trace", "info", SMALL_TRACE]])
 def test_full_standard_output(arguments):
     with open("/dev/full", "w") as full:
-        program = "import sys; from validation.cli import main; sys.exit(main())"
+        program = "import sys; from traces.command.cli import main; sys.exit(main())"
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )

@@ -3,12 +3,12 @@
 import pytest
 
 from sim.presets import load_preset, presets
-from validation import parameters
+from traces.command.tables import parameters
 
 
 def test_committed_table_is_what_the_presets_say():
     committed = parameters.TABLE.read_text(encoding="utf-8")
-    assert committed == parameters.table(), "run python -m validation.parameters"
+    assert committed == parameters.table(), "run python -m validation.report.parameters"
 
 
 @pytest.mark.parametrize("name", presets())

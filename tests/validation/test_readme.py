@@ -9,8 +9,8 @@ from sim import results
 from sim.presets import load_preset
 from sim.results import write_results
 from tests.validation.paths import ROOT
+from tracer.verbs.gemm_options import workload_problem
 from traces.archive import open_archive
-from validation.gemm_options import workload_problem
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.real_traces import EXACT, TABLE, Row, cell, folders, real_rows, table
+from validation.against.real_traces import EXACT, TABLE, Row, cell, folders, real_rows, table
 
 pytestmark = pytest.mark.skipif(not folders(), reason="T3SIM_DATA is not set: no real traces to read")
 

@@ -9,7 +9,7 @@ import pytest
 
 from sim import results
 from tests.validation.paths import ROOT
-from validation.cli import main
+from traces.command.cli import main
 
 SMALL = ["--gemm", "256x256x64", "--preset", "v100"]
 KEYS = {
@@ -99,7 +99,7 @@ def test_a_broken_policy_is_one_line(policy, words, tmp_path):
     """In a process of its own: the policy is bound when the machine is imported."""
     file = tmp_path / "policy.py"
     file.write_text(policy)
-    program = "import sys; from validation.cli import main; sys.exit(main(['run', '--gemm', '64x64x64']))"
+    program = "import sys; from traces.command.cli import main; sys.exit(main(['run', '--gemm', '64x64x64']))"
     environment = {**os.environ, "T3SIM_POLICY": str(file), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr

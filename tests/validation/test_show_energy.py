@@ -7,7 +7,7 @@ import pytest
 from sim.energy import energy_of, load_energy
 from sim.results import write_results
 from tests.sim.result_samples import sample_results
-from validation.cli import main
+from traces.command.cli import main
 
 
 @pytest.fixture

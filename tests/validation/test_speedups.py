@@ -5,11 +5,11 @@ from statistics import geometric_mean
 import pytest
 
 from sim import results
-from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
 from sim.results import Failure, ResultsArchive
+from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.view.speedup_cases import mean_speedups, speedup_cases
 from tests.sim.result_samples import sample_results
-from validation.cli import main
-from validation.speedup_cases import mean_speedups, speedup_cases
+from traces.command.cli import main
 
 SHAPE = ["--m", "256", "--n", "256", "--k", "64", "--gpus", "2"]
 SHOWN = [name for name in CONFIGURATIONS if name != SEQUENTIAL]

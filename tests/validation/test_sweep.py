@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from sim import results
-from sim.sweep import Outcome
+from sim.study import Outcome
 from tests.docs.blocks import file_of
 from tests.validation.paths import ROOT
-from tracer.jit import kernel
-from validation import cli
-from validation.cli import main
+from traces.command import cli
+from tracer.compile.jit import compiled
+from traces.command.cli import main
 
 STUDY = 'title = "Queues"\n[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nhbm.queue_entries = [16, 64]\nl2.ways = [24, 5]\n'
 NEWEST = file_of("policies.md", "newest_first.py")
@@ -34,7 +34,8 @@ def desk(tmp_path, monkeypatch):
 
 def t3sim(*arguments):
     """A process of its own, as a policy is bound when the machine is imported."""
-    program = "import sys; from validation.cli import main; sys.exit(main())"
+    program = "import sys; from tracer.compile.jit import compiled
+from traces.command.cli import main; sys.exit(main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -83,7 +84,7 @@ def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
     ],
 )
 def test_mistakes(arguments, words, desk, capsys, monkeypatch):
-    monkeypatch.setattr("sim.sweep.cluster.SCHEDULER_PATIENCE_S", 0.5)
+    monkeypatch.setattr("sim.study.cluster.SCHEDULER_PATIENCE_S", 0.5)
     assert main(["sweep", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and all(word in error for word in words), error
@@ -91,7 +92,7 @@ def test_mistakes(arguments, words, desk, capsys, monkeypatch):
 
 def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
     outcome = Outcome(desk / "x.h5", 4, 0, 0, ["point 3: KilledWorker: gone"])
-    monkeypatch.setattr("validation.verbs.sweep.run_study", lambda *_: outcome)
+    monkeypatch.setattr("sim.verbs.sweep.run_study", lambda *_: outcome)
     assert main(["sweep", "study.toml"]) == 1
     shown = capsys.readouterr()
     assert "1 lost with their workers: the same command runs them again" in shown.out
@@ -101,7 +102,8 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
 def test_ctrl_c_is_one_word_and_keeps_the_points(desk):
     """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
     (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
-    program = "import sys; from validation.cli import main; sys.exit(main())"
+    program = "import sys; from tracer.compile.jit import compiled
+from traces.command.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "sweep", "study.toml", "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -163,11 +165,11 @@ def test_a_policy_that_does_not_compile_is_one_line(monkeypatch, capsys):
 
     @click.command()
     def compiling():
-        kernel(lambda channel: channel.colour)(np.zeros(1, [("size", "i8")])[0])
+        compiled(lambda channel: channel.colour)(np.zeros(1, [("size", "i8")])[0])
 
-    monkeypatch.setattr(cli, "trace", compiling)
+    monkeypatch.setattr("traces.command.verbs.load_verb", lambda _: compiling)
     monkeypatch.setenv("T3SIM_POLICY", "wrong.py")
-    assert main(["trace"]) == 2
+    assert main(["warm"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[-1].startswith("t3sim: wrong.py: cannot be compiled: ") and "colour" in said[-1]
     monkeypatch.setenv("T3SIM_POLICY", "")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sim.jobs import fused_cluster
+from sim.run.many_gpus import fused_cluster
 from tests.sim.t3_cases import T3Case
 from tracer.workloads import aligned_problem
-from validation.symmetry import SEEDED, TABLE, Found, cells, mean_cells, mean_table, measure, problem_of
+from validation.against.symmetry import SEEDED, TABLE, Found, cells, mean_cells, mean_table, measure, problem_of
 
 D = 256 * 512 * 2
 EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)

@@ -6,11 +6,11 @@ import h5py
 import numpy as np
 import pytest
 
-from sim import configurations
-from sim.evaluation import CONFIGURATIONS, TRAFFIC
-from sim.evaluation_archive import open_evaluation
+from sim.scenario import configurations
+from sim.scenario.evaluation import CONFIGURATIONS, TRAFFIC
+from sim.scenario.evaluation_archive import open_evaluation
+from traces.command.cli import main
 from traces.errors import UserError
-from validation.cli import main
 
 MACHINE = ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2"]
 SHAPE = ["--m", "256", "--n", "256", "--k", "32", "--gpus", "4", "--tile", "64x64x32", "--warps", "2x2"]

@@ -8,14 +8,14 @@ import subprocess
 import numpy as np
 import pytest
 
-from sim.configurations import Case, evaluate
-from sim.evaluation import T3
-from sim.evaluation_archive import open_evaluation, write_evaluation
+from sim.scenario.configurations import Case, evaluate
+from sim.scenario.evaluation import T3
+from sim.scenario.evaluation_archive import open_evaluation, write_evaluation
+from sim.view.timeline import CUS, DMAS, STAGES, TRACKER, places, trace_events
 from tests.sim.programs import small_preset
-from tracer.gemm import GemmKernel
+from tracer.gemm.source import GemmKernel
 from tracer.workloads import aligned_problem
-from validation.cli import main
-from validation.timeline import CUS, DMAS, STAGES, TRACKER, places, trace_events
+from traces.command.cli import main
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GPUS = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sim.presets import load_preset
 from traces.errors import UserError
-from validation import accelsim_cycles, dram_reference, gemm_counters
+from validation.against import accelsim_cycles, dram_reference, gemm_counters
 from validation.experiments.sublayers import PERCENT
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 

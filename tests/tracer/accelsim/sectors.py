@@ -3,10 +3,10 @@
 import numpy as np
 
 from tracer.coalesce import LINES_PER_EVENT, coalesce, makes_requests
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel
+@compiled
 def add_sectors(events, addresses, lines, sectors, full, totals):
     for index in range(len(events)):
         event = events[index]

@@ -1,0 +1,83 @@
+"""The command `t3sim`: turns mistakes into one line and an exit status. Verbs are found by `traces.command.verbs`.
+
+Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user's (one line says which), 130 = interrupted.
+"""
+
+import errno
+import os
+import sys
+import traceback
+
+import click
+
+from traces.command.verbs import VerbGroup
+from traces.errors import UserError
+from traces.version import VERSION
+
+DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+
+
+POLICY_OPTION = "--policy"
+"""Of the verbs that simulate: the file is bound when the machine is imported, so before the verb is (sim.hw.policy)."""
+POLICY_VARIABLE = "T3SIM_POLICY"
+REASON_CHARACTERS = 500
+"""Of a compiler's message."""
+
+
+def _announce_policy(arguments: list[str]) -> None:
+    """Put a policy that the arguments name into the environment, where sim.hw.policy looks."""
+    for place, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == POLICY_OPTION and (equals or place + 1 < len(arguments)):
+            os.environ[POLICY_VARIABLE] = os.path.abspath(value if equals else arguments[place + 1])
+
+
+t3sim = VerbGroup(
+    before_verb=_announce_policy,
+    name="t3sim",
+    help="Simulate GEMMs, traces and collectives on GPUs with near-memory compute.\n\n"
+    "Example: t3sim run --workload t-nlg/fc2/tp8 --preset t3_2024 -o result.h5",
+)
+t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. Returns the exit status."""
+    try:
+        status = t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as end:
+        print(end.format_message())
+        return MISTAKE
+    except click.ClickException as mistake:
+        return _mistake(mistake.format_message(), getattr(mistake, "ctx", None))
+    except UserError as mistake:
+        return _mistake(str(mistake))
+    except BrokenPipeError:  # the reader of our output has gone: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except MemoryError as problem:
+        return _mistake(f"not enough memory for this machine and problem ({problem})")
+    except OSError as problem:
+        nameless = "standard output" if problem.errno == errno.ENOSPC else "system"
+        return _mistake(f"{problem.filename or nameless}: {problem.strerror or problem}")
+    except (click.Abort, KeyboardInterrupt):
+        print("t3sim: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        policy = os.environ.get(POLICY_VARIABLE)
+        if not policy or not _raised_in_compiler(error):
+            raise
+        return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
+    return status if isinstance(status, int) else DONE  # what a verb gave to ctx.exit
+
+
+def _raised_in_compiler(error: Exception) -> bool:
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)
+
+
+def _mistake(message: str, ctx: click.Context | None = None) -> int:
+    """Say on one line what the user must change."""
+    print(f"{ctx.command_path if ctx else 't3sim'}: {' '.join(message.split())}", file=sys.stderr)
+    return MISTAKE
