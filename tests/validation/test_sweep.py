@@ -15,7 +15,6 @@ from sim import results
 from sim.study import Outcome
 from tests.docs.blocks import file_of
 from tests.validation.paths import ROOT
-from traces.command import cli
 from tracer.compile.jit import compiled
 from traces.command.cli import main
 
@@ -34,8 +33,7 @@ def desk(tmp_path, monkeypatch):
 
 def t3sim(*arguments):
     """A process of its own, as a policy is bound when the machine is imported."""
-    program = "import sys; from tracer.compile.jit import compiled
-from traces.command.cli import main; sys.exit(main())"
+    program = "import sys; from traces.command.cli import main; sys.exit(main())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -102,8 +100,7 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
 def test_ctrl_c_is_one_word_and_keeps_the_points(desk):
     """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
     (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
-    program = "import sys; from tracer.compile.jit import compiled
-from traces.command.cli import main; sys.exit(main())"
+    program = "import sys; from traces.command.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "sweep", "study.toml", "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
