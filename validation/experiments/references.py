@@ -14,7 +14,7 @@ from validation.experiments.sublayers import PERCENT
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
 TABLES = Path(__file__).parent.parent / "tables"
-SCRIPTS = "validation.{}"
+SCRIPTS = "validation.against.{}"
 
 
 class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from validation.against import gpu_measurements, measure_gpu, microbenchmarks
 from validation.against.gpu_measurements import comparison, simulation_on
 from validation.against.gpu_rows import MeasuredRow, ncu_sums, read_rows, write_rows
 
-SYNTHETIC = ROOT / "tests" / "validation" / "gpu_synthetic.csv"
+SYNTHETIC = ROOT / "tests" / "validation" / "against" / "gpu_synthetic.csv"
 NCU = """==PROF== Connected to process 7
 "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
 "0","gemm","dram__sectors_read.sum","sector","1,200,000"

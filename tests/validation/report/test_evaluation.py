@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.fake_tasks import fake_outcomes
 from traces.command.cli import main as t3sim
-from traces.command.tables import answers as evaluation
+from validation.report import answers as evaluation
 from traces.errors import UserError
 from validation.claims.claim import Claim
 from validation.experiments.ablation import Ablation
