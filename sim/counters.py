@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.hw.hbm_record import COUNTERS as HBM_COUNTERS
+from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
 from sim.hw.request import Stream
 
 COUNTERS: dict[str, dict[str, str]] = {

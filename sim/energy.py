@@ -15,8 +15,8 @@ import msgspec
 from sim.counters import FABRIC
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.load import choices
-from sim.units import KIB
 from traces.errors import UserError
+from traces.units import KIB
 
 FOLDER = Path(__file__).parent / "presets" / "energy"
 DEFAULT = "hbm2_12nm"

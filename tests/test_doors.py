@@ -24,7 +24,7 @@ TOP_LEVEL = {
     "README.md",
     "pyproject.toml",
 }
-NUMBA_DOORS = {"tracer/jit.py", "tracer/kernel_cache.py", "sim/hw/bits.py", "sim/hw/prefetch.py"}
+NUMBA_DOORS = {"tracer/compile/jit.py", "tracer/compile/cache.py", "sim/hw/bits.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator, its cache, and the host's prefetch."""
 HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""
@@ -129,7 +129,7 @@ def test_numba_comes_through_one_decorator(name):
     if name not in NUMBA_DOORS:
         for node in imports(tree_of(name)):
             libraries = {imported.split(".")[0] for imported in imported_names(node)}
-            assert not libraries & {"numba", "llvmlite"}, f"{name}:{node.lineno}: use tracer.jit.kernel"
+            assert not libraries & {"numba", "llvmlite"}, f"{name}:{node.lineno}: use tracer.compile.jit.kernel"
 
 
 def test_top_level_layout():

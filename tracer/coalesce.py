@@ -8,7 +8,7 @@ Addresses are 64 bits wide and wrap; a line is an int64 (the same bits), a multi
 
 import numpy as np
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, LINE_BYTES, SECTOR_BYTES, Kind, Space
 
 LINES_PER_EVENT = 128
@@ -29,7 +29,7 @@ SHIFT_1, SHIFT_2, SHIFT_4 = np.uint64(1), np.uint64(2), np.uint64(4)
 SHIFT_8, SHIFT_16, SHIFT_32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 
-@kernel
+@compiled
 def active_lanes(mask):
     """Number of set bits of a lane mask."""
     x = np.uint64(mask)
@@ -42,19 +42,19 @@ def active_lanes(mask):
     return np.int64(x) & 127
 
 
-@kernel
+@compiled
 def makes_requests(event):
     """True for events that go to the memory system: global or local accesses with at least one active lane."""
     return event.kind <= LAST_MEMORY_KIND and event.space != SHARED and event.mask != 0
 
 
-@kernel
+@compiled
 def coalesce(event, addresses, line_out, sectors_out, full_out):
     """`coalesce_at` with the event's own base."""
     return coalesce_at(event, np.int64(event.base), addresses, line_out, sectors_out, full_out)
 
 
-@kernel
+@compiled
 def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
     """Line requests of one memory event.
 
@@ -96,7 +96,7 @@ def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
     return n
 
 
-@kernel
+@compiled
 def next_run(event, base, addresses, lane, lanes):
     """The adjacent bytes that begin with active lane number `lane`.
 
@@ -119,7 +119,7 @@ def next_run(event, base, addresses, lane, lanes):
     return line, start - line, start - line + run_bytes, taken
 
 
-@kernel
+@compiled
 def listed_run(addresses, first, lanes, width_bytes):
     """Listed lanes from `first` on that are adjacent in memory: (lanes, bytes)."""
     k = 1
@@ -128,7 +128,7 @@ def listed_run(addresses, first, lanes, width_bytes):
     return k, np.int64(k * width_bytes)
 
 
-@kernel
+@compiled
 def sector_masks(low, high):
     """Sectors of a line that bytes [low, high) touch, and those that they fill."""
     touched = (2 << (high - 1 >> SECTOR_SHIFT)) - (1 << (low >> SECTOR_SHIFT))
@@ -136,7 +136,7 @@ def sector_masks(low, high):
     return touched, (1 << end_full) - (1 << first_full) if end_full > first_full else 0
 
 
-@kernel
+@compiled
 def find_line(line, n, line_out):
     """Index of `line` among the first n, newest first, or n."""
     for i in range(n - 1, -1, -1):
@@ -145,7 +145,7 @@ def find_line(line, n, line_out):
     return n
 
 
-@kernel
+@compiled
 def complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full_out):
     """Add the sectors that no single run fills but several do together."""
     for i in range(n):
@@ -157,7 +157,7 @@ def complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full
                 full_out[i] |= bit
 
 
-@kernel
+@compiled
 def touched_bytes(event, base, addresses, sector):
     """Bit mask of the 32 bytes from address `sector` that some lane touches."""
     touched = 0
@@ -170,7 +170,7 @@ def touched_bytes(event, base, addresses, sector):
     return touched & WHOLE_SECTOR
 
 
-@kernel
+@compiled
 def lane_address(event, base, addresses, k):
     """Byte address (int64, wrapping) of the k-th active lane."""
     if event.inner == EXPLICIT:
@@ -179,7 +179,7 @@ def lane_address(event, base, addresses, k):
     return base + (k - row * event.inner) * event.stride + row * event.row_stride
 
 
-@kernel(allocates=True)
+@compiled(allocates=True)
 def count_requests(events, addresses, lines_by_kind, sectors_by_kind):
     """Add the line requests and sectors of all memory events to totals.
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
 from traces.errors import UserError
 
 ELEMENT_BYTES = 2

@@ -11,9 +11,9 @@ from sim.hw.address_map import ATOM_BITS, ATOM_BYTES, CHUNK_BITS
 from sim.hw.bits import BLOCK
 from sim.hw.cu_record import BARRIERS, CU, RESIDENT
 from sim.hw.fifo import FIFO
-from sim.hw.hbm_log import LOG
-from sim.hw.hbm_queue import ATOM, BUCKETS, MAX_ATOMS
-from sim.hw.hbm_record import BANK, CHANNEL, GROUP
+from sim.hw.hbm.log import LOG
+from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
+from sim.hw.hbm.record import BANK, CHANNEL, GROUP
 from sim.hw.l1 import CHAINS, L1, MAX_JOINERS, MISS_ENTRY
 from sim.hw.l2 import AHEAD
 from sim.hw.l2_record import L2_BANK

@@ -1,4 +1,4 @@
-"""The loops of `validation.bench_units` in C: what the same work on the same records costs without numba.
+"""The loops of `validation.bench.units` in C: what the same work on the same records costs without numba.
 
 `c_loops/*.c` are our kernels written once more in plain C. The C compiler of this machine (`CC`, else `cc`) builds them
 when they are first wanted; the structs of `records.h` are made from the numpy record types (`validation.c_records`), so

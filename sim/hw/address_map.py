@@ -9,7 +9,7 @@ hash of rows into banks (D18). Addresses are physical, there is no TLB (D2).
 from sim.hw.bits import quotient, remainder, trailing_zeros
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.spec import BankMap, CacheIndex
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 ATOM_BYTES = 64
 """One DRAM transaction: up to two 32-byte columns of one bank and row."""
@@ -17,7 +17,7 @@ ATOM_BITS = 6
 CHUNK_BITS = 8  # bytes in a row of map SG
 
 
-@kernel
+@compiled
 def fold(value, places):
     """XOR of all digits of `value`, each wide enough for `places`: spreads power-of-two strides. In 0 .. 2*places."""
     if value <= 0:
@@ -37,7 +37,7 @@ def fold(value, places):
     return value & ((1 << digit) - 1)
 
 
-@kernel
+@compiled
 def spread(value, places, index):
     """Which of `places` the `value` picks; with `value // places` it is unique, whatever the index policy."""
     if index == CacheIndex.HASH:
@@ -45,7 +45,7 @@ def spread(value, places, index):
     return remainder(value, places)
 
 
-@kernel
+@compiled
 def unspread(ratio, place, places, index):
     """The value whose `value // places` is `ratio` and whose `spread` is `place`."""
     if index == CacheIndex.HASH:
@@ -53,26 +53,26 @@ def unspread(ratio, place, places, index):
     return ratio * places + place
 
 
-@kernel
+@compiled
 def channel_of(address, interleave_bytes, channels, index):
     """Channel of a byte address; `index` is a CacheIndex."""
     return spread(quotient(address, interleave_bytes), channels, index)
 
 
-@kernel
+@compiled
 def channel_local(address, interleave_bytes, channels):
     """Byte address within its channel."""
     return quotient(address, interleave_bytes * channels) * interleave_bytes + remainder(address, interleave_bytes)
 
 
-@kernel
+@compiled
 def channel_address(channel, local, interleave_bytes, channels, index):
     """Inverse of `channel_of` and `channel_local`."""
     block = unspread(local // interleave_bytes, channel, channels, index)
     return block * interleave_bytes + local % interleave_bytes
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l2_bank_of(line, interleave_bytes, channels, banks, index):
     """L2 bank of a line address: each channel has `banks // channels` slices, its lines are dealt over them."""
     slices = quotient(banks, channels)
@@ -80,14 +80,14 @@ def l2_bank_of(line, interleave_bytes, channels, banks, index):
     return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
 
 
-@kernel
+@compiled
 def scatter(ratio, places):
     """A number below `places`, well mixed from the ratio by a multiplication. Unlike `fold` it does not follow the
     hash of the channels, so lines that meet in one channel do not meet again in one set."""
     return remainder((ratio * 0x9E3779B1) >> 15, places)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def set_of(value, sets, index):
     """Set of the `value`-th line of a cache; any `sets` lines in a row, from a multiple of `sets`, fill all of them."""
     if index == CacheIndex.HASH:
@@ -95,14 +95,14 @@ def set_of(value, sets, index):
     return remainder(value, sets)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
     """Set of a line within its L2 bank; the lines of one bank, in order, walk over all sets evenly."""
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
     return set_of(quotient(local_line, quotient(banks, channels)), sets, index)
 
 
-@kernel
+@compiled
 def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
     """Bank (group-major), row and 32-byte column of a channel-local byte address.
 
@@ -139,7 +139,7 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
     return (group << bank_bits) + bank, row, byte // SECTOR_BYTES
 
 
-@kernel
+@compiled
 def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
     """Channel-local byte address of a bank, row and column: inverse of `bank_row_column`."""
     group = bank >> bank_bits

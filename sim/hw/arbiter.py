@@ -10,10 +10,10 @@ from sim.hw import policy
 from sim.hw.policy import oldest_head
 from sim.hw.request import NEVER, STREAMS, Stream
 from sim.spec import Arbiter
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel
+@compiled
 def pick_stream(channel, now_ps):
     """The stream that the channel's policy chooses, -1 for none."""
     if channel.arbiter == Arbiter.ROUND_ROBIN:
@@ -27,7 +27,7 @@ def pick_stream(channel, now_ps):
     return oldest_head(channel, now_ps)
 
 
-@kernel
+@compiled
 def _checked(channel, stream):
     """What a user's policy returned, -1 where it is no stream with a head that can be taken."""
     if stream < 0 or stream >= STREAMS or channel.head_ps[stream] >= NEVER:
@@ -35,7 +35,7 @@ def _checked(channel, stream):
     return stream
 
 
-@kernel
+@compiled
 def streams_in_turn(channel):
     """Round robin: the first stream with a request, counted from the one after the last that was served."""
     for step in range(1, STREAMS + 1):
@@ -45,7 +45,7 @@ def streams_in_turn(channel):
     return -1
 
 
-@kernel
+@compiled
 def _older(channel, stream, other):
     """Which of two streams has the head that has waited longer, -1 when both are empty."""
     if channel.head_ps[other] < channel.head_ps[stream]:
@@ -53,14 +53,14 @@ def _older(channel, stream, other):
     return stream if channel.head_ps[stream] < NEVER else -1
 
 
-@kernel
+@compiled
 def compute_first(channel):
     """The older head of the compute streams, else that of the communication streams."""
     stream = _older(channel, Stream.COMPUTE_READ, Stream.COMPUTE_WRITE)
     return stream if stream >= 0 else _older(channel, Stream.COMM_READ, Stream.COMM_WRITE)
 
 
-@kernel
+@compiled
 def communication_aware(channel, now_ps):
     """MCA (T3): compute first, communication only while the queue is short, turns once it has aged."""
     comm = _older(channel, Stream.COMM_READ, Stream.COMM_WRITE)

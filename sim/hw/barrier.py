@@ -4,11 +4,11 @@ import numpy as np
 
 from sim.hw.cu_record import BARRIERS
 from sim.hw.warp import IDLE, ON_BARRIER, warp_ready, warp_sleep
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import ARRIVE_ONLY
 
 
-@kernel
+@compiled
 def release_barrier(cu, warps, resident, number, now_ps):
     """Everybody is here: the warps that wait at barrier `number` go on."""
     resident.arrived[number] = 0
@@ -19,7 +19,7 @@ def release_barrier(cu, warps, resident, number, now_ps):
             warp_ready(warps, w, now_ps + cu.issue_ps)
 
 
-@kernel
+@compiled
 def arrive(cu, warps, w, event, now_ps):
     """Arrive at a barrier, and wait there unless the event only arrives; the last one to arrive lets all go."""
     warp = warps.warp[w]
@@ -38,7 +38,7 @@ def arrive(cu, warps, w, event, now_ps):
         release_barrier(cu, warps, resident, number, now_ps)
 
 
-@kernel
+@compiled
 def _waiting(warps, resident, number):
     """Warps that sleep at barrier `number`; those that only arrived do not."""
     count = 0
@@ -48,7 +48,7 @@ def _waiting(warps, resident, number):
     return count
 
 
-@kernel
+@compiled
 def warp_exit(cu, warps, w, now_ps):
     """The warp ends; a barrier that waited only for it opens; the last warp frees the workgroup's place."""
     warp = warps.warp[w]

@@ -9,7 +9,7 @@ from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 BLOCK = 16
 """Numbers that are searched together: one of the host's cache lines of int32."""
@@ -111,7 +111,7 @@ greatest_in_block = _plain_greatest_in_block if PLAIN else _greatest_in_block
 mask, which is not negative."""
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def quotient(value, divisor):
     """value // divisor for divisor > 0."""
     if divisor & (divisor - 1) == 0:
@@ -119,7 +119,7 @@ def quotient(value, divisor):
     return value // divisor
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def remainder(value, divisor):
     """value % divisor for divisor > 0."""
     if divisor & (divisor - 1) == 0:

@@ -31,20 +31,20 @@ from sim.hw.warp import (
     warp_ready,
     warp_sleep,
 )
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EVENT, Kind, Space
 
 EVENT_BYTES = EVENT.itemsize
 ALL_SLOTS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _is_memory(event):
     """Does the event go to the load/store unit?"""
     return event.kind <= Kind.ASYNC_COPY and event.space != Space.SHARED and event.mask != np.uint64(0)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
@@ -55,7 +55,7 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or is put where it must wait."""
     warp = warps.warp[w]
@@ -84,7 +84,7 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
     _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _must_wait_for_tracker(cu, warp, event, output):
     """Does a store into the output find no Tracker entry for its tile?"""
     resident = cu.resident[warp.workgroup]
@@ -95,7 +95,7 @@ def _must_wait_for_tracker(cu, warp, event, output):
     return not tracker_grant(output.tracker[0], output.tiles, resident.tag)
 
 
-@kernel
+@compiled
 def retry_stores(warps, now_ps):
     """A Tracker entry came free: warps that wait for one try again at now_ps. Returns whether there is any."""
     found = False
@@ -106,7 +106,7 @@ def retry_stores(warps, now_ps):
     return found
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """All that the event needs is there: do it."""
     warp = warps.warp[w]
@@ -129,7 +129,7 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output,
             access_shared(cu, warps, w, event, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Memory events that queued for the load/store unit start as it becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
@@ -139,7 +139,7 @@ def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, o
         _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
     """Answers from now_ps on, each at its time, as long as they come before anything else the CU could do.
 
@@ -164,7 +164,7 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
         other_ps = min(other_ps, next_issue_ps(warps))
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
     """Take the answers that come first, then do everything else that the CU can do at the time it is due.
 

@@ -9,7 +9,7 @@ MAX_SCHEDULERS = 8
 BARRIERS = 16
 PIPES = len(Pipe)
 ARRAYS = 8
-"""Arrays that a program which workgroups share may reach (sim.program)."""
+"""Arrays that a program which workgroups share may reach (sim.host.program)."""
 
 RESIDENT = np.dtype(
     [

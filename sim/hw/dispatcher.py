@@ -12,7 +12,7 @@ from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS
 from sim.hw.request import NEVER
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 STAGED = np.dtype(
     [
@@ -54,7 +54,7 @@ DISPATCH = np.dtype(
 )
 
 
-@kernel
+@compiled
 def _random_share(seed, tag):
     """Uniform in [0, 1), a pure function of seed and workgroup (splitmix64)."""
     z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(tag) + np.uint64(0x9E3779B97F4A7C15)
@@ -63,7 +63,7 @@ def _random_share(seed, tag):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0
 
 
-@kernel
+@compiled
 def choose_cu(dispatch, cus, base):
     """CU for the next workgroup, -1 when all places are taken. Breadth-first: the one with the fewest residents."""
     best = -1
@@ -76,7 +76,7 @@ def choose_cu(dispatch, cus, base):
     return best
 
 
-@kernel
+@compiled
 def _settle(dispatch, queue, cu, warps, staged, start_ps):
     """Give the staged workgroup a place in the CU; its warps issue from start_ps on."""
     place = 0
@@ -105,7 +105,7 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
         warp_ready(warps, w, start_ps)
 
 
-@kernel
+@compiled
 def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
     """Dispatch one workgroup at dispatch.wake_ps, if one is staged and a place is free; sets the next wake_ps.
 

@@ -13,7 +13,7 @@ from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
 from sim.hw.tags import sectors_in
 from sim.spec import DmaPolicy
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import Cache
 
 DMA = np.dtype(
@@ -65,7 +65,7 @@ def make_dmas(machine):
     return dmas
 
 
-@kernel
+@compiled
 def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps):
     """Take a descriptor in hand: a tile, or a wavefront's part of one."""
     tile = tiles[tag]
@@ -85,7 +85,7 @@ def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps):
     dma.descriptors += 1
 
 
-@kernel
+@compiled
 def dma_line(dma):
     """Address of the next line to read."""
     if dma.line < 0:
@@ -93,7 +93,7 @@ def dma_line(dma):
     return dma.line
 
 
-@kernel
+@compiled
 def _sectors(dma, run, line):
     """Sectors of a line that belong to a row of what is in hand."""
     first = max(line, (dma.address + run * dma.pitch_bytes) // SECTOR_BYTES * SECTOR_BYTES)
@@ -102,14 +102,14 @@ def _sectors(dma, run, line):
     return ((1 << count) - 1) << ((first - line) // SECTOR_BYTES)
 
 
-@kernel
+@compiled
 def dma_has_room(dma, port, fifos, channel_fifo):
     """Can the next read go out: to its memory channel, with a place for its data before the link?"""
     lines = fifos[port.dma_fifo]
     return dma.out < dma.outstanding and fifo_fill(lines) + port.reserved < lines.limit and not fifo_full(channel_fifo)
 
 
-@kernel
+@compiled
 def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
     """Send the next read to its channel; the engine has nothing in hand after the last line."""
     tile = tiles[dma.tag]
@@ -136,7 +136,7 @@ def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
     dma.wake_ps = dma.next_ps
 
 
-@kernel
+@compiled
 def dma_answer(dma, port, fifos, pool, data, op):
     """Data of a read has come: on to the link, as an update (or a write) at the neighbour."""
     lines = fifos[port.dma_fifo]

@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 FIFO = np.dtype(
     [
@@ -48,24 +48,24 @@ def make_fifos(depths):
     return fifos, host_aligned(int(rings.sum()), REQUEST)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_slot(fifo, number):
     """Slot of the pool where the `number`-th request ever put lies, for numbers from `head` to `tail`."""
     return fifo.first + ((number - fifo.origin) & fifo.mask)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_fill(fifo):
     """Requests held, whether visible yet or not."""
     return fifo.tail - fifo.head
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_full(fifo):
     return fifo.tail - fifo.head >= fifo.limit
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_head_ps(fifo, pool):
     """Time at which the head may be seen, NEVER when empty."""
     if fifo.tail == fifo.head:
@@ -73,18 +73,18 @@ def fifo_head_ps(fifo, pool):
     return pool[fifo_slot(fifo, fifo.head)].ready_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_head(fifo, pool):
     """The oldest request (a view: use it before the next push). The fifo must not be empty."""
     return pool[fifo_slot(fifo, fifo.head)]
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_pop(fifo):
     fifo.head += 1
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_push(fifo, pool):
     """Claim the next slot and return it for the caller to fill. The fifo must not be full."""
     if fifo.tail == fifo.head:
@@ -97,7 +97,7 @@ def fifo_push(fifo, pool):
     return slot
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def fifo_push_copy(fifo, pool, request, ready_ps):
     """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full."""
     if fifo.tail == fifo.head:

@@ -13,7 +13,7 @@ import numpy as np
 from sim.hw.address_map import set_of
 from sim.hw.prefetch import prefetch
 from sim.hw.tags import claim_way, expect, find_way, sectors_in, touch, victim_way
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 MAX_ENTRIES = 1024
 MAX_JOINERS = 2048
@@ -84,26 +84,26 @@ def make_l1s(spec, period_ps, count):
     return l1s, sets * count
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _chain_of(line):
     return ((line >> 7) ^ (line >> 15) ^ (line >> 23)) & (CHAINS - 1)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_expect_answer(l1, sets, line, e):
     """The answer to miss entry `e`, of `line`, comes soon."""
     prefetch(l1.entry[e], 0)
     l1_expect(l1, sets, line)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_expect(l1, sets, line):
     """An access or a fill of `line` comes soon (see `tags.expect`)."""
     if l1.ways > 0:
         expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_hit_sectors(l1, sets, line, sectors):
     """Which of `sectors` are in the cache; makes the line the most recently used."""
     if l1.ways == 0:
@@ -116,7 +116,7 @@ def l1_hit_sectors(l1, sets, line, sectors):
     return sectors & cache_set.way[way].valid
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_join(l1, line, sectors, load):
     """Let `load` wait for those of `sectors` that are on their way.
 
@@ -142,13 +142,13 @@ def l1_join(l1, line, sectors, load):
     return joined, waits
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_has_room(l1):
     """Can one more line access be taken, whatever it needs? (At most four entries hold sectors of one line.)"""
     return l1.entries_used < l1.entries and l1.joiners_used <= MAX_JOINERS - 4
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
     """Open a miss entry for `sectors` and return its number: the request carries it and the answer brings it back."""
     e = np.int64(l1.free_entry)
@@ -168,7 +168,7 @@ def l1_miss(l1, line, sectors, load, keep):
     return e
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_fill(l1, sets, e):
     """Data of entry `e` have arrived: put them in the cache (unless bypassed). The entry stays open for its loads."""
     entry = l1.entry[e]
@@ -183,7 +183,7 @@ def l1_fill(l1, sets, e):
     cache_set.way[way].valid |= entry.sectors
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l1_close(l1, e):
     """Give entry `e` and its joiners back."""
     entry = l1.entry[e]
@@ -207,7 +207,7 @@ def l1_close(l1, e):
     l1.entries_used -= 1
 
 
-@kernel
+@compiled
 def l1_write(l1, sectors):
     """A store passes through. Bytes written over valid sectors update them in place, so no state changes."""
     l1.write_sectors += sectors_in(sectors)

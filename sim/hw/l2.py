@@ -17,19 +17,19 @@ from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop,
 from sim.hw.l2_dram import flush_step, to_dram, write_back
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import claim_way, evict_first, expect, find_way, hold, release, sectors_in, touch, victim_way
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import Cache
 
 AHEAD = 3
 """How many requests early the host is asked for the set of one."""
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _set_of(bank, sets, request):
     return sets[bank.first_set + request.cache_set]
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _has_room(bank, fifos):
     """Is everything free that any request could need? Two writes: an eviction and the request itself."""
     for stream in range(STREAMS):
@@ -45,7 +45,7 @@ def _has_room(bank, fifos):
     )
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     """The request's line in the set: `way` if it is there, else a claimed way (victim evicted); -1 if all are held."""
     if way >= 0:
@@ -61,13 +61,13 @@ def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     return way
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _answer(fifo, pool, request, ready_ps):
     if request.op == Op.READ or request.op == Op.ATOMIC:
         fifo_push_copy(fifo, pool, request, ready_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _waiters_on(waiters, first):
     count = 0
     while first >= 0:
@@ -76,7 +76,7 @@ def _waiters_on(waiters, first):
     return count
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
@@ -115,7 +115,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     return True
 
 
-@kernel
+@compiled
 def _count_read(bank, op, hit, merged, missing):
     if op == Op.READ:
         bank.read_sectors += sectors_in(hit | merged | missing)
@@ -126,7 +126,7 @@ def _count_read(bank, op, hit, merged, missing):
         bank.atomic_sectors += sectors_in(hit | merged | missing)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _write(bank, sets, fifos, pool, request, now_ps):
     """Write into the cache and acknowledge it, if stores are. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
@@ -144,7 +144,7 @@ def _write(bank, sets, fifos, pool, request, now_ps):
     return True
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _pass_through(bank, sets, fifos, pool, request, now_ps):
     """Uncached read, write or update: on to the channel. A dirty copy goes before it, an overwritten one is dropped."""
     cache_set = _set_of(bank, sets, request)
@@ -163,7 +163,7 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
     to_dram(bank, fifos, pool, request, request.op, request.stream, request.line, request.sectors, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Do the oldest request. Returns False if the bank must block."""
     if not _has_room(bank, fifos):
@@ -176,7 +176,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     return _read(bank, sets, waiters, fifos, pool, request, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from DRAM: mark the sectors valid and answer everybody who now has all of his."""
     bank.reads_out -= 1
@@ -212,13 +212,13 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         w = following
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l2_expect(bank, sets, request):
     """A request or its data come soon (see `tags.expect`)."""
     expect(_set_of(bank, sets, request), bank.ways)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l2_expect_queue(bank, sets, fifos, pool):
     """The first requests in the queue come soon."""
     requests = fifos[bank.requests]
@@ -226,7 +226,7 @@ def l2_expect_queue(bank, sets, fifos, pool):
         l2_expect(bank, sets, pool[fifo_slot(requests, number)])
 
 
-@kernel
+@compiled
 def l2_prefill(bank, sets, number, line):
     """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""
     cache_set = sets[bank.first_set + number]
@@ -237,7 +237,7 @@ def l2_prefill(bank, sets, number, line):
     cache_set.way[way].valid = 15
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 

@@ -3,10 +3,10 @@
 from sim.hw.fifo import fifo_full, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import line_of, sectors_in
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
     """Append a request for `sectors` of `line` to the channel's fifo of `stream`; returns it."""
     fifo = fifos[bank.dram[stream]]
@@ -19,7 +19,7 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
     return sent
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     """Send the dirty sectors of `mask` to DRAM; they are clean afterwards. Returns how many."""
     dirty = cache_set.way[way].dirty & mask
@@ -32,7 +32,7 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     return sectors_in(dirty)
 
 
-@kernel
+@compiled
 def flush_step(bank, sets, fifos, pool, now_ps):
     """Write dirty lines back, one per clock, as long as there is room. Lines stay valid."""
     nobody = pool[fifos[bank.requests].first]

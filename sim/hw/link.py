@@ -19,7 +19,7 @@ from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
 from sim.hw.space import fingerprint, rotated
 from sim.hw.tags import sectors_in
 from sim.spec import Topology
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import Cache
 
 FS_PER_PS = 1000
@@ -71,7 +71,7 @@ PORT = np.dtype(
 
 
 def make_ports(machine, ports, store_fifos, dma_fifos):
-    """Idle ports of one GPU, not connected: `sim.cluster` sets the wires.
+    """Idle ports of one GPU, not connected: `sim.host.cluster` sets the wires.
 
     Args:
         machine: sim.spec.Machine.
@@ -91,7 +91,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     return records
 
 
-@kernel
+@compiled
 def _credit_ps(port, wire):
     """When the next packet has a credit, NEVER while the receiver has not handed on the one whose place it takes."""
     before = wire.sent - port.credits
@@ -102,13 +102,13 @@ def _credit_ps(port, wire):
     return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
 
 
-@kernel
+@compiled
 def _packet_fs(port, volume):
     """How long a packet occupies a lane."""
     return (volume + port.header_bytes) * port.fs_per_byte
 
 
-@kernel
+@compiled
 def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
     """Put on the wire what can leave before end_ps.
 
@@ -150,7 +150,7 @@ def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
         fifo_pop(fifo)
 
 
-@kernel
+@compiled
 def _received(port, p, space, mirrors, packet, target):
     """The packet as this GPU sees it."""
     target.link = 1 + p
@@ -162,7 +162,7 @@ def _received(port, p, space, mirrors, packet, target):
         target.line = packet.line + mirror.shift_bytes
 
 
-@kernel
+@compiled
 def _arrival_fs(ports, p, packet):
     """When the last bit of a packet is here: after its time on the wire, and on the lane that it shares."""
     port = ports[p]
@@ -171,7 +171,7 @@ def _arrival_fs(ports, p, packet):
     return max(on_wire_fs, ports[port.lane].in_free_fs + _packet_fs(port, volume))
 
 
-@kernel
+@compiled
 def arrival_ps(ports, p, wires):
     """When the next packet arrives over a port, NEVER when none is on its way."""
     wire = wires[ports[p].in_wire]
@@ -181,7 +181,7 @@ def arrival_ps(ports, p, wires):
     return (arrival_fs + FS_PER_PS - 1) // FS_PER_PS
 
 
-@kernel
+@compiled
 def port_peek(ports, p, wires, space, mirrors, place):
     """Copy the oldest packet on its way in to `place`, as this GPU sees it."""
     port = ports[p]
@@ -191,7 +191,7 @@ def port_peek(ports, p, wires, space, mirrors, place):
     _received(port, p, space, mirrors, packet, place[0])
 
 
-@kernel
+@compiled
 def port_take(ports, p, wires, fifo, pool, request, now_ps):
     """Hand the oldest packet on to a memory fifo at now_ps. The fifo must not be full."""
     port = ports[p]
@@ -204,7 +204,7 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     port.last_arrival_ps = now_ps
 
 
-@kernel
+@compiled
 def is_cached(request):
     """Does an arriving write go into L2?"""
     return request.cache != Cache.UNCACHED and request.op == Op.WRITE

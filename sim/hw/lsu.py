@@ -17,24 +17,24 @@ from sim.hw.space import PEER_BITS, Map, fingerprint, held, in_output
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import Cache, Kind
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def lsu_idle(lsu, now_ps):
     """Can an event start now?"""
     return lsu.next_line == lsu.lines and lsu.free_ps <= now_ps and lsu.loads_used < lsu.loads
 
 
-@kernel
+@compiled
 def lsu_enqueue(lsu, w):
     """Warp w waits for its turn."""
     lsu.queue[lsu.queue_tail & (MAX_WARPS - 1)] = w
     lsu.queue_tail += 1
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _route_store(lsu, tile, comm):
     """Where the stores in hand go: the map of the output tile, or the peer window of a collective's addresses."""
     if comm:
@@ -56,7 +56,7 @@ def _route_store(lsu, tile, comm):
         lsu.op, lsu.cache = Op.UPDATE, Cache.UNCACHED
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, now_ps):
     """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
 
@@ -99,7 +99,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, no
     lsu.free_ps = now_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _finish_load(lsu, warps, number):
     """Close load-table entry `number`: all its answers are in. Returns how long its warp had slept, or 0."""
     load = lsu.load_table[number]
@@ -110,7 +110,7 @@ def _finish_load(lsu, warps, number):
     return load.done_ps - slept_ps if slept_ps >= 0 else 0
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
     """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits on it.
 
@@ -135,7 +135,7 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
     return stalled_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request = fifo_push(fifos[lsu.port], pool)
     request.line = line
@@ -154,7 +154,7 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.cache = lsu.cache
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses on their way, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
@@ -179,7 +179,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
         _send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     """Send lines of the event in hand until it is done or blocked. Returns sleep time of a warp woken by it."""
     if lsu.next_line == lsu.lines and lsu.load < 0:
@@ -224,7 +224,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     return stalled_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def lsu_wake_ps(lsu):
     """When the next queued memory event may start; NEVER while blocked or with nothing queued."""
     if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:

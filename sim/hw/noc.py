@@ -15,27 +15,27 @@ from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_
 from sim.hw.noc_record import MAX_PACKETS, SCALE_BITS, SLOTS
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def home_bank(noc, line):
     """L2 bank of a line."""
     return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.index)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def home_set(noc, line):
     """Set of a line in its L2 bank."""
     return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.sets, noc.set_index)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _port_ps(noc, data_bytes, bytes_per_clk):
     return quotient(data_bytes + bytes_per_clk - 1, bytes_per_clk) * noc.period_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
     """List the packets that stand at their sources before end_ps, in the order in which they are served."""
     noc.slot_first[:] = -1
@@ -65,7 +65,7 @@ def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
     return packets
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
     """When the oldest packet that was left behind can go: end_ps if it stands there already, NEVER if none is left."""
     next_ps = NEVER
@@ -74,7 +74,7 @@ def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
     return max(next_ps, end_ps) if next_ps < NEVER else NEVER
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
     port = fifos[noc.first_port_fifo + c]
@@ -104,7 +104,7 @@ def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     return True
 
 
-@kernel
+@compiled
 def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
     """Move the oldest request of CU c, a store to another GPU, to its link.
 
@@ -132,7 +132,7 @@ def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
     return True
 
 
-@kernel
+@compiled
 def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Carry the requests of the window [begin_ps, end_ps) from the CU ports to the banks.
 
@@ -155,7 +155,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _return(noc, source, fifos, pool, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits or its late answers) to its CU.
 
@@ -184,7 +184,7 @@ def _return(noc, source, fifos, pool, cu_wake_ps):
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
 
-@kernel
+@compiled
 def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
     """Carry the answers of the window from the banks to the CUs; as `noc_requests`, but nothing is ever refused."""
     sources = 2 * noc.banks

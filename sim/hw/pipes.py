@@ -7,11 +7,11 @@ instructions, a matrix event occupies the tensor pipe for work / rate. The share
 import numpy as np
 
 from sim.hw.warp import slot_done, slot_take
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import Pipe
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def book_issue(cu, scheduler, event, now_ps):
     """Occupy the issue slot for the instructions of the event. Returns when it is free again."""
     busy_ps = event.count * cu.issue_ps
@@ -22,7 +22,7 @@ def book_issue(cu, scheduler, event, now_ps):
     return now_ps + busy_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def compute(cu, scheduler, event, now_ps):
     """A run of arithmetic: book its pipe and return when the warp may go on."""
     pipe = event.pipe
@@ -39,7 +39,7 @@ def compute(cu, scheduler, event, now_ps):
     return max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
 
 
-@kernel
+@compiled
 def _lanes_in(mask):
     lanes = 0
     while mask != np.uint64(0):
@@ -48,7 +48,7 @@ def _lanes_in(mask):
     return lanes
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def access_shared(cu, warps, w, event, now_ps):
     """Shared-memory access of `count` instructions: book the LDS port; the slot clears a latency later."""
     volume = np.int64(event.count) * _lanes_in(event.mask) * np.int64(event.width_bytes)

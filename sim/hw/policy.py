@@ -11,15 +11,15 @@ import os
 import sys
 
 from sim.hw.request import NEVER, STREAMS
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.errors import UserError
 
 VARIABLE = "T3SIM_POLICY"
-"""Also in the cache key of every kernel that imports this module (tracer.sources)."""
+"""Also in the cache key of every kernel that imports this module (tracer.compile.fingerprint)."""
 MODULE = "t3sim_user_policy"
 
 
-@kernel
+@compiled
 def oldest_head(channel, now_ps):
     """Default of the slot: the stream whose head has waited longest (the lowest stream where two are equal)."""
     chosen = -1
@@ -47,7 +47,7 @@ def bound_policy(path):
     function = getattr(module, "pick", None)
     if not callable(function):
         raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")
-    return function if hasattr(function, "py_func") else kernel(function)
+    return function if hasattr(function, "py_func") else compiled(function)
 
 
 pick = bound_policy(os.environ.get(VARIABLE, ""))

@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES, SECTORS_PER_LINE
-from tracer.jit import kernel
-from tracer.store_parts import PARTS
+from tracer.compile.jit import compiled
+from tracer.gemm.store_parts import PARTS
 
 PEER_BITS = 44
 """Local addresses are smaller; what is above names the port to the GPU that owns the memory."""
@@ -119,12 +119,12 @@ MIRROR = np.dtype([("tag", "i8"), ("shift_bytes", "i8")])
 """The tile that arrives, mirrored, when a tile leaves over a port; and how much its address differs."""
 
 
-@kernel
+@compiled
 def in_output(space, line):
     return space.first_byte <= line < space.end_byte
 
 
-@kernel
+@compiled
 def fingerprint(tile, line, sectors):
     """Sum over the sectors of a line of a mix of their place in the tile (splitmix64).
 
@@ -143,14 +143,14 @@ def fingerprint(tile, line, sectors):
     return np.int64(total)
 
 
-@kernel
+@compiled
 def rotated(contributors, places, gpus, set_mask):
     """A set as a GPU `places` further on sees it."""
     wide = np.int64(contributors) & set_mask
     return ((wide << places) | (wide >> (gpus - places))) & set_mask
 
 
-@kernel
+@compiled
 def held(tile):
     """Contributors of what this GPU sends on of a tile: all that arrived, with its own sum where it adds one.
 
@@ -164,7 +164,7 @@ def held(tile):
     return np.int64(1) | tile.arrived
 
 
-@kernel
+@compiled
 def held_by_wavefront(tile, wavefront):
     """The same for the part of one wavefront of a tile that the Tracker follows."""
     if wavefront.arrived_bytes % wavefront.bytes != 0:
@@ -173,7 +173,7 @@ def held_by_wavefront(tile, wavefront):
     return np.int64(1) | wavefront.arrived
 
 
-@kernel
+@compiled
 def wavefront_of(tile, address):
     """Wavefront that stores the sector at an address of the tile."""
     parts = tile.parts
@@ -182,7 +182,7 @@ def wavefront_of(tile, address):
     return (run // parts.runs * parts.run_step + place // parts.bytes * parts.byte_step) % parts.warps
 
 
-@kernel
+@compiled
 def row_end(tile, run):
     """Address behind the last byte of a row of a tile, or of a part of one, rounded up to a sector."""
     end = tile.address + run * tile.pitch_bytes + tile.run_bytes

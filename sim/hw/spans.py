@@ -4,7 +4,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
 class SpanKind(IntEnum):
@@ -25,7 +25,7 @@ SPAN = np.dtype(
 )
 
 
-@kernel
+@compiled
 def write_span(spans, engine, kind, unit, queue, tag, start_ps, end_ps):
     """Note a span. A full timeline counts on in `engine.spans`, so the loss shows."""
     if engine.spans < len(spans):

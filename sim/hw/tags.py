@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, trailing_zeros
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, prefetch
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 MAX_WAYS = 32
 LOW_BITS, HIGH_BITS = 32, 15
@@ -68,14 +68,14 @@ def empty_sets(sets):
     sets.view(np.uint64).reshape(len(sets), -1)[...] = one.view(np.uint64)  # copied as a whole, not field by field
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _expect_block(cache_set, byte):
     prefetch(cache_set, LOWS_BYTE + byte)
     prefetch(cache_set, BLOCKS_BYTE + byte)
     prefetch(cache_set, SECTORS_BYTE + byte)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def expect(cache_set, ways):
     """The set will be looked at soon: warm the host's cache with its tags, ages and sectors."""
     _expect_block(cache_set, 0)
@@ -83,19 +83,19 @@ def expect(cache_set, ways):
         _expect_block(cache_set, HOST_LINE_BYTES)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _low(line):
     """Lower part of the line number, as a signed number."""
     return np.int32((((line >> 7) + (1 << 31)) & 0xFFFFFFFF) - (1 << 31))
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def canonical(line):
     """The address of a line as the machine has it: ADDRESS_BITS wide."""
     return ((line + (1 << ADDRESS_BITS - 1)) & (1 << ADDRESS_BITS) - 1) - (1 << ADDRESS_BITS - 1)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def find_way(cache_set, ways, line):
     """Way that holds `line`, a canonical address; -1 where none does."""
     low = _low(line)
@@ -111,14 +111,14 @@ def find_way(cache_set, ways, line):
     return np.int64(-1)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def line_of(cache_set, way):
     """Address of the line in `way`."""
     upper = np.int64(cache_set.block[way >> 4].high[way & 15]) << LOW_BITS
     return (upper | (np.int64(cache_set.low[way]) & 0xFFFFFFFF)) << 7
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def touch(cache_set, ways, way):
     """Make `way` the most recently used of the `ways`."""
     newest = greatest_in_block(cache_set.block[0].age, 0, HELD - 1)
@@ -130,7 +130,7 @@ def touch(cache_set, ways, way):
     ages[way & 15] = (ages[way & 15] & HELD) | max(newest + 1, EVICT_FIRST + 1)
 
 
-@kernel
+@compiled
 def _renumber(cache_set):
     """Touch numbers have run out: give the lines small ones in the same order. Returns the largest."""
     done = EVICT_FIRST
@@ -149,25 +149,25 @@ def _renumber(cache_set):
     return done
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def hold(cache_set, way):
     """Sectors of `way` are on their way: it cannot be replaced."""
     cache_set.block[way >> 4].age[way & 15] |= HELD
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def release(cache_set, way):
     """All sectors of `way` have arrived."""
     cache_set.block[way >> 4].age[way & 15] &= ~HELD
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def evict_first(cache_set, way):
     """Make `way` the next to go."""
     cache_set.block[way >> 4].age[way & 15] = EVICT_FIRST
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def victim_way(cache_set, ways):
     """Way to replace: an empty one, else the least recently used that is not held; -1 where all are held."""
     oldest = least_in_block(cache_set.block[0].age, 0, ways)
@@ -181,7 +181,7 @@ def victim_way(cache_set, ways):
     return trailing_zeros(found)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def claim_way(cache_set, ways, way, line):
     """Give `way` to `line`, a canonical address, all sectors empty, the most recently used of the `ways`."""
     block = cache_set.block[way >> 4]
@@ -195,7 +195,7 @@ def claim_way(cache_set, ways, way, line):
 POPCOUNT4 = np.array([0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4], np.int64)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def sectors_in(mask):
     """Number of sectors in a 4-bit mask."""
     return POPCOUNT4[mask & 15]

@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.hw.request import Op, Stream
 from sim.spec import DmaPolicy
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 MAX_SETS = 4096
 
@@ -73,7 +73,7 @@ def tracker_bits(spec, workgroups=1 << 16):
     return spec.entries * (spec.wavefronts * per_counter + tag_bits)
 
 
-@kernel
+@compiled
 def tracker_grant(tracker, tiles, tag):
     """May the workgroup of tile `tag` store? Gives it an entry with its first store. Returns False if it must wait."""
     tile = tiles[tag]
@@ -89,7 +89,7 @@ def tracker_grant(tracker, tiles, tag):
     return True
 
 
-@kernel
+@compiled
 def _has_place(tracker, tiles, tag):
     """Is an entry free that no earlier workgroup will need?"""
     chosen = tag % tracker.sets
@@ -111,7 +111,7 @@ def _has_place(tracker, tiles, tag):
     return True
 
 
-@kernel
+@compiled
 def counts(request):
     """Does a request that a channel takes concern the Tracker or the ledger?"""
     return request.tag >= 0 and (

@@ -11,16 +11,16 @@ from sim.hw.request import SECTOR_BYTES, SECTORS_PER_LINE
 from sim.hw.space import Map, fingerprint, wavefront_of
 from sim.hw.tags import sectors_in
 from sim.spec import Granularity
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 
-@kernel
+@compiled
 def _count_local(tile, request):
     tile.local_bytes += sectors_in(request.sectors) * SECTOR_BYTES
     tile.local_sum += fingerprint(tile, request.line, request.sectors)
 
 
-@kernel
+@compiled
 def _count_arrival(space, tile, request):
     """An update from another GPU: `request.link` is 1 + the port it came over, its set already seen from here."""
     port = np.int64(request.link) - 1
@@ -38,7 +38,7 @@ def _count_arrival(space, tile, request):
     tile.arrived_sum += fingerprint(tile, request.line, request.sectors)
 
 
-@kernel
+@compiled
 def _open_gate(gates, tile, volume, now_ps):
     """Credit the gate of a tile. Returns True when it opens."""
     gate = gates[tile.gate]
@@ -49,7 +49,7 @@ def _open_gate(gates, tile, volume, now_ps):
     return False
 
 
-@kernel
+@compiled
 def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left, request, now_ps):
     """Count one update (or collective write) that a channel has taken at now_ps.
 
@@ -81,7 +81,7 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
     return opened
 
 
-@kernel
+@compiled
 def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps):
     """Credit the counter of the wavefront that stored the data, or of each that has sectors among them."""
     tag = np.int64(request.tag)
@@ -99,7 +99,7 @@ def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, r
             )
 
 
-@kernel
+@compiled
 def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chunk_left, now_ps):
     """Count `volume` bytes of a wavefront; `given`: the set of GPUs whose sums arrived in them, -1 = own stores."""
     wavefront.counted_bytes += volume
@@ -119,7 +119,7 @@ def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chu
         _trigger(tracker, tiles, tile, tag, released, chunk_left)
 
 
-@kernel
+@compiled
 def _trigger(tracker, tiles, tile, tag, released, chunk_left):
     """All updates of a tile have come: its entry is free, its descriptor ready."""
     tile.triggers += 1
@@ -142,7 +142,7 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
         _release_chunk(tracker, tiles, tile.chunk, released)
 
 
-@kernel
+@compiled
 def _release_chunk(tracker, tiles, chunk, released):
     """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
     ready_ps = np.int64(0)
@@ -155,7 +155,7 @@ def _release_chunk(tracker, tiles, chunk, released):
             _release(tracker, released, other, -1, ready_ps)
 
 
-@kernel
+@compiled
 def _release(tracker, released, tag, wavefront, ready_ps):
     entry = released[tracker.released % len(released)]
     entry[0] = tag

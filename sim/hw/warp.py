@@ -11,7 +11,7 @@ import numpy as np
 
 from sim.hw.bits import trailing_zeros
 from sim.hw.request import NEVER
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, SLOTS
 
 MAX_WARPS = 64
@@ -62,7 +62,7 @@ def clear_warps(warps):
     warps["group_key"] = ASLEEP
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def _set_key(warps, w, key):
     warps.key[w] = key
     group = w >> 4
@@ -72,14 +72,14 @@ def _set_key(warps, w, key):
     warps.group_key[group] = best
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def warp_ready(warps, w, ready_ps):
     """Warp w issues its next event at ready_ps."""
     warps.warp[w].state = READY
     _set_key(warps, w, (ready_ps << WARP_BITS) | w)
 
 
-@kernel
+@compiled
 def warp_sleep(warps, w, state, now_ps):
     """Warp w issues nothing until somebody wakes it."""
     warps.warp[w].state = state
@@ -87,20 +87,20 @@ def warp_sleep(warps, w, state, now_ps):
     _set_key(warps, w, ASLEEP)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def next_warp(warps):
     """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP when none is ready."""
     return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def next_issue_ps(warps):
     """When the next warp issues, NEVER when none is ready."""
     key = next_warp(warps)
     return key >> WARP_BITS if key != ASLEEP else NEVER
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def slots_clear_ps(warp, wait, now_ps):
     """When the slots of `wait` are all empty: now_ps or earlier = they are, NEVER = answers are outstanding.
 
@@ -121,7 +121,7 @@ def slots_clear_ps(warp, wait, now_ps):
     return clear_ps
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def slot_take(warp, slot):
     """A memory event with this slot was issued."""
     if slot != NO_SLOT:
@@ -131,7 +131,7 @@ def slot_take(warp, slot):
         warp.pending |= np.uint64(1) << np.uint64(slot)
 
 
-@kernel(inline=True)
+@compiled(inline=True)
 def slot_done(warps, w, slot, done_ps):
     """The result of a memory event of warp w is there at done_ps; wakes the warp if that was all it waited for.
 

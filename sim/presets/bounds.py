@@ -4,7 +4,7 @@ A slip of the hand (a size in bits, a time in the wrong unit) is then a mistake 
 never ends or takes all memory.
 """
 
-from sim.units import GIB, KIB, MIB, PS_PER_S
+from traces.units import GIB, KIB, MIB, PS_PER_S
 
 BOUNDS = (
     ("capacity_bytes", 1, MIB * GIB),

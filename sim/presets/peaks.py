@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sim.units import GIGA, HZ_PER_MHZ, TERA, bytes_text
+from traces.units import GIGA, HZ_PER_MHZ, TERA, bytes_text
 
 
 @dataclass(frozen=True)

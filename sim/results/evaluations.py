@@ -1,8 +1,8 @@
 """Evaluations in the form of runs, so that what shows, draws and compares results takes both kinds of archive.
 
-An evaluation (the archive of `t3sim t3`, `sim.evaluation_archive`) gives one run per simulation behind it, in the order
-of `sim.evaluation.PARTS`, with its totals and time series (no unit instances), `point = {"part": name}`; before them
-stands a run without kernels that has the figures of the configurations, `point = {"part": "all"}`.
+An evaluation (the archive of `t3sim t3`, `sim.scenario.evaluation_archive`) gives one run per simulation behind it, in
+the order of `sim.scenario.evaluation.PARTS`, with its totals and time series (no unit instances), `point = {"part":
+name}`; before them stands a run without kernels that has the figures of the configurations, `point = {"part": "all"}`.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import h5py
 import numpy as np
 
-from sim.evaluation import PARTS
 from sim.presets import preset_from_dict
 from sim.results.run import KernelResult, Results
+from sim.scenario.evaluation import PARTS
 
 EVALUATION_TYPE = "t3sim-evaluation"
 EVALUATION_VERSION = 1
@@ -23,7 +23,7 @@ WHOLE = "all"
 
 
 class Simulated(Protocol):
-    """What is read of a simulation (`sim.job_result.JobResult`)."""
+    """What is read of a simulation (`sim.run.job_result.JobResult`)."""
 
     @property
     def time_ps(self) -> int: ...

@@ -9,12 +9,12 @@ import numpy as np
 from sim.counters import add_totals, headline, ratios
 from sim.hw.request import Stream
 from sim.presets import Preset
-from sim.units import ps_to_ns
 from traces.errors import UserError
+from traces.units import ps_to_ns
 from traces.version import VERSION
 
 EXTRAPOLATED = "extrapolated_"
-"""How the figures begin that mark an extrapolated run (`sim.extrapolation`)."""
+"""How the figures begin that mark an extrapolated run (`sim.run.extrapolation`)."""
 
 
 class ResultsError(UserError):

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from tests.docs.blocks import DOCS, blocks
-from tests.validation.paths import ROOT, SMALL_TRACE_TEXT
-from validation.cli import main
-from validation.counter_names import page
+from sim.view.counter_names import page
+from tests.support.doc_blocks import DOCS, blocks
+from tests.support.paths import ROOT, SMALL_TRACE_TEXT
+from traces.command.cli import main
 
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
-PROGRAM = "import sys; from validation.cli import main; sys.exit(main())"
+PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 
 
 def run_command(line, desk):
@@ -69,5 +69,5 @@ def test_the_index_names_every_page():
 
 
 def test_the_page_of_counters_is_current():
-    """Written by `python -m validation.counter_names`."""
+    """Written by `python -m sim.view.counter_names`."""
     assert (DOCS / "counters.md").read_text(encoding="utf-8") == page()

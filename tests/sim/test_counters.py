@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sim import counters
-from sim.hw.hbm_record import CHANNEL
+from sim.hw.hbm.record import CHANNEL
 from sim.hw.request import STREAMS, Stream
-from tests.sim.result_samples import RECORDS
+from tests.support.result_samples import RECORDS
 
 
 @pytest.mark.parametrize("unit", counters.COUNTERS)

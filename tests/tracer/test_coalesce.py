@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tracer.lane_twin import WORD, lane_addresses
+from tests.support.lane_twin import WORD, lane_addresses
 from tracer.coalesce import LINES_PER_EVENT, active_lanes, coalesce, count_requests
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EVENT, EXPLICIT, PLAIN_STRIDE, Kind, Space
 
 
@@ -24,7 +24,7 @@ def coalesce_naive(event, addresses):
     return lines
 
 
-@kernel
+@compiled
 def coalesce_one(events, addresses, line, sectors, full):
     return coalesce(events[0], addresses, line, sectors, full)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tracer.lane_twin import lane_addresses
+from tests.support.lane_twin import lane_addresses
 from tracer.coalesce import count_requests
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.errors import UserError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracer.gemm import GemmSource
+from tracer.gemm.source import GemmSource
 from tracer.workloads import DEFAULT_KERNEL, LAYERS, MODELS, PAPER_CASES, sublayer
 from traces.errors import UserError
 

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.traces.samples import ListSource, assert_same_workgroup, random_kernel, random_source
+from tests.support.trace_samples import ListSource, assert_same_workgroup, random_kernel, random_source
 from traces import archive as archive_module
 from traces.archive import describe, open_archive, verify_archive, write_archive
 from traces.compress import CHOICES
@@ -251,7 +251,7 @@ def test_folder_missing(tmp_path):
 FULL_DISK = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from tests.traces.samples import random_source
+from tests.support.trace_samples import random_source
 from traces.archive import write_archive
 from traces.errors import UserError
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))

@@ -1,24 +1,23 @@
 """DEVIATIONS.md: its numbers and the tests that it names exist; here are the watchers that stand nowhere else."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-import sim.machine
-from sim.gpu import Gpu
+import sim.machine.build
+from sim.host.gpu import Gpu
 from sim.hw.address_map import bank_row_column, channel_local
 from sim.machine import build, window_ps
 from sim.presets import load_preset, presets
-from sim.run import simulate
-from tests.sim.programs import compute, kernel, load, row, small_preset, wait
-from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from sim.run.one_gpu import simulate
+from tests.support.paths import ROOT
+from tests.support.programs import compute, kernel, load, row, small_preset, wait
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
-from validation.microbenchmarks import CHASES, Chase, latency_ps
+from validation.against.microbenchmarks import CHASES, Chase, latency_ps
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "validation" / "DEVIATIONS.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (D\d+) \|.*\| (.*) \|$", TEXT, re.MULTILINE)
 MIB = 1 << 20
@@ -92,7 +91,7 @@ def test_windows_change_no_traffic(monkeypatch):
     """D6: time windows of 2 ns instead of 21 ns."""
     source, seen = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2)), []
     for longest_ps in (50_000, 2_000):
-        monkeypatch.setattr(sim.machine, "MAX_WINDOW_PS", longest_ps)
+        monkeypatch.setattr(sim.machine.build, "MAX_WINDOW_PS", longest_ps)
         gpu = Gpu(small_preset().machine)
         time_ps = gpu.run_kernel(source, 0, None)
         units = gpu.counters()

@@ -9,7 +9,7 @@ from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
 from tracer.accelsim.lanes import find_pattern
 from tracer.accelsim.text import read_decimal, read_hex
 from tracer.coalesce import active_lanes
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, PLAIN_STRIDE
 
 WIDTH_MAX = 1024
@@ -19,7 +19,7 @@ BAD_WIDTH, BAD_MODE, BAD_ADDRESS = -int(Trouble.BAD_WIDTH), -int(Trouble.BAD_MOD
 TOO_FEW_ADDRESSES, BAD_BULK = -int(Trouble.TOO_FEW_ADDRESSES), -int(Trouble.BAD_BULK)
 
 
-@kernel
+@compiled
 def store_pattern(instruction, n, scan):
     """Pattern of the first n scratch lanes. The scanner stores those of an explicit list and sets its base."""
     inner, stride, row_stride = find_pattern(scan.lanes, n)
@@ -30,7 +30,7 @@ def store_pattern(instruction, n, scan):
     instruction.base = scan.lanes[0]
 
 
-@kernel
+@compiled
 def is_contiguous(mask):
     """True if the active lanes follow each other."""
     low = np.int64(mask) & 0xFFFFFFFF
@@ -41,7 +41,7 @@ def is_contiguous(mask):
     return low & (low + 1) == 0
 
 
-@kernel
+@compiled
 def read_stride(data, pos, end, instruction, n, scan):
     """Base and stride."""
     base, pos = read_hex(data, pos, end)
@@ -62,7 +62,7 @@ def read_stride(data, pos, end, instruction, n, scan):
     return pos
 
 
-@kernel
+@compiled
 def read_list(data, pos, end, instruction, n, scan):
     """One address per active lane."""
     for k in range(n):
@@ -74,7 +74,7 @@ def read_list(data, pos, end, instruction, n, scan):
     return pos
 
 
-@kernel
+@compiled
 def read_deltas(data, pos, end, instruction, n, scan):
     """Base, then for each further active lane the difference from the one before."""
     base, pos = read_hex(data, pos, end)
@@ -90,7 +90,7 @@ def read_deltas(data, pos, end, instruction, n, scan):
     return pos
 
 
-@kernel
+@compiled
 def read_addresses(data, pos, end, instruction, scan):
     """Memory width, and where it is not zero the lanes' addresses."""
     width, pos = read_decimal(data, pos, end)
@@ -112,7 +112,7 @@ def read_addresses(data, pos, end, instruction, scan):
     return BAD_MODE
 
 
-@kernel
+@compiled
 def add_bulk_row(instruction, address, row_bytes, scan):
     """One row of a bulk copy as lanes of 16 bytes."""
     for offset in range(0, row_bytes, BULK_LANE_BYTES):
@@ -120,7 +120,7 @@ def add_bulk_row(instruction, address, row_bytes, scan):
         instruction.lanes += 1
 
 
-@kernel
+@compiled
 def read_bulk(data, pos, end, instruction, scan):
     """Columns of a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
     width, pos = read_decimal(data, pos, end)

@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, PLAIN_STRIDE
 
 STRIDE_MAX = (1 << 31) - 1
 
 
-@kernel
+@compiled
 def difference(lanes, k):
     """Address of lane k less that of lane k - 1, as int64."""
     return np.int64(lanes[k] - lanes[k - 1])
 
 
-@kernel
+@compiled
 def row_length(lanes, n):
     """Lanes of a row: how far the first difference holds."""
     k = 2
@@ -24,7 +24,7 @@ def row_length(lanes, n):
     return k
 
 
-@kernel
+@compiled
 def find_pattern(lanes, n):
     """Pattern of n addresses (traces.schema): (inner, stride, row_stride); inner = EXPLICIT where there is none.
 

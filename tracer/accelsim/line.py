@@ -19,7 +19,7 @@ from tracer.accelsim.instruction import (
 )
 from tracer.accelsim.opcode_column import read_opcode
 from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, skip_blanks, skip_word
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, SLOTS, Cache
 
 LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
@@ -37,7 +37,7 @@ BAD_WIDTH, NO_IMMEDIATE = -int(Trouble.BAD_WIDTH), -int(Trouble.NO_IMMEDIATE)
 BAD_NOTE, OTHER_BLOCK = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK)
 
 
-@kernel
+@compiled
 def read_prefix(data, pos, end, scan, warp_index):
     """Words before the program counter; the first four must name the block and warp announced."""
     words = scan.prefix
@@ -64,7 +64,7 @@ def read_prefix(data, pos, end, scan, warp_index):
     return pos
 
 
-@kernel
+@compiled
 def read_register(data, pos, end):
     """(register number or NO_REGISTER, position or BAD_REGISTER): R7, UR4; R255 and predicates are none."""
     pos = skip_blanks(data, pos, end)
@@ -90,7 +90,7 @@ def read_register(data, pos, end):
     return base + number, after
 
 
-@kernel
+@compiled
 def read_registers(data, pos, end, instruction, scan, is_source):
     """A count and as many registers, into `src` or (the first of them) `dst`."""
     count, pos = read_decimal(data, pos, end)
@@ -116,7 +116,7 @@ def read_registers(data, pos, end, instruction, scan, is_source):
     return pos
 
 
-@kernel
+@compiled
 def read_note(data, pos, end, instruction):
     """`T3 slot wait cache`, which the writer adds where registers cannot say it."""
     slot, pos = read_decimal(data, pos, end)
@@ -135,7 +135,7 @@ def read_note(data, pos, end, instruction):
     return pos
 
 
-@kernel
+@compiled
 def read_tail(data, pos, end, instruction, scan):
     """Immediate (from version 5 on) and whatever extensions follow it."""
     instruction.imm = 0
@@ -156,7 +156,7 @@ def read_tail(data, pos, end, instruction, scan):
     return pos
 
 
-@kernel
+@compiled
 def read_instruction(data, pos, end, instruction, scan, warp_index):
     """Fill `instruction` from the line data[pos:end]."""
     pos = read_prefix(data, pos, end, scan, warp_index)

@@ -11,7 +11,7 @@ from tracer.accelsim.instruction import (
     Trouble,
 )
 from tracer.accelsim.text import skip_blanks, skip_word
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 LETTER_G, LETTER_M, LETTER_A, LETTER_Z = ord("G"), ord("M"), ord("A"), ord("Z")
 LOWER_FIRST, LOWER_LAST, DOT, UNDERSCORE = ord("a"), ord("z"), ord("."), ord("_")
@@ -20,7 +20,7 @@ UTMA, UBLK = np.frombuffer(b"UTMA", np.uint8), np.frombuffer(b"UBLK", np.uint8)
 BAD_OPCODE, TOO_MANY_OPCODES = -int(Trouble.BAD_OPCODE), -int(Trouble.TOO_MANY_OPCODES)
 
 
-@kernel
+@compiled
 def is_opcode_byte(byte):
     return (
         LETTER_A <= byte <= LETTER_Z
@@ -30,7 +30,7 @@ def is_opcode_byte(byte):
     )
 
 
-@kernel
+@compiled
 def same_text(data, first, length, text, start):
     k = 0
     while k < length and data[first + k] == text[start + k]:
@@ -38,7 +38,7 @@ def same_text(data, first, length, text, start):
     return k == length
 
 
-@kernel
+@compiled
 def opcode_form(data, first, last):
     """FORM_GMMA, FORM_BULK or 0 by the name before the first dot."""
     if last - first >= 4 and (same_text(data, first, 4, UTMA, 0) or same_text(data, first, 4, UBLK, 0)):
@@ -56,7 +56,7 @@ def opcode_form(data, first, last):
     return 0
 
 
-@kernel
+@compiled
 def add_opcode(data, first, last, scan, slot):
     """Give the text data[first:last] the next opcode number."""
     number = scan.n_opcodes
@@ -71,7 +71,7 @@ def add_opcode(data, first, last, scan, slot):
     return number
 
 
-@kernel
+@compiled
 def read_opcode(data, pos, end, instruction, scan):
     """The opcode's text to its number."""
     pos = skip_blanks(data, pos, end)

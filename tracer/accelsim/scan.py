@@ -9,7 +9,7 @@ import numpy as np
 from tracer.accelsim.instruction import BULK_LANES_MAX, Outcome, Trouble
 from tracer.accelsim.line import read_instruction
 from tracer.accelsim.text import NEWLINE, RETURN, read_after, read_decimal, skip_blanks
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT
 
 BEGIN = np.frombuffer(b"#BEGIN_TB", np.uint8)
@@ -30,7 +30,7 @@ SECOND_BLOCK = int(Trouble.SECOND_BLOCK)
 FINE, DONE = 0, -1
 
 
-@kernel
+@compiled
 def fail(scan, trouble, pos):
     """Note a trouble of the line at `pos`, the one last counted."""
     scan.error = trouble
@@ -39,7 +39,7 @@ def fail(scan, trouble, pos):
     return ERROR
 
 
-@kernel
+@compiled
 def close_warp(scan, warps):
     """End the warp being read; False if it has another number of instructions than announced."""
     if not scan.open_warp:
@@ -53,7 +53,7 @@ def close_warp(scan, warps):
     return False
 
 
-@kernel
+@compiled
 def start_block(data, pos, end, scan):
     """`thread block = x,y,z`."""
     if scan.block >= 0:
@@ -77,7 +77,7 @@ def start_block(data, pos, end, scan):
     return FINE
 
 
-@kernel
+@compiled
 def start_warp(data, pos, end, scan, warps):
     """`warp = n`."""
     if scan.block < 0:
@@ -100,7 +100,7 @@ def start_warp(data, pos, end, scan, warps):
     return FINE
 
 
-@kernel
+@compiled
 def header_line(data, pos, end, scan, warps):
     """A line that is no instruction: FINE, DONE at the end of a workgroup, NOT_A_LINE, or a Trouble."""
     first = data[pos]
@@ -137,7 +137,7 @@ def header_line(data, pos, end, scan, warps):
     return FINE
 
 
-@kernel
+@compiled
 def ends_warp(data, pos, end):
     """True for a line that may end a warp: #BEGIN_TB, #END_TB, thread block, warp."""
     if data[pos] == HASH:
@@ -145,7 +145,7 @@ def ends_warp(data, pos, end):
     return data[pos] in (LOWER_T, LOWER_W)
 
 
-@kernel
+@compiled
 def is_header(data, pos, end):
     """True unless the line begins like an instruction (a hexadecimal number)."""
     first = data[pos]
@@ -154,7 +154,7 @@ def is_header(data, pos, end):
     return first in (HASH, LOWER_T, LOWER_W, LOWER_I)
 
 
-@kernel
+@compiled
 def find_line_end(data, pos):
     """Position of the next newline: the data end with one."""
     while data[pos] != NEWLINE:
@@ -162,7 +162,7 @@ def find_line_end(data, pos):
     return pos
 
 
-@kernel
+@compiled
 def scan_header(data, pos, last, scan, warps):
     """One header line: an Outcome, MORE where scanning goes on."""
     if ends_warp(data, pos, last) and not close_warp(scan, warps):
@@ -177,7 +177,7 @@ def scan_header(data, pos, last, scan, warps):
     return fail(scan, trouble, pos)
 
 
-@kernel
+@compiled
 def store_addresses(instruction, scan, addresses):
     """Keep the lanes of an instruction that no pattern describes."""
     instruction.base = np.uint64(scan.n_addresses)
@@ -186,7 +186,7 @@ def store_addresses(instruction, scan, addresses):
     scan.n_addresses += instruction.lanes
 
 
-@kernel
+@compiled
 def scan_instruction(data, pos, last, scan, tables):
     """One instruction line: MORE or ERROR."""
     if not scan.in_block:
@@ -203,13 +203,13 @@ def scan_instruction(data, pos, last, scan, tables):
     return MORE
 
 
-@kernel
+@compiled
 def is_full(scan, tables):
     """True if the next line might not fit the tables."""
     return scan.n_instructions >= len(tables.instructions) or scan.n_addresses + BULK_LANES_MAX >= len(tables.addresses)
 
 
-@kernel
+@compiled
 def scan_line(data, newline, scan, tables):
     """The line data[scan.pos:newline]: an Outcome, MORE where scanning goes on."""
     pos = skip_blanks(data, scan.pos, newline)
@@ -228,7 +228,7 @@ def scan_line(data, newline, scan, tables):
     return scan_instruction(data, pos, last, scan, tables)
 
 
-@kernel
+@compiled
 def scan_lines(data, end, scan, tables):
     """Read lines of data[scan.pos:end], which ends with a newline, until something is to be done: an Outcome.
 

@@ -11,7 +11,7 @@ Instructions of fixed latency take no slot; when their results are ready is kept
 import numpy as np
 
 from tracer.accelsim.instruction import NO_REGISTER, REGISTERS
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, SLOTS
 
 SCOREBOARD = np.dtype(
@@ -35,7 +35,7 @@ SCOREBOARD = np.dtype(
 NO_BITS, ONE = np.uint64(0), np.uint64(1)
 
 
-@kernel
+@compiled
 def reset_scoreboard(board):
     """Start of a warp: nothing pending."""
     board.register_slot[:] = NO_SLOT
@@ -52,12 +52,12 @@ def reset_scoreboard(board):
     board.wait = NO_BITS
 
 
-@kernel
+@compiled
 def slot_bit(slot):
     return ONE << np.uint64(slot)
 
 
-@kernel
+@compiled
 def wait_for_register(board, register):
     """Add the register's pending load, if there is one, to the wait mask."""
     slot = board.register_slot[register]
@@ -65,7 +65,7 @@ def wait_for_register(board, register):
         board.wait |= slot_bit(slot)
 
 
-@kernel
+@compiled
 def collect_waits(board, instruction, opcode):
     """Wait mask and earliest issue of an instruction from the registers it reads and writes."""
     board.wait = NO_BITS
@@ -81,7 +81,7 @@ def collect_waits(board, instruction, opcode):
             wait_for_register(board, register)
 
 
-@kernel
+@compiled
 def wait_for_groups(board, latest):
     """Add all committed copy groups but the `latest` ones to the wait mask."""
     for slot in range(SLOTS):
@@ -89,7 +89,7 @@ def wait_for_groups(board, latest):
             board.wait |= slot_bit(slot)
 
 
-@kernel
+@compiled
 def free_waited(board):
     """The slots of the wait mask are empty when the instruction issues."""
     if board.wait == NO_BITS:
@@ -102,7 +102,7 @@ def free_waited(board):
                 board.open_slot = -1
 
 
-@kernel
+@compiled
 def oldest_slot(board):
     """Slot taken longest ago, other than that of the open copy group."""
     oldest = -1
@@ -112,7 +112,7 @@ def oldest_slot(board):
     return oldest
 
 
-@kernel
+@compiled
 def take_slot(board):
     """A slot for the instruction at hand, whose waits have been freed."""
     slot = 0
@@ -129,7 +129,7 @@ def take_slot(board):
     return slot
 
 
-@kernel
+@compiled
 def take_load_slot(board, instruction, opcode):
     """Slot of a load, which its destination registers remember; NO_SLOT without a destination."""
     if instruction.dst == NO_REGISTER:
@@ -142,7 +142,7 @@ def take_load_slot(board, instruction, opcode):
     return slot
 
 
-@kernel
+@compiled
 def take_copy_slot(board):
     """Slot of the open copy group."""
     if board.open_slot < 0:
@@ -150,7 +150,7 @@ def take_copy_slot(board):
     return board.open_slot
 
 
-@kernel
+@compiled
 def commit_group(board):
     """Close the open copy group; it may be empty."""
     if board.open_slot >= 0:
@@ -159,7 +159,7 @@ def commit_group(board):
     board.committed += 1
 
 
-@kernel
+@compiled
 def write_result(board, instruction, opcode):
     """Results of a fixed-latency instruction that issued at the board's clock."""
     if instruction.dst == NO_REGISTER:

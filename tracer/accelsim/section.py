@@ -7,7 +7,7 @@ event needs) stands in the last of them; the others take their issue slots.
 
 import numpy as np
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, PLAIN_STRIDE, Kind, Pipe
 
 PIPES = len(Pipe)
@@ -31,7 +31,7 @@ SECTION = np.dtype(
 U4_MAX = (1 << 32) - 1
 
 
-@kernel
+@compiled
 def add_work(section, instruction, pipe, macs, clock, wait):
     """Count an instruction into the section; a section that is not open begins with it."""
     if section.pipes == 0:
@@ -51,7 +51,7 @@ def add_work(section, instruction, pipe, macs, clock, wait):
         section.work[pipe] += macs
 
 
-@kernel
+@compiled
 def next_event(section, events):
     """The next row, cleared, for the caller to fill."""
     event = events[section.events]
@@ -77,7 +77,7 @@ def next_event(section, events):
     return event
 
 
-@kernel
+@compiled
 def close_section(section, events, clock):
     """Write the section's events; `clock` is the issue of what comes next."""
     left = clock - section.start
@@ -100,7 +100,7 @@ def close_section(section, events, clock):
     section.pipes = 0
 
 
-@kernel
+@compiled
 def lengthen(section, events, stall):
     """A later event needs a result `stall` clocks after the last COMPUTE event's end: let that one take longer."""
     if stall > 0 and section.last >= 0:

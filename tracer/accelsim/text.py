@@ -1,6 +1,6 @@
 """Numbers and words in a line of bytes. A scanner returns (value, position after it); position -1 = not there."""
 
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 
 BLANK, TAB, NEWLINE, RETURN = 32, 9, 10, 13
 ZERO, NINE, LOWER_A, LOWER_F, UPPER_A, UPPER_F, LOWER_X, MINUS = 48, 57, 97, 102, 65, 70, 120, 45
@@ -8,7 +8,7 @@ DECIMAL_MAX = (1 << 63) // 10 - 1
 HEX_DIGITS_MAX = 16
 
 
-@kernel
+@compiled
 def skip_blanks(data, pos, end):
     """Position of the next byte that is neither blank nor tab, `end` where there is none."""
     while pos < end and (data[pos] == BLANK or data[pos] == TAB):
@@ -16,7 +16,7 @@ def skip_blanks(data, pos, end):
     return pos
 
 
-@kernel
+@compiled
 def skip_word(data, pos, end):
     """Position after the word that begins at `pos`."""
     while pos < end and data[pos] != BLANK and data[pos] != TAB:
@@ -24,12 +24,12 @@ def skip_word(data, pos, end):
     return pos
 
 
-@kernel
+@compiled
 def at_word_end(data, pos, end):
     return pos >= end or data[pos] == BLANK or data[pos] == TAB
 
 
-@kernel
+@compiled
 def hex_digit(byte):
     """Value of a hexadecimal digit, -1 for any other byte."""
     if ZERO <= byte <= NINE:
@@ -41,7 +41,7 @@ def hex_digit(byte):
     return -1
 
 
-@kernel
+@compiled
 def read_hex(data, pos, end):
     """A hexadecimal number of up to 16 digits, with or without 0x; its 64 bits as int64."""
     pos = skip_blanks(data, pos, end)
@@ -60,7 +60,7 @@ def read_hex(data, pos, end):
     return value, pos
 
 
-@kernel
+@compiled
 def read_decimal(data, pos, end):
     """A signed decimal number below 2^63 / 10 in size."""
     pos = skip_blanks(data, pos, end)
@@ -79,7 +79,7 @@ def read_decimal(data, pos, end):
     return (-value if negative else value), pos
 
 
-@kernel
+@compiled
 def read_immediate(data, pos, end):
     """Like read_decimal, but a number of any size (only small ones mean anything): larger ones saturate."""
     pos = skip_blanks(data, pos, end)
@@ -97,7 +97,7 @@ def read_immediate(data, pos, end):
     return (-value if negative else value), pos
 
 
-@kernel
+@compiled
 def read_after(data, pos, end, word):
     """Position after `word` (bytes) and the blanks that follow it, -1 if the text at `pos` does not begin with it."""
     if pos + len(word) > end:

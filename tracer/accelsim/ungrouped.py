@@ -19,7 +19,7 @@ from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_
 from tracer.accelsim.problems import TraceError
 from tracer.accelsim.stream import BadXz
 from tracer.accelsim.text import NEWLINE, RETURN, read_decimal, skip_blanks
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.source import Workgroup
 
 BUCKET_BYTES = 1 << 25
@@ -30,7 +30,7 @@ MASK_DIGITS = 8
 HASH = ord("#")
 
 
-@kernel
+@compiled
 def find_keys(data, end, line, grid_x, grid_y, grid_z, keys):
     """Block, warp and extent of each line that begins with the four numbers x y z warp.
 

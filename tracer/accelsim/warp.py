@@ -32,7 +32,7 @@ from tracer.accelsim.scoreboard import (
 )
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
 from tracer.coalesce import active_lanes
-from tracer.jit import kernel
+from tracer.compile.jit import compiled
 from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
 
 BUILDER = np.dtype(
@@ -70,12 +70,12 @@ assert len(KIND_OF_ACTION) == len(Action)
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
 
-@kernel
+@compiled
 def is_memory(action):
     return LOAD <= action <= ASYNC_COPY or action == BULK_COPY
 
 
-@kernel
+@compiled
 def resolve_space(builder, instruction, addresses):
     """Space of a generic access: by the window of its first lane's address; shared where a window is unknown."""
     if builder.shared_base == 0 or builder.local_base == 0:
@@ -90,7 +90,7 @@ def resolve_space(builder, instruction, addresses):
     return GLOBAL
 
 
-@kernel
+@compiled
 def find_waits(builder, instruction, opcode, action):
     """Wait mask and earliest issue of an instruction; the slots it waits for become free."""
     board = builder.board
@@ -106,7 +106,7 @@ def find_waits(builder, instruction, opcode, action):
     free_waited(board)
 
 
-@kernel
+@compiled
 def compute(builder, instruction, opcode, pipe, events):
     """An instruction that makes no memory event."""
     board = builder.board
@@ -121,7 +121,7 @@ def compute(builder, instruction, opcode, pipe, events):
     write_result(board, instruction, opcode)
 
 
-@kernel
+@compiled
 def start_event(builder, instruction, action, events):
     """Close the section before an event of its own, and begin the event."""
     board = builder.board
@@ -140,7 +140,7 @@ def start_event(builder, instruction, action, events):
     return event
 
 
-@kernel
+@compiled
 def memory_slot(builder, instruction, opcode, action):
     """Slot of a memory event; taking one may add it to the wait mask."""
     if builder.noted:
@@ -157,7 +157,7 @@ def memory_slot(builder, instruction, opcode, action):
     return NO_SLOT
 
 
-@kernel
+@compiled
 def fill_access(event, instruction, opcode, space, slot):
     """Address columns of a memory event."""
     event.space = space
@@ -172,7 +172,7 @@ def fill_access(event, instruction, opcode, space, slot):
     event.base = instruction.base
 
 
-@kernel
+@compiled
 def access(builder, instruction, opcode, action, events, addresses):
     """A load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes takes several events."""
     space = opcode.space
@@ -195,7 +195,7 @@ def access(builder, instruction, opcode, action, events, addresses):
         more.mask = ALL_LANES if lanes - done >= LANES else (1 << (lanes - done)) - 1
 
 
-@kernel
+@compiled
 def barrier(builder, instruction, action, events):
     """BAR: number or expected threads from the immediate."""
     event = start_event(builder, instruction, action, events)
@@ -209,7 +209,7 @@ def barrier(builder, instruction, action, events):
         event.work = instruction.imm
 
 
-@kernel
+@compiled
 def effective_action(instruction, opcode, is_last):
     """What an instruction does here: without active lanes or addresses nothing but take an issue slot."""
     action = opcode.action
@@ -220,7 +220,7 @@ def effective_action(instruction, opcode, is_last):
     return action
 
 
-@kernel
+@compiled
 def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     """One instruction of a warp."""
     action = effective_action(instruction, opcode, is_last)
@@ -243,7 +243,7 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
             commit_group(builder.board)
 
 
-@kernel
+@compiled
 def is_left_out(builder, instruction, opcode):
     """True for a line that the writer put in, and for the first of the two lines of a copy in a raw trace."""
     if instruction.noted and instruction.note_slot == HELPER:
@@ -254,7 +254,7 @@ def is_left_out(builder, instruction, opcode):
     return builder.copies % 2 == 1
 
 
-@kernel
+@compiled
 def end_warp(builder, is_empty, last_line, events):
     """A warp without EXIT gets one that stands for no instruction."""
     section = builder.section
@@ -273,7 +273,7 @@ def end_warp(builder, is_empty, last_line, events):
     builder.no_exit += 1
 
 
-@kernel
+@compiled
 def build_warp(builder, instructions, first, last, line, opcodes, events, addresses):
     """Events of the instructions [first, last) of one warp; `line` is where the warp begins."""
     reset_scoreboard(builder.board)
@@ -296,7 +296,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         end_warp(builder, first == last, line, events)
 
 
-@kernel
+@compiled
 def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, first_event):
     """Events of all warps of the workgroup in `tables`, in the order of the file.
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tracer.coalesce import LINES_PER_EVENT, active_lanes, coalesce, makes_requests
+from tracer.compile.jit import compiled
 from tracer.elf.line_table import NO_LINE, LineTable
-from tracer.jit import kernel
 from traces.schema import Kind, Space
 from traces.source import Workgroup
 
@@ -60,7 +60,7 @@ def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTra
     return sorted(listed, key=lambda t: (-t.load_sectors - t.store_sectors - t.atomic_sectors, t.file, t.line))
 
 
-@kernel(allocates=True)
+@compiled(allocates=True)
 def add_traffic(events, addresses, rows, class_of_kind, totals):
     """Add what each event does to its row of the totals.
 

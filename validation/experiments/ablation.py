@@ -5,8 +5,8 @@ What is left out, and how, is told in `validation.experiments.ablation_runs`.
 
 import msgspec
 
-from sim.configurations import Case
-from sim.units import PS_PER_US
+from sim.scenario.configurations import Case
+from traces.units import PS_PER_US
 from validation.experiments.ablation_runs import VARIANTS, variant_tasks
 from validation.experiments.cases import Workbench
 from validation.experiments.parts import part_task

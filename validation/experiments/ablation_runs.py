@@ -19,26 +19,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sim.cluster import Cluster
 from sim.collective.chunks import Chunks
 from sim.collective.plans import Plan, mapped
 from sim.collective.space import Region
-from sim.configurations import Case
 from sim.counters import take, totals
-from sim.gpu import Gpu
+from sim.host.cluster import Cluster
+from sim.host.gpu import Gpu
+from sim.host.window import Launch
 from sim.hw.request import Stream
 from sim.hw.space import Map
-from sim.job_result import moved_bytes
-from sim.jobs import replace_unit, staggered_launch
+from sim.run.job_result import moved_bytes
+from sim.run.many_gpus import replace_unit, staggered_launch
+from sim.scenario.configurations import Case
 from sim.spec import Arbiter, Topology
-from sim.window import Launch
-from tracer.gemm import GemmSource
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 from validation.experiments.parts import part_task
 from validation.experiments.task import Outcome, Task, task_key
 
 OTHER_BUFFER = 1 << 42
-"""Far from the output, as `sim.jobs.run_side_by_side` has it."""
+"""Far from the output, as `sim.run.many_gpus.run_side_by_side` has it."""
 
 
 @dataclass(frozen=True)

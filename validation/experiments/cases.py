@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from sim.configurations import Case
 from sim.presets import load_preset
-from sim.units import PS_PER_NS
-from tracer.gemm import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder
+from sim.scenario.configurations import Case
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder
+from tracer.verbs.gemm_options import workload_problem
 from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES
 from traces.errors import UserError
 from traces.schema import Cache
-from validation.gemm_options import workload_problem
+from traces.units import PS_PER_NS
 
 PAPER = "paper"
 """Stands for the 16 cases of the paper."""

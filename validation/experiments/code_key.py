@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from tracer.sources import POLICY_VARIABLE, ROOT, import_closure
+from tracer.compile.fingerprint import POLICY_VARIABLE, ROOT, import_closure
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -1,10 +1,10 @@
 """Experiment: collectives alone on idle machines: what near-memory updates gain, and time against size."""
 
-from sim.configurations import Case
 from sim.presets import load_preset
-from sim.units import PS_PER_US
-from tracer.gemm import GemmProblem
+from sim.scenario.configurations import Case
+from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
+from traces.units import PS_PER_US
 from validation.experiments.cases import Workbench, gpus_of
 from validation.experiments.parts import part_task
 from validation.experiments.sublayers import MEGA, PERCENT

@@ -7,10 +7,10 @@ both at once (what their contention in L2 and DRAM adds).
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sim.configurations import Case
-from sim.jobs import run_side_by_side
 from sim.presets import load_preset
-from sim.units import PS_PER_US
+from sim.run.many_gpus import run_side_by_side
+from sim.scenario.configurations import Case
+from traces.units import PS_PER_US
 from validation.experiments.cases import Workbench
 from validation.experiments.parts import SIMULATOR, TIMED_PARTS, part_task
 from validation.experiments.sublayers import PERCENT, geomean

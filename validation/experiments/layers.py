@@ -13,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from sim.configurations import Case
-from sim.evaluation import CONFIGURATIONS, SEQUENTIAL, Evaluation
-from sim.units import PS_PER_S, PS_PER_US
+from sim.scenario.configurations import Case
+from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL, Evaluation
 from tracer.workloads import MODELS, Model
+from traces.units import PS_PER_S, PS_PER_US
 from validation.experiments.cases import Workbench
 from validation.experiments.parts import case_tasks, evaluation
 from validation.experiments.sublayers import geomean

@@ -3,8 +3,8 @@
 from functools import partial
 
 from sim.presets import load_preset
-from sim.units import MIB, period_ps
-from validation import collectives, gemm_time, microbenchmarks
+from traces.units import MIB, period_ps
+from validation.against import collectives, gemm_time, microbenchmarks
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
 REQUESTS_PER_ROW = 3e4
@@ -21,7 +21,7 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
     preset: str
 
     def tasks(self) -> list[Task]:
-        key = task_key("validation.microbenchmarks", _values(self.preset))
+        key = task_key("validation.against.microbenchmarks", _values(self.preset))
         return [Task(key, f"microbenchmarks of {self.preset}", 3e7, partial(_microbenchmarks, self.preset))]
 
     def answers(self, outcomes: Outcomes) -> dict[str, float]:
@@ -37,7 +37,7 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
         machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
         found = []
         for row in gemm_time.measured(machine):
-            key = task_key("validation.gemm_time", self.preset, _values(self.preset), list(row[:3]))
+            key = task_key("validation.against.gemm_time", self.preset, _values(self.preset), list(row[:3]))
             title = f"GEMM {row.m} x {row.n} x {row.k} on {self.preset}"
             found.append(Task(key, title, REQUESTS_PER_ROW * row.m, partial(_gemm_time, machine, row)))
         return found
@@ -57,7 +57,7 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
     system: str
 
     def _cases(self) -> dict[collectives.Case, Task]:
-        module, found = "validation.collectives", {}
+        module, found = "validation.against.collectives", {}
         values = _values(collectives.SYSTEMS[self.system].preset)
         for case in collectives.measured():
             if case.system == self.system:

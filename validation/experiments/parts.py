@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from sim.configurations import Case, assemble, parts_of
-from sim.evaluation import CONFIGURATIONS, Evaluation
-from sim.job_result import JobResult
+from sim.run.job_result import JobResult
+from sim.scenario.configurations import Case, assemble, parts_of
+from sim.scenario.evaluation import CONFIGURATIONS, Evaluation
 from validation.experiments.task import Outcome, Outcomes, Task, task_key
 
-SIMULATOR = "sim.configurations"
+SIMULATOR = "sim.scenario.configurations"
 """Module whose imports are everything that decides what a part finds."""
 TIMED_PARTS = ("gemm", "t3", "t3_mca")
 """Parts of which a case with an interval takes time series."""

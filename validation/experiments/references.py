@@ -9,12 +9,12 @@ from pathlib import Path
 
 from sim.presets import load_preset
 from traces.errors import UserError
-from validation import accelsim_cycles, dram_reference, gemm_counters
+from validation.against import accelsim_cycles, dram_reference, gemm_counters
 from validation.experiments.sublayers import PERCENT
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
 TABLES = Path(__file__).parent.parent / "tables"
-SCRIPTS = "validation.{}"
+SCRIPTS = "validation.against.{}"
 
 
 class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 from math import prod
 
-from sim.evaluation import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
-from sim.units import PS_PER_US
+from sim.scenario.evaluation import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
+from traces.units import PS_PER_US
 from validation.experiments.cases import Workbench, layer_of
 from validation.experiments.parts import case_tasks, evaluation
 from validation.experiments.task import Experiment, Outcomes, Task

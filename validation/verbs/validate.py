@@ -5,16 +5,16 @@ from pathlib import Path
 
 import click
 
-from validation.compare import BASELINE, NOT_RUN, accept, worse
-from validation.evaluation import Evaluated, evaluate_claims, store_in
-from validation.evaluation_archive import write_evaluation
-from validation.evaluation_figures import draw_figures
-from validation.evaluation_report import CLAIM_COLUMNS, claim_cells, summary, write_report
+from tracer.compile.process import process_costs
+from traces.command.meter import Meter
+from traces.command.tables import print_json, print_table
 from validation.experiments.load import load_experiments
 from validation.experiments.task import Experiment
-from validation.meter import Meter
-from validation.process import process_costs
-from validation.report import print_json, print_table
+from validation.report.answers import Evaluated, evaluate_claims, store_in
+from validation.report.archive import write_evaluation
+from validation.report.compare import BASELINE, NOT_RUN, accept, worse
+from validation.report.draw import draw_figures
+from validation.report.page import CLAIM_COLUMNS, claim_cells, summary, write_report
 
 LEFT = 1
 """Exit status where a claim has left its tolerance, as for anything else that failed."""

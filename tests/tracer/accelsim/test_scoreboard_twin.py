@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tracer.accelsim.texts import kernel_text, read, write
+from tests.support.accelsim_texts import kernel_text, read, write
 from traces.schema import NO_SLOT, SLOTS, Kind
 
 

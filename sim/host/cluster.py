@@ -1,0 +1,225 @@
+"""N GPUs joined by links, simulated one by one (explicit) or as one that hears its own echo (symmetric).
+
+Explicit: every GPU has its own records; they share only the wires. As nothing that is put on a wire shows at the other
+end before the link's latency, each GPU is run alone for that long, then the next; the order does not matter.
+
+Symmetric: all GPUs do the same at the same time, so what arrives from a neighbour is what leaves to the other one,
+for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape (D29).
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sim.collective.plans import Plan
+from sim.collective.space import make_wavefronts, output_space
+from sim.collective.topology import port_distances
+from sim.host.gpu import Gpu, Progress
+from sim.host.state import ClusterState
+from sim.host.window import Launch
+from sim.hw.link import WIRE
+from sim.hw.request import LINE_BYTES, NEVER
+from sim.hw.space import MIRROR, Map
+from sim.hw.tracker import make_tracker
+from sim.machine.build import Output, window_ps
+from sim.machine.deadlock import deadlock
+from sim.machine.engine import Status
+from sim.spec import Machine
+from traces.errors import UserError
+
+STILL_ROUNDS = 8
+"""Rounds in which nothing moves on any GPU before that is called a deadlock."""
+
+
+class Cluster:
+    """GPUs at rest, wired up for a plan.
+
+    Attributes:
+        gpus: one Gpu per simulated machine.
+        plans: theirs.
+    """
+
+    def __init__(self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0):
+        """plans: of all GPUs in order, or of the one that stands for all where symmetric."""
+        self.machine, self.plans, self.symmetric = machine, list(plans), symmetric
+        count = plans[0].chunks.gpus
+        if not symmetric and len(plans) != count:
+            raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
+        self.distances = port_distances(plans[0].topology, count)
+        ports = len(self.distances)
+        self.wires = np.zeros(len(plans) * ports, WIRE)
+        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires) for _ in plans]
+        for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
+            self._connect(gpu, number)
+            gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
+            gpu.node.engine["ports"] = ports
+
+    def _connect(self, gpu: Gpu, number: int) -> None:
+        ports = gpu.node.ports
+        for p, distance in enumerate(self.distances):
+            behind = 0 if self.symmetric else (number - distance) % len(self.plans)
+            ports[p]["out_wire"] = number * len(self.distances) + p
+            ports[p]["in_wire"] = behind * len(self.distances) + p
+            ports[p]["distance"] = distance
+
+    def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
+        """Let MCA choose its threshold when so many workgroups of queue 0 have finished."""
+        for gpu in self.gpus:
+            gpu.node.engine["stage_workgroups"], gpu.node.engine["stage_from_ps"] = workgroups, start_ps
+
+    def run(
+        self,
+        launches: Sequence[Sequence[Launch]],
+        progress: Progress | None = None,
+        pause: Callable[[], None] | None = None,
+        state: ClusterState | None = None,
+    ) -> None:
+        """Run the kernels of every GPU until everything has come to rest.
+
+        Args:
+            launches: of each GPU.
+            progress: of the first GPU.
+            pause: called after every round; it may take the `state`.
+            state: of a cluster of the same plans with these kernels on it: go on from there.
+
+        Raises:
+            DeadlockError: nothing can move and something is left.
+        """
+        self._horizon_ps, self._still = (state.horizon_ps, state.still) if state else (0, 0)
+        for number, (gpu, own) in enumerate(zip(self.gpus, launches, strict=True)):
+            if state:
+                gpu.go_on(own, state.gpus[number])
+            else:
+                gpu.launch(own)
+        self._run_all(progress, pause)
+
+    def state(self) -> ClusterState:
+        """Everything that GPUs in the middle of their kernels know; valid until they run again."""
+        return ClusterState(self._horizon_ps, self._still, [gpu.state() for gpu in self.gpus])
+
+    def _run_all(self, progress: Progress | None, pause: Callable[[], None] | None) -> None:
+        """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
+        those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
+        step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
+        while True:
+            self._horizon_ps += step_ps
+            before = self._moves()
+            to_ps, first = self._horizon_ps, self.gpus[0]
+            states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
+            if all(status == Status.IDLE for status in states) and self._at_rest():
+                break
+            self._still = self._still + 1 if self._moves() == before and Status.HORIZON not in states else 0
+            if self._still > STILL_ROUNDS:
+                break
+            if pause:
+                pause()
+        for gpu in self.gpus:
+            gpu.node.engine["horizon_ps"] = NEVER
+        if self._still > STILL_ROUNDS:
+            stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
+            gpu = self.gpus[stuck]
+            raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
+
+    def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
+        engine = gpu.node.engine[0]
+        engine["horizon_ps"] = horizon_ps
+        status = gpu.advance(progress)
+        if status == Status.STUCK:
+            _skip_to(gpu, horizon_ps)  # only another GPU can help, and not before
+        return status
+
+    def _moves(self) -> int:
+        """Grows whenever something moves anywhere."""
+        total = int(self.wires["sent"].sum() + self.wires["taken"].sum())
+        for gpu in self.gpus:
+            noc = gpu.node.noc[0]
+            total += int(noc["request_packets"] + noc["answer_packets"]) + int(gpu.node.dispatch["finished"].sum())
+        return total
+
+    def _at_rest(self) -> bool:
+        """Has everything that was launched ended, and everything that was sent arrived?"""
+        return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
+
+
+def _skip_to(gpu: Gpu, time_ps: int) -> None:
+    """Leave out the windows up to time_ps, in which everything would try again in vain.
+
+    Where a GPU that was simulated earlier has shown what will help, they are run; it must make no difference.
+    """
+    node, engine = gpu.node, gpu.node.engine[0]
+    node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
+    for wake_ps in (node.cu_wake_ps, node.bank_wake_ps, node.channel_wake_ps):
+        np.maximum(wake_ps, time_ps, out=wake_ps)
+    engine["now_ps"] = time_ps
+
+
+def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:
+    """Everything that a plan says about the output, for the machine."""
+    tiles, wavefronts = plan.tiles.copy(), make_wavefronts(plan.tiles)
+    tiles["counting"] = (wavefronts["threshold_bytes"] > 0).sum(axis=1)
+    tracker = make_tracker(machine.tracker, machine.dma.policy)
+    tracker["tiles"], tracker["first_tile"] = plan.chunks.tiles, plan.chunks.start_tile(plan.gpu)
+    if len(tiles) > plan.chunks.tiles:
+        tracker["tiles"] = len(tiles)
+    space = output_space(plan.tiles, plan.chunks.gpus)
+    mirrors = np.zeros((0, 0), MIRROR)
+    if symmetric:
+        space["mirrored"] = 1
+        mirrors = make_mirrors(plan, distances)
+    dma_tiles = plan.tiles["chunk"][plan.tiles["map"] == Map.DMA]
+    return Output(
+        space=space,
+        tiles=tiles,
+        wavefronts=wavefronts,
+        tracker=tracker,
+        gates=plan.gates.copy(),
+        mirrors=mirrors,
+        released=np.zeros((max(len(tiles), wavefronts.size), 3), np.int64),
+        chunk_left=np.bincount(dma_tiles, minlength=plan.chunks.gpus).astype(np.int64),
+    )
+
+
+def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
+    """MIRROR [ports, tags] for the symmetric machine.
+
+    Raises:
+        UserError: chunks of unequal shape; only explicit GPUs can run them.
+    """
+    chunks = plan.chunks
+    mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
+    if len(set(np.diff(chunks.edges))) > 1:
+        raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")
+    tags = np.arange(len(plan.tiles))
+    phase, tile = tags // chunks.tiles * chunks.tiles, tags % chunks.tiles
+    size = chunks.tiles // chunks.gpus
+    for p, distance in enumerate(distances):
+        seen = phase + (tile + distance * size) % chunks.tiles
+        for name in ("runs", "run_bytes", "pitch_bytes"):
+            if (plan.tiles[name][seen] != plan.tiles[name]).any():
+                raise UserError("symmetric: tiles in the same place of two chunks differ in shape; run all GPUs")
+        mirrors[p]["tag"] = seen
+        mirrors[p]["shift_bytes"] = plan.tiles["address"][seen] - plan.tiles["address"]
+    if (mirrors["shift_bytes"] % LINE_BYTES != 0).any():
+        raise UserError("symmetric: tiles in the same place of two chunks begin at different bytes of a line")
+    return mirrors
+
+
+def walk_alike(plans: Sequence[Plan]) -> bool:
+    """Does every GPU do with its local chunks what GPU 0 does with its own? Chunks are of equal shape."""
+    chunks = plans[0].chunks
+
+    def seen(plan: Plan) -> np.ndarray:
+        """What is said about the tiles, in the order in which the GPU walks them; a row per phase."""
+        said = plan.tiles[["map", "op", "port", "threshold_bytes", "chunk"]].reshape(-1, chunks.tiles)
+        return np.roll(said, plan.gpu * (chunks.tiles // chunks.gpus), axis=1)
+
+    return all((seen(plan) == seen(plans[0])).all() for plan in plans)
+
+
+def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
+    """Are all chunks of equal shape?"""
+    try:
+        make_mirrors(plan, distances)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,262 @@
+"""One simulated GPU as the host drives it: launch a kernel, feed its workgroups, run the clock, read the counters."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.counters import take
+from sim.host.state import State, named_arrays, with_arrays
+from sim.host.window import Launch, TraceWindow
+from sim.hw.request import NEVER
+from sim.hw.spans import SPAN
+from sim.hw.tags import empty_sets
+from sim.machine.build import SERIES, Node, build
+from sim.machine.deadlock import deadlock
+from sim.machine.engine import Status, prefill_l2, run_engine, settle
+from sim.machine.series import sample
+from sim.occupancy import Occupancy, occupancy
+from sim.spec import Machine
+from traces.errors import UserError
+from traces.source import KernelInfo, KernelSource
+
+FOREVER_PS = NEVER - 1
+MAX_SPANS = 1 << 16
+"""Of the timeline that goes with a time series."""
+Progress = Callable[[str, int, int], None]
+"""Called with (kernel, workgroups done, workgroups)."""
+UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
+"""Unit of the counter registry -> field of Node."""
+FABRIC_ARRAYS = {"link": "ports", "dma": "dmas"}
+"""The same, of a GPU that is joined to others."""
+
+
+PAUSE_WINDOWS = 64
+"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
+
+
+class Pause(NamedTuple):
+    """What to call between two time windows, every so many of them."""
+
+    act: Callable[[], None]
+
+
+class Gpu:
+    """A GPU at rest or with one kernel on it.
+
+    Attributes:
+        node: its unit records.
+        line_trace: called with one line of text per time window, None = off.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        interval_ps: int = 0,
+        line_trace: Callable[[Node], None] | None = None,
+        ports: int = 0,
+        wires: np.ndarray | None = None,
+    ):
+        self.machine = machine
+        self.node, self.fifo_names = build(machine, ports, wires)
+        self.line_trace = line_trace
+        self._series: list[np.ndarray] = []
+        self._run_windows = 0
+        self._uncached_sectors = 0
+        engine = self.node.engine[0]
+        engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
+        if interval_ps:
+            self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
+        self.node.dispatch["wake_ps"] = NEVER
+
+    @property
+    def now_ps(self) -> int:
+        return int(self.node.engine[0]["now_ps"])
+
+    def run_kernel(
+        self,
+        source: KernelSource,
+        start_ps: int,
+        progress: Progress | None,
+        pause: Pause | None = None,
+        state: State | None = None,
+    ) -> int:
+        """Run one kernel from its launch at start_ps until everything has come to rest.
+
+        Args:
+            pause: what to call meanwhile; it may take the `state`.
+            state: of a GPU of the same machine with this kernel on it: go on from there.
+
+        Returns:
+            When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
+            stores are uncached); a flush of L2 comes later (D13).
+        """
+        launch = Launch(source, start_ps=start_ps)
+        if state is None:
+            self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
+            self.launch([launch])
+        else:
+            self.go_on([launch], state)
+        self._run_windows = PAUSE_WINDOWS if pause else 0
+        while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
+            if pause:
+                pause.act()
+        self._run_windows = 0
+        self._check_done(status, source.info.name)
+        ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
+        ends.append(self.node.noc["last_ack_ps"].max())
+        if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
+            ends.append(self.node.channels["bus_end_ps"].max())
+        return int(max(ends))
+
+    def state(self) -> State:
+        """Everything that a GPU in the middle of its kernels knows; valid until it runs again."""
+        series = self._series_rows()
+        feeds = [feed.facts() for feed in self._window.feeds]
+        facts = {"feeds": feeds, "uncached_sectors": self._uncached_sectors}
+        return State(facts, {**named_arrays(self.node, "node."), "series": series})
+
+    def go_on(self, launches: Sequence[Launch], state: State) -> None:
+        """Launch the kernels, then put the machine into the state that it had with them on it."""
+        self._set_up(launches)
+        for feed, facts in zip(self._window.feeds, state.facts["feeds"], strict=True):
+            feed.go_on(facts)
+        self._uncached_sectors = state.facts["uncached_sectors"]
+        self._series = [state.arrays["series"]]
+        self.node = self._window.node = with_arrays(self._window.node, state.arrays, "node.")
+
+    def launch(self, launches: Sequence[Launch]) -> None:
+        """Set dispatchers, trace window and L1 up for kernels that run at once, and stage their first workgroups."""
+        self._set_up(launches)
+        self._refill()
+
+    def _set_up(self, launches: Sequence[Launch]) -> None:
+        shared = 0
+        fits = []
+        for launch in launches:
+            fit = self._occupancy(launch.source.info)
+            first, last = launch.cus or (0, self.machine.cu.count)
+            places = min(fit.workgroups, launch.places or fit.workgroups)
+            fits.append((launch, places * (last - first)))
+            self._set_dispatch(launch, places, first, last)
+            shared = max(shared, places * fit.shared_per_workgroup)
+        self._reset_l1(shared)
+        self._window = TraceWindow(self.node, fits)
+
+    def advance(self, progress: Progress | None = None) -> Status:
+        """Run the clock until nothing is left to do, to the horizon, a pause, or (with a line trace) for one window."""
+        until_ps = self._until_ps()
+        while True:
+            status = self._run_until(until_ps)
+            if self.line_trace:
+                self.line_trace(self.node)
+            if status == Status.SERIES_FULL:
+                self._take_series()
+            elif status == Status.NEEDS_WORKGROUPS:
+                self._refill()
+                if progress:
+                    launch = self._window.feeds[0].launch
+                    info, done = launch.source.info, int(self.node.dispatch[launch.queue]["finished"])
+                    progress(info.name, done, info.workgroups)
+            else:
+                return status
+
+    def _run_until(self, until_ps: int) -> Status:
+        return Status(run_engine(self.node, until_ps))
+
+    def _until_ps(self) -> int:
+        """Time after which the next pause is due."""
+        if self.line_trace:
+            return self.now_ps
+        windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])
+        return self.now_ps + windows_ps if windows_ps else FOREVER_PS
+
+    def _refill(self) -> None:
+        self._window.fill()
+        self.node = self._window.node
+
+    def _occupancy(self, info: KernelInfo) -> Occupancy:
+        cu = self.machine.cu
+        if info.lanes_per_warp != cu.lanes_per_warp:
+            raise UserError(
+                f"kernel {info.name}: warps of {info.lanes_per_warp} lanes, but this machine's have {cu.lanes_per_warp}"
+            )
+        return occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
+
+    def _set_dispatch(self, launch: Launch, places: int, first: int, last: int) -> None:
+        spec, dispatch = self.machine.dispatch, self.node.dispatch[launch.queue]
+        for name in ("staged", "taken", "finished", "ended", "needs", "gated"):
+            dispatch[name] = 0
+        dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
+        dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
+        dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
+        dispatch["jitter_ps"], dispatch["seed"] = spec.jitter_ps, spec.seed
+        dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
+
+    def _reset_l1(self, shared_bytes: int) -> None:
+        """A kernel starts with an empty L1 (D14), of what its resident workgroups' shared memory leaves."""
+        l1 = self.machine.l1
+        ways = l1.ways
+        if l1.unified_with_shared:
+            ways = max(0, (l1.bytes - shared_bytes) * l1.ways // l1.bytes)
+        self.node.l1s["ways"] = ways
+        empty_sets(self.node.l1_sets)
+
+    def flush_l2(self) -> int:
+        """Write dirty lines back and empty L2. Returns when the last of them is in DRAM."""
+        self.node.banks["flush_set"] = 0
+        self.node.bank_wake_ps[:] = self.now_ps
+        while (status := self.advance()) == Status.UNTIL:
+            pass
+        self._check_done(status, "flush of L2")
+        empty_sets(self.node.l2_sets)
+        return self.now_ps
+
+    def prefill(self, address: int, size_bytes: int) -> None:
+        """Put a range of addresses into L2, clean, without traffic."""
+        prefill_l2(self.node, address & ~127, address + size_bytes)
+
+    def counters(self) -> dict[str, np.ndarray]:
+        """Unit of the counter registry -> its records, counted up to now."""
+        settle(self.node)
+        alone = {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
+        if not len(self.node.ports):
+            return alone
+        joined = {unit: getattr(self.node, field) for unit, field in FABRIC_ARRAYS.items()}
+        return {**alone, **joined, "tracker": self.node.output.tracker}
+
+    def counted(self) -> dict[str, np.ndarray]:
+        """Unit -> its counters by now (sim.counters.take). It settles idle channels (refresh): for the end of a run."""
+        return {unit: take(unit, records) for unit, records in self.counters().items()}
+
+    def series(self) -> dict[str, np.ndarray]:
+        """Time series so far, the interval in progress as its last row."""
+        if self.node.engine[0]["interval_ps"]:
+            sample(self.node)
+        self._take_series()
+        rows = self._series_rows()
+        return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+
+    def spans(self) -> np.ndarray:
+        """SPAN records so far, at most MAX_SPANS."""
+        return self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))].copy()
+
+    def _series_rows(self) -> np.ndarray:
+        """What was taken of the series, i8 [rows, len(SERIES)]."""
+        return np.concatenate([np.zeros((0, len(SERIES)), np.int64), *self._series])
+
+    def _take_series(self) -> None:
+        engine = self.node.engine[0]
+        self._series.append(self.node.series[: engine["samples"]].copy())
+        engine["samples"] = 0
+
+    @property
+    def done(self) -> bool:
+        """Have all workgroups that were launched ended?"""
+        launched = [feed.launch.queue for feed in self._window.feeds]
+        return all(self.node.dispatch[q]["finished"] == self.node.dispatch[q]["staged"] for q in launched)
+
+    def _check_done(self, status: Status, what: str) -> None:
+        if status == Status.IDLE and self.done:
+            return
+        raise deadlock(self.node, self.fifo_names, what)

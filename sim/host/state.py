@@ -1,0 +1,83 @@
+"""The state of a simulated GPU as plain arrays by name: every record of its node, and what the host keeps beside them.
+
+The records are all that the machine knows, so arrays put back into a machine of the same build go on as if nothing had
+happened. `sim.host.checkpoint` keeps them in a file.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+Records = TypeVar("Records", bound=tuple)
+
+
+class State(NamedTuple):
+    """A GPU with kernels on it, between two time windows.
+
+    Attributes:
+        facts: of the host; values that JSON can hold.
+        arrays: name -> records; of the node's own arrays, not copies.
+    """
+
+    facts: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+class ClusterState(NamedTuple):
+    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
+
+    Attributes:
+        horizon_ps: how far they have run; 0 for a GPU by itself.
+        still: rounds in which nothing moved.
+        gpus: of each.
+    """
+
+    horizon_ps: int
+    still: int
+    gpus: list[State]
+
+
+class Breaks(NamedTuple):
+    """The breaks of a simulation, at which it can be kept.
+
+    Attributes:
+        act: called at each, with a function that gives the state at that moment.
+        state: of the same simulation at one of its breaks: go on from there; None = from the beginning.
+    """
+
+    act: Callable[[Callable[[], ClusterState]], None]
+    state: ClusterState | None
+
+
+def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """The arrays of a named tuple of arrays, and of the named tuples in it ("output.tiles")."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in records._asdict().items():
+        if isinstance(value, tuple):
+            found |= named_arrays(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "") -> Records:
+    """The named tuple with copies of those arrays, as `named_arrays` names them.
+
+    An array that keeps its shape is overwritten in place, so that who shares it (wires) sees the new values.
+    """
+    values: dict[str, Any] = {}
+    for name, old in records._asdict().items():  # type: ignore[attr-defined]
+        if isinstance(old, tuple):
+            values[name] = with_arrays(old, arrays, f"{prefix}{name}.")
+        else:
+            values[name] = _overwritten(old, arrays[prefix + name])
+    return records._replace(**values)  # type: ignore[attr-defined]
+
+
+def _overwritten(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """`new` in the place of `old` where it fits, else a copy."""
+    if old.shape != new.shape:
+        old = np.zeros(new.shape, old.dtype)
+    old[...] = new
+    return old

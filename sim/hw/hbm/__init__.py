@@ -1,0 +1,1 @@
+"""One HBM channel: queue, scheduler, bank timing, refresh, near-memory updates."""

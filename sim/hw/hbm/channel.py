@@ -1,0 +1,177 @@
+"""One HBM channel: stream fifos, arbiter, FR-FCFS queue, banks, data bus (JESD235; timing sets in hbm2.md).
+
+    in_fifo[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
+
+Time is int64 picoseconds, commands issue on clock edges: at most one row and one column command per edge (HBM has two
+command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_modes` (what may be
+served), `hbm_scheduler` (what issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`,
+`hbm_record` (state and counters), `hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down,
+ECC (D15); the latency of controller and PHY is two constants (D17).
+"""
+
+from sim.hw.arbiter import pick_stream
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.hbm.modes import serve, watch_age
+from sim.hw.hbm.queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
+from sim.hw.hbm.refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
+from sim.hw.hbm.scheduler import issue_column, issue_row
+from sim.hw.hbm.setup import make_hbm_channels
+from sim.hw.request import NEVER, STREAMS, Op
+from sim.hw.tracker import counts
+from sim.spec import Arbiter, CountAt, PagePolicy
+from tracer.compile.jit import compiled
+
+
+def make_channels(machine, in_fifos, out_fifos, note_fifos):
+    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with the arbiter's thresholds."""
+    channels = make_hbm_channels(machine.hbm, in_fifos, out_fifos)
+    channels["note_fifo"] = note_fifos
+    channels["count_served"] = machine.tracker.count_at == CountAt.SERVICE
+    if machine.hbm.arbiter == Arbiter.MCA_FIXED:
+        channels["comm_limit"] = machine.mca.threshold
+    channels["comm_age_ps"] = machine.mca.age_limit_ps or NEVER
+    return channels
+
+
+@compiled(inline=True)
+def note(channel, fifos, pool, request, now_ps):
+    """Tell the Tracker of an update that was queued (or served)."""
+    if channel.note_fifo >= 0 and counts(request):
+        fifo_push_copy(fifos[channel.note_fifo], pool, request, now_ps)
+
+
+@compiled(inline=True)
+def clock_edge_ps(channel, time_ps):
+    """The first clock edge at or after `time_ps`."""
+    return (time_ps + channel.period_ps - 1) // channel.period_ps * channel.period_ps
+
+
+@compiled(inline=True)
+def accept(channel, fifos, pool, now_ps):
+    """Take requests from the stream fifos, as the arbiter chooses, while they fit.
+
+    A head that does not fit holds back the streams that want the same queue, so a large request is not passed by
+    small ones for ever. Returns the earliest time at which a head becomes visible.
+    """
+    arrival_ps = NEVER
+    waiting = 0
+    for stream in range(STREAMS):
+        head_ps = fifo_head_ps(fifos[channel.in_fifo[stream]], pool)
+        if head_ps > now_ps:
+            arrival_ps = min(arrival_ps, head_ps)
+            head_ps = NEVER
+        else:
+            waiting += 1
+        channel.head_ps[stream] = head_ps
+    while waiting > 0:
+        stream = pick_stream(channel, now_ps)
+        if stream < 0:
+            return arrival_ps
+        fifo = fifos[channel.in_fifo[stream]]
+        request = fifo_head(fifo, pool)
+        if not fits(channel, request):
+            _hold_back(channel, fifos, pool, request.op)
+        elif conflicts(channel, request):
+            channel.head_ps[stream] = NEVER
+        else:
+            enqueue(channel, request, now_ps)
+            if channel.count_served == 0:
+                note(channel, fifos, pool, request, now_ps)
+            fifo_pop(fifo)
+            channel.last_stream = stream
+            head_ps = fifo_head_ps(fifo, pool)
+            if head_ps > now_ps:
+                arrival_ps = min(arrival_ps, head_ps)
+                head_ps = NEVER
+            channel.head_ps[stream] = head_ps
+    return arrival_ps
+
+
+@compiled(inline=True)
+def read_held(channel, fifos, pool, now_ps):
+    """1 when a read waits in front of the queue for a queued write to its address, else 0."""
+    if channel.queued[WRITES] == 0:
+        return 0
+    for stream in range(STREAMS):
+        fifo = fifos[channel.in_fifo[stream]]
+        if fifo_head_ps(fifo, pool) <= now_ps:
+            request = fifo_head(fifo, pool)
+            if request.op == Op.READ and conflicts(channel, request):
+                return 1
+    return 0
+
+
+@compiled(inline=True)
+def _hold_back(channel, fifos, pool, op):
+    """A request of kind `op` did not fit: no stream whose head wants the same queue goes in its place."""
+    for stream in range(STREAMS):
+        if channel.head_ps[stream] < NEVER:
+            other = fifo_head(fifos[channel.in_fifo[stream]], pool).op
+            if channel.split == 0 or (other == Op.READ) == (op == Op.READ):
+                channel.head_ps[stream] = NEVER
+
+
+@compiled(inline=True)
+def channel_step(channel, fifos, pool, now_ps, log):
+    """Do all that is legal at `now_ps`.
+
+    Args:
+        channel: a record of CHANNEL.
+        fifos, pool: the machine's fifos and their request slots.
+        now_ps: current time, never before that of an earlier call.
+        log: array of `hbm_log.LOG` for the commands; of length zero for none.
+
+    Returns:
+        When to call again, NEVER when only a new request (or room in a full `out_fifo`) can change anything. To call
+        earlier or more often does no harm.
+    """
+    edge_ps = clock_edge_ps(channel, now_ps)
+    if edge_ps > now_ps:
+        return edge_ps
+    account_occupancy(channel, now_ps)
+    if channel.tREFI_ps > 0 and channel.free_atoms == MAX_ATOMS:
+        settle_idle_refreshes(channel, now_ps, log)
+    wake_ps = accept(channel, fifos, pool, now_ps)
+    if channel.free_atoms == MAX_ATOMS:
+        return min(wake_ps, _close_rows_when_idle(channel, now_ps, log))
+    watch_age(channel, now_ps)
+    if channel.split == 1:
+        channel.read_held = read_held(channel, fifos, pool, now_ps)
+    serve(channel, fifo_full(fifos[channel.out_fifo]))
+    if now_ps >= urgent_ps(channel):
+        return min(wake_ps, _refresh_now(channel, now_ps, log))
+    served = issue_column(channel, fifos, pool, now_ps, log)
+    if served >= 0 and channel.count_served == 1:
+        note(channel, fifos, pool, channel.request[served], now_ps)
+    issue_row(channel, now_ps, log)
+    wake_ps = min(wake_ps, channel.column_wake_ps, channel.row_wake_ps, channel.age_check_ps, urgent_ps(channel))
+    return max(now_ps + channel.period_ps, wake_ps)
+
+
+@compiled
+def _close_rows_when_idle(channel, now_ps, log):
+    """CLOSED page policy without requests. A refresh that is due closes the rows itself. Returns the next time."""
+    if channel.page == PagePolicy.OPEN or channel.open_banks == 0:
+        return NEVER
+    if channel.tREFI_ps > 0 and now_ps >= channel.refresh_due_ps:
+        return NEVER
+    issue_row(channel, now_ps, log)
+    return channel.row_wake_ps
+
+
+@compiled
+def _refresh_now(channel, now_ps, log):
+    """Go on with an urgent refresh. Returns the time of its next command."""
+    ready_ps = refresh_ready_ps(channel, now_ps)
+    if ready_ps > now_ps:
+        return ready_ps
+    issue_refresh(channel, now_ps, log)
+    return now_ps + channel.period_ps
+
+
+@compiled
+def channel_settle(channel, now_ps, log):
+    """Bring counters up to `now_ps`, the end of a run or sample: occupancy, and refreshes of idle time."""
+    account_occupancy(channel, now_ps)
+    if channel.tREFI_ps > 0 and channel.free_atoms == MAX_ATOMS:
+        settle_idle_refreshes(channel, now_ps, log)

@@ -1,0 +1,151 @@
+"""The record of one HBM channel: constants from the spec, state, counters.
+
+Sizes are the largest that any preset may use, so that all machines share one compiled channel. Only the part that is
+in use is touched: free slots are taken from low numbers up.
+"""
+
+import numpy as np
+
+from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
+from sim.hw.hbm.timing import FAW_ACTIVATES
+from sim.hw.prefetch import HOST_LINE_BYTES
+from sim.hw.request import REQUEST, STREAMS
+
+MAX_BANKS = 64
+MAX_GROUPS = 64
+MAX_ROW_BYTES = 1 << 16
+
+BANK = np.dtype(
+    [
+        # state
+        ("open_row", "i8"),  # -1 when closed
+        ("activate_ps", "i8"),  # earliest next ACT ...
+        ("precharge_ps", "i8"),  # ... PRE
+        ("read_ps", "i8"),  # ... RD, after the last ACT
+        ("write_ps", "i8"),  # ... WR or UPD, after the last ACT
+        ("hit_head", "i2", 2),  # per direction: oldest atom that hits the open row, -1 for none
+        ("hit_tail", "i2", 2),
+        ("miss_head", "i2", 2),  # oldest atom that does not
+        ("miss_tail", "i2", 2),
+        ("hit_place", "i1", 2),  # where in channel.hit_bank
+        ("miss_place", "i1", 2),  # where in channel.miss_bank
+        # constant
+        ("group", "i1"),
+        ("pad", "i1", 3),
+    ],
+    align=True,
+)
+"""One cache line of the host."""
+
+GROUP = np.dtype(
+    [
+        ("activate_ps", "i8"),  # earliest next ACT in the group (tRRD_L)
+        ("read_ps", "i8"),  # RD (tCCD_L, tWTR_L)
+        ("write_ps", "i8"),  # WR or UPD (tCCD_L)
+        ("update_ps", "i8"),  # UPD (CCDWL)
+    ]
+)
+
+TIMINGS = (
+    *("tBURST_ps", "tCL_ps", "tWL_ps", "tRCD_rd_ps", "tRCD_wr_ps", "tRP_ps", "tRAS_ps", "tRC_ps", "tCCD_S_ps"),
+    *("tCCD_L_ps", "tRRD_S_ps", "tRRD_L_ps", "tFAW_ps", "tRTP_ps", "tWR_ps", "tWTR_S_ps", "tWTR_L_ps", "tRTW_ps"),
+    *("tCCDWL_ps", "tREFI_ps", "tRFC_ps"),
+)
+"""Constants of CHANNEL: `spec.Timing` in picoseconds, under its name."""
+
+COUNTERS = {
+    "read_columns": "32-byte columns read, per stream",
+    "write_columns": "32-byte columns written, per stream",
+    "update_columns": "32-byte columns updated near memory, per stream",
+    "accepted": "requests that entered the queue, per stream",
+    "wait_ps": "sum over requests of the time at the head of or behind others in the stream fifo (ps), per stream",
+    "occupancy": "integral of queue entries (32 bytes) over time (entries x ps), per stream",
+    "age_max_ps": "longest time of a transaction in the queue (ps), per stream",
+    "acts": "activate commands",
+    "precharges": "banks precharged (PRE, or as part of PREA)",
+    "refreshes": "all-bank refresh commands",
+    "row_hits": "64-byte transactions for which no row was activated",
+    "atoms": "64-byte transactions accepted",
+    "bus_busy_ps": "time in which data moved on the bus (ps)",
+    "reads_answered": "read requests answered",
+    "read_latency_ps": "sum over answered reads of queue entry to data returned, extra latency included (ps)",
+    "drains": "times the write queue was drained (split queues)",
+    "commands": "commands written to the log, or lost when it was full",
+}
+"""Counter fields of CHANNEL and their meaning; raw integers, ratios are computed late."""
+
+CHANNEL = np.dtype(
+    [
+        # state: queue and banks, first because their parts are whole cache lines of the host, or halves
+        ("bank", BANK, MAX_BANKS),
+        ("group", GROUP, MAX_GROUPS),
+        ("atom", ATOM, MAX_ATOMS),
+        ("request", REQUEST, MAX_ATOMS),
+        # constants: geometry
+        *((name, "i8") for name in ("interleave_bytes", "channels", "banks")),
+        *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "column_entries")),
+        # constants: clock and timing
+        ("period_ps", "i8"),
+        *((name, "i8") for name in TIMINGS),
+        ("extra_latency_ps", "i8"),
+        # constants: policies
+        *((name, "i8") for name in ("split", "page", "arbiter", "update_scope")),
+        ("queue_entries", "i8"),  # of the one queue, or of each of the two
+        ("write_high", "i8"),  # drain when more entries wait ...
+        ("write_low", "i8"),  # ... until fewer do
+        ("refresh_postpone", "i8"),
+        ("age_limit_ps", "i8"),
+        ("comm_limit", "i8"),  # MCA: communication enters while fewer entries are queued
+        ("comm_age_ps", "i8"),  # and in turns with compute when it has waited longer
+        ("count_served", "i8"),  # 1: the Tracker hears of an update when it is served, 0: when it is queued
+        ("in_fifo", "i8", STREAMS),
+        ("out_fifo", "i8"),
+        ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
+        # state: earliest next command anywhere in the channel
+        ("read_ps", "i8"),
+        ("write_ps", "i8"),
+        ("update_ps", "i8"),
+        ("activate_ps", "i8"),
+        ("row_ps", "i8"),  # any row command: one per clock
+        ("activates_ps", "i8", FAW_ACTIVATES),  # the last four ACT
+        ("activate_next", "i8"),  # which of them is the oldest
+        ("refresh_due_ps", "i8"),
+        ("bus_end_ps", "i8"),  # end of the last data on the bus
+        # state: scheduler
+        ("column_wake_ps", "i8"),  # no column command can be found before
+        ("row_wake_ps", "i8"),  # nor a row command
+        ("mode", "i8"),  # direction served (split queues)
+        ("served", "i8"),  # mask of directions whose columns may issue
+        ("phase_left", "i8"),  # entries that this mode may still serve before the other may force its turn
+        ("read_held", "i8"),  # 1: a read waits outside for a queued write
+        ("aged", "i8"),  # slot of the atom over the age limit, -1 for none
+        ("age_check_ps", "i8"),  # when to look for one
+        ("last_stream", "i8"),  # of the last request accepted
+        ("head_ps", "i8", STREAMS),  # since when a stream's head waits, NEVER where it cannot be taken
+        # state: queue
+        ("queued", "i8", 2),  # entries per direction
+        ("queued_stream", "i8", STREAMS),  # entries per stream
+        ("accounted_ps", "i8"),  # occupancy is counted up to here
+        ("open_banks", "i8"),
+        ("hit_banks", "i8", 2),
+        ("miss_banks", "i8", 2),
+        ("free_atoms", "i8"),
+        ("free_requests", "i8"),
+        ("hit_bank", "i1", (2, MAX_BANKS)),
+        ("miss_bank", "i1", (2, MAX_BANKS)),
+        ("pending", "i2", (2, BUCKETS)),  # queued atoms per direction and hash of their address
+        ("free_atom", "i2", MAX_ATOMS),
+        ("free_request", "i2", MAX_ATOMS),
+        ("request_atoms", "i2", MAX_ATOMS),  # of each request slot: atoms still queued
+        ("accepted_ps", "i8", MAX_ATOMS),  # of each request slot
+        # counters
+        *((name, "i8", STREAMS) for name in ("read_columns", "write_columns", "update_columns", "accepted")),
+        *((name, "i8", STREAMS) for name in ("wait_ps", "occupancy", "age_max_ps")),
+        *((name, "i8") for name in ("acts", "precharges", "refreshes", "row_hits", "atoms", "bus_busy_ps")),
+        *((name, "i8") for name in ("reads_answered", "read_latency_ps", "drains", "commands")),
+        ("pad", "i8", 2),
+    ],
+    align=True,
+)
+
+assert CHANNEL.itemsize % HOST_LINE_BYTES == 0

@@ -1,0 +1,64 @@
+"""All-bank refresh of one channel.
+
+One REF falls due every tREFI. While requests wait it is postponed, at most `refresh_postpone` of them; then it is
+urgent: no more columns or activates until all banks are precharged (PREA), tRP has passed and REF is issued. An idle
+channel refreshes as soon as one is due. Idle time needs no wake-ups: those refreshes are made up for, each at the
+time at which it would have happened, when the channel is next looked at.
+"""
+
+from sim.hw.hbm.lists import row_closed
+from sim.hw.hbm.log import NONE, Command, log_row_command
+from sim.hw.hbm.timing import precharge
+from sim.hw.request import NEVER
+from tracer.compile.jit import compiled
+
+
+@compiled
+def urgent_ps(channel):
+    """When postponing ends, NEVER without refresh."""
+    if channel.tREFI_ps == 0:
+        return NEVER
+    return channel.refresh_due_ps + channel.refresh_postpone * channel.tREFI_ps
+
+
+@compiled
+def refresh_ready_ps(channel, from_ps):
+    """Earliest time, not before `from_ps`, of the next command of a refresh: PREA while a bank is open, then REF."""
+    ready_ps = max(from_ps, channel.row_ps)
+    for bank_index in range(channel.banks):
+        bank = channel.bank[bank_index]
+        if channel.open_banks == 0:
+            ready_ps = max(ready_ps, bank.activate_ps)
+        elif bank.open_row >= 0:
+            ready_ps = max(ready_ps, bank.precharge_ps)
+    return ready_ps
+
+
+@compiled
+def issue_refresh(channel, now_ps, log):
+    """PREA while a bank is open, else REF. It must be legal now."""
+    if channel.open_banks > 0:
+        for bank_index in range(channel.banks):
+            if channel.bank[bank_index].open_row >= 0:
+                precharge(channel, channel.bank[bank_index], now_ps)
+                row_closed(channel, bank_index)
+        log_row_command(channel, log, now_ps, Command.PREA, NONE, NONE)
+        channel.column_wake_ps = 0
+        channel.row_wake_ps = 0
+        return
+    for bank_index in range(channel.banks):
+        channel.bank[bank_index].activate_ps = now_ps + channel.tRFC_ps
+    channel.row_ps = now_ps + channel.period_ps
+    channel.refreshes += 1
+    channel.refresh_due_ps += channel.tREFI_ps
+    log_row_command(channel, log, now_ps, Command.REF, NONE, NONE)
+
+
+@compiled
+def settle_idle_refreshes(channel, now_ps, log):
+    """Issue the refreshes that an empty channel made before `now_ps`."""
+    while channel.refresh_due_ps < now_ps:
+        ready_ps = refresh_ready_ps(channel, channel.refresh_due_ps)
+        if ready_ps >= now_ps:
+            return
+        issue_refresh(channel, ready_ps, log)

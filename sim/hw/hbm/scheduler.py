@@ -1,0 +1,187 @@
+"""FR-FCFS: which column and which row command a channel issues this clock.
+
+Column: the oldest atom among the row hits that may issue now. Row: for the oldest atom whose bank has no hits left in
+the directions served, ACT when the bank is closed, PRE when another row is open; so a row with pending hits is never
+closed. Both may issue in one clock. Which directions are served, and whether an old atom goes first, says `hbm_modes`.
+
+`column_wake_ps` and `row_wake_ps` hold the earliest time at which a search may find something; every change that
+could give an earlier answer lowers them.
+"""
+
+import numpy as np
+
+from sim.hw.fifo import fifo_push_copy
+from sim.hw.hbm.lists import row_closed, row_opened
+from sim.hw.hbm.log import NONE, Command, log_column_command, log_row_command
+from sim.hw.hbm.modes import direction_of, keeps_for_aged
+from sim.hw.hbm.queue import READS, WRITES, column_moved, free_request
+from sim.hw.hbm.timing import activate, activate_ready_ps, column_ready_ps, precharge, read_issued, write_issued
+from sim.hw.request import NEVER, Op
+from sim.spec import PagePolicy
+from tracer.compile.jit import compiled
+
+
+@compiled(inline=True)
+def pick_column(channel, now_ps):
+    """(slot of the oldest row hit that may issue now or -1, earliest time of any other)."""
+    chosen = -1
+    order = NEVER
+    wake_ps = NEVER
+    for direction in range(2):
+        if (channel.served >> direction) & 1 == 0:
+            continue
+        for place in range(channel.hit_banks[direction]):
+            bank_index = np.int64(channel.hit_bank[direction, place])
+            bank = channel.bank[bank_index]
+            slot = bank.hit_head[direction]
+            atom = channel.atom[slot]
+            if atom.order > order or keeps_for_aged(channel, bank_index):
+                continue
+            ready_ps = column_ready_ps(channel, bank, np.int64(atom.op))
+            if ready_ps > now_ps:
+                wake_ps = min(wake_ps, ready_ps)
+            else:
+                chosen = slot
+                order = atom.order
+    return chosen, wake_ps
+
+
+@compiled(inline=True)
+def issue_column(channel, fifos, pool, now_ps, log):
+    """Issue at most one column command; answer a read whose last column it was.
+
+    Returns:
+        Slot of the request that is served with it (its content stays until the next is accepted), or -1.
+    """
+    if now_ps < channel.column_wake_ps:
+        return -1
+    slot, wake_ps = pick_column(channel, now_ps)
+    if slot < 0:
+        channel.column_wake_ps = wake_ps
+        return -1
+    channel.column_wake_ps = now_ps + channel.period_ps
+    atom = channel.atom[slot]
+    stream = atom.stream
+    direction = direction_of(atom)
+    end_ps = _move_column(channel, atom, now_ps, log)
+    channel.bus_end_ps = max(channel.bus_end_ps, end_ps)
+    channel.bus_busy_ps += channel.tBURST_ps
+    channel.phase_left -= channel.column_entries
+    channel.age_max_ps[stream] = max(channel.age_max_ps[stream], now_ps - channel.accepted_ps[atom.request])
+    finished = column_moved(channel, slot, direction)
+    if finished >= 0:
+        if direction == READS:
+            _answer(channel, fifos, pool, finished, end_ps + channel.extra_latency_ps)
+        free_request(channel, finished)
+    return finished
+
+
+@compiled(inline=True)
+def _move_column(channel, atom, now_ps, log):
+    """The column command itself: timing, log, counters. Returns the end of its data on the bus."""
+    bank = channel.bank[atom.bank]
+    request = channel.request[atom.request]
+    if atom.op == Op.READ:
+        log_column_command(channel, log, now_ps, Command.RD, atom, request)
+        channel.read_columns[atom.stream] += channel.column_entries
+        return read_issued(channel, bank, now_ps)
+    if atom.op == Op.UPDATE:
+        log_column_command(channel, log, now_ps, Command.UPD, atom, request)
+        channel.update_columns[atom.stream] += channel.column_entries
+    else:
+        log_column_command(channel, log, now_ps, Command.WR, atom, request)
+        channel.write_columns[atom.stream] += channel.column_entries
+    return write_issued(channel, bank, np.int64(atom.op), now_ps)
+
+
+@compiled(inline=True)
+def _answer(channel, fifos, pool, slot, answer_ps):
+    """All data of a read is on its way: its answer becomes visible at `answer_ps`."""
+    channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
+    channel.reads_answered += 1
+    fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[slot], answer_ps)
+
+
+@compiled(inline=True)
+def pick_row(channel, now_ps):
+    """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
+    chosen = -1
+    order = NEVER
+    wake_ps = NEVER
+    serves = 3 if channel.split == 0 else 1 << channel.mode
+    for direction in range(2):
+        if (serves >> direction) & 1 == 0:
+            continue
+        for place in range(channel.miss_banks[direction]):
+            bank_index = np.int64(channel.miss_bank[direction, place])
+            bank = channel.bank[bank_index]
+            slot = bank.miss_head[direction]
+            if channel.atom[slot].order > order:
+                continue
+            if bank.open_row < 0:
+                ready_ps = activate_ready_ps(channel, bank)
+            elif _has_hits(bank, serves) and not keeps_for_aged(channel, bank_index):
+                continue
+            else:
+                ready_ps = bank.precharge_ps
+            if ready_ps > now_ps:
+                wake_ps = min(wake_ps, ready_ps)
+            else:
+                chosen = slot
+                order = channel.atom[slot].order
+    return chosen, wake_ps
+
+
+@compiled
+def _has_hits(bank, serves):
+    reads = serves & 1 and bank.hit_head[READS] >= 0
+    writes = serves & 2 and bank.hit_head[WRITES] >= 0
+    return reads or writes
+
+
+@compiled(inline=True)
+def issue_row(channel, now_ps, log):
+    """Issue at most one row command."""
+    if now_ps < channel.row_wake_ps:
+        return
+    if now_ps < channel.row_ps:
+        channel.row_wake_ps = channel.row_ps
+        return
+    slot, wake_ps = pick_row(channel, now_ps)
+    if slot >= 0:
+        atom = channel.atom[slot]
+        bank_index = np.int64(atom.bank)
+        bank = channel.bank[bank_index]
+        if bank.open_row >= 0:
+            close_bank(channel, bank_index, now_ps, log)
+        else:
+            atom.opened = 1
+            activate(channel, bank, bank_index, atom.row, now_ps, log)
+            row_opened(channel, bank_index, atom.row)
+            channel.column_wake_ps = min(channel.column_wake_ps, bank.read_ps, bank.write_ps)
+        channel.row_wake_ps = now_ps + channel.period_ps
+    elif channel.page == PagePolicy.CLOSED:
+        close_idle_bank(channel, now_ps, wake_ps, log)
+    else:
+        channel.row_wake_ps = wake_ps
+
+
+@compiled
+def close_bank(channel, bank_index, now_ps, log):
+    precharge(channel, channel.bank[bank_index], now_ps)
+    log_row_command(channel, log, now_ps, Command.PRE, bank_index, NONE)
+    row_closed(channel, bank_index)
+
+
+@compiled
+def close_idle_bank(channel, now_ps, wake_ps, log):
+    """CLOSED page policy: precharge the first bank whose open row no queued atom hits."""
+    for bank_index in range(channel.banks):
+        bank = channel.bank[bank_index]
+        if bank.open_row >= 0 and bank.hit_head[READS] < 0 and bank.hit_head[WRITES] < 0:
+            if bank.precharge_ps <= now_ps:
+                close_bank(channel, bank_index, now_ps, log)
+                channel.row_wake_ps = now_ps + channel.period_ps
+                return
+            wake_ps = min(wake_ps, bank.precharge_ps)
+    channel.row_wake_ps = wake_ps

@@ -1,0 +1,119 @@
+"""Channel records from the spec: all clocks become picoseconds, all sizes are checked."""
+
+import math
+
+import numpy as np
+
+from sim.hw.address_map import CHUNK_BITS
+from sim.hw.hbm.queue import MAX_ATOMS
+from sim.hw.hbm.record import CHANNEL, MAX_BANKS, MAX_GROUPS, MAX_ROW_BYTES
+from sim.hw.policy import VARIABLE, oldest_head, pick
+from sim.hw.prefetch import host_aligned
+from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, SECTORS_PER_LINE
+from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation
+from traces.errors import UserError
+
+
+def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> np.ndarray:
+    """Idle channels, all banks closed.
+
+    Args:
+        hbm: the spec.
+        in_fifos: (channels, STREAMS) fifo indices, one in-order fifo per stream in front of the queue.
+        out_fifos: (channels,) fifo indices of the answers to reads. An answer lies there from the issue of its last
+            column on, so its depth bounds the reads in flight between column command and consumer.
+
+    Raises:
+        UserError: a size that the hardware description cannot have; names field, value and what is allowed.
+    """
+    check(hbm)
+    channels = host_aligned(len(out_fifos), CHANNEL)
+    channels["in_fifo"] = in_fifos
+    channels["out_fifo"] = out_fifos
+    channels["note_fifo"] = -1
+    channels["comm_limit"], channels["comm_age_ps"] = NEVER, NEVER
+    _set_geometry(channels, hbm)
+    _set_timing(channels, hbm)
+    _set_policies(channels, hbm)
+    for name in ("hit_head", "hit_tail", "miss_head", "miss_tail", "open_row"):
+        channels["bank"][name] = -1
+    channels["bank"]["group"] = np.arange(MAX_BANKS) // hbm.banks_per_group
+    channels["served"] = -1
+    channels["aged"] = -1
+    channels["last_stream"] = -1
+    channels["free_atoms"] = channels["free_requests"] = MAX_ATOMS
+    channels["free_atom"] = channels["free_request"] = np.arange(MAX_ATOMS)[::-1]  # taken from the end: low slots first
+    return channels
+
+
+def check(hbm: HBM) -> None:
+    """Refuse what no channel can be."""
+    banks = hbm.bank_groups * hbm.banks_per_group
+    queues = 2 if hbm.queue == QueueOrganisation.SPLIT else 1
+    _require(banks <= MAX_BANKS, "bank_groups * banks_per_group", banks, f"at most {MAX_BANKS}")
+    _require(hbm.bank_groups <= MAX_GROUPS, "bank_groups", hbm.bank_groups, f"at most {MAX_GROUPS}")
+    for name in ("bank_groups", "banks_per_group", "row_bytes"):
+        value = getattr(hbm, name)
+        _require(value & (value - 1) == 0, name, value, "a power of two")
+    least = 1 << CHUNK_BITS if hbm.bank_map == BankMap.SG else LINE_BYTES
+    _require(least <= hbm.row_bytes <= MAX_ROW_BYTES, "row_bytes", hbm.row_bytes, f"{least} to {MAX_ROW_BYTES}")
+    _require(
+        hbm.interleave_bytes % LINE_BYTES == 0, "interleave_bytes", hbm.interleave_bytes, f"a multiple of {LINE_BYTES}"
+    )
+    _require(hbm.column_bytes in (32, 64), "column_bytes", hbm.column_bytes, "32 or 64")
+    least, most = SECTORS_PER_LINE, MAX_ATOMS // queues
+    _require(least <= hbm.queue_entries <= most, "queue_entries", hbm.queue_entries, f"{least} to {most}")
+    _require(hbm.write_low < hbm.write_high, "write_low", hbm.write_low, f"below write_high = {hbm.write_high}")
+    _require(hbm.timing.burst >= 1, "timing.burst", hbm.timing.burst, "at least 1")
+    if hbm.timing.REFI:
+        busy = hbm.timing.RFC + hbm.timing.RP
+        _require(
+            busy < hbm.timing.REFI, "timing.REFI", hbm.timing.REFI, f"0 (no refresh) or more than RFC + RP = {busy}"
+        )
+    if hbm.arbiter == Arbiter.USER and pick is oldest_head:
+        raise UserError(f"hbm.arbiter = user, but the environment variable {VARIABLE} names no policy file")
+
+
+def _require(true: bool, field: str, value: object, allowed: str) -> None:
+    if not true:
+        raise UserError(f"hbm.{field} = {value}: must be {allowed}")
+
+
+def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:
+    channels["interleave_bytes"] = hbm.interleave_bytes
+    channels["channels"] = hbm.channels
+    channels["banks"] = hbm.bank_groups * hbm.banks_per_group
+    channels["group_bits"] = hbm.bank_groups.bit_length() - 1
+    channels["bank_bits"] = hbm.banks_per_group.bit_length() - 1
+    channels["row_bits"] = hbm.row_bytes.bit_length() - 1
+    channels["bank_map"] = hbm.bank_map
+    channels["column_entries"] = hbm.column_bytes // SECTOR_BYTES
+
+
+def _set_timing(channels: np.ndarray, hbm: HBM) -> None:
+    timing = hbm.timing
+    period_ps = round(1e6 / hbm.clock_MHz)
+    channels["period_ps"] = period_ps
+    for name in timing.__struct_fields__:
+        channels["tBURST_ps" if name == "burst" else f"t{name}_ps"] = getattr(timing, name) * period_ps
+    # The data bus carries one burst at a time, whatever the column delays say.
+    channels["tCCD_S_ps"] = max(timing.CCD_S, timing.burst) * period_ps
+    channels["tRTW_ps"] = max(timing.RTW, timing.CL + timing.burst - timing.WL) * period_ps
+    channels["extra_latency_ps"] = hbm.extra_latency_ps
+    channels["age_limit_ps"] = math.ceil(hbm.age_limit_ps / period_ps) * period_ps
+    channels["age_check_ps"] = 0 if hbm.age_limit_ps else NEVER
+    channels["activates_ps"] = -channels["tFAW_ps"][:, None]
+    channels["refresh_due_ps"] = channels["tREFI_ps"]
+
+
+def _set_policies(channels: np.ndarray, hbm: HBM) -> None:
+    channels["split"] = hbm.queue == QueueOrganisation.SPLIT
+    channels["page"] = hbm.page
+    channels["arbiter"] = hbm.arbiter
+    channels["update_scope"] = hbm.update_scope
+    channels["queue_entries"] = hbm.queue_entries
+    # A queue without room for a line counts as above the high mark, however short it is; the marks stay apart.
+    write_high = min(math.floor(hbm.write_high * hbm.queue_entries), hbm.queue_entries - SECTORS_PER_LINE)
+    channels["write_high"] = write_high
+    channels["write_low"] = min(math.ceil(hbm.write_low * hbm.queue_entries), write_high + 1)
+    channels["refresh_postpone"] = hbm.refresh_postpone

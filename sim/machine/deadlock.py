@@ -1,0 +1,33 @@
+"""The report of a machine in which nothing can move: what waits for what."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.hw.warp import ON_BARRIER, ON_LSU, ON_SLOTS, ON_TRACKER
+from sim.machine.build import Node
+from traces.errors import UserError
+
+FIFOS_TOLD = 8
+"""Of those that hold something, at most so many are named."""
+
+
+class DeadlockError(UserError):
+    """Workgroups are left and nothing can move: a barrier that not all warps reach, or fifos that are too small."""
+
+
+def deadlock(node: Node, fifo_names: Sequence[str], what: str) -> DeadlockError:
+    """The error that says where warps wait and which fifos are not empty."""
+    fifos, now_ps = node.fifos, int(node.engine[0]["now_ps"])
+    fill = fifos["tail"] - fifos["head"]
+    held = [f"{fifo_names[k]} {fill[k]} of {fifos[k]['limit']}" for k in np.flatnonzero(fill)[:FIFOS_TOLD]]
+    states = np.bincount(node.warps["warp"]["state"].ravel(), minlength=ON_TRACKER + 1)
+    left = int((node.dispatch["staged"] - node.dispatch["finished"]).sum())
+    waiting = (
+        f"for data {states[ON_SLOTS]}, at barriers {states[ON_BARRIER]}, for the load/store unit {states[ON_LSU]}, "
+        f"for the Tracker {states[ON_TRACKER]}"
+    )
+    return DeadlockError(
+        f"{what}: nothing can move at {now_ps} ps with {left} workgroups left; warps waiting {waiting}; "
+        f"fifos not empty: {', '.join(held) or 'none'}"
+    )

@@ -1,0 +1,45 @@
+"""The largest machine that the unit records hold: their sizes are fixed, so that all machines share one compilation."""
+
+from sim.hw.cu_record import MAX_SCHEDULERS, MAX_WORKGROUPS
+from sim.hw.l1 import MAX_ENTRIES
+from sim.hw.link import MAX_CREDITS
+from sim.hw.lsu_record import MAX_LOADS
+from sim.hw.noc_record import MAX_BANKS, MAX_CUS
+from sim.hw.tags import MAX_WAYS
+from sim.hw.tracker import MAX_SETS
+from sim.hw.warp import MAX_WARPS
+from sim.spec import Machine
+from traces.errors import UserError
+
+LIMITS = {
+    "cu.count": MAX_CUS,
+    "cu.warps": MAX_WARPS,
+    "cu.workgroups": MAX_WORKGROUPS,
+    "cu.schedulers": MAX_SCHEDULERS,
+    "cu.loads_outstanding": MAX_LOADS,
+    "l1.ways": MAX_WAYS,
+    "l1.mshrs": MAX_ENTRIES,
+    "l2.banks": MAX_BANKS,
+    "l2.ways": MAX_WAYS,
+    "link.credits": MAX_CREDITS,
+}
+"""Field -> largest value. HBM channels check theirs in `sim.hw.hbm.setup`."""
+
+
+def check_limits(machine: Machine) -> None:
+    """Refuse a machine that is larger than the records.
+
+    Raises:
+        UserError: names the field, its value and the largest one.
+    """
+    for field, limit in LIMITS.items():
+        unit, name = field.split(".")
+        value = getattr(getattr(machine, unit), name)
+        if value > limit:
+            raise UserError(f"{field}: found {value}, allowed is at most {limit}, the size of the unit's record")
+    tracker = machine.tracker
+    if tracker.entries > MAX_SETS * tracker.ways:
+        raise UserError(
+            f"tracker.entries: found {tracker.entries}, allowed is at most {MAX_SETS} x tracker.ways = "
+            f"{MAX_SETS * tracker.ways}, the size of the unit's record; 0 = no limit"
+        )

@@ -1,0 +1,48 @@
+"""Time series: what the counters of all units gained in each interval, and what their levels were at its end."""
+
+from sim.hw.request import SECTOR_BYTES, STREAMS
+from sim.machine.build import LEVELS
+from tracer.compile.jit import compiled
+
+
+@compiled
+def _levels(node, sums):
+    """Current values behind the columns of the time series (sim.machine.build.SERIES)."""
+    for k in range(len(sums)):
+        sums[k] = 0
+    for h in range(len(node.channels)):
+        channel = node.channels[h]
+        for stream in range(STREAMS):
+            columns = channel.read_columns[stream] + channel.write_columns[stream] + channel.update_columns[stream]
+            sums[stream] += columns * SECTOR_BYTES
+        sums[8] += channel.queued[0] + channel.queued[1]
+    for b in range(len(node.banks)):
+        sums[4] += node.banks[b].read_sectors
+        sums[5] += node.banks[b].read_hit_sectors
+    for c in range(len(node.cus)):
+        sums[9] += node.cus[c].residents
+    for p in range(len(node.ports)):
+        sums[6] += node.ports[p].bytes
+    sums[7] = node.output.tracker[0].triggers
+    sums[10] = node.output.tracker[0].live
+
+
+@compiled
+def close_interval(node):
+    """One row of the time series: the interval that has just ended. Returns False if the table is full."""
+    engine = node.engine[0]
+    row = node.series[engine.samples]
+    _levels(node, row)
+    for k in range(len(row) - LEVELS):
+        total = row[k]
+        row[k] -= node.totals[k]
+        node.totals[k] = total
+    engine.samples += 1
+    engine.next_sample_ps += engine.interval_ps
+    return engine.samples < len(node.series)
+
+
+@compiled
+def sample(node):
+    """Close the interval in progress of the time series; afterwards nothing more can be run with it."""
+    close_interval(node)

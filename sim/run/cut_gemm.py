@@ -1,0 +1,53 @@
+"""A GEMM that can be told, while it runs, to end early; and which traces are one."""
+
+from collections.abc import Iterator
+
+from tracer.gemm.source import GemmSource, TileOrder
+from traces.errors import UserError
+from traces.source import KernelInfo, TraceSource, Workgroup
+
+
+class CutKernel:
+    """The workgroups of a GEMM up to an end that may move (`traces.source.KernelSource`).
+
+    Attributes:
+        given: workgroups handed out so far.
+        end: workgroups that it will hand out.
+    """
+
+    def __init__(self, gemm: GemmSource):
+        self.gemm = gemm
+        self.given, self.end = 0, gemm.info.workgroups
+
+    @property
+    def info(self) -> KernelInfo:
+        return self.gemm.info
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        self.given = start
+        while self.given < self.end:
+            self.given += 1
+            yield self.gemm.workgroup(self.given - 1)
+
+    def fingerprint(self) -> str:
+        return self.gemm.fingerprint()
+
+
+def plain_gemm(source: TraceSource) -> GemmSource:
+    """The GEMM of a trace that holds nothing else.
+
+    Raises:
+        UserError: another kind of trace; split K or persistent workgroups, whose waves are no waves of equal tiles; a
+            walk other than by rows, whose pace may wander (`validation/tables/extrapolation.md`).
+    """
+    commands = list(source.commands())
+    if len(commands) != 1 or not isinstance(commands[0], GemmSource):
+        raise UserError("extrapolation: found a trace, allowed is one GEMM (--gemm or --workload)")
+    kernel = commands[0].kernel
+    if kernel.persistent is not None or kernel.split_k != 1:
+        found = "split-K" if kernel.persistent is None else "persistent workgroups"
+        raise UserError(f"extrapolation: found a GEMM with {found}, allowed is one output tile per workgroup")
+    if kernel.order != TileOrder.ROW:
+        found = kernel.order.name.lower()
+        raise UserError(f"extrapolation: found order {found}, allowed is row: the others are not proven")
+    return commands[0]

@@ -1,0 +1,214 @@
+"""A GEMM of many waves, simulated until its waves are steady, and its end; the waves between are extrapolated (D30).
+
+A wave is as many workgroups as the machine holds at once. Whenever `CHECK_GROWTH` more waves have run, time and DRAM
+traffic of the waves so far foretell the rest (`sim.run.steady_waves`). Once that is certain enough (`Promise`), the
+kernel is cut so that its last wave is as incomplete as that of the whole one, runs to its end, and gets the waves
+between at the steady pace: time per wave, each counter per workgroup. If it never is, the run is whole and exact.
+"""
+
+from dataclasses import dataclass
+from math import hypot
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.counters import is_maximum, take, totals
+from sim.host.gpu import UNIT_ARRAYS, Gpu, Pause, Progress
+from sim.hw.request import SECTOR_BYTES
+from sim.hw.spans import SPAN
+from sim.presets import Preset
+from sim.results import EXTRAPOLATED, KernelResult, Results
+from sim.run.cut_gemm import CutKernel, plain_gemm
+from sim.run.steady_waves import END_WAVES, QUARTER_WAVES, quarter_waves, rest, wave_times
+from traces.source import TraceSource
+
+FROM, OF = f"{EXTRAPOLATED}from_workgroups", f"{EXTRAPOLATED}to_workgroups"
+"""Figures of an extrapolated run, and only of one: workgroups simulated, workgroups of the GEMM."""
+TIME_BOUND, TRAFFIC_BOUND = f"{EXTRAPOLATED}time_uncertainty", f"{EXTRAPOLATED}traffic_uncertainty"
+"""Further figures of it: the relative uncertainties that were accepted."""
+LEAST_SAVED = 1 / 4
+"""Share of the workgroups that must be left out: for less, nobody wants an extrapolated result."""
+CHECK_GROWTH = 9 / 8
+"""Waves now / waves at the last check: a check at every wave would find a lucky moment."""
+TRAFFIC = ("read_columns", "write_columns")
+"""Counters of HBM whose waves must be steady too."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Relative uncertainty at which an extrapolation is accepted.
+
+    Attributes:
+        time: of the kernel; less than the error that is promised, 1 %, as the uncertainty is no bound.
+        traffic: of DRAM reads, and of DRAM writes.
+    """
+
+    time: float = 0.0075
+    traffic: float = 0.05
+
+
+class Snapshot(NamedTuple):
+    """Counters (`sim.counters.take`) when so many workgroups had ended."""
+
+    workgroups: int
+    counted: dict[str, np.ndarray]
+
+
+class Cut(NamedTuple):
+    """What was decided.
+
+    Attributes:
+        workgroups: to simulate.
+        left: out, workgroups that are counted on at the pace between the snapshots `first` and `last`.
+        added_ps: their time.
+        time: relative uncertainty of the time.
+        traffic: of DRAM reads or writes, whichever is less certain.
+    """
+
+    workgroups: int
+    left: int
+    added_ps: int
+    first: Snapshot
+    last: Snapshot
+    time: float
+    traffic: float
+
+
+class Watch:
+    """Looks at a running GEMM now and then, and cuts it once its waves foretell the rest.
+
+    Attributes:
+        cut: what was decided, None = nothing yet.
+    """
+
+    def __init__(self, gpu: Gpu, kernel: CutKernel, promise: Promise):
+        self.gpu, self.kernel, self.promise = gpu, kernel, promise
+        self.cut: Cut | None = None
+        self._snapshots: list[Snapshot] = []
+        self._checked = 0
+        gpu.node = gpu.node._replace(spans=np.zeros(kernel.end, SPAN))
+
+    @property
+    def _wave(self) -> int:
+        """Workgroups that the machine holds at once."""
+        dispatch = self.gpu.node.dispatch[0]
+        return int(dispatch["places"] * (dispatch["last_cu"] - dispatch["first_cu"]))
+
+    def look(self) -> None:
+        """Note the counters once per wave; cut the kernel if its waves are steady."""
+        ended = int(self.gpu.node.engine[0]["spans"])
+        if self.cut or ended < (len(self._snapshots) + 1) * self._wave:
+            return
+        self._snapshots.append(Snapshot(ended, self._counted()))
+        waves = len(self._snapshots) - 1
+        quarter = quarter_waves(waves)
+        if quarter < QUARTER_WAVES or quarter * self._wave < self.kernel.gemm.tiles_n:
+            return  # not yet a row of tiles, after which the reuse of operands in L2 repeats itself
+        if waves >= CHECK_GROWTH * self._checked:
+            self._checked = waves
+            self._check()
+
+    def _counted(self) -> dict[str, np.ndarray]:
+        """Counters as the records have them: `Gpu.counted` would settle the channels, which may change what comes."""
+        return {unit: take(unit, getattr(self.gpu.node, field)) for unit, field in UNIT_ARRAYS.items()}
+
+    def _check(self) -> None:
+        wave, whole = self._wave, self.kernel.gemm.info.workgroups
+        end = self.kernel.given + (whole - self.kernel.given) % wave
+        if whole - end < LEAST_SAVED * whole:
+            return
+        left = (whole - end) / wave
+        first = self._snapshots[-1 - 2 * quarter_waves(len(self._snapshots) - 1)]
+        if l2_fills(first) < self.gpu.machine.l2.bytes // SECTOR_BYTES:
+            return
+        ends_ps = np.sort(self.gpu.spans()["end_ps"])
+        time = rest(wave_times(ends_ps, wave), left)
+        whole_ps = ends_ps[-1] + time.wave * (whole - len(ends_ps)) / wave
+        time_error = hypot(time.uncertainty, END_WAVES * time.wave) / whole_ps
+        traffic_error = max(self._traffic_error(name, left) for name in TRAFFIC)
+        if time_error <= self.promise.time and traffic_error <= self.promise.traffic:
+            self.kernel.end = end
+            last = self._snapshots[-1]
+            self.cut = Cut(end, whole - end, round(time.total), first, last, float(time_error), float(traffic_error))
+
+    def _traffic_error(self, counter: str, left: float) -> float:
+        """Relative uncertainty of a counter of HBM over the whole kernel."""
+        counts = np.array([snapshot.counted["hbm"][counter].sum() for snapshot in self._snapshots], float)
+        ended = np.array([snapshot.workgroups for snapshot in self._snapshots])
+        found = rest(np.diff(counts) / np.diff(ended) * self._wave, left)
+        return found.uncertainty / max(1.0, counts[-1] + found.total)
+
+
+def simulate_gemm(
+    source: TraceSource,
+    preset: Preset,
+    *,
+    flush_l2: bool = True,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    promise: Promise | None = None,
+) -> Results:
+    """Run one GEMM, extrapolating its steady waves where that keeps the promise.
+
+    Args:
+        source: a trace of one `GemmSource` with one output tile per workgroup.
+        preset: the machine.
+        flush_l2: write back and empty L2 after it.
+        interval_ps: of the time series, 0 = none; it covers what is simulated.
+        progress: called with (kernel, workgroups done, workgroups).
+        promise: what must be certain; None = `Promise()`.
+
+    Returns:
+        Results; those that are extrapolated have the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND, the others are
+        those of `sim.run.one_gpu.simulate`.
+
+    Raises:
+        UserError: another kind of trace; as `sim.run.one_gpu.simulate`.
+    """
+    kernel = CutKernel(plain_gemm(source))
+    gpu = Gpu(preset.machine, interval_ps)
+    watch = Watch(gpu, kernel, promise or Promise())
+    start_ps = preset.machine.dispatch.launch_ps
+    end_ps = gpu.run_kernel(kernel, start_ps, progress, Pause(watch.look))
+    if flush_l2:
+        gpu.flush_l2()
+    units, figures = gpu.counted(), {}
+    if watch.cut:
+        end_ps += watch.cut.added_ps
+        units = {unit: extended(counters, unit, watch.cut) for unit, counters in units.items()}
+        figures = figures_of(watch.cut)
+    result = KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
+    options = {"kernels": None, "flush_l2": flush_l2, "extrapolate": True}
+    series = gpu.series() if interval_ps else {}
+    return Results(preset, source.fingerprint(), options, [result], interval_ps, series, figures=figures)
+
+
+def l2_fills(snapshot: Snapshot) -> int:
+    """Sectors brought into L2 so far. Until it has been filled once it evicts little, and its traffic will grow."""
+    return int(sum(snapshot.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
+
+
+def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
+    """Counters of a unit with those of the workgroups left out; maxima stay."""
+    whole = counters.copy()
+    share = cut.left / (cut.last.workgroups - cut.first.workgroups)
+    for name in counters.dtype.names or ():
+        if not is_maximum(name):
+            whole[name] += _whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
+    return whole
+
+
+def _whole_numbers(values: np.ndarray) -> np.ndarray:
+    """Rounded so that their sum is the rounded sum."""
+    sums = np.rint(np.cumsum(values.ravel())).astype(np.int64)
+    return np.diff(sums, prepend=0).reshape(values.shape)
+
+
+def figures_of(cut: Cut) -> dict[str, Any]:
+    """What marks an extrapolated run."""
+    return {
+        FROM: cut.workgroups,
+        OF: cut.workgroups + cut.left,
+        TIME_BOUND: round(cut.time, 4),
+        TRAFFIC_BOUND: round(cut.traffic, 4),
+    }

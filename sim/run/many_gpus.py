@@ -1,0 +1,245 @@
+"""The simulations that a configuration is put together from: a GEMM, a collective on CUs, a fused GEMM.
+
+Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from sim.collective.chunks import Chunks
+from sim.collective.kernel import CollectiveKernel
+from sim.collective.own_plan import OwnPlan
+from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
+from sim.collective.space import check_regions, check_tracker
+from sim.collective.topology import port_distances
+from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
+from sim.host.gpu import Gpu, Pause, Progress
+from sim.host.state import Breaks, ClusterState
+from sim.host.window import Launch
+from sim.hw.request import SECTOR_BYTES
+from sim.run.job_result import JobResult, cluster_result, gpu_result
+from sim.spec import Arbiter, CollectiveCache, Machine
+from tracer.gemm.source import Epilogue, GemmSource, Layout
+from traces.errors import UserError
+from traces.schema import Cache
+
+COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
+
+
+def run_gemm(
+    machine: Machine,
+    source: GemmSource,
+    *,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> JobResult:
+    """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
+    gpu = Gpu(machine, interval_ps)
+    pause = Pause(lambda: breaks.act(lambda: ClusterState(0, 0, [gpu.state()]))) if breaks else None
+    state = breaks.state.gpus[0] if breaks and breaks.state else None
+    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress, pause, state)
+    gpu.flush_l2()
+    return gpu_result([gpu], kernel_ps, kernel_ps, interval_ps)
+
+
+def run_collective(
+    machine: Machine,
+    kind: str,
+    output: np.ndarray,
+    chunks: Chunks,
+    *,
+    update: bool = False,
+    explicit: bool = False,
+    own: OwnPlan | None = None,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> JobResult:
+    """A collective on CUs, alone.
+
+    Args:
+        kind: one of COLLECTIVES.
+        output: OUTPUT_TILE in global order.
+        update: the receiver adds near memory (reduce-scatter only).
+        explicit: simulate every GPU, not one for all.
+        own: a user's topology, in place of the machine's.
+        breaks: at which it can be kept.
+    """
+    plans = collective_plans(machine, kind, output, chunks, update, own)
+    cluster = _cluster(machine, plans, explicit, interval_ps)
+    cus = (0, min(machine.collective.cus, machine.cu.count))
+    launches = [[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans]
+    _run(cluster, launches, progress, breaks)
+    return cluster_result(cluster, interval_ps)
+
+
+def collective_plans(
+    machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
+) -> list[Plan]:
+    """Plans of all GPUs."""
+    spec = machine.collective
+    settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
+    if update:
+        settings["update"] = True
+    make = COLLECTIVES[kind]
+    return [make(output, chunks, gpu, own or machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+
+
+def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
+    """The kernel of one GPU's part."""
+    spec = machine.collective
+    kernel = CollectiveKernel(
+        kind,
+        plan.tiles[: plan.chunks.tiles],
+        plan.steps,
+        warps=spec.warps,
+        unroll=spec.unroll,
+        lanes=machine.cu.lanes_per_warp,
+        cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
+    )
+    start_ps = spec.launch_ps + spec.step_ps
+    return Launch(kernel, queue, cus, spec.workgroups, True, kernel.tags, kernel.gates, start_ps)
+
+
+def run_fused(
+    machine: Machine,
+    source: GemmSource,
+    chunks: Chunks,
+    arbiter: Arbiter,
+    *,
+    explicit: bool = False,
+    own: OwnPlan | None = None,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> JobResult:
+    """T3: a GEMM whose stores become a reduce-scatter."""
+    cluster, launches = fused_cluster(
+        *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
+    )
+    _run(cluster, launches, progress, breaks)
+    return cluster_result(cluster, interval_ps)
+
+
+def fused_cluster(
+    machine: Machine,
+    source: GemmSource,
+    chunks: Chunks,
+    arbiter: Arbiter,
+    *,
+    explicit: bool = False,
+    own: OwnPlan | None = None,
+    interval_ps: int = 0,
+    stands_for_all: int = 0,
+) -> tuple[Cluster, list[list[Launch]]]:
+    """The GPUs of `run_fused` before they run, and what each of them is to run.
+
+    Args:
+        stands_for_all: the GPU that is simulated where one is.
+    """
+    machine = replace_unit(machine, hbm={"arbiter": arbiter})
+    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps, stands_for_all)
+    start_ps = machine.dispatch.launch_ps
+    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    return cluster, [[staggered_launch(source, plan, start_ps)] for plan in cluster.plans]
+
+
+def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | None, breaks: Breaks | None) -> None:
+    if breaks is None:
+        cluster.run(launches, progress)
+    else:
+        cluster.run(launches, progress, lambda: breaks.act(cluster.state), breaks.state)
+
+
+def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
+    """Plans of all GPUs, checked.
+
+    Raises:
+        UserError: a kernel, Tracker or plan with which some updates would be lost, doubled or never sent on.
+    """
+    check_kernel_is_tracked(source)
+    output, granularity = source.output_tiles(), machine.tracker.granularity
+    plans = [fused(output, chunks, gpu, own or machine.link.topology, granularity) for gpu in range(chunks.gpus)]
+    check_tracker(machine, plans[0].tiles)
+    check_regions([plan.regions for plan in plans], chunks.tiles)
+    return plans
+
+
+def check_kernel_is_tracked(source: GemmSource) -> None:
+    """Refuse a kernel that the Tracker cannot follow: it knows tiles by their workgroup and counts whole sectors.
+
+    Raises:
+        UserError: names the field, its value and what is allowed.
+    """
+    kernel = source.kernel
+    for field_, value, allowed in (
+        ("split_k", kernel.split_k, 1),
+        ("persistent", kernel.persistent, None),
+        ("start_tile", kernel.start_tile, 0),
+    ):
+        if value != allowed:
+            raise UserError(f"kernel {field_} = {value}: a fused GEMM has one workgroup per tile, allowed is {allowed}")
+    rows_of_c = source.problem.c_layout == Layout.ROW
+    name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)
+    part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
+    if kernel.epilogue == Epilogue.DIRECT and parts > 1 and part_bytes % SECTOR_BYTES:
+        raise UserError(
+            f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, so that "
+            f"updates could not be counted; allowed are multiples of {SECTOR_BYTES}, or the epilogue staged"
+        )
+
+
+def run_side_by_side(
+    machine: Machine, source: GemmSource, chunks: Chunks, kind: str, collective_cus: int, *, interval_ps: int = 0
+) -> tuple[JobResult, int, int]:
+    """Software overlap: a GEMM and a collective of other data at once, on CUs of their own.
+
+    Returns:
+        (result of both, end of the GEMM, end of the collective) in ps.
+
+    Raises:
+        UserError: no CU is left for one of them.
+    """
+    if not 1 <= collective_cus < machine.cu.count:
+        raise UserError(f"collective CUs: found {collective_cus}, allowed are 1 to {machine.cu.count - 1}")
+    output = source.output_tiles()
+    shifted = output.copy()
+    shifted["address"] += 1 << 42  # another buffer of the same shape
+    plans = collective_plans(machine, kind, shifted, chunks)
+    cluster = _cluster(machine, plans, False, interval_ps)
+    split = machine.cu.count - collective_cus
+    gemm = Launch(source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
+    cluster.run(
+        [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
+    )
+    cus = cluster.gpus[0].node.cus
+    result = cluster_result(cluster, interval_ps)
+    return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
+
+
+def replace_unit(machine: Machine, **units: dict) -> Machine:
+    """A machine with other values: replace_unit(m, hbm={"arbiter": ...})."""
+    changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
+    return msgspec.structs.replace(machine, **changed)
+
+
+def staggered_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
+    """The GEMM of one GPU: its walk begins at its first chunk."""
+    start = plan.chunks.start_tile(plan.gpu)
+    kernel = replace(source.kernel, start_tile=start)
+    tags = (np.arange(plan.chunks.tiles) + start) % plan.chunks.tiles
+    return Launch(GemmSource(source.problem, kernel), tags=tags, start_ps=start_ps)
+
+
+def _cluster(
+    machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int, stands_for_all: int = 0
+) -> Cluster:
+    """One machine for all where that is exact, else every GPU."""
+    distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
+    if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
+        return Cluster(machine, [plans[stands_for_all]], symmetric=True, interval_ps=interval_ps)
+    return Cluster(machine, plans, interval_ps=interval_ps)

@@ -1,0 +1,1 @@
+"""A sub-layer in several configurations, put together from runs."""

@@ -1,0 +1,176 @@
+"""A study file: a base, and a space of points around it.
+
+    title = "How deep a DRAM queue does it take?"
+    run = "gemm"
+    preset = "t3_2024"
+    interval_ns = 1000
+
+    [gemm]
+    m = 1024
+    n = 1024
+    k = 512
+
+    [set]                       # values of the machine, for all points
+    l2.mshrs = 256
+
+    [axes]                      # cartesian: every value with every other, the last axis fastest
+    hbm.queue_entries = [16, 32, 64]
+    gemm.pipeline_depth = [2, 3]
+
+    [[points]]                  # listed: each of them with every point of the axes
+    hbm.queue = "split"
+
+Any field of `sim.study.fields` may stand in the base, an axis or a listed point. A study is known by its content: the
+machines with their sources, the traces' fingerprints, the policies' text, and the sources of the simulator. Layout,
+comments and names of files that are not swept do not count.
+"""
+
+import hashlib
+import itertools
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field
+from sim.study.point import Point, content_digest, point_content, simulator_digest
+from traces.checksum import canonical_json
+
+TABLES = ("axes", "points", "set", "gemm", "t3")
+POINTS_MAX = 10_000
+"""So that a slip of the hand does not fill the memory."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A space of runs.
+
+    Attributes:
+        name: of the file, without .toml.
+        title: one line for people.
+        points: in their order.
+    """
+
+    name: str
+    title: str
+    points: list[Point]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content; it names the archive."""
+        content = [simulator_digest(), *(point.digest for point in self.points)]
+        return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+    @property
+    def archive_name(self) -> str:
+        """Name of the file that the results go to."""
+        return f"{self.name}-{self.digest[:12]}.h5"
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study file.
+
+    Raises:
+        StudyError: no such file, not TOML, an unknown field, a value that its field cannot have, a field in two
+            places, an empty axis, too many points; a study of which no point can run.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise StudyError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise StudyError(f"{path}: not a TOML file: {problem}") from None
+    title = content.pop("title", path.stem)
+    if not isinstance(title, str):
+        raise StudyError(f"{path}: title: found {title!r}, allowed is a text")
+    tables = {name: content.pop(name, [] if name == "points" else {}) for name in TABLES}
+    base = _base(path, content, tables)
+    space = _coordinates(path, _axes(path, tables["axes"]), _listed(path, tables["points"]))
+    return Study(path.stem, title, _points(path, base, space))
+
+
+def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> list[Point]:
+    points, contents = [], []
+    for number, coordinates in enumerate(space):
+        _check_files(path, base | coordinates)
+        point = Point(number, base | coordinates, coordinates, str(path.parent.resolve()), "")
+        contents.append(point_content(point))
+        points.append(replace(point, digest=content_digest(contents[-1])))
+    if all("failure" in content for content in contents):
+        raise StudyError(f"{path}: no point can run: {contents[0]['failure']}")
+    return points
+
+
+def _check_files(path: Path, settings: dict[str, Any]) -> None:
+    """A file that is not there is a mistake in the study, not a point that fails."""
+    for name in (*PATHS, "preset"):
+        file = settings.get(name, "")
+        if (name in PATHS or file.endswith(".toml")) and name in settings and not (path.parent / file).is_file():
+            raise StudyError(f"{path}: {name}: no file {file}")
+
+
+def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:
+    """Settings of all points."""
+    for name in ("set", "gemm", "t3"):
+        if not isinstance(tables[name], dict):
+            raise StudyError(f"{path}: {name}: found {tables[name]!r}, allowed is a table [{name}]")
+    for name, value in content.items():
+        if isinstance(value, dict):
+            raise StudyError(f"{path}: [{name}]: unknown table; allowed are {', '.join(TABLES)}; values of the machine "
+                             "stand in [set]")  # fmt: skip
+    given = content | _flat(tables["set"]) | _flat({name: tables[name] for name in ("gemm", "t3")})
+    return DEFAULTS | {name: checked_field(name, value, str(path)) for name, value in given.items()}
+
+
+def _axes(path: Path, table: Any) -> dict[str, list]:
+    if not isinstance(table, dict):
+        raise StudyError(f"{path}: axes: found {table!r}, allowed is a table of lists")
+    axes = _flat(table)
+    for name, values in axes.items():
+        where = f"{path}: axes"
+        if not isinstance(values, list) or not values:
+            raise StudyError(f"{where}: {name}: found {values!r}, allowed is a list of values")
+        for value in values:
+            checked_field(name, value, where)
+        if len({canonical_json(value) for value in values}) < len(values):
+            raise StudyError(f"{where}: {name}: found {values!r}, allowed is each value once")
+    return axes
+
+
+def _listed(path: Path, tables: Any) -> list[dict[str, Any]]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise StudyError(f"{path}: points: found {tables!r}, allowed are tables [[points]]")
+    return [
+        {name: checked_field(name, value, f"{path}: points[{number}]") for name, value in _flat(table).items()}
+        for number, table in enumerate(tables)
+    ]
+
+
+def _coordinates(path: Path, axes: dict[str, list], listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The swept fields of every point."""
+    twice = sorted({name for point in listed for name in point if name in axes})
+    if twice:
+        raise StudyError(f"{path}: {twice[0]}: stands in axes and in points, allowed is one of them")
+    count = max(1, len(listed))
+    for values in axes.values():
+        count *= len(values)
+    if count > POINTS_MAX:
+        raise StudyError(f"{path}: found {count:,} points, allowed are {POINTS_MAX:,}")
+    return [
+        point | dict(zip(axes, values, strict=True))
+        for point in listed or [{}]
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def _flat(table: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested tables with their names joined by dots: TOML reads a.b = 1 as one."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat

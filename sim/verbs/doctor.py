@@ -1,0 +1,132 @@
+"""`t3sim doctor`: versions, caches, what is compiled, and what is wrong with this installation."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sim.machine.engine import run_engine
+from sim.presets import presets
+from tracer.compile.cache import CACHE_VARIABLE, cache_root
+from tracer.compile.process import machine_text
+from tracer.gemm.tiles import write_workgroup
+from traces.command.tables import print_json, print_table
+from traces.version import VERSION
+
+LIBRARIES = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "h5py",
+    "pandas",
+    "msgspec",
+    "click",
+    "rich",
+    "pyelftools",
+    "lz4",
+    "zstandard",
+)
+OPTIONAL = {"hdf5plugin": "filters", "matplotlib": "plots", "distributed": "sweep", "xarray": "", "h5netcdf": ""}
+"""Library -> extra of t3sim that installs it, "" = install it by its name."""
+VARIABLES = (CACHE_VARIABLE, "T3SIM_POLICY", "T3SIM_DATA", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
+KERNELS: dict[str, Callable] = {"the machine": run_engine, "GEMM synthesis": write_workgroup}
+"""What is compiled -> its outermost kernel."""
+UNWELL = 1
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Show versions, the compile cache and what is compiled, and say what is wrong. Exit status 1 if something is.
+
+    Example: t3sim doctor
+    """
+    found = findings()
+    if as_json:
+        print_json(found)
+    else:
+        rows = [(name, value) for part in ("system", "libraries", "environment", "cache", "compiled")
+                for name, value in found[part].items()]  # fmt: skip
+        print_table(f"t3sim {VERSION}", ("what", "found"), [(name, str(value)) for name, value in rows])
+        click.echo("\n".join(f"problem: {problem}" for problem in found["problems"]) or "no problems")
+    if found["problems"]:
+        ctx.exit(UNWELL)
+
+
+def findings() -> dict[str, Any]:
+    """Everything that the verb shows, as plain values."""
+    cache = _cache()
+    missing = [name for name in LIBRARIES if _version(name) is None]
+    problems = [f"{name} is not installed" for name in missing]
+    if cache["writable"] is not True:
+        problems.append(f"nothing can be kept in {cache['folder']}: {cache['writable']}; set {CACHE_VARIABLE}")
+    policy = os.environ.get("T3SIM_POLICY")
+    if policy and not os.path.isfile(policy):
+        problems.append(f"T3SIM_POLICY: no file {policy}")
+    if not presets():
+        problems.append("no presets: the installation is incomplete")
+    return {
+        "t3sim": VERSION,
+        "system": {"python": platform.python_version(), "program": sys.executable, "machine": machine_text()},
+        "libraries": {name: _version(name) or "not installed" for name in LIBRARIES}
+        | {name: _version(name) or _how_to_install(name) for name in OPTIONAL},
+        "environment": {name: os.environ.get(name, "not set") for name in VARIABLES},
+        "cache": cache,
+        "compiled": {what: _compile_state(kernel) for what, kernel in KERNELS.items()},
+        "problems": problems,
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _how_to_install(library: str) -> str:
+    wanted = f"'t3sim[{OPTIONAL[library]}]'" if OPTIONAL[library] else library
+    return f"not installed (pip install {wanted})"
+
+
+def _cache() -> dict[str, Any]:
+    folder = cache_root()
+    files = list(folder.rglob("*.kernel")) if folder.is_dir() else []
+    return {
+        "folder": str(folder),
+        "writable": _writable(folder),
+        "kernels": len(files),
+        "bytes": sum(path.stat().st_size for path in files),
+        "free_bytes": shutil.disk_usage(_existing(folder)).free,
+    }
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    return next(place for place in (folder, *folder.parents) if place.is_dir())
+
+
+def _writable(folder: Path) -> bool | str:
+    """True, or the system's reason why nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError as problem:
+        return problem.strerror or str(problem)
+
+
+def _compile_state(kernel: Any) -> str:
+    cache = getattr(kernel, "_cache", None)
+    if cache is None:
+        return "runs as plain Python (NUMBA_DISABLE_JIT)"
+    kept = list(Path(cache.cache_path).glob("*.kernel"))
+    return "compiled" if kept else "not yet: the first run compiles it (t3sim warm does it now)"

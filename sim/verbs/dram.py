@@ -1,0 +1,27 @@
+"""`t3sim dram`: one HBM channel on a stream of requests."""
+
+import click
+
+from sim.run.dram import run_stream
+from traces.command.tables import print_json, print_table
+
+
+@click.command()
+@click.argument("stream", type=click.Path())
+@click.option(
+    "--set", "timing_set", default="G", show_default=True, help="Timing set, a table of sim/run/dram_sets.toml."
+)
+@click.option("--map", "bank_map", default="RO", show_default=True, help="Bank map: RO (row contiguous), BG or RG.")
+@click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:
+    """Run STREAM (lines `R|W|U address [earliest_ns]`, plain, .gz or .xz) through one HBM channel.
+
+    Example: t3sim dram requests.trace.gz --set G --map BG --json
+    """
+    result = run_stream(stream, timing_set, bank_map, nmc_updates)
+    summary = result.summary()
+    if as_json:
+        print_json(summary)
+    else:
+        print_table(f"{stream} on set {timing_set}, map {bank_map}", ("figure", "value"), summary.items())

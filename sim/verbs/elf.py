@@ -1,0 +1,77 @@
+"""`t3sim elf info`: what the kernels of a binary ask of a compute unit."""
+
+import click
+
+from sim.occupancy import kernel_occupancy
+from sim.presets import load_preset
+from sim.spec import ComputeUnit
+from tracer.elf.describe import describe_image
+from tracer.elf.device_images import DeviceImage, device_images
+from tracer.elf.resources import KernelResources
+from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+
+COLUMNS = (
+    "kernel", "architecture", "source", "registers", "shared_static_bytes", "local_bytes", "barriers", "max_threads",
+    "parameters",
+)  # fmt: skip
+OCCUPANCY_COLUMNS = ("workgroups/CU", "warps/CU", "limited by")
+
+
+@click.command("info")
+@click.argument("file", type=click.Path())
+@click.option("--preset", help="Say how many workgroups fit on a CU of this machine (t3sim presets lists them).")
+@click.option("--threads", type=click.IntRange(min=1), help="Per workgroup; default: what the binary states.")
+@click.option("--dynamic-shared", "dynamic_bytes", type=click.IntRange(min=0), default=0, help="Bytes per workgroup.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: int, as_json: bool) -> None:
+    """Resources of every kernel in FILE: a CUDA cubin or fat binary, an AMD code object, or a host program with them.
+
+    Example: t3sim elf info app --preset v100 --threads 256
+    """
+    cu = load_preset(preset).machine.cu if preset else None
+    images = device_images(file)
+    if as_json:
+        described = [_described(image, cu, threads, dynamic_bytes) for image in images]
+        print_json({"file": file, "images": described})
+        return
+    rows: list[tuple[object, ...]] = []
+    texts: list[str] = []
+    for image in images:
+        if image.image is None:
+            what = f"{image.kind} for {image.architecture}, {image.size_bytes:,} bytes"
+            texts.append(f"{image.source}: {what}, not machine code")
+        rows += [
+            _row(kernel) + (_residency(cu, kernel, threads, dynamic_bytes) if cu else ()) for kernel in image.kernels()
+        ]
+    print_table(file, COLUMNS + (OCCUPANCY_COLUMNS if cu else ()), rows)
+    for text in texts:
+        click.echo(text)
+
+
+def _described(image: DeviceImage, cu: ComputeUnit | None, threads: int | None, dynamic_bytes: int) -> dict:
+    """An image for JSON; with a machine, every kernel has its occupancy, or why there is none."""
+    described = describe_image(image)
+    if cu is not None:
+        for kernel, stated in zip(image.kernels(), described["kernels"], strict=True):
+            try:
+                stated["occupancy"] = vars(kernel_occupancy(cu, kernel, threads, dynamic_bytes))
+            except UserError as reason:
+                stated["occupancy"] = {"error": str(reason)}
+    return described
+
+
+def _row(kernel: KernelResources) -> tuple[object, ...]:
+    size = "x".join(map(str, kernel.required_threads)) if kernel.required_threads else kernel.max_threads
+    return (
+        kernel.plain_name, kernel.architecture, kernel.source, kernel.registers, kernel.shared_static_bytes,
+        kernel.local_bytes, kernel.barriers, size, " ".join(str(p.size_bytes) for p in kernel.parameters),
+    )  # fmt: skip
+
+
+def _residency(cu: ComputeUnit, kernel: KernelResources, threads: int | None, dynamic_bytes: int) -> tuple[object, ...]:
+    try:
+        found = kernel_occupancy(cu, kernel, threads, dynamic_bytes)
+    except UserError as reason:
+        return None, None, str(reason)
+    return found.workgroups, found.warps, found.limiter

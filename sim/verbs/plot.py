@@ -1,0 +1,114 @@
+"""`t3sim plot`: figures of any results archive, as PNG or SVG."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sim import results
+from sim.results import Results
+from sim.view.dram_traffic import draw_traffic
+from sim.view.queue_occupancy import draw_queue
+from sim.view.rates import draw_rates
+from sim.view.roofline import draw_roofline
+from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
+from sim.view.speedups import draw_speedups
+from sim.view.style import check_format, save
+from sim.view.sweep_lines import draw_sweep
+from traces.command.tables import print_table
+from traces.errors import UserError
+from traces.write import output_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OF_ONE_RUN: dict[str, Callable[[Results], "Figure"]] = {
+    "traffic": draw_traffic,
+    "queue": draw_queue,
+    "rates": draw_rates,
+    "roofline": draw_roofline,
+}
+SWEEP, SPEEDUPS = "sweep", "speedups"
+
+
+@click.command("plot")
+@click.argument("kind", type=click.Choice([*OF_ONE_RUN, SWEEP, SPEEDUPS]))
+@click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
+@click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
+@click.option("--run", "number", type=int, default=0, show_default=True, help="Which run of RESULT, counted from 0.")
+@click.option("--figure", default="time_ns", show_default=True, help="sweep: what to draw, a column of the runs.")
+@click.option("--over", help="sweep: swept field of the horizontal axis.  [the first]")
+@click.option("--relative", is_flag=True, help="sweep: first value / value, the speed-up where the figure is a time.")
+@click.option("--table", is_flag=True, help="speedups: print the numbers, with or without a figure.")
+def plot(
+    kind: str,
+    archives: tuple[str, ...],
+    output: str | None,
+    number: int,
+    figure: str,
+    over: str | None,
+    relative: bool,
+    table: bool,
+) -> None:
+    """Draw a figure of the results archive RESULT.
+
+    traffic: DRAM traffic over time by stream; queue: DRAM queues and workgroups over time (both want a run with
+    --interval-ns); rates: bandwidths and hit rates of each kernel; roofline; sweep: a figure over a swept field;
+    speedups: of the configurations, from archives of t3sim t3 and of studies with run = "t3", as many as you like.
+
+    Example: t3sim plot rates result.h5 -o rates.svg
+
+    Example: t3sim plot speedups small.h5 --table -o speedups.svg
+    """
+    path = _checked_output(kind, archives, output, table)
+    opened = [results.open(archive) for archive in archives]
+    if table:
+        _print_speedups(speedup_cases(opened))
+    if path is None:
+        return
+    try:
+        if kind == SPEEDUPS:
+            drawn = _speedups_drawn(speedup_cases(opened))
+        elif kind == SWEEP:
+            drawn = draw_sweep(opened[0], figure, over, relative)
+        else:
+            drawn = OF_ONE_RUN[kind](opened[0].run(number))
+    except ImportError:
+        raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None
+    save(drawn, path)
+    click.echo(f"wrote {output}")
+
+
+def _checked_output(kind: str, archives: tuple[str, ...], output: str | None, table: bool) -> Path | None:
+    """Where the figure goes, None = only a table is wanted.
+
+    Raises:
+        UserError: options that this kind does not take, a file that is no figure or cannot be written.
+    """
+    if kind != SPEEDUPS and (len(archives) > 1 or table):
+        raise UserError(f"plot {kind}: takes one RESULT and no --table; plot {SPEEDUPS} takes several")
+    if output is None:
+        if not table:
+            raise UserError(f"plot {kind}: --output: missing; name a .png or .svg file")
+        return None
+    check_format(Path(output))
+    output_path(output)
+    return Path(output)
+
+
+def _speedups_drawn(cases: list[SpeedupCase]) -> "Figure":
+    means = mean_speedups(cases)
+    speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
+    return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
+
+
+def _print_speedups(cases: list[SpeedupCase]) -> None:
+    means = mean_speedups(cases)
+    rows: list[tuple[object, ...]] = [
+        (" ".join(case.title.splitlines()), case.sequential_ns, *(case.speedups.get(name) for name in means))
+        for case in cases
+    ]
+    if len(cases) > 1:
+        rows.append(("geomean", None, *means.values()))
+    print_table("Speed-ups over Sequential", ("case", "Sequential, ns", *means), rows)

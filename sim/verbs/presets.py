@@ -1,0 +1,48 @@
+"""`t3sim presets`: the machines that come with t3sim, or every value of one with its source."""
+
+import click
+
+from sim.presets import Preset, assumed, load_preset
+from sim.presets import presets as preset_names
+from traces.command.tables import print_json, print_table
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value.")
+@click.option("--assumed", "only_assumed", is_flag=True, help="Only the values that rest on an assumption.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as_json: bool) -> None:
+    """List the machines, or every value of the preset NAME (or .toml file) with its kind and source.
+
+    Example: t3sim presets t3_2024 --assumed
+    """
+    if name is None:
+        _list([load_preset(each) for each in preset_names()], as_json)
+        return
+    preset = load_preset(name, overrides)
+    described = preset.as_dict()
+    if only_assumed:
+        described["fields"] = {field: described["fields"][field] for field in assumed(preset)}
+    if as_json:
+        print_json(described)
+        return
+    rows = [(field, leaf["value"], leaf["kind"], leaf["source"]) for field, leaf in described["fields"].items()]
+    print_table(f"{preset.name}: {preset.title}", ("field", "value", "kind", "source"), rows)
+    click.echo(f"{preset.peaks().text()}\n{assumed_text(preset)}")
+
+
+def _list(all_presets: list[Preset], as_json: bool) -> None:
+    if as_json:
+        print_json({preset.name: {"title": preset.title, "peaks": preset.peaks().text()} for preset in all_presets})
+        return
+    for preset in all_presets:
+        click.echo(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {assumed_text(preset)}")
+
+
+def assumed_text(preset: Preset) -> str:
+    """How many values of a preset are assumed, and how to list them."""
+    return (
+        f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed "
+        f"(t3sim presets {preset.name} --assumed lists them)"
+    )

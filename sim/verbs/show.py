@@ -1,0 +1,184 @@
+"""`t3sim show`: what a results archive holds."""
+
+from typing import Any
+
+import click
+
+from sim import results
+from sim.counters import unit_of_measure
+from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
+from sim.results import EXTRAPOLATED, Failure, Results, ResultsArchive, ResultsError
+from sim.results.evaluations import WHOLE
+from sim.verbs.presets import assumed_text
+from sim.view.counter_names import NAMES, TITLES, formula
+from sim.view.energy_tables import configuration_energies, show_energies, show_energy
+from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+from traces.units import ps_to_ns, time_text
+
+COLUMNS = (
+    *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
+    f"{EXTRAPOLATED}from_workgroups",
+)
+"""Of `runs_frame`, in the table of several runs, after the swept fields."""
+
+
+@click.command()
+@click.argument("result", type=click.Path())
+@click.option("--run", "number", type=int, help="Of an archive with several runs: this one, counted from 0.")
+@click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm, link, dma, tracker), summed.")
+@click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
+@click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def show(
+    result: str, number: int | None, unit: str | None, names: str | None, energy: str | None, as_json: bool
+) -> None:
+    """Show what the results archive RESULT holds: time, traffic, hit rates, kernels; of several runs, a table.
+
+    Example: t3sim show result.h5 --unit hbm
+
+    Example: t3sim show result.h5 --names nsight
+
+    Example: t3sim show result.h5 --energy hbm2_12nm
+
+    Of an archive of t3sim t3, --energy without --run shows the configurations beside each other.
+    """
+    archive = results.open(result)
+    if len(archive.runs) != 1 and number is None:
+        if energy and _is_evaluation(archive) and not (unit or names or as_json):
+            show_energies(_evaluation_energies(archive, energy))
+            return
+        if unit or names or energy:
+            raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
+        _show_runs(archive, as_json)
+        return
+    found = archive.run(number or 0)
+    if not found.kernels and (unit or names or energy):
+        raise UserError(f"{result}: run {number or 0} has no kernels, so no counters")
+    if names:
+        _show_names(found, names, as_json)
+    elif as_json:
+        print_json(results_dict(found, energy or DEFAULT))
+    elif energy:
+        show_energy(run_energy(found, energy))
+    elif unit:
+        _show_unit(found, unit)
+    else:
+        show_results(found)
+        click.echo(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
+
+
+def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
+    if as_json:
+        runs = [
+            {"point": run.point, "failure": run.reason}
+            if isinstance(run, Failure)
+            else {"point": run.point, **results_dict(run)}
+            for run in archive.runs
+        ]
+        print_json({"study": archive.study, "runs": runs})
+        return
+    frame = archive.runs_frame()
+    swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
+    columns = [*swept, *(name for name in COLUMNS if name in frame and name not in swept)]
+    rows = [
+        (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
+    ]
+    print_table(f"{len(frame)} runs, {len(archive.failures())} failed", ("run", *columns), rows)
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    """Rows of a frame as plain values, "" for nothing."""
+    plain: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), "").to_dict("records")
+    return plain
+
+
+def _show_names(results: Results, names: str, as_json: bool) -> None:
+    machine = results.preset.machine
+    values = {
+        counterpart: [counterpart.value(kernel, machine) for kernel in results.kernels] for counterpart in NAMES[names]
+    }
+    if as_json:
+        kernels = [
+            {"name": kernel.name} | {counterpart.name: found[place] for counterpart, found in values.items()}
+            for place, kernel in enumerate(results.kernels)
+        ]
+        print_json({"names": names, "kernels": kernels})
+        return
+    rows = [
+        (counterpart.name, *found, counterpart.unit, formula(counterpart), counterpart.remark)
+        for counterpart, found in values.items()
+    ]
+    columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
+    print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
+
+
+def run_energy(results: Results, energies: str) -> Energy:
+    """Energy of all kernels of a run, by the energies of that name or file."""
+    return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
+
+
+def _is_evaluation(archive: ResultsArchive) -> bool:
+    """Are the runs the simulations of one evaluation, after a run that stands for its configurations?"""
+    points = [run.point for run in archive.runs]
+    return points[0] == {"part": WHOLE} and all(list(point) == ["part"] for point in points)
+
+
+def _evaluation_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
+    runs = dict(archive.results())
+    totals = {run.point["part"]: run.totals for run in runs.values() if run.kernels}
+    return configuration_energies(totals, runs[0].preset.machine.hbm.row_bytes, load_energy(energies))
+
+
+def results_dict(results: Results, energies: str = DEFAULT) -> dict:
+    """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
+    if not results.kernels:
+        return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
+    return {
+        **results.headline(),
+        "extrapolation": results.extrapolation,
+        "ratios": results.ratios(),
+        "energy": run_energy(results, energies).as_dict(),
+        "preset": results.preset.name,
+        "trace_fingerprint": results.trace_fingerprint,
+        "options": results.options,
+        "kernels": [
+            {"name": kernel.name, "start_ns": ps_to_ns(kernel.start_ps), "end_ns": ps_to_ns(kernel.end_ps)}
+            | kernel.headline()
+            for kernel in results.kernels
+        ],
+    }
+
+
+def show_results(results: Results) -> None:
+    """The tables of a run on stdout; of one without kernels, its figures."""
+    click.echo(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    if not results.kernels:
+        print_table("Figures", ("figure", "value"), results.figures.items())
+        return
+    title = "The whole run, EXTRAPOLATED" if results.extrapolation else "The whole run"
+    rows = [*results.extrapolation.items(), *results.headline().items(), *results.ratios().items()]
+    print_table(title, ("figure", "value"), rows)
+    if len(results.kernels) > 1:
+        columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
+        rows = [
+            (kernel.name, time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
+            for kernel in results.kernels
+        ]
+        print_table("Kernels", columns, rows)
+    click.echo(f"\n{assumed_text(results.preset)}")
+
+
+def _show_unit(results: Results, unit: str) -> None:
+    first = results.kernels[0]
+    terms = [name.split(".") for name in first.totals]
+    counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # not those of single streams
+    if not counters:
+        raise ResultsError(f"unit {unit!r}: allowed are {', '.join(dict.fromkeys(term[0] for term in terms))}")
+    rows = [
+        (name, *(kernel.totals[f"{unit}.{name}"] for kernel in results.kernels), unit_of_measure(name))
+        for name in counters
+    ]
+    instances = f"{len(first.units[unit])} instances, " if unit in first.units else ""
+    title = f"{unit}: {instances}sums (maxima where the name says max)"
+    print_table(title, ("counter", *(kernel.name for kernel in results.kernels), "unit"), rows)

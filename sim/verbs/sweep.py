@@ -1,0 +1,98 @@
+"""`t3sim sweep`: run a study, on this machine or on a Dask cluster."""
+
+from pathlib import Path
+
+import click
+
+from sim import results as archives
+from sim.results import Results
+from sim.results.evaluations import WHOLE
+from sim.study import Outcome, Study, load_study
+from sim.study import sweep as run_study
+from traces.command.meter import Meter
+from traces.command.tables import print_json, print_table
+
+SHOWN = 20
+"""Points in the table on the screen; the archive has all."""
+FIGURES = ("time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate")
+INCOMPLETE = 1
+
+
+@click.command("sweep")
+@click.argument("study", type=click.Path())
+@click.option("-o", "--output", default=".", show_default=True, type=click.Path(), help="Folder for the archive.")
+@click.option("--workers", type=click.IntRange(min=0), help="Processes; 0 = this one, without Dask.  [one per core]")
+@click.option("--scheduler", metavar="ADDRESS", help="Of a Dask scheduler to use, e.g. tcp://node7:8786.")
+@click.option("--list", "only_list", is_flag=True, help="Only list the points and the archive's name.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_context
+def sweep(
+    ctx: click.Context,
+    study: str,
+    output: str,
+    workers: int | None,
+    scheduler: str | None,
+    only_list: bool,
+    as_json: bool,
+) -> None:
+    """Run every point of the study file STUDY and write one results archive, named by the study's content.
+
+    Finished points are kept: after an interruption of any kind the same command goes on where it was.
+
+    Example: t3sim sweep study.toml --workers 2
+    """
+    loaded = load_study(study)
+    if only_list:
+        _list(loaded, as_json)
+        return
+    try:
+        with Meter("points") as meter:
+            outcome = run_study(
+                loaded, Path(output), workers, scheduler, lambda done, total: meter.update(loaded.name, done, total)
+            )
+    except KeyboardInterrupt:
+        click.echo("\nfinished points are kept: the same command goes on from here", err=True)
+        raise
+    if as_json:
+        print_json({**vars(outcome), "archive": str(outcome.archive), "study": loaded.digest})
+    else:
+        _show(loaded, outcome)
+    if outcome.lost:
+        ctx.exit(INCOMPLETE)
+
+
+def _list(study: Study, as_json: bool) -> None:
+    points = [point.coordinates for point in study.points]
+    if as_json:
+        print_json({"title": study.title, "study": study.digest, "archive": study.archive_name, "points": points})
+        return
+    columns = list(dict.fromkeys(name for point in points for name in point))
+    rows = [(str(number), *(str(point.get(name, "")) for name in columns)) for number, point in enumerate(points)]
+    print_table(study.title, ("point", *columns), rows)
+    click.echo(f"{len(points)} points -> {study.archive_name}")
+
+
+def _show(study: Study, outcome: Outcome) -> None:
+    counts = f"{outcome.points} points, {outcome.kept} of them from before, {outcome.failed} failed"
+    if outcome.lost:
+        click.echo("\n".join(outcome.lost), err=True)
+        click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
+        return
+    archive = archives.open(outcome.archive)
+    columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != "part"))
+    results = {number: run for number, run in archive.results() if run.point.get("part", WHOLE) == WHOLE}
+    shown = FIGURES if any(run.kernels for run in results.values()) else _speedups(results)
+    rows = []
+    for number, run in list(results.items())[:SHOWN]:
+        figures = {**run.headline(), **run.ratios()} if run.kernels else run.figures
+        rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, shown)))
+    print_table(study.title, ("run", *columns, *shown), rows)
+    for number, failure in archive.failures()[:SHOWN]:
+        click.echo(f"run {number} failed: {failure.reason}")
+    click.echo(f"{counts}\nwrote {outcome.archive}")
+
+
+def _speedups(results: dict[int, Results]) -> tuple[str, ...]:
+    """Figures of evaluations: the speed-up of each configuration."""
+    names = dict.fromkeys(name for run in results.values() for name in run.figures if name.endswith(".speedup"))
+    return tuple(names)

@@ -1,0 +1,190 @@
+"""`t3sim t3`: a sub-layer in the five configurations of the paper."""
+
+from typing import Any
+
+import click
+
+from sim.collective.chunks import Chunks, chunks_of
+from sim.collective.own_plan import load_plan
+from sim.energy import DEFAULT, energy_presets, load_energy
+from sim.presets import Preset, load_preset
+from sim.run.policy_file import check_bound
+from sim.scenario.configurations import Case, evaluate
+from sim.scenario.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
+from sim.scenario.evaluation_archive import write_evaluation
+from sim.verbs.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
+from sim.verbs.presets import assumed_text
+from sim.view.energy_tables import configuration_energies, show_energies
+from tracer.compile.process import process_costs
+from tracer.gemm.source import GemmProblem
+from tracer.verbs.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
+from tracer.workloads import LAYERS, MODELS, aligned_problem, sublayer
+from traces.command.meter import Meter
+from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+from traces.units import PS_PER_NS, time_text
+from traces.write import output_path
+
+
+@click.command()
+@click.option("--model", help=f"One of {', '.join(MODELS)}.")
+@click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
+@click.option("--tp", type=int, help="GPUs that share the model.")
+@click.option("--m", type=int, help="Instead of a model: M ...")
+@click.option("--n", type=int, help="... N ...")
+@click.option("--k", type=int, help="... K of one GPU's fp16 GEMM ...")
+@click.option("--gpus", type=int, help="... and the number of GPUs.")
+@click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
+@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
+@click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
+@click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
+@click.option("--plan", "plan_file", type=click.Path(), help="A Python file with an own topology and plan.")
+@click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
+@click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
+@with_options(KERNEL_OPTIONS)
+@with_options(CHECKPOINT_OPTIONS)
+@click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
+@click.option("-o", "--output", type=click.Path(), help="Evaluation archive to write, with the time series.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def t3(
+    model: str | None,
+    layer: str | None,
+    tp: int | None,
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    gpus: int | None,
+    preset: str,
+    overrides: tuple[str, ...],
+    policy: str | None,
+    chosen: tuple[str, ...],
+    chunks: str | None,
+    plan_file: str | None,
+    explicit: bool,
+    interval_ns: int,
+    checkpoint_file: str | None,
+    checkpoint_every: float,
+    energy: str | None,
+    output: str | None,
+    as_json: bool,
+    **kernel_options: Any,
+) -> None:
+    """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
+
+    A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes a minute or two, this one seconds:
+
+    Example: t3sim t3 --m 1024 --n 1024 --k 256 --gpus 4 -o small.h5
+
+    Example: t3sim t3 --m 512 --n 1024 --k 128 --gpus 4 --set hbm.queue_entries=32 --json
+
+    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
+    of results, and removes FILE at the end.
+    """
+    problem, count = _workload(model, layer, tp, (m, n, k), gpus)
+    if policy is not None:
+        check_bound(policy)
+        overrides = ("hbm.arbiter=user", *overrides)
+    machine = load_preset(preset, overrides)
+    if output is not None:
+        output_path(output)
+    interval_ps = interval_ns * PS_PER_NS if output else 0
+    cut = None if chunks is None else _chunks(chunks, count)
+    own = None if plan_file is None else load_plan(plan_file)
+    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps, own)
+    energies = load_energy(energy or DEFAULT)
+    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
+    with Meter("workgroups") as meter:
+        found = evaluate(case, chosen or CONFIGURATIONS, meter.update, checkpoint)
+    if output is not None:
+        write_evaluation(output, found)
+    if checkpoint is not None:
+        checkpoint.remove()
+    costs = process_costs()
+    totals = {name: part.totals for name, part in found.parts.items()}
+    spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
+    spent = {name: spent[name] for name in found.configurations}
+    if as_json:
+        print_json(found.as_dict() | {"energy": {name: one.as_dict() for name, one in spent.items()}} | costs)
+        return
+    show_evaluation(found)
+    if energy is not None:
+        show_energies(spent)
+    click.echo(
+        f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else "")
+    )
+
+
+def _workload(
+    model: str | None, layer: str | None, tp: int | None, shape: tuple[int | None, ...], gpus: int | None
+) -> tuple[GemmProblem, int]:
+    """The GEMM of one GPU and the number of GPUs."""
+    if model is None and layer is None and tp is None and None not in shape and gpus is not None:
+        return aligned_problem(*(int(extent or 0) for extent in shape)), gpus
+    if model and layer and tp is not None and shape == (None, None, None) and gpus is None:
+        if tp < 2:
+            raise UserError(f"--tp: found {tp}, allowed is 2 and more: a collective needs two GPUs")
+        return sublayer(model, layer, tp), tp
+    raise UserError("t3: give --model, --layer and --tp, or --m, --n, --k and --gpus")
+
+
+def _chunks(text: str, gpus: int) -> Chunks:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--chunks: found {text!r}, allowed are whole numbers with commas between them") from None
+    if len(sizes) != gpus:
+        raise UserError(f"--chunks: found {len(sizes)} sizes, allowed is one for each of {gpus} GPUs")
+    return chunks_of(sizes)
+
+
+def show_evaluation(found: Evaluation) -> None:
+    """The tables of an evaluation on stdout."""
+    preset: Preset = found.preset
+    problem = found.problem
+    click.echo(
+        f"{preset.name}: {preset.title}\n"
+        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {found.gpus} GPUs, "
+        f"output {found.output_bytes / 1e6:,.1f} MB\n"
+    )
+    rows = [
+        (
+            name,
+            *(time_text(ps) for ps in (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps)),
+            f"{found.speedup(name):.3f}" if "Sequential" in found.configurations else "-",
+            "yes" if one.exactly_once else "NO",
+        )
+        for name, one in found.configurations.items()
+    ]
+    print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
+    traffic = [
+        (
+            name,
+            *(f"{one.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
+            f"{sum(one.dram_bytes.values()) / 1e6:,.1f}",
+            f"{one.link_bytes / 1e6:,.1f}",
+        )
+        for name, one in found.configurations.items()
+    ]
+    print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
+    click.echo(
+        f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it "
+        f"({found.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
+    )
+    for name, part in found.parts.items():
+        if part.facts.get("tracker_triggers"):
+            click.echo(_tracker_text(name, part.facts))
+        for fault in part.wrong:
+            click.echo(f"{name}: ledger: {fault}")
+    click.echo(f"\n{assumed_text(preset)}")
+
+
+def _tracker_text(name: str, facts: dict) -> str:
+    threshold = "no limit" if facts["mca_threshold"] is None else f"{facts['mca_threshold']} entries"
+    return (
+        f"{name}: Tracker {facts['tracker_triggers']:,} triggers of {facts['tracker_wavefronts']:,} wavefronts, "
+        f"{facts['dma_descriptors']:,} DMA descriptors, at most {facts['tracker_live_max']:,} tiles live, "
+        f"{facts['tracker_stalls']:,} stores stalled, {facts['tracker_spilled']:,} counts spilled, "
+        f"{facts['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {facts['mca_occupancy']:.1f} entries queued "
+        f"on average -> MCA threshold {threshold}"
+    )

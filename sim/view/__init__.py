@@ -1,0 +1,1 @@
+"""Figures, tables and timelines of results."""

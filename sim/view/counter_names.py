@@ -1,0 +1,135 @@
+"""Our counters under the names that other tools give them: Nsight Compute's metrics, Accel-Sim's statistics.
+
+Names were checked against public scripts that collect them: Nsight's in the sections and metric lists that come with
+ncu 2019 to 2024 (GV100 and later), Accel-Sim's in util/plotting/correl_mappings.py of accel-sim-framework @02100247.
+Where the other tool counts something a little different, `remark` says what. A counter without a line has none there.
+"""
+
+import sys
+from dataclasses import dataclass
+
+from sim.counters import COUNTERS
+from sim.results import KernelResult
+from sim.spec import Machine
+from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
+
+SECTOR_BYTES = 32
+INTRODUCTION = """\
+Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
+a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know
+of no difference. A sector is 32 bytes. Counters that are not in the first two tables have no counterpart there."""
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """One name of another tool.
+
+    Attributes:
+        name: there.
+        unit: of its values.
+        ours: counters of `sim.counters` whose sum it is, or "time_ps"; a leading "-" subtracts.
+        factor: our sum times this is its value; "clock" = core clocks in a picosecond.
+        remark: what differs, "" = nothing that we know.
+    """
+
+    name: str
+    unit: str
+    ours: tuple[str, ...]
+    factor: float | str = 1
+    remark: str = ""
+
+    def value(self, kernel: KernelResult, machine: Machine) -> float | int:
+        """What the other tool would have counted for this kernel."""
+        total = 0
+        for term in self.ours:
+            name = term.removeprefix("-")
+            value = kernel.time_ps if name == "time_ps" else kernel.totals[name]
+            total += -value if term.startswith("-") else value
+        factor = machine.cu.clock_MHz * HZ_PER_MHZ / PS_PER_S if self.factor == "clock" else float(self.factor)
+        scaled = total * factor
+        return int(scaled) if scaled == int(scaled) else scaled
+
+
+IN_FLIGHT = "a sector on its way is l1.read_merged_sectors here; as what it counts there we do not know"
+FLUSH = "ours includes the flush of L2 after the kernel unless --keep-l2 was given"
+WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
+READS = ("l2.read_sectors", "l2.uncached_read_sectors")
+L1_MISSES = ("l1.read_sectors", "-l1.read_hit_sectors", "-l1.read_merged_sectors")
+DRAM_WRITES = ("hbm.write_columns", "hbm.update_columns")
+
+NSIGHT = (
+    Counterpart("gpu__time_duration.sum", "ns", ("time_ps",), 1 / PS_PER_NS),
+    Counterpart("sm__cycles_elapsed.max", "clock", ("time_ps",), "clock", "profile with --clock-control base"),
+    Counterpart("smsp__inst_executed.sum", "warp instruction", ("cu.warp_instructions",)),
+    Counterpart("sm__ctas_launched.sum", "workgroup", ("cu.workgroups",)),
+    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sector", ("l1.read_sectors",)),
+    Counterpart(
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum", "sector", ("l1.read_hit_sectors",), 1, IN_FLIGHT
+    ),
+    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum", "sector", L1_MISSES, 1, IN_FLIGHT),
+    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "sector", ("l1.write_sectors",)),
+    Counterpart("l1tex__m_xbar2l1tex_read_bytes.sum", "byte", ("noc.answer_bytes",), 1, "with noc.header_bytes"),
+    Counterpart("lts__t_sectors_srcunit_tex_op_read.sum", "sector", READS),
+    Counterpart(
+        "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+        "sector",
+        ("l2.read_hit_sectors", "l2.read_merged_sectors"),
+        1,
+        "a sector that is on its way counts as a hit there: the sums of a GV100 fit only so",
+    ),
+    Counterpart(
+        "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
+        "sector",
+        ("l2.read_miss_sectors", "l2.uncached_read_sectors"),
+    ),
+    Counterpart("lts__t_sectors_srcunit_tex_op_write.sum", "sector", WRITES),
+    Counterpart("lts__t_sectors_srcunit_tex_op_atom.sum + _op_red.sum", "sector", ("l2.atomic_sectors",)),
+    Counterpart("dram__sectors_read.sum", "sector", ("hbm.read_columns",)),
+    Counterpart("dram__bytes_read.sum", "byte", ("hbm.read_columns",), SECTOR_BYTES),
+    Counterpart("dram__sectors_write.sum", "sector", DRAM_WRITES, 1, FLUSH),
+    Counterpart("dram__bytes_write.sum", "byte", DRAM_WRITES, SECTOR_BYTES, FLUSH),
+)
+
+ACCELSIM = (
+    Counterpart("gpu_sim_cycle", "clock", ("time_ps",), "clock", "includes the launch latency there"),
+    Counterpart("gpgpu_n_tot_w_icount", "warp instruction", ("cu.warp_instructions",), 1, "a total over kernels there"),
+    Counterpart("gpu_tot_issued_cta", "workgroup", ("cu.workgroups",), 1, "a total over kernels there"),
+    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", ("l1.read_sectors",)),
+    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l1.read_hit_sectors",)),
+    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l1.read_merged_sectors",)),
+    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", ("l1.write_sectors",)),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", READS),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l2.read_hit_sectors",)),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l2.read_merged_sectors",)),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", WRITES),
+    Counterpart("total dram reads", "sector", ("hbm.read_columns",), 1, "a total over kernels there"),
+    Counterpart("total dram writes", "sector", DRAM_WRITES, 1, FLUSH),
+)
+
+NAMES = {"nsight": NSIGHT, "accelsim": ACCELSIM}
+TITLES = {"nsight": "Nsight Compute", "accelsim": "Accel-Sim"}
+
+
+def page() -> str:
+    """The page docs/counters.md."""
+    lines = ["# Counters under other tools' names", "", INTRODUCTION, ""]
+    for key, counterparts in NAMES.items():
+        lines += [f"## {TITLES[key]}", "", f"| {TITLES[key]} | unit | t3sim | remark |", "|---|---|---|---|"]
+        lines += [f"| `{one.name}` | {one.unit} | {formula(one)} | {one.remark} |" for one in counterparts]
+        lines.append("")
+    return "\n".join([*lines, "## All counters", "", "| counter | meaning |", "|---|---|", *_own(), ""])
+
+
+def formula(one: Counterpart) -> str:
+    """How a counterpart follows from our counters: a sum, times its factor."""
+    terms = " + ".join(one.ours).replace("+ -", "- ")
+    factor = {1: "", "clock": " x cu.clock_MHz"}.get(one.factor, f" x {one.factor:g}" if one.factor != "clock" else "")
+    return f"({terms}){factor}" if factor and len(one.ours) > 1 else terms + factor
+
+
+def _own() -> list[str]:
+    return [f"| `{unit}.{name}` | {text} |" for unit, counters in COUNTERS.items() for name, text in counters.items()]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

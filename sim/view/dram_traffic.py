@@ -1,0 +1,52 @@
+"""DRAM traffic of a run over time, by stream: `t3sim plot traffic`. The figure of README.md is made by
+
+t3sim run --workload t-nlg/fc2/tp8 --preset t3_2024 --interval-ns 5000 -o t-nlg-fc2-tp8.h5
+t3sim plot traffic t-nlg-fc2-tp8.h5 -o validation/tables/report/figures/t-nlg-fc2-tp8-dram.png
+"""
+
+from typing import TYPE_CHECKING
+
+from sim.results import Results
+from sim.view.style import BLUE, ORANGE, SKY, VERMILION, legend_below, new_figure, title_of
+from traces.errors import UserError
+from traces.units import GIGA, PS_PER_US, bytes_per_s
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STREAMS = {
+    "dram_compute_read_bytes": ("GEMM reads", BLUE),
+    "dram_compute_write_bytes": ("GEMM writes", ORANGE),
+    "dram_comm_read_bytes": ("communication reads", SKY),
+    "dram_comm_write_bytes": ("communication writes and updates", VERMILION),
+}
+"""Column of the time series -> label and colour."""
+
+
+def draw_traffic(results: Results) -> "Figure":
+    """Stacked bandwidth of the streams that moved anything, under the peak of the machine.
+
+    Raises:
+        UserError: a run without a time series.
+    """
+    if not results.series:
+        raise UserError("this run took no time series: repeat it with --interval-ns")
+    moved = [name for name in STREAMS if results.series[name].any()]
+    rates = [bytes_per_s(results.series[name], results.interval_ps) / GIGA for name in moved]
+    labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]
+    times_us = results.times_ps() / PS_PER_US
+    peak = results.preset.peaks().dram_bytes_per_s / GIGA
+    figure = new_figure()
+    axes = figure.subplots()
+    if moved:
+        axes.stackplot(times_us, rates, labels=labels, colors=[STREAMS[name][1] for name in moved], step="pre")
+    axes.axhline(peak, color="black", linestyle="--", linewidth=1, label=f"peak, {peak:,.0f} GB/s")
+    axes.set(
+        xlabel="time (µs)",
+        ylabel="DRAM traffic (GB/s)",
+        title=title_of(results),
+        xlim=(0, times_us[-1]),
+        ylim=(0, None),
+    )
+    legend_below(axes, min(len(moved) + 1, 3))
+    return figure

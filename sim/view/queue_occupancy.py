@@ -1,0 +1,46 @@
+"""How full the DRAM queues are over time, and how many workgroups run: `t3sim plot queue`."""
+
+from typing import TYPE_CHECKING
+
+from sim.results import Results
+from sim.spec import QueueOrganisation
+from sim.view.style import BLUE, GREEN, legend_below, new_figure, title_of
+from traces.errors import UserError
+from traces.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_queue(results: Results) -> "Figure":
+    """Mean entries of a channel's queue at the end of each interval, under its depth (of both where split).
+
+    Workgroups are on the right axis.
+
+    Raises:
+        UserError: a run without a time series.
+    """
+    if not results.series:
+        raise UserError("this run took no time series: repeat it with --interval-ns")
+    hbm = results.preset.machine.hbm
+    depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
+    times_us = results.times_ps() / PS_PER_US
+    figure = new_figure()
+    axes = figure.subplots()
+    entries = results.series["queue_columns"] / hbm.channels
+    axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
+    axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")
+    axes.set(
+        xlabel="time (µs)",
+        ylabel="DRAM queue (32-byte entries)",
+        title=title_of(results),
+        xlim=(0, times_us[-1]),
+        ylim=(0, depth * 1.05),
+    )
+    right = axes.twinx()
+    workgroups = results.series["resident_workgroups"]
+    right.step(times_us, workgroups, where="pre", color=GREEN, linestyle=":")
+    axes.plot([], [], color=GREEN, linestyle=":", label="workgroups (right)")  # into the one legend
+    right.set(ylabel="resident workgroups", ylim=(0, None))
+    legend_below(axes, 3)
+    return figure

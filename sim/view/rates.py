@@ -1,0 +1,76 @@
+"""Bandwidths against their peaks, and hit rates, of the kernels of a run: `t3sim plot rates`."""
+
+from typing import TYPE_CHECKING
+
+from sim.counters import ratios
+from sim.hw.request import SECTOR_BYTES
+from sim.results import KernelResult, Results
+from sim.view.style import PALETTE, new_figure, title_of
+from traces.errors import UserError
+from traces.units import GIGA, bytes_per_s
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KERNELS_MAX = 7
+"""Bars of one colour each that can be told apart."""
+BANDWIDTHS = {
+    "L1 loads": ("l1.read_sectors",),
+    "L2 reads": ("l2.read_sectors", "l2.uncached_read_sectors"),
+    "L2 writes": ("l2.write_sectors", "l2.uncached_write_sectors"),
+    "DRAM reads": ("hbm.read_columns",),
+    "DRAM writes": ("hbm.write_columns", "hbm.update_columns", "-l2.flush_sectors"),
+}
+"""Label -> counters of 32-byte sectors; a leading "-" subtracts (the flush comes after the kernel's time)."""
+RATES = {
+    "L1 hits": "l1_hit_rate",
+    "L2 hits": "l2_hit_rate",
+    "L2 merges": "l2_merge_rate",
+    "DRAM row hits": "dram_row_hit_rate",
+}
+
+
+def draw_rates(results: Results) -> "Figure":
+    """Two panels of bars, a colour per kernel; dashed lines are the peaks of DRAM and L2.
+
+    Raises:
+        UserError: a run without kernels.
+    """
+    kernels = results.kernels[:KERNELS_MAX]
+    if not kernels:
+        raise UserError("this run has no kernels")
+    figure = new_figure(2.2 + 0.25 * len(kernels))
+    left, right = figure.subplots(1, 2)
+    for place, kernel in enumerate(kernels):
+        _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
+        found = ratios(kernel.totals)
+        _bars(right, place, len(kernels), [100 * (found[name] or 0.0) for name in RATES.values()], kernel.name)
+    peaks = results.preset.peaks()
+    for peak, label, style in ((peaks.dram_bytes_per_s, "DRAM", "--"), (peaks.l2_bytes_per_s, "L2", ":")):
+        left.axvline(peak / GIGA, color="black", linestyle=style, linewidth=1, label=f"{label} peak")
+    _label(left, list(BANDWIDTHS), "bandwidth (GB/s)")
+    _label(right, list(RATES), "hit rate (%)")
+    right.set_xlim(0, 115)
+    figure.suptitle(title_of(results))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def bandwidth(kernel: KernelResult, terms: tuple[str, ...]) -> float:
+    """GB/s of a sum of sector counters over a kernel's time."""
+    sectors = sum(-kernel.totals[term[1:]] if term.startswith("-") else kernel.totals[term] for term in terms)
+    return bytes_per_s(sectors * SECTOR_BYTES, kernel.time_ps) / GIGA
+
+
+def _bars(axes, place: int, kernels: int, values: list[float], name: str) -> None:
+    height = 0.8 / kernels
+    rows = [row + (place - (kernels - 1) / 2) * height for row in range(len(values))]
+    drawn = axes.barh(rows, values, height, color=PALETTE[place], label=name)
+    axes.bar_label(drawn, fmt="{:,.4g}", padding=2, fontsize="small")
+
+
+def _label(axes, names: list[str], quantity: str) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(quantity)
+    axes.margins(x=0.15)

@@ -1,0 +1,80 @@
+"""Roofline of the kernels of a run: `t3sim plot roofline`.
+
+Operations are the matrix pipes' multiply-accumulates, two each; bytes are what crossed the DRAM bus while the kernel
+ran (the flush of L2 afterwards is left out) or what L2 was asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from sim.hw.request import SECTOR_BYTES
+from sim.results import KernelResult, Results
+from sim.view.style import BLUE, VERMILION, legend_below, new_figure, title_of
+from traces.errors import UserError
+from traces.units import GIGA, PS_PER_S, TERA
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEVELS = {
+    "DRAM": ("o", BLUE, ("hbm.read_columns", "hbm.write_columns", "hbm.update_columns"), "l2.flush_sectors"),
+    "L2": (
+        "s",
+        VERMILION,
+        ("l2.read_sectors", "l2.write_sectors", "l2.uncached_read_sectors", "l2.uncached_write_sectors"),
+        None,
+    ),
+}
+"""Level -> marker, colour, counters of its sectors, counter of those that come after the kernel."""
+DECADES = (0.1, 10.0)
+"""The axis reaches this far below and above the points and the ridge."""
+
+
+def draw_roofline(results: Results) -> "Figure":
+    """Log-log: a point per kernel and level, under the slopes of DRAM and L2 and the peak of the matrix pipes.
+
+    Raises:
+        UserError: no kernel did matrix operations or moved anything.
+    """
+    points = [
+        (level, kernel, intensity(kernel, level), operations_per_s(kernel))
+        for kernel in results.kernels
+        for level in LEVELS
+        if kernel.totals["cu.tensor_macs"] and sectors(kernel, level)
+    ]
+    if not points:
+        raise UserError("no kernel of this run did matrix operations: a roofline needs them")
+    peaks = results.preset.peaks()
+    slopes = {"DRAM": peaks.dram_bytes_per_s, "L2": peaks.l2_bytes_per_s}
+    ridges = [peaks.tensor_flop_per_s / slope for slope in slopes.values()]
+    ends = [*ridges, *(point[2] for point in points)]
+    low, high = min(ends) * DECADES[0], max(ends) * DECADES[1]
+    figure = new_figure(4.0)
+    axes = figure.subplots()
+    for (level, slope), ridge in zip(slopes.items(), ridges, strict=True):
+        line = ([low, ridge], [low * slope / TERA, peaks.tensor_flop_per_s / TERA])
+        axes.loglog(*line, color=LEVELS[level][1], label=f"{level}, {slope / GIGA:,.0f} GB/s")
+    peak = peaks.tensor_flop_per_s / TERA
+    axes.hlines(peak, min(ridges), high, color="black", label=f"matrix pipes, {peak:.1f} TFLOP/s")
+    for level, kernel, per_byte, per_s in points:
+        marker, colour, *_ = LEVELS[level]
+        label = f"{kernel.name}, {level}: {per_s / TERA:.3g} TFLOP/s at {per_byte:,.4g} FLOP/B"
+        axes.plot(per_byte, per_s / TERA, marker, color=colour, markeredgecolor="black", linestyle="", label=label)
+    axes.set(xlabel="intensity (FLOP per byte)", ylabel="TFLOP/s", title=title_of(results), xlim=(low, high))
+    legend_below(axes, 2)
+    return figure
+
+
+def sectors(kernel: KernelResult, level: str) -> int:
+    """32-byte sectors that crossed a level while the kernel ran."""
+    *_, counters, after = LEVELS[level]
+    return sum(kernel.totals[name] for name in counters) - (kernel.totals[after] if after else 0)
+
+
+def intensity(kernel: KernelResult, level: str) -> float:
+    """Operations per byte."""
+    return 2 * kernel.totals["cu.tensor_macs"] / (sectors(kernel, level) * SECTOR_BYTES)
+
+
+def operations_per_s(kernel: KernelResult) -> float:
+    """Two operations for each multiply-accumulate."""
+    return 2 * kernel.totals["cu.tensor_macs"] * PS_PER_S / kernel.time_ps

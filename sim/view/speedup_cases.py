@@ -1,0 +1,84 @@
+"""Speed-ups of the paper's configurations in archives of `t3sim t3` and of studies with `run = "t3"`, case by case."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+
+from sim.results import Results, ResultsArchive
+from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.view.paper import case_title
+from traces.errors import UserError
+
+SAID = ("part", "workload", "t3.gpus", "gemm.m", "gemm.n", "gemm.k")
+"""Swept fields that the name of the workload says already."""
+
+
+@dataclass(frozen=True)
+class SpeedupCase:
+    """A sub-layer on a machine.
+
+    Attributes:
+        title: what tells it from the others, on one or more lines.
+        sequential_ns: time of Sequential.
+        speedups: configuration -> speed-up over it, of those that were simulated.
+    """
+
+    title: str
+    sequential_ns: float
+    speedups: dict[str, float]
+
+
+def speedup_cases(archives: Sequence[ResultsArchive]) -> list[SpeedupCase]:
+    """All cases of some archives, in their order.
+
+    Raises:
+        UserError: an archive without configurations, or of configurations without Sequential.
+    """
+    found = [(archive, run) for archive in archives for run in _evaluated(archive)]
+    presets = {run.preset.name for _, run in found}
+    names = [_name(run) + (f"\n{run.preset.name}" if len(presets) > 1 else "") for _, run in found]
+    titles = Counter(names)
+    cases = []
+    for name, (archive, run) in zip(names, found, strict=True):
+        title = name if titles[name] == 1 else f"{name}\n{Path(archive.path).stem}"
+        speedups = {one: run.figures.get(f"{one}.speedup") for one in CONFIGURATIONS if one != SEQUENTIAL}
+        known = {one: float(value) for one, value in speedups.items() if value is not None}
+        cases.append(SpeedupCase(title, float(run.figures[f"{SEQUENTIAL}.time_ns"]), known))
+    return cases
+
+
+def _evaluated(archive: ResultsArchive) -> list[Results]:
+    """Runs with figures of configurations."""
+    found = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in CONFIGURATIONS)]
+    if not found:
+        raise UserError(
+            f'{archive.path}: holds no configurations: speed-ups come from t3sim t3, or a study with run = "t3"'
+        )
+    if any(f"{SEQUENTIAL}.time_ns" not in run.figures for run in found):
+        raise UserError(f"{archive.path}: speed-ups are over {SEQUENTIAL}, which was not simulated: leave no choice of "
+                        "configurations, or choose it too")  # fmt: skip
+    return found
+
+
+def _name(run: Results) -> str:
+    """The workload, and what was swept beside it."""
+    if "workload" in run.point:
+        name = case_title(run.point["workload"])
+    else:
+        problem = run.options.get("problem", run.options)
+        name = f"{problem['m']} x {problem['n']} x {problem['k']}\n{run.options['gpus']} GPUs"
+    swept = [f"{field} = {value}" for field, value in run.point.items() if field not in SAID]
+    return "\n".join([name, *swept])
+
+
+def mean_speedups(cases: Sequence[SpeedupCase]) -> dict[str, float | None]:
+    """Configuration -> geometric mean over the cases; None where some case lacks it."""
+    shown = [name for name in CONFIGURATIONS if any(name in case.speedups for case in cases)]
+    return {
+        name: geometric_mean([case.speedups[name] for case in cases])
+        if all(name in case.speedups for case in cases)
+        else None
+        for name in shown
+    }

@@ -1,0 +1,46 @@
+"""Speed-ups of the configurations over Sequential, case by case, with their geometric mean."""
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None:
+    """Of the cases of an experiment, by the names of its answers."""
+    shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
+    speedups = {name: [answers[f"{case}/{name}/speedup"] for case in cases] for name in shown}
+    means = {name: answers[f"geomean/{name}/speedup"] for name in shown}
+    save(draw_speedups([case_title(case) for case in cases], speedups, means), path)
+
+
+def draw_speedups(
+    titles: Sequence[str], speedups: Mapping[str, Sequence[float | None]], means: Mapping[str, float | None]
+) -> "Figure":
+    """Bars stand on 1, the time of Sequential.
+
+    Args:
+        titles: of the cases.
+        speedups: configuration -> that of each case; None = no bar.
+        means: configuration -> geometric mean; None where it has no bar of its own. Empty: of nothing.
+    """
+    series = {}
+    for name, values in speedups.items():
+        mean = means.get(name)
+        bars = [nan if value is None else value for value in [*values, *([mean] if means else [])]]
+        series[name if mean is None else f"{name}, geomean {mean:.3f}"] = bars
+    figure, axes = new_figure(max(6.0, 0.75 * len(titles) + 2), 4.2)
+    grouped_bars(axes, [*titles, *(["geomean"] if means else [])], series, base=1.0)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set(
+        ylabel="speed-up over Sequential (x)", title="GEMM and all-reduce of a sub-layer: speed-ups over Sequential"
+    )
+    legend_below(figure, axes, 2)
+    drawn: Figure = figure
+    return drawn

@@ -1,0 +1,70 @@
+"""A figure of a study's runs over one of the swept fields: `t3sim plot sweep`."""
+
+from typing import TYPE_CHECKING, Any
+
+from sim.counters import unit_of_measure
+from sim.results import ResultsArchive
+from sim.view.style import PALETTE, legend_below, new_figure
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARKERS = "os^Dv<>P"
+LINES_MAX = len(PALETTE)
+
+
+def draw_sweep(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
+    """One line for each combination of the other swept fields.
+
+    Args:
+        archive: of a study.
+        figure_name: column of `ResultsArchive.runs_frame`.
+        over: swept field of the horizontal axis; None = the first that has more than one value.
+        relative: divide the first value of each line by the others: the speed-up, where the figure is a time.
+
+    Raises:
+        UserError: unknown figure or field, no points, too many lines to tell apart.
+    """
+    swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
+    frame = archive.runs_frame()
+    if not swept:
+        raise UserError("this archive is of no study: no field was swept")
+    over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
+    _check(over, swept, "--over")
+    _check(figure_name, [name for name in frame.select_dtypes("number") if name not in swept], "--figure")
+    lines: dict[tuple, list[tuple[Any, float]]] = {}
+    rows = frame[frame[figure_name].notna()].to_dict("records")
+    for row in rows:
+        others = tuple((name, row[name]) for name in swept if name != over)
+        lines.setdefault(others, []).append((row[over], row[figure_name]))
+    if not 1 <= len(lines) <= LINES_MAX:
+        raise UserError(f"found {len(lines)} lines over {over}, allowed are 1 to {LINES_MAX}: sweep fewer fields")
+    return _drawn(lines, figure_name, over, relative)
+
+
+def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: str, relative: bool) -> "Figure":
+    figure = new_figure()
+    axes = figure.subplots()
+    places = {str(x): place for place, x in enumerate(dict.fromkeys(x for line in lines.values() for x, _ in line))}
+    same = set.intersection(*(set(others) for others in lines))
+    drawn: list[list[float]] = []
+    for number, (others, line) in enumerate(lines.items()):
+        label = ", ".join(f"{name} = {value}" for name, value in others if (name, value) not in same) or None
+        drawn.append(values := [line[0][1] / value if relative and value else value for _, value in line])
+        x = [places[str(value)] for value, _ in line]
+        axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label)
+    unit = "first / this" if relative else unit_of_measure(figure_name)
+    axes.set_xticks(list(places.values()), list(places))
+    axes.set(
+        xlabel=over, ylabel=figure_name + (f" ({unit})" if unit != "1" else ""), title=f"{figure_name} over {over}"
+    )
+    axes.set_ylim(0, 1.1 * max(value for line in drawn for value in line))
+    if len(lines) > 1:
+        legend_below(axes, min(len(lines), 3))
+    return figure
+
+
+def _check(name: str, allowed: list[str], option: str) -> None:
+    if name not in allowed:
+        raise UserError(f"{option}: found {name!r}, allowed are {', '.join(allowed)}")

@@ -1,0 +1,148 @@
+"""Timeline of a simulation in the Chrome trace event format, which the Perfetto UI and chrome://tracing open.
+
+Tracks: workgroups per CU (a row per place), DMA transfers per engine, Tracker triggers per chunk, stages of the GEMM;
+counters: DRAM traffic per stream, link, queue occupancy, live tiles. Times in the file are microseconds.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sim.hw.spans import SpanKind
+from sim.run.job_result import JobResult
+from traces.errors import UserError
+from traces.units import PS_PER_US
+
+Event = dict[str, Any]
+STAGES, CUS, DMAS, TRACKER, COUNTERS = 1, 2, 3, 4, 5
+PROCESSES = {STAGES: "stages", CUS: "CUs", DMAS: "DMA engines", TRACKER: "Tracker", COUNTERS: "memory and links"}
+PLACES = 64
+"""Rows of a CU in the numbering of threads."""
+RATES = {
+    "DRAM GB/s": {
+        "compute reads": "dram_compute_read_bytes",
+        "compute writes": "dram_compute_write_bytes",
+        "communication reads": "dram_comm_read_bytes",
+        "communication writes": "dram_comm_write_bytes",
+    },
+    "link GB/s": {"sent": "link_bytes"},
+}
+LEVELS = {"DRAM queue entries": "queue_columns", "live tiles": "tracker_live_tiles"}
+
+
+def trace_events(part: JobResult, interval_ps: int) -> list[Event]:
+    """All events of a simulation.
+
+    Raises:
+        UserError: the simulation was run without a time series.
+    """
+    if not len(part.spans):
+        raise UserError("timeline: this simulation kept none; run it with an output archive (and its time series)")
+    names = [_name_event("process_name", process, 0, name) for process, name in PROCESSES.items()]
+    return [*names, *_spans(part), *_triggers(part), *_stages(part), *_counters(part, interval_ps)]
+
+
+def chrome_trace(part: JobResult, interval_ps: int, title: str) -> str:
+    """The JSON text."""
+    content = {
+        "traceEvents": trace_events(part, interval_ps),
+        "displayTimeUnit": "ns",
+        "otherData": {"title": title, "time_us": part.time_ps / PS_PER_US},
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
+def places(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """A row for each span such that spans in one row do not overlap: the lowest that is free, in order of starts."""
+    free: list[int] = []
+    found = np.zeros(len(starts), np.int64)
+    for k in np.argsort(starts, kind="stable"):
+        row = next((number for number, until in enumerate(free) if until <= starts[k]), len(free))
+        if row == len(free):
+            free.append(0)
+        free[row], found[k] = int(ends[k]), row
+    return found
+
+
+def _name_event(what: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _complete(name: str, process: int, thread: int, start_ps: int, end_ps: int, **facts: int) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": process,
+        "tid": thread,
+        "ts": start_ps / PS_PER_US,
+        "dur": (end_ps - start_ps) / PS_PER_US,
+        "args": facts,
+    }
+
+
+def _spans(part: JobResult) -> Iterator[Event]:
+    """Workgroups and DMA transfers."""
+    for kind, process, unit_name, what in (
+        (SpanKind.WORKGROUP, CUS, "CU", "workgroup"),
+        (SpanKind.DMA, DMAS, "engine", "tile"),
+    ):
+        spans = part.spans[part.spans["kind"] == kind]
+        for unit in np.unique(spans["unit"]):
+            own = spans[spans["unit"] == unit]
+            rows = places(own["start_ps"], own["end_ps"])
+            for row in range(int(rows.max()) + 1):
+                thread = int(unit) * PLACES + row
+                yield _name_event("thread_name", process, thread, f"{unit_name} {unit}" + (f".{row}" if row else ""))
+            for span, row in zip(own, rows, strict=True):
+                tag, start_ps, end_ps = (int(span[name]) for name in ("tag", "start_ps", "end_ps"))
+                yield _complete(f"{what} {tag}", process, int(unit) * PLACES + int(row), start_ps, end_ps, tag=tag)
+
+
+def _triggers(part: JobResult) -> Iterator[Event]:
+    for chunk in np.unique(part.triggers[:, 2]):
+        yield _name_event("thread_name", TRACKER, int(chunk), f"chunk {chunk}")
+    for tile, time_ps, chunk in part.triggers.tolist():
+        yield {
+            "ph": "i",
+            "s": "t",
+            "name": f"tile {tile}",
+            "pid": TRACKER,
+            "tid": chunk,
+            "ts": time_ps / PS_PER_US,
+            "args": {"tile": tile},
+        }
+
+
+def _stages(part: JobResult) -> Iterator[Event]:
+    """From the first workgroup of a chunk to the end of its last one; and the chunk's completion."""
+    workgroups = part.spans[part.spans["kind"] == SpanKind.WORKGROUP]
+    chunk_of = dict(part.triggers[:, [0, 2]].tolist())
+    chunk = np.array([chunk_of.get(tag, 0) for tag in workgroups["tag"].tolist()], np.int64)
+    for number in np.unique(chunk):
+        own = workgroups[chunk == number]
+        yield _name_event("thread_name", STAGES, int(number), f"stage {number}")
+        start_ps, end_ps = int(own["start_ps"].min()), int(own["end_ps"].max())
+        yield _complete(f"stage {number}", STAGES, int(number), start_ps, end_ps, workgroups=len(own))
+
+
+def _counters(part: JobResult, interval_ps: int) -> Iterator[Event]:
+    rows = len(next(iter(part.series.values()), ()))
+    times = [k * interval_ps / PS_PER_US for k in range(rows)]
+    for title, columns in RATES.items():
+        for k in range(rows):
+            rates = {
+                name: round(float(part.series[column][k]) * 1000 / interval_ps, 3) for name, column in columns.items()
+            }
+            yield {"ph": "C", "name": title, "pid": COUNTERS, "tid": 0, "ts": times[k], "args": rates}
+    for title, column in LEVELS.items():
+        for k in range(rows):
+            yield {
+                "ph": "C",
+                "name": title,
+                "pid": COUNTERS,
+                "tid": 0,
+                "ts": times[k],
+                "args": {"level": int(part.series[column][k])},
+            }

@@ -1,0 +1,45 @@
+"""Progress: silent for short work, one line now and then where stderr is no terminal."""
+
+import pytest
+
+from traces.command import meter
+from traces.command.meter import Meter
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets: clock["s"]."""
+    now = {"s": 100.0}
+    monkeypatch.setattr(meter, "perf_counter", lambda: now["s"])
+    return now
+
+
+def test_short_work_is_silent(clock, capsys):
+    with Meter("workgroups") as progress:
+        for done in range(100):
+            clock["s"] = 100 + done * 0.019
+            progress.update("gemm", done, 100)
+    assert capsys.readouterr().err == ""
+
+
+def test_long_work_says_how_far_how_fast_and_how_long(clock, capsys):
+    with Meter("workgroups") as progress:
+        for done in range(0, 2600, 100):
+            clock["s"] = 100 + done / 100
+            progress.update("gemm", done, 10_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "t3sim: gemm: 200 of 10,000 workgroups, 100/s, 98 s left",
+        "t3sim: gemm: 1,200 of 10,000 workgroups, 100/s, 88 s left",
+        "t3sim: gemm: 2,200 of 10,000 workgroups, 100/s, 78 s left",
+    ]
+
+
+def test_each_piece_of_work_has_its_own_rate(clock, capsys):
+    with Meter("workgroups") as progress:
+        progress.update("first", 0)
+        clock["s"] += 5
+        progress.update("second", 0)
+        clock["s"] += 10
+        progress.update("second", 50)
+    assert capsys.readouterr().err.splitlines()[-1] == "t3sim: second: 50 workgroups, 5/s"

@@ -1,0 +1,1 @@
+"""The one decorator of compiled functions, its cache, and the hash of the code."""

@@ -1,0 +1,137 @@
+"""Compiled kernels on disk: one directory per kernel module and fingerprint, one file per signature.
+
+numba's own cache does not notice an edited callee or constant in another file, and two processes that add
+different signatures of one function at the same time can end with an index that points at the wrong code. Here the
+directory name contains the fingerprint of all sources that matter (`tracer.compile.fingerprint`) and of the compiler
+settings, and the file name contains the signature, so nothing is ever updated: a file is written once, atomically.
+
+Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload.
+`<root>` is $T3SIM_CACHE_DIR or the user's cache folder; delete it at any time.
+"""
+
+import hashlib
+import os
+import pickle
+import platform
+import sys
+import tempfile
+import warnings
+from functools import lru_cache
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from tracer.compile.fingerprint import source_fingerprint
+
+CACHE_VARIABLE = "T3SIM_CACHE_DIR"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def cache_root():
+    """Folder of all compiled kernels (Path); need not exist."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "t3sim"
+
+
+def compiler_settings():
+    """What besides sources and CPU decides the machine code, as one string (the CPU stands in the signature key)."""
+    versions = (f"python {platform.python_version()}", f"numba {numba.__version__}", f"numpy {np.__version__}")
+    switches = (
+        f"boundscheck {config.BOUNDSCHECK}",
+        f"disable_jit {config.DISABLE_JIT}",
+        f"opt {config.OPT}",
+        f"debug {config.DEBUGINFO_DEFAULT}",
+    )
+    return "; ".join(versions + switches)
+
+
+class KernelCache(_Cache):
+    """The disk cache of one kernel, in the form that a numba dispatcher expects."""
+
+    def __init__(self, function, path):
+        fingerprint = hashlib.sha256(
+            f"{source_fingerprint(function.__module__, path)}; {compiler_settings()}".encode()
+        ).hexdigest()
+        self._directory = cache_root() / f"{function.__module__}-{fingerprint[:20]}"
+        self._name = f"{function.__qualname__.replace('<locals>', 'local')}.{function.__code__.co_firstlineno}"
+        self._enabled = True
+
+    @property
+    def cache_path(self):
+        return str(self._directory)
+
+    def load_overload(self, sig, target_context):
+        """The compiled overload for a signature, or None where it is missing or damaged."""
+        if not self._enabled:
+            return None
+        target_context.refresh()
+        key = self._key(sig, target_context.codegen())
+        try:
+            content = self._file(key).read_bytes()
+        except OSError:
+            return None
+        payload = content[_DIGEST_BYTES:]
+        if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
+            return None
+        stored_key, reduced = pickle.loads(payload)
+        return CompileResult._rebuild(target_context, *reduced) if stored_key == key else None
+
+    def save_overload(self, sig, data):
+        """Store a compiled overload; a folder that cannot be written costs one warning."""
+        if not self._enabled or data.library.has_dynamic_globals:
+            return
+        key = self._key(sig, data.codegen)
+        payload = dumps((key, data._reduce()))
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            _write_atomically(self._file(key), hashlib.sha256(payload).digest() + payload)
+        except OSError as problem:
+            _warn_once(f"compiled kernels cannot be kept in {cache_root()}: {problem.strerror or problem}")
+
+    def enable(self):
+        self._enabled = True
+
+    def disable(self):
+        self._enabled = False
+
+    def flush(self):
+        for file in self._directory.glob(f"{self._name}-*.kernel"):
+            file.unlink(missing_ok=True)
+
+    def _key(self, sig, codegen):
+        """Signature and CPU. Both are plain values with a stable text, which names the file."""
+        return str(sig), str(codegen.magic_tuple())
+
+    def _file(self, key):
+        return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
+
+
+def _write_atomically(path, content):
+    """Write a file that other processes see whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@lru_cache(maxsize=1)
+def _warn_once(message):
+    warnings.warn(f"{message}; every start compiles again", RuntimeWarning, stacklevel=4)

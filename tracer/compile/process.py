@@ -1,0 +1,47 @@
+"""What this process has cost so far. It stands in the log and in --json, never in an archive."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+from time import perf_counter, process_time
+
+from tracer.compile.jit import compile_seconds
+
+try:
+    import resource
+except ImportError:  # Windows has no such account
+    resource = None  # type: ignore[assignment]
+
+_BEGAN_S = perf_counter()
+
+
+def process_costs() -> dict[str, float | int | None]:
+    """wall_s since the verb was loaded, compile_s of it, peak_rss_bytes (None where the system does not say)."""
+    return {"wall_s": perf_counter() - _BEGAN_S, "compile_s": compile_seconds(), "peak_rss_bytes": _peak_rss_bytes()}
+
+
+def cpu_s() -> float:
+    """CPU time of this process and of those that it started and that have ended (xz, where a trace wants it)."""
+    if resource is None:
+        return process_time()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
+
+
+def machine_text() -> str:
+    """Processor, cores, system and Python of the machine that this process runs on."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass  # not Linux
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def _peak_rss_bytes() -> int | None:
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB

@@ -1,0 +1,1 @@
+"""Tiled GEMMs as kernel traces."""

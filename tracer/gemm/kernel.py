@@ -1,0 +1,191 @@
+"""How a tiled GEMM kernel is built: tile, warps, pipeline, copies, epilogue, order; and the resources that it takes."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tracer.gemm.problem import GemmProblem, Layout
+from tracer.gemm.raster import TileOrder
+from traces.errors import UserError
+from traces.schema import Cache
+
+VECTOR_BYTES = (1, 2, 4, 8, 16)
+THREADS_MAX = 1024
+REGISTERS_MAX = {32: 255, 64: 512}
+"""Registers that an instruction can name, by lanes per warp (CUDA; CDNA2, accumulation registers included)."""
+SHARED_BYTES_MAX = 227 << 10
+"""Shared memory of one workgroup on the largest machine known here (sm_90)."""
+PIPELINE_DEPTH_MAX = 32
+ADDRESS_REGISTERS = 24
+"""Registers for addresses, loop counters and predicates (assumed)."""
+FRAGMENT_K = 16
+"""Depth in k of the operand fragments held in registers: one tensor instruction (assumed)."""
+
+
+class Copy(IntEnum):
+    """How operand tiles come from global to shared memory."""
+
+    LDG = 0  # loads into registers, then stores to shared memory
+    ASYNC = 1  # copies that need no registers (LDGSTS)
+
+
+class Epilogue(IntEnum):
+    """How the output tile leaves."""
+
+    DIRECT = 0  # each warp stores its own part from registers: rows as wide as the warp's part
+    STAGED = 1  # through shared memory: rows as wide as the workgroup's tile
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """Shape of a tiled GEMM kernel.
+
+    Raises:
+        UserError: a shape that no such kernel can have.
+    """
+
+    tile_m: int = 128
+    tile_n: int = 128
+    tile_k: int = 32
+    warps_m: int = 4  # the output tile is cut into warps_m x warps_n equal parts
+    warps_n: int = 2
+    pipeline_depth: int = 2  # K-steps on the way: loads run pipeline_depth - 1 steps ahead of the arithmetic
+    fragment_pieces: int = 1  # operands of a K-step come from shared memory in so many; with several, one piece ahead
+    vector_bytes: int = 16  # bytes per lane of a global access; narrower where that would misalign
+    copy: Copy = Copy.LDG
+    epilogue: Epilogue = Epilogue.DIRECT
+    order: TileOrder = TileOrder.ROW
+    group: int = 8  # band height of TileOrder.GROUPED, in tiles
+    split_k: int = 1  # workgroups that share one tile's K-steps and add to C by reductions
+    persistent: int | None = None  # workgroups that walk all tiles in strides; None: one tile per workgroup
+    start_tile: int = 0  # position of the walk at which the first workgroup begins (stagger)
+    lanes: int = 32
+    load_cache: Cache = Cache.DEFAULT
+    store_cache: Cache = Cache.DEFAULT
+    registers: int | None = None  # per thread; None: derived
+    shared_bytes: int | None = None  # per workgroup; None: derived
+
+    def __post_init__(self):
+        extents = ("tile_m", "tile_n", "tile_k", "warps_m", "warps_n")
+        for field in (*extents, "pipeline_depth", "fragment_pieces", "group", "split_k"):
+            _at_least(self, field, 1)
+        if self.tile_k % self.fragment_pieces:
+            raise UserError(
+                f"kernel fragment_pieces = {self.fragment_pieces}: must divide tile_k = {self.tile_k} evenly"
+            )
+        if self.fragment_pieces > 1 and self.pipeline_depth == 1:
+            raise UserError(f"kernel fragment_pieces = {self.fragment_pieces}: needs a pipeline_depth of at least 2")
+        _at_least(self, "start_tile", 0)
+        for field in ("persistent", "registers", "shared_bytes"):
+            if getattr(self, field) is not None:
+                _at_least(self, field, 0 if field == "shared_bytes" else 1)
+        if self.lanes not in REGISTERS_MAX:
+            raise UserError(f"kernel lanes = {self.lanes!r}: must be 32 or 64")
+        if self.vector_bytes not in VECTOR_BYTES:
+            raise UserError(f"kernel vector_bytes = {self.vector_bytes!r}: must be one of {VECTOR_BYTES}")
+        if self.pipeline_depth > PIPELINE_DEPTH_MAX:
+            raise UserError(f"kernel pipeline_depth = {self.pipeline_depth}: must be <= {PIPELINE_DEPTH_MAX}")
+        for tile, warps in (("tile_m", "warps_m"), ("tile_n", "warps_n")):
+            if getattr(self, tile) % getattr(self, warps):
+                raise UserError(
+                    f"kernel {tile} = {getattr(self, tile)} cannot be cut into equal parts by "
+                    f"{warps} = {getattr(self, warps)}"
+                )
+        if self.threads > THREADS_MAX:
+            raise UserError(f"kernel of {self.warps} warps x {self.lanes} lanes: at most {THREADS_MAX} threads")
+
+    @property
+    def warps(self) -> int:
+        return self.warps_m * self.warps_n
+
+    @property
+    def threads(self) -> int:
+        return self.warps * self.lanes
+
+    @property
+    def shared_stages(self) -> int:
+        """Operand tiles (of A and of B) held in shared memory at once."""
+        return self.pipeline_depth if self.copy == Copy.ASYNC else min(2, self.pipeline_depth)
+
+
+def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """One K-step's tiles of A and B."""
+    return kernel.tile_k * (kernel.tile_m * problem.a_bytes + kernel.tile_n * problem.b_bytes)
+
+
+def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """Given, or: accumulators + one slice of operand fragments + loads in flight + addresses, rounded up to 8."""
+    if kernel.registers is not None:
+        return kernel.registers
+    accumulators = kernel.tile_m * kernel.tile_n * problem.accumulate_bytes / kernel.threads
+    slice_k = min(kernel.tile_k, FRAGMENT_K)
+    part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
+    buffers = 1 if kernel.fragment_pieces == 1 else 2
+    fragments = buffers * slice_k * part_bytes / kernel.lanes
+    ahead = kernel.pipeline_depth - 1 if kernel.copy == Copy.LDG else 0
+    in_flight = max(ahead, 1 if kernel.copy == Copy.LDG else 0) * stage_bytes(problem, kernel) / kernel.threads
+    words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
+    return -(-words // 8) * 8
+
+
+def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """Given, or what the operand tiles and a staged output tile need (they take turns)."""
+    if kernel.shared_bytes is not None:
+        return kernel.shared_bytes
+    return shared_bytes_needed(problem, kernel)
+
+
+def shared_bytes_needed(problem: GemmProblem, kernel: GemmKernel) -> int:
+    staged = kernel.tile_m * kernel.tile_n * problem.c_bytes if kernel.epilogue == Epilogue.STAGED else 0
+    return max(kernel.shared_stages * stage_bytes(problem, kernel), staged)
+
+
+def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse a kernel that cannot run the problem.
+
+    Raises:
+        UserError: names the field, its value and what is allowed.
+    """
+    _check_vectors(problem, kernel)
+    steps = -(-problem.k // kernel.tile_k)
+    if kernel.split_k > steps:
+        raise UserError(f"kernel split_k = {kernel.split_k}: K = {problem.k} has only {steps} steps of {kernel.tile_k}")
+    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n)
+    if kernel.start_tile >= tiles:
+        raise UserError(f"kernel start_tile = {kernel.start_tile}: must be < {tiles}, the number of tiles")
+    registers = registers_per_thread(problem, kernel)
+    if registers > REGISTERS_MAX[kernel.lanes]:
+        raise UserError(
+            f"kernel needs {registers} registers per thread, {REGISTERS_MAX[kernel.lanes]} exist: "
+            f"smaller tile_m x tile_n = {kernel.tile_m} x {kernel.tile_n}, more warps or a shallower pipeline"
+        )
+    needed = shared_bytes_needed(problem, kernel)
+    if shared_bytes(problem, kernel) < needed:
+        raise UserError(f"kernel shared_bytes = {kernel.shared_bytes}: its tiles need {needed}")
+    if shared_bytes(problem, kernel) > SHARED_BYTES_MAX:
+        raise UserError(
+            f"kernel needs {shared_bytes(problem, kernel)} bytes of shared memory, no machine has more than "
+            f"{SHARED_BYTES_MAX}: smaller tiles or pipeline_depth"
+        )
+
+
+def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Every row of every tile must be whole vectors."""
+    extents = {"A": (kernel.tile_m, kernel.tile_k), "B": (kernel.tile_k, kernel.tile_n)}
+    if kernel.epilogue == Epilogue.STAGED:
+        extents["C"] = (kernel.tile_m, kernel.tile_n)
+    else:
+        extents["C"] = (kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n)
+    for matrix in (problem.a, problem.b, problem.c):
+        rows, columns = extents[matrix.name]
+        run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+        if kernel.vector_bytes < matrix.element_bytes or run_bytes % kernel.vector_bytes:
+            raise UserError(
+                f"kernel vector_bytes = {kernel.vector_bytes} does not fit {matrix.name}: elements of "
+                f"{matrix.element_bytes} bytes, {run_bytes} adjacent bytes per tile"
+            )
+
+
+def _at_least(kernel: GemmKernel, field: str, least: int) -> None:
+    value = getattr(kernel, field)
+    if not isinstance(value, int) or value < least:
+        raise UserError(f"kernel {field} = {value!r}: must be a whole number >= {least}")

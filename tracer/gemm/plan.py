@@ -1,0 +1,180 @@
+"""A GEMM kernel as one record for the tile writer: matrices, geometry, and a template of every instruction it issues.
+
+Templates hold all that does not change from tile to tile, so the kernels of `tracer.gemm.tiles` only order and place
+them. Arithmetic is that of the *whole* tile: the tensor unit multiplies the zeros beyond ragged edges too.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
+from tracer.gemm.problem import GemmProblem
+from tracer.gemm.rectangles import MATRIX, make_matrix
+from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+
+SHARED_VECTOR_BYTES = 16
+TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
+"""Of one warp instruction, m16n8k16 (assumed for every machine; the pipe's rate goes by `work`)."""
+TENSOR_LATENCY_CLK = 33
+FMA_LATENCY_CLK = 4
+ALU_LATENCY_CLK = 4
+"""Clocks to the last result (assumed; of the order that microbenchmarks of sm_70 and sm_80 report)."""
+SETUP_INSTRUCTIONS = 40
+"""Address arithmetic before the first load (assumed)."""
+REDUCE_BYTES = 4
+"""Bytes per lane of a reduction instruction, if the element is not larger."""
+
+
+class Slot(IntEnum):
+    """Scoreboard slots; the pipeline's stages take 0 .. pipeline_depth - 1."""
+
+    FRAGMENTS = 32  # operands of the tensor instructions
+    ACCUMULATORS = 33
+    SOURCE = 34  # old C
+    OUTPUT = 35  # converted results
+    NEXT_FRAGMENTS = 36  # operands of the piece after, where they come in pieces
+
+
+class Site(IntEnum):
+    """Instructions of the program by place; the program counter is 16 times this."""
+
+    SETUP = 0
+    LOAD_A = 1
+    LOAD_B = 2
+    SHARE = 3
+    STAGE_BARRIER = 4
+    FRAGMENTS = 5
+    TENSOR = 6
+    REUSE_BARRIER = 7
+    LOAD_SOURCE = 8
+    STAGE_OUT = 9
+    STAGE_IN = 10
+    CONVERT = 11
+    STORE = 12
+    EXIT = 13
+
+
+TEMPLATES = tuple(site.name.lower() for site in Site)
+
+PLAN = np.dtype(
+    [(name, MATRIX) for name in ("a", "b", "c", "source")]
+    + [(name, EVENT) for name in TEMPLATES]
+    + [
+        (name, "i8")
+        for name in (
+            "tile_m",
+            "tile_n",
+            "tile_k",
+            "tiles_m",  # rows of tiles
+            "tiles_n",  # columns of tiles
+            "order",  # TileOrder
+            "group",
+            "start_tile",
+            "split_k",
+            "workgroups",
+            "steps",  # K-steps of a tile, all splits together
+            "warps_m",
+            "warps_n",
+            "lanes",
+            "depth",
+            "pieces",  # of the operands of a K-step
+            "copy",  # Copy
+            "staged",  # epilogue through shared memory
+            "with_c",
+            "load_bytes",  # per lane
+            "store_bytes",  # per lane
+        )
+    ]
+)
+
+
+def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
+    """One PLAN record; `kernel` must have passed `check_kernel`."""
+    plan = np.zeros((), PLAN)
+    for field, matrix in (("a", problem.a), ("b", problem.b), ("c", problem.c), ("source", problem.c_source)):
+        plan[field] = make_matrix(matrix)
+    for field in ("tile_m", "tile_n", "tile_k", "group", "start_tile", "split_k", "warps_m", "warps_n", "lanes"):
+        plan[field] = getattr(kernel, field)
+    plan["tiles_m"] = -(-problem.m // kernel.tile_m)
+    plan["tiles_n"] = -(-problem.n // kernel.tile_n)
+    plan["steps"] = -(-problem.k // kernel.tile_k)
+    tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
+    plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
+    plan["order"], plan["copy"], plan["depth"] = kernel.order, kernel.copy, kernel.pipeline_depth
+    plan["pieces"] = kernel.fragment_pieces
+    plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
+    plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
+    if kernel.split_k > 1:
+        plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
+    for site, template in _templates(problem, kernel).items():
+        template["pc"] = 16 * site
+        plan[site.name.lower()] = template
+    return plan
+
+
+def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
+    """EVENT record of every site."""
+    load = Kind.LOAD if kernel.copy == Copy.LDG else Kind.ASYNC_COPY
+    store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
+    part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
+    macs = part * kernel.tile_k // kernel.fragment_pieces  # of one piece
+    outputs = -(-part // kernel.lanes)
+    part_bytes = part * problem.c_bytes
+    output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
+    return {
+        Site.SETUP: _compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
+        Site.LOAD_A: _access(load, kernel.load_cache),
+        Site.LOAD_B: _access(load, kernel.load_cache),
+        Site.SHARE: _shared(Kind.STORE, kernel, stage_bytes(problem, kernel) / kernel.warps),
+        Site.STAGE_BARRIER: _event(Kind.BARRIER, slot=0),
+        Site.FRAGMENTS: _shared(Kind.LOAD, kernel, _fragment_bytes(problem, kernel), slot=Slot.FRAGMENTS),
+        Site.TENSOR: _compute(
+            Pipe.TENSOR,
+            -(-macs // TENSOR_INSTRUCTION_MACS),
+            TENSOR_LATENCY_CLK,
+            work=macs,
+            wait=1 << Slot.FRAGMENTS,
+        ),
+        Site.REUSE_BARRIER: _event(Kind.BARRIER, slot=0),
+        Site.LOAD_SOURCE: _access(Kind.LOAD, kernel.load_cache, slot=Slot.SOURCE),
+        Site.STAGE_OUT: _shared(Kind.STORE, kernel, part_bytes, wait=1 << Slot.ACCUMULATORS),
+        Site.STAGE_IN: _shared(Kind.LOAD, kernel, part_bytes, slot=Slot.FRAGMENTS),
+        Site.CONVERT: _compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
+        Site.STORE: _access(store, kernel.store_cache, wait=output),
+        Site.EXIT: _event(Kind.EXIT),
+    }
+
+
+def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """What a warp reads from shared memory for a piece: its rows of A's tile and its columns of B's."""
+    rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
+    return kernel.tile_k // kernel.fragment_pieces * (rows * problem.a_bytes + columns * problem.b_bytes)
+
+
+def _event(kind: Kind, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    event = np.zeros((), EVENT)
+    event["kind"], event["slot"], event["wait"], event["count"] = kind, slot, wait, 1
+    return event
+
+
+def _access(kind: Kind, cache: Cache, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    event = _event(kind, slot, wait)
+    event["cache"] = cache
+    return event
+
+
+def _shared(kind: Kind, kernel: GemmKernel, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    """Shared-memory accesses of a warp, folded: count x lanes x 16 bytes, rounded up to whole instructions."""
+    event = _event(kind, slot, wait)
+    event["space"], event["inner"] = Space.SHARED, PLAIN_STRIDE
+    event["width_bytes"] = event["stride"] = SHARED_VECTOR_BYTES
+    event["mask"] = (1 << kernel.lanes) - 1
+    event["count"] = -(-data_bytes // (kernel.lanes * SHARED_VECTOR_BYTES))
+    return event
+
+
+def _compute(pipe: Pipe, count: int, latency_clk: int, work: int = 0, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    event = _event(Kind.COMPUTE, slot, wait)
+    event["pipe"], event["count"], event["cycles"], event["work"] = pipe, count, latency_clk, work
+    return event

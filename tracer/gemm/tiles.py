@@ -1,0 +1,180 @@
+"""The events of one workgroup of a tiled GEMM, written warp by warp.
+
+Per output tile and warp: loads of the first K-steps; then for every K-step: data of the step into shared memory and a
+barrier, loads of the step `depth - 1` ahead, operand fragments from shared memory, tensor instructions; then the
+epilogue. Loads of a step share the slot `step % depth`, which the step that needs them waits for. Where fragments come
+in pieces, those of the next piece are asked for before the tensor instructions of this one, across the barrier too.
+
+The writers append at index `at` and return the index behind what they wrote. They keep counting when the array is
+full (its last element is then overwritten), so one call tells how large the array must be.
+"""
+
+import numpy as np
+
+from tracer.compile.jit import compiled
+from tracer.gemm.kernel import Copy
+from tracer.gemm.plan import Slot
+from tracer.gemm.raster import tile_at
+from tracer.gemm.rectangles import RECTANGLE, cut_rectangle, write_accesses
+from traces.schema import NO_SLOT
+
+LDG = int(Copy.LDG)
+ACCUMULATORS = int(Slot.ACCUMULATORS)
+FRAGMENTS = int(Slot.FRAGMENTS)
+NEXT_FRAGMENTS = int(Slot.NEXT_FRAGMENTS)
+NOTHING = np.uint64(0)
+ONE = np.uint64(1)
+
+
+@compiled(allocates=True)
+def write_workgroup(plans, index, events, first_event):
+    """Write all events of workgroup `index`.
+
+    Args:
+        plans: PLAN[1]; the templates are scratch.
+        index: linear workgroup id.
+        events: EVENT[:], at least one element.
+        first_event: i8[warps + 1], receives the first event of each warp, and the end.
+
+    Returns:
+        Number of events; where it exceeds events.size, call again with an array of that size.
+    """
+    plan = plans[0]
+    rectangle = np.zeros(1, RECTANGLE)[0]
+    at = 0
+    for warp in range(plan.warps_m * plan.warps_n):
+        first_event[warp] = at
+        at = write_warp(plan, rectangle, index, warp, events, at)
+    first_event[plan.warps_m * plan.warps_n] = at
+    return at
+
+
+@compiled
+def put(events, at, template, wait, slot):
+    """Append a copy of `template` with these slots to wait for and to set."""
+    event = min(at, events.size - 1)
+    events[event] = template
+    events[event].wait = wait
+    events[event].slot = slot
+    return at + 1
+
+
+@compiled
+def write_warp(plan, rectangle, index, warp, events, at):
+    """All tiles of the workgroup: one, or with persistent workgroups every `workgroups`-th."""
+    tiles = plan.tiles_m * plan.tiles_n
+    at = put(events, at, plan.setup, NOTHING, NO_SLOT)
+    for item in range(index, tiles * plan.split_k, plan.workgroups):
+        if item > index:  # shared memory is reused
+            at = put(events, at, plan.reuse_barrier, NOTHING, 0)
+        split = item // tiles
+        position = (item - split * tiles + plan.start_tile) % tiles
+        tile_row, tile_column = tile_at(position, plan.order, plan.group, plan.tiles_m, plan.tiles_n)
+        row, column = tile_row * plan.tile_m, tile_column * plan.tile_n
+        first, end = plan.steps * split // plan.split_k, plan.steps * (split + 1) // plan.split_k
+        if plan.pieces > 1:
+            at = write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at)
+        else:
+            at = write_main_loop(plan, rectangle, row, column, first, end, warp, events, at)
+        at = write_epilogue(plan, rectangle, row, column, plan.with_c and split == 0, warp, events, at)
+    return put(events, at, plan.exit, NOTHING, NO_SLOT)
+
+
+@compiled
+def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
+    """K-steps first .. end - 1 of the tile whose first element is C(row, column)."""
+    ahead = plan.depth - 1
+    for step in range(first, min(first + ahead, end)):
+        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+    for step in range(first, end):
+        if ahead == 0:
+            if step > first:  # the only stage of shared memory is reused
+                at = put(events, at, plan.reuse_barrier, NOTHING, 0)
+            at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+        arrived = ONE << np.uint64(step % plan.depth)
+        if plan.copy == LDG:
+            at = put(events, at, plan.share, arrived, NO_SLOT)
+            arrived = NOTHING
+        at = put(events, at, plan.stage_barrier, arrived, 0)
+        if ahead > 0 and step + ahead < end:
+            at = write_loads(plan, rectangle, row, column, step + ahead, 0, 1, warp, events, at)
+        at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
+        at = put(events, at, plan.tensor, plan.tensor.wait, ACCUMULATORS if step == end - 1 else NO_SLOT)
+    return at
+
+
+@compiled
+def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at):
+    """K-steps as in `write_main_loop`, in pieces: behind the arithmetic of each piece but the last, which follows the
+    barrier of the next step, stands a portion of the loads `depth - 1` steps ahead."""
+    ahead, portions = plan.depth - 1, plan.pieces - 1
+    for step in range(first, min(first + ahead, end)):
+        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+    at = write_stage(plan, first, events, at)
+    at = put(events, at, plan.fragments, NOTHING, FRAGMENTS)
+    slot, following = FRAGMENTS, NEXT_FRAGMENTS
+    for step in range(first, end):
+        for piece in range(plan.pieces):
+            last = piece == portions
+            if last and step + 1 < end:
+                at = write_stage(plan, step + 1, events, at)
+            if not last or step + 1 < end:
+                at = put(events, at, plan.fragments, NOTHING, following)
+            arrived = ONE << np.uint64(slot)
+            at = put(events, at, plan.tensor, arrived, ACCUMULATORS if last and step == end - 1 else NO_SLOT)
+            if not last and step + ahead < end:
+                at = write_loads(plan, rectangle, row, column, step + ahead, piece, portions, warp, events, at)
+            slot, following = following, slot
+    return at
+
+
+@compiled
+def write_stage(plan, step, events, at):
+    """The data of a step are waited for and shared by all warps."""
+    arrived = ONE << np.uint64(step % plan.depth)
+    if plan.copy == LDG:
+        at = put(events, at, plan.share, arrived, NO_SLOT)
+        arrived = NOTHING
+    return put(events, at, plan.stage_barrier, arrived, 0)
+
+
+@compiled
+def write_loads(plan, rectangle, row, column, step, portion, portions, warp, events, at):
+    """This warp's share of the tiles of A and B of one K-step, or a portion of it."""
+    depth_k = step * plan.tile_k
+    sharers = plan.warps_m * plan.warps_n * portions
+    sharer = warp * portions + portion
+    plan.load_a.slot = plan.load_b.slot = step % plan.depth
+    cut_rectangle(rectangle, plan.a, row, depth_k, plan.tile_m, plan.tile_k, plan.load_bytes)
+    at = write_accesses(events, at, plan.load_a, rectangle, plan.lanes, sharer, sharers)
+    cut_rectangle(rectangle, plan.b, depth_k, column, plan.tile_k, plan.tile_n, plan.load_bytes)
+    return write_accesses(events, at, plan.load_b, rectangle, plan.lanes, sharer, sharers)
+
+
+@compiled
+def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
+    """Results to memory, with the old C added where `with_c`; staged ones pass through shared memory."""
+    if with_c:
+        at = write_output(
+            plan, rectangle, plan.source, plan.load_source, plan.load_bytes, row, column, warp, events, at
+        )
+    if plan.staged:
+        at = put(events, at, plan.reuse_barrier, NOTHING, 0)
+        at = put(events, at, plan.stage_out, plan.stage_out.wait, NO_SLOT)
+        at = put(events, at, plan.stage_barrier, NOTHING, 0)
+        at = put(events, at, plan.stage_in, NOTHING, plan.stage_in.slot)
+    at = put(events, at, plan.convert, plan.convert.wait, plan.convert.slot)
+    return write_output(plan, rectangle, plan.c, plan.store, plan.store_bytes, row, column, warp, events, at)
+
+
+@compiled
+def write_output(plan, rectangle, matrix, access, vector_bytes, row, column, warp, events, at):
+    """This warp's accesses to the output tile: rows of the whole tile in turn (staged) or its own part."""
+    if plan.staged:
+        cut_rectangle(rectangle, matrix, row, column, plan.tile_m, plan.tile_n, vector_bytes)
+        return write_accesses(events, at, access, rectangle, plan.lanes, warp, plan.warps_m * plan.warps_n)
+    part_m, part_n = plan.tile_m // plan.warps_m, plan.tile_n // plan.warps_n
+    row += warp // plan.warps_n * part_m
+    column += warp % plan.warps_n * part_n
+    cut_rectangle(rectangle, matrix, row, column, part_m, part_n, vector_bytes)
+    return write_accesses(events, at, access, rectangle, plan.lanes, 0, 1)

@@ -1,0 +1,1 @@
+"""Verbs of the command line that make and convert traces."""

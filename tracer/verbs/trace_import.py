@@ -1,0 +1,42 @@
+"""`t3sim trace import`: Accel-Sim traces into a trace archive."""
+
+import click
+
+from tracer.accelsim.parallel import ParallelTrace
+from tracer.accelsim.reader import open_accelsim
+from traces.archive import write_archive
+from traces.command.meter import Meter
+from traces.command.numbers import numbers_of
+from traces.command.tables import print_json, print_table, print_warnings
+
+
+@click.command("import")
+@click.argument("trace", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Trace archive to write.")
+@click.option("--lenient", is_flag=True, help="Skip what is broken, and count it, instead of giving up.")
+@click.option("--kernels", metavar="LIST", help="Only these kernels of the list, counted from 0, e.g. 3-7.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Processes that read kernels.")
+@click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def import_trace(
+    trace: str, output: str, lenient: bool, kernels: str | None, jobs: int, compression: str, as_json: bool
+) -> None:
+    """Read TRACE (an Accel-Sim kernelslist.g, its folder, or one .traceg or .traceg.xz) into a trace archive.
+
+    Example: t3sim trace import traces/kernelslist.g -o trace.h5
+    """
+    chosen = None if kernels is None else numbers_of(kernels, "--kernels")
+    source = open_accelsim(trace, lenient=lenient, kernels=chosen)
+    with Meter("workgroups") as meter:
+        summary = write_archive(
+            output,
+            source if jobs == 1 else ParallelTrace(source, jobs),
+            compression=compression,
+            progress=lambda _, info, done: meter.update(info.name, done, info.workgroups),
+        )
+    print_warnings(source)
+    found = {**vars(summary), "skipped": source.problems.skipped}
+    if as_json:
+        print_json({"output": output, **found})
+    else:
+        print_table(f"{output}: from {trace}", ("content", "count"), found.items())

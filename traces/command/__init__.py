@@ -1,0 +1,1 @@
+"""The command line: how verbs are found, and how they print."""

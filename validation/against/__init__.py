@@ -1,0 +1,1 @@
+"""Comparisons: other simulators, hardware counters, libraries."""

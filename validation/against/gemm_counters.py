@@ -1,0 +1,144 @@
+"""Sectors of four tensor-core GEMMs against Nsight's counters of a V100-class GPU.
+
+`python -m validation.against.gemm_counters` writes `validation/tables/gemm_counters.md`; a test replays the kernels and
+compares with the counters and with the committed table. No parameter of the machine was chosen by these counters
+except the dealing of workgroups over SMs (preset v100, dispatch.order); the shape of the 4096^3 kernel is that of the
+CUDA sample cudaTensorCoreGemm.
+"""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.host.gpu import Gpu
+from sim.presets import load_preset
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from traces.units import PS_PER_US
+from validation.against.drift import DriftProbe, Spread
+
+HERE = Path(__file__).parents[1]
+REFERENCE = HERE / "references" / "v100_gemm_counters.csv"
+NOTES = HERE / "against" / "gemm_counters_notes.md"
+TABLE = HERE / "tables" / "gemm_counters.md"
+PRESET = "v100"
+SAMPLE_PS = 5 * PS_PER_US
+"""Between two looks at where the workgroups are."""
+TOLERANCE = 0.02
+"""Of the L2 misses of the 4096^3 kernel, whose workgroups need not run in phase."""
+
+CUTLASS = GemmKernel(tile_m=128, tile_n=128, tile_k=32)
+SAMPLE = GemmKernel(tile_m=128, tile_n=128, tile_k=64, persistent=80, pipeline_depth=1)
+SAMPLE_AHEAD = GemmKernel(tile_m=128, tile_n=128, tile_k=64, persistent=80, pipeline_depth=2)
+SAMPLE_PROBLEM = GemmProblem(m=4096, n=4096, k=4096, c_bytes=4, with_c=True)
+
+
+class Case(NamedTuple):
+    """A measured kernel (row of REFERENCE) and what we replay for it."""
+
+    name: str
+    problem: GemmProblem
+    kernel: GemmKernel
+
+
+CASES = (
+    Case("cutlass_perf_test_k1", GemmProblem(m=2560, n=16, k=2560), CUTLASS),
+    Case("cutlass_perf_test_k2", GemmProblem(m=4096, n=128, k=4096), CUTLASS),
+    Case("cutlass_perf_test_k3", GemmProblem(m=2560, n=512, k=2560), CUTLASS),
+    Case("cudaTensorCoreGemm", SAMPLE_PROBLEM, SAMPLE),
+    Case("cudaTensorCoreGemm", SAMPLE_PROBLEM, SAMPLE_AHEAD),
+)
+"""The last one is a variant for comparison: the sample has no loads ahead of the arithmetic."""
+
+
+class Outcome(NamedTuple):
+    """Our counters of a case, and how far apart its workgroups ran (None where it was not asked for)."""
+
+    case: Case
+    l1_read_miss_sectors: int
+    l2_read_miss_sectors: int
+    dram_read_sectors: int
+    time_ps: int
+    spread: Spread | None
+
+
+def measured() -> dict[str, dict[str, str]]:
+    """Kernel name -> row of the counters."""
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        return {row["kernel"]: row for row in csv.DictReader(file)}
+
+
+def replay(case: Case, drift: bool = False) -> Outcome:
+    """Replay a case on the preset. drift: also watch the workgroups (twice as slow)."""
+    source = GemmSource(case.problem, case.kernel)
+    probe = DriftProbe(source, SAMPLE_PS) if drift else None
+    gpu = Gpu(load_preset(PRESET).machine, line_trace=probe.observe if probe else None)
+    time_ps = gpu.run_kernel(source, 0, None)
+    units = gpu.counters()
+    l1, l2 = units["l1"], units["l2"]
+    return Outcome(
+        case,
+        int((l1["read_sectors"] - l1["read_hit_sectors"] - l1["read_merged_sectors"]).sum()),
+        int(l2["read_miss_sectors"].sum()),
+        int(units["hbm"]["read_columns"].sum()),
+        time_ps,
+        probe.spread() if probe else None,
+    )
+
+
+def table_row(outcome: Outcome) -> str:
+    """The counters of one case as a row of the table."""
+    row, (name, problem, kernel) = measured()[outcome.case.name], outcome.case
+    shape = f"{problem.m} x {problem.n} x {problem.k}"
+    blocks = f"{kernel.persistent} persistent" if kernel.persistent else "one tile each"
+    cells = [name, shape, f"{kernel.tile_m}x{kernel.tile_n}x{kernel.tile_k}", blocks, str(kernel.pipeline_depth)]
+    for counter in ("l1_read_miss_sectors", "l2_read_miss_sectors", "dram_read_sectors"):
+        theirs, ours = int(row[counter]), getattr(outcome, counter)
+        error = "exact" if ours == theirs else f"{100 * (ours / theirs - 1):+.4f} %"
+        cells += [f"{theirs:,}", f"{ours:,}", error]
+    return f"| {' | '.join(cells)} |"
+
+
+def drift_row(outcome: Outcome) -> str:
+    """How far apart the workgroups of one case ran."""
+    spread, depth = outcome.spread, outcome.case.kernel.pipeline_depth
+    assert spread is not None
+    steps = outcome.case.problem.k // outcome.case.kernel.tile_k
+    cells = (f"{spread.mean:.2f}", f"{spread.largest:.2f}", f"{spread.deviation:.2f}", str(spread.samples))
+    return f"| {outcome.case.name} | {depth} | {steps} | {' | '.join(cells)} | {outcome.time_ps / PS_PER_US:,.1f} |"
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """All rows as Markdown, with the explanation of NOTES."""
+    counters = [f"{level} | ours | error" for level in ("L1 read misses", "L2 read misses", "DRAM reads")]
+    return "\n".join(
+        [
+            "# Tensor-core GEMMs against Nsight's counters (V100 class)",
+            "",
+            f"Generated by `python -m validation.against.gemm_counters`; preset `{PRESET}`, 32-byte sectors, L2 "
+            f"empty before.",
+            "Measured: `validation/references/v100_gemm_counters.csv`.",
+            "",
+            f"| kernel | M x N x K | tile | workgroups | depth | {' | '.join(counters)} |",
+            "|---" * 14 + "|",
+            *(table_row(outcome) for outcome in outcomes),
+            "",
+            "How far apart workgroups run: foremost less hindmost workgroup in K-steps, sampled every "
+            f"{SAMPLE_PS // PS_PER_US} us.",
+            "",
+            "| kernel | depth | K-steps per tile | mean | largest | standard deviation | samples | time (us) |",
+            "|---" * 8 + "|",
+            *(drift_row(outcome) for outcome in outcomes if outcome.spread),
+            "",
+            NOTES.read_text(encoding="utf-8"),
+        ]
+    )
+
+
+def main() -> None:
+    outcomes = [replay(case, drift=case.kernel.persistent is not None) for case in CASES]
+    TABLE.write_text(table(outcomes), encoding="utf-8")
+    print(TABLE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

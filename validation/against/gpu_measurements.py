@@ -1,0 +1,113 @@
+"""A measured GPU against a preset: `python -m validation.against.gpu_measurements gpu.csv h200` prints the table.
+
+Every row of the CSV (`validation.against.measure_gpu`) is simulated on the preset and stands beside what was measured.
+The GEMM is the one kernel of all cases (`tracer.workloads.DEFAULT_KERNEL`), not the library's: its time is compared as
+a whole, its sectors as far as tiles are alike.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import cache
+
+from sim.presets import Preset, load_preset
+from sim.results import KernelResult
+from sim.run.one_gpu import simulate
+from tracer.gemm.source import GemmSource
+from tracer.sequence import CommandSequence
+from tracer.streams import BufferStream, Flow
+from tracer.workloads import DEFAULT_KERNEL, named_sublayer
+from traces.errors import UserError
+from traces.units import PS_PER_NS, PS_PER_US, clocks_to_ps
+from validation.against.gpu_rows import MeasuredGpu, MeasuredRow, read_rows
+from validation.against.microbenchmarks import CHASES, latency_ps, stream_source
+
+FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
+"""Case of a stream -> its flow, and buffers that the program moves."""
+SECTORS = {
+    "l2_read_sectors": ("l2.read_sectors",),
+    "l2_write_sectors": ("l2.write_sectors",),
+    "dram_read_sectors": ("hbm.read_columns",),
+    "dram_write_sectors": ("hbm.write_columns",),
+}
+STREAM_L2S = 4
+"""A stream's time is what a buffer of twice so many L2 capacities takes longer than one of so many."""
+Simulation = Callable[[MeasuredRow], float]
+
+
+def simulation_on(preset: Preset) -> Simulation:
+    """A function from a row to what the preset says, in the row's unit.
+
+    Raises (the function):
+        UserError: a case that is not known.
+    """
+
+    @cache
+    def gemm(case: str) -> KernelResult:
+        return _replay(preset, GemmSource(named_sublayer(case)[0], DEFAULT_KERNEL))
+
+    @cache
+    def stream_GBps(case: str) -> float:
+        flow, buffers = _known(FLOWS, case)
+        half_bytes = STREAM_L2S * preset.machine.l2.bytes
+        half, whole = (_replay(preset, stream_source(preset, flow, size)) for size in (half_bytes, 2 * half_bytes))
+        return buffers * half_bytes * PS_PER_NS / (whole.time_ps - half.time_ps)
+
+    def simulated(row: MeasuredRow) -> float:
+        if row.kind == "stream":
+            return stream_GBps(row.case)
+        if row.kind == "chase":
+            time_ps = latency_ps(preset, _known({chase.level: chase for chase in CHASES}, row.case))
+            return time_ps / (PS_PER_NS if row.unit == "ns" else clocks_to_ps(1, preset.machine.cu.clock_MHz))
+        if row.quantity == "time":
+            return gemm(row.case).time_ps / PS_PER_US
+        return sum(gemm(row.case).totals[counter] for counter in SECTORS[row.quantity])
+
+    return simulated
+
+
+def _replay(preset: Preset, source: GemmSource | BufferStream) -> KernelResult:
+    (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
+    return result
+
+
+def _known(table: dict, case: str):
+    if case not in table:
+        raise UserError(f"case: found {case!r}, allowed are {', '.join(table)}")
+    return table[case]
+
+
+def comparison(measured: MeasuredGpu, preset_name: str, simulated: Simulation) -> str:
+    """Markdown: measured, ours and the error of every row."""
+    lines = [
+        f"# {measured.gpu} against preset `{preset_name}`",
+        "",
+        *(["**Synthetic figures: invented for a test, not measured.**", ""] if measured.synthetic else []),
+        measured.provenance,
+        "",
+        "| kind | case | quantity | unit | measured | ours | error |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in measured.rows:
+        ours = simulated(row)
+        figures = (f"{row.value:.6g}", f"{ours:.6g}", f"{100 * (ours / row.value - 1):+.1f} %")
+        lines.append(f"| {' | '.join((row.kind, row.case, row.quantity, row.unit, *figures))} |")
+    return "\n".join([*lines, ""])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Compare a measured GPU with a preset.")
+    parser.add_argument("csv", help="written by python -m validation.against.measure_gpu")
+    parser.add_argument("preset", help="name of a preset, or a .toml file")
+    given = parser.parse_args(arguments)
+    try:
+        preset = load_preset(given.preset)
+        print(comparison(read_rows(given.csv), given.preset, simulation_on(preset)), end="")
+    except UserError as mistake:
+        print(f"t3sim: {mistake}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

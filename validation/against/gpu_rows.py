@@ -1,0 +1,125 @@
+"""Rows of a measured GPU: the CSV that `validation.against.measure_gpu` writes, its reader, and the reader of ncu's
+output.
+
+Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. Imports nothing of the simulator,
+so that a machine with a GPU needs little.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from traces.errors import UserError
+
+COLUMNS = ("gpu", "kind", "case", "quantity", "value", "unit", "provenance")
+UNITS = {
+    ("gemm", "time"): ("us",),
+    ("gemm", "l2_read_sectors"): ("sector",),
+    ("gemm", "l2_write_sectors"): ("sector",),
+    ("gemm", "dram_read_sectors"): ("sector",),
+    ("gemm", "dram_write_sectors"): ("sector",),
+    ("chase", "latency"): ("clock", "ns"),
+    ("stream", "bandwidth"): ("GB/s",),
+}
+"""(kind, quantity) -> units that it may have."""
+
+
+class MeasuredRow(NamedTuple):
+    """One figure: of a case ("t-nlg/fc2/tp8", "L2 hit", "copy"), in `unit`."""
+
+    kind: str
+    case: str
+    quantity: str
+    value: float
+    unit: str
+
+
+class MeasuredGpu(NamedTuple):
+    """What was measured on one GPU. synthetic: the file says that its figures are invented, for tests."""
+
+    gpu: str
+    provenance: str
+    rows: tuple[MeasuredRow, ...]
+
+    @property
+    def synthetic(self) -> bool:
+        return self.provenance.startswith("SYNTHETIC")
+
+
+def write_rows(path: str | Path, gpu: str, provenance: str, rows: Iterable[MeasuredRow]) -> None:
+    """Write the CSV, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow((gpu, row.kind, row.case, row.quantity, f"{row.value:.6g}", row.unit, provenance))
+    path = Path(path)
+    temporary = path.with_name(path.name + ".part")
+    try:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as problem:
+        raise UserError(f"{path}: {problem.strerror}") from None
+
+
+def read_rows(path: str | Path) -> MeasuredGpu:
+    """Read such a CSV.
+
+    Raises:
+        UserError: no such file, other columns, an unknown kind, quantity or unit, a value that is no number above 0,
+            several GPUs; names the line.
+    """
+    path = Path(path)
+    try:
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
+    except OSError as problem:
+        raise UserError(f"{path}: {problem.strerror}") from None
+    if not lines or tuple(lines[0]) != COLUMNS:
+        raise UserError(f"{path}:1: found {','.join(lines[0]) if lines else 'nothing'}; allowed is {','.join(COLUMNS)}")
+    if len(lines) == 1:
+        raise UserError(f"{path}: no rows")
+    rows = tuple(_row(cells, f"{path}:{number}") for number, cells in enumerate(lines[1:], 2))
+    origins = {(cells[0], cells[6]) for cells in lines[1:]}
+    if len(origins) > 1:
+        raise UserError(f"{path}: found {len(origins)} GPUs or provenances, allowed is one of each per file")
+    ((gpu, provenance),) = origins
+    if not provenance.strip():
+        raise UserError(f"{path}: provenance: found nothing, allowed is a text that says how it was measured")
+    return MeasuredGpu(gpu, provenance, rows)
+
+
+def _row(cells: list[str], where: str) -> MeasuredRow:
+    if len(cells) != len(COLUMNS):
+        raise UserError(f"{where}: found {len(cells)} cells, allowed are {len(COLUMNS)}")
+    _, kind, case, quantity, value, unit, _ = cells
+    allowed = UNITS.get((kind, quantity))
+    if allowed is None:
+        known = ", ".join(" ".join(pair) for pair in UNITS)
+        raise UserError(f"{where}: found {kind} {quantity}, allowed are {known}")
+    if unit not in allowed:
+        raise UserError(f"{where}: unit: found {unit!r}, allowed for {kind} {quantity}: {', '.join(allowed)}")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not (number > 0 and math.isfinite(number)):
+        raise UserError(f"{where}: value: found {value!r}, allowed is a number above 0")
+    return MeasuredRow(kind, case, quantity, number, unit)
+
+
+def ncu_sums(text: str) -> dict[str, float]:
+    """Metric -> its sum over all kernels in the output of `ncu --csv`; lines that are no rows of it are passed over."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    sums: dict[str, float] = {}
+    for row in csv.DictReader(lines):
+        metric, value = row.get("Metric Name"), row.get("Metric Value") or ""
+        try:
+            number = float(value.replace(",", ""))
+        except ValueError:
+            continue
+        if metric:
+            sums[metric] = sums.get(metric, 0.0) + number
+    return sums

@@ -1,0 +1,235 @@
+"""Latencies and bandwidths of the presets against microbenchmarks of the real machines.
+
+`python -m validation.against.microbenchmarks` writes `validation/tables/microbenchmarks.md`. Latencies are measured as
+the microbenchmarks do it, with a chain of dependent loads through the whole machine; bandwidths by what a longer stream
+takes longer. Which figures chose a value of a preset (calibration) is said by the preset's sources; all others are
+predictions.
+"""
+
+import csv
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.presets import Preset, load_preset
+from sim.results import KernelResult
+from sim.run.one_gpu import simulate
+from tracer.sequence import CommandSequence
+from tracer.streams import BufferStream, Flow, PointerChase
+from traces.schema import Cache
+from traces.units import KIB, MIB, PS_PER_NS, period_ps
+
+HERE = Path(__file__).parents[1]
+REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"
+NOTES = HERE / "against" / "microbenchmarks_notes.md"
+TABLE = HERE / "tables" / "microbenchmarks.md"
+LATENCY_TOLERANCE, BANDWIDTH_TOLERANCE = 0.05, 0.10
+WARPS = 8
+"""Of a workgroup of a stream."""
+AHEAD = 4
+"""Accesses of 16 bytes per lane in flight per warp of a stream."""
+L2_WORKGROUPS, L2_WARPS, L2_PASSES = 2, 16, 8
+"""Per CU, per workgroup, over the buffer: the stream that stays in L2."""
+
+
+class Machine(NamedTuple):
+    """Row of REFERENCE that a preset stands for, and the buffer of its streams.
+
+    stream_bytes: more than L2 holds, and long enough that refreshes are no longer postponed (8 x 3.9 us).
+    """
+
+    row: str
+    stream_bytes: int
+
+
+MACHINES = {
+    "v100": Machine("V100", 32 * MIB),
+    "a100_80g": Machine("A100-80", 80 * MIB),
+    "mi210": Machine("MI210", 64 * MIB),
+    "h200": Machine("H200", 192 * MIB),
+}
+
+
+class Chase(NamedTuple):
+    """A pointer chase whose every load from the `warm`-th on is served by one level.
+
+    column: of REFERENCE.
+    """
+
+    level: str
+    column: str
+    buffer_bytes: int
+    stride_bytes: int
+    warm: int
+    loads: int
+    cache: Cache
+
+
+CHASES = (
+    Chase("L1 hit", "L1_hit_cyc", 8 * KIB, 128, 256, 256, Cache.DEFAULT),
+    Chase("L2 hit", "L2_hit_cyc", 128 * KIB, 128, 1024, 1024, Cache.BYPASS_L1),
+    Chase("HBM", "HBM_cyc", 4096 * MIB, MIB + 8 * KIB + 128, 4000, 4000, Cache.DEFAULT),
+)
+"""HBM: a new row each time, so that every bank that is asked has another row open."""
+
+STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_triad_GBps"))
+"""Flow, column of REFERENCE."""
+L2_COLUMN = "L2_bw_GBps"
+
+
+def measured(row: str) -> dict[str, str]:
+    """The microbenchmarks of one machine."""
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        return next(found for found in csv.DictReader(file) if found["gpu"] == row)
+
+
+def kind_of(preset: Preset, column: str) -> str:
+    """`calibration` where a value of the preset was chosen by this column of its machine, else `prediction`."""
+    calibrated = (source.source for source in preset.sources.values() if source.kind == "calibrated")
+    return "calibration" if any(column in source for source in calibrated) else "prediction"
+
+
+def latency_ps(preset: Preset, chase: Chase) -> float:
+    """Load-to-use time of a level: what each further load of a long chain costs."""
+    lanes = preset.machine.cu.lanes_per_warp
+
+    def time_ps(loads: int) -> int:
+        source = PointerChase(chase.buffer_bytes, loads, chase.stride_bytes, cache=chase.cache, lanes=lanes)
+        return _replay(preset, source).time_ps
+
+    return (time_ps(chase.warm + chase.loads) - time_ps(chase.warm)) / chase.loads
+
+
+def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
+    """A stream like STREAM's on a GPU: each warp has one turn, workgroups walk the buffer in their order."""
+    lanes = preset.machine.cu.lanes_per_warp
+    workgroups = -(-buffer_bytes // (BufferStream(flow, buffer_bytes, lanes=lanes).access_bytes * WARPS * AHEAD))
+    return BufferStream(flow, buffer_bytes, workgroup_count=workgroups, warps=WARPS, unroll=AHEAD, lanes=lanes)
+
+
+class Stream(NamedTuple):
+    """What a stream reached."""
+
+    GBps: float
+    row_hits: float
+    bus_busy: float
+
+
+@cache
+def stream(name: str, flow: Flow) -> Stream:
+    """Bandwidth of an endless stream through HBM: the second half of a buffer, so start and L2 do not count."""
+    preset, half_bytes = load_preset(name), MACHINES[name].stream_bytes
+    half = _replay(preset, stream_source(preset, flow, half_bytes))
+    whole = _replay(preset, stream_source(preset, flow, 2 * half_bytes))
+    total = whole.totals
+    buffers = 2 if flow == Flow.COPY else 1
+    return Stream(
+        buffers * half_bytes * PS_PER_NS / (whole.time_ps - half.time_ps),
+        total["hbm.row_hits"] / total["hbm.atoms"],
+        total["hbm.bus_busy_ps"] / (len(whole.units["hbm"]) * whole.time_ps),
+    )
+
+
+@cache
+def l2_GBps(name: str) -> float:
+    """Bandwidth of reads that all hit in L2: what further passes over a buffer of some MiB cost."""
+    preset = load_preset(name)
+    cu = preset.machine.cu
+    workgroups = L2_WORKGROUPS * cu.count
+    buffer_bytes = workgroups * L2_WARPS * cu.lanes_per_warp * 16
+
+    def time_ps(passes: int) -> int:
+        source = BufferStream(
+            Flow.READ,
+            buffer_bytes,
+            workgroup_count=workgroups,
+            warps=L2_WARPS,
+            unroll=1,
+            passes=passes,
+            cache=Cache.BYPASS_L1,
+            lanes=cu.lanes_per_warp,
+        )
+        return _replay(preset, source).time_ps
+
+    return L2_PASSES * buffer_bytes * PS_PER_NS / (time_ps(2 * L2_PASSES) - time_ps(L2_PASSES))
+
+
+def _replay(preset: Preset, source: PointerChase | BufferStream) -> KernelResult:
+    (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
+    return result
+
+
+def _cells(name: str, level: str, theirs: float, ours: float, tolerance: float, column: str) -> list[str]:
+    error = ours / theirs - 1
+    verdict = "ok" if abs(error) <= tolerance else "off"
+    kind = kind_of(load_preset(name), column)
+    return [name, level, f"{theirs:,.0f}", f"{ours:,.1f}", f"{100 * error:+.1f} %", verdict, kind]
+
+
+def latency_rows(name: str) -> list[str]:
+    """Rows of the table of latencies, in clocks of the measured machine; none where nothing was measured."""
+    preset, row = load_preset(name), measured(MACHINES[name].row)
+    clock_ps = period_ps(float(row["clock_MHz"]))
+    lines = []
+    for chase in CHASES:
+        if row[chase.column]:
+            ours = latency_ps(preset, chase) / clock_ps
+            cells = _cells(name, chase.level, float(row[chase.column]), ours, LATENCY_TOLERANCE, chase.column)
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def l2_rows(name: str) -> list[str]:
+    """Row of the bandwidth of L2; none where nothing was measured."""
+    theirs = measured(MACHINES[name].row)[L2_COLUMN]
+    if not theirs:
+        return []
+    cells = _cells(name, "L2 read", float(theirs), l2_GBps(name), BANDWIDTH_TOLERANCE, L2_COLUMN)
+    return [f"| {' | '.join([*cells, '-', '-'])} |"]
+
+
+def stream_rows(name: str) -> list[str]:
+    """Rows of the table of HBM bandwidths: what the program moves per second, and how the channels did it."""
+    row, lines = measured(MACHINES[name].row), []
+    for flow, column in STREAMS:
+        found = stream(name, flow)
+        level = f"HBM {flow.name.lower()}"
+        cells = _cells(name, level, float(row[column]), found.GBps, BANDWIDTH_TOLERANCE, column)
+        lines.append(f"| {' | '.join([*cells, f'{found.row_hits:.2f}', f'{found.bus_busy:.2f}'])} |")
+    return lines
+
+
+def table() -> str:
+    """All presets as Markdown, with the explanation of NOTES."""
+    return "\n".join(
+        [
+            "# Latency and bandwidth against microbenchmarks",
+            "",
+            "Generated by `python -m validation.against.microbenchmarks`.",
+            "Measured: `validation/references/gpu_microbenchmarks.csv`. Ok: latency within "
+            f"{LATENCY_TOLERANCE:.0%}, bandwidth within {BANDWIDTH_TOLERANCE:.0%}.",
+            "",
+            "| preset | level | measured (clocks) | ours | error | verdict | kind |",
+            "|---" * 7 + "|",
+            *(line for name in MACHINES for line in latency_rows(name)),
+            "",
+            f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
+            "dispatched in the order of the buffer. GB/s that the program moves. Copy stands against the measured "
+            "triad. L2: a buffer of some MiB read again and again.",
+            "",
+            "| preset | level | measured (GB/s) | ours | error | verdict | kind | row hits | data bus busy |",
+            "|---" * 9 + "|",
+            *(line for name in MACHINES for line in (*l2_rows(name), *stream_rows(name))),
+            "",
+            NOTES.read_text(encoding="utf-8"),
+        ]
+    )
+
+
+def main() -> None:
+    TABLE.write_text(table(), encoding="utf-8")
+    print(TABLE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Real Accel-Sim traces, which are not in the project: `python -m validation.against.real_traces` writes their summary
+table.
+
+Every folder of $T3SIM_DATA/real-traces is imported, verified, exported and imported again, and replayed on one
+machine. The traces are other people's; the table names where they come from.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.presets import load_preset
+from sim.run.one_gpu import simulate
+from tracer.accelsim.reader import open_accelsim
+from tracer.accelsim.stream import read_bytes
+from tracer.accelsim.writer import export_accelsim, same_events
+from traces.archive import open_archive, verify_archive, write_archive
+from traces.errors import UserError
+from traces.schema import Kind
+from traces.source import Prefill, TraceSource, Workgroup
+
+VARIABLE = "T3SIM_DATA"
+PRESET = "accelsim_qv100"
+TABLE = Path(__file__).parents[1] / "tables" / "real_traces.md"
+IMPORTS = 3
+"""The fastest of so many counts."""
+ORIGINS = {
+    "sm61-v4-matrixmul": "romnn/microgpusim (history), tracer 4",
+    "sm61-v4-vectoradd": "romnn/microgpusim (history), tracer 4",
+    "sm70-v3-cublas-dot": "sinharudraneel/dp-performance-accel-sim @9d9ab9fc, tracer 3",
+    "sm75-v1.2-vecadd": "HamHyungkyu/advanced_computer_architecture (2020-12), tracer 1.2",
+    "sm80-v5-flashinfer-prefill": "MrTang-Yuhan/Accel-Sim-Flashinfer @8323af6, tracer 5, xz",
+}
+
+
+class Row(NamedTuple):
+    """One folder of traces. Sectors are of 32 bytes; loads, stores and copies are warp events that access memory."""
+
+    trace: str
+    kernels: int
+    prefills: int
+    workgroups: int
+    warps: int
+    instructions: int
+    events: int
+    loads: int
+    stores: int
+    copies: int
+    warnings: int
+    round_trip: str
+    text_bytes: int
+    archive_bytes: int
+    time_us: float
+    l1_read: int
+    l1_write: int
+    l2_read: int
+    l2_read_hit: int
+    dram_read: int
+    dram_write: int
+    import_MB_per_s: float
+
+
+EXACT = (*Row._fields[: Row._fields.index("archive_bytes")], "l1_read", "l1_write")
+"""Columns that depend neither on timing nor on the machine that ran the script."""
+
+
+def folders() -> list[Path]:
+    """Folders of real traces; none where T3SIM_DATA is not set."""
+    data = os.environ.get(VARIABLE)
+    return sorted(path for path in Path(data, "real-traces").glob("*") if path.is_dir()) if data else []
+
+
+def workgroups_of(source: TraceSource) -> Iterator[Workgroup | Prefill]:
+    """Everything that a trace holds, in order."""
+    for command in source.commands():
+        if isinstance(command, Prefill):
+            yield command
+        else:
+            yield from command.workgroups()
+
+
+def round_trip(archive: Path, out: Path) -> str:
+    """Export and import: `identical`, or how many workgroups and copies came back different."""
+    with open_archive(archive) as source:
+        export_accelsim(source, out)
+        pairs = list(zip(workgroups_of(source), workgroups_of(open_accelsim(out)), strict=True))
+    differing = sum(
+        one != other if isinstance(one, Prefill) or isinstance(other, Prefill) else not same_events(one, other)
+        for one, other in pairs
+    )
+    return f"{differing} of {len(pairs)} differ" if differing else "identical"
+
+
+def accesses(archive: Path) -> np.ndarray:
+    """Warp events by kind."""
+    counts = np.zeros(len(Kind), np.int64)
+    with open_archive(archive) as source:
+        for item in workgroups_of(source):
+            if isinstance(item, Workgroup):
+                counts += np.bincount(item.events["kind"], minlength=len(Kind))
+    return counts
+
+
+def import_seconds(folder: Path, archive: Path) -> float:
+    """Time of the fastest import."""
+    seconds = []
+    for _ in range(IMPORTS):
+        began = perf_counter()
+        write_archive(archive, open_accelsim(folder))
+        seconds.append(perf_counter() - began)
+    return min(seconds)
+
+
+def measure(folder: Path, work: Path) -> Row:
+    """One row of the table; `work`: a folder for what is written."""
+    archive = work / f"{folder.name}.h5"
+    source = open_accelsim(folder)
+    summary = write_archive(archive, source)
+    if verify_archive(archive).checksum != summary.checksum:
+        raise UserError(f"{archive}: verified as another archive")
+    text_bytes = sum(len(block) for file in source.files for block in read_bytes(file))
+    counts = accesses(archive)
+    with open_archive(archive) as trace:
+        run = simulate(trace, load_preset(PRESET)).headline()
+    return Row(
+        trace=folder.name,
+        kernels=summary.kernels,
+        prefills=summary.prefills,
+        workgroups=summary.workgroups,
+        warps=summary.warps,
+        instructions=summary.instructions,
+        events=summary.events,
+        loads=int(counts[Kind.LOAD]),
+        stores=int(counts[Kind.STORE]),
+        copies=int(counts[Kind.ASYNC_COPY]),
+        warnings=len(source.problems.lines()),
+        round_trip=round_trip(archive, work / folder.name),
+        text_bytes=text_bytes,
+        archive_bytes=summary.file_bytes,
+        time_us=run["time_ns"] / 1000,
+        l1_read=run["l1_read_sectors"],
+        l1_write=run["l1_write_sectors"],
+        l2_read=run["l2_read_sectors"],
+        l2_read_hit=run["l2_read_hit_sectors"],
+        dram_read=run["dram_read_sectors"],
+        dram_write=run["dram_write_sectors_after_flush"],
+        import_MB_per_s=text_bytes / import_seconds(folder, archive) / 1e6,
+    )
+
+
+def real_rows() -> list[Row]:
+    """The table's rows, one per folder.
+
+    Raises:
+        UserError: T3SIM_DATA is not set or holds no real traces.
+    """
+    found = folders()
+    if not found:
+        raise UserError(f"{VARIABLE}: not set, or no folder real-traces with traces in it")
+    with tempfile.TemporaryDirectory() as work:
+        return [measure(folder, Path(work)) for folder in found]
+
+
+def cell(value: str | int | float) -> str:
+    """Numbers with separators, times and rates with one decimal."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown: what the traces hold, and what they do on the machine."""
+    columns = Row._fields
+    middle = columns.index("time_us")
+    lines = [
+        "# Real Accel-Sim traces",
+        "",
+        "Generated by `python -m validation.against.real_traces`. The traces stay outside the project; they come from",
+        "",
+        *(f"* {row.trace}: {ORIGINS.get(row.trace, 'unknown')}" for row in rows),
+        "",
+        "Imported, verified, exported and imported again. `loads`, `stores`, `copies` (LDGSTS) are warp events, shared",
+        "memory included; `warnings` of the import.",
+    ]
+    lines += _grid(columns[:middle], [row[:middle] for row in rows])
+    lines += [
+        "",
+        f"Replayed on preset `{PRESET}`, which is none of the traced machines; `time_us` from the first launch to the",
+        "last end. Sectors of 32 bytes, DRAM writes with the flush of L2 after every kernel. `import_MB_per_s`: text,",
+        f"not compressed, per second of the fastest of {IMPORTS} imports on one core; with files as small as these it",
+        "is mostly start-up, `bench_import.md` has the rate of large ones.",
+    ]
+    lines += _grid((columns[0], *columns[middle:]), [(row[0], *row[middle:]) for row in rows])
+    return "\n".join(lines) + "\n"
+
+
+def _grid(columns: tuple[str, ...], rows: list[tuple]) -> list[str]:
+    body = [f"| {' | '.join(map(cell, row))} |" for row in rows]
+    return ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *body]
+
+
+def main() -> None:
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text(table(real_rows()), encoding="utf-8")
+    print(TABLE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

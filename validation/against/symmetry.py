@@ -1,0 +1,201 @@
+"""One GPU for all against every GPU: `python -m validation.against.symmetry` prints tables, `--save` writes them.
+
+The fused GEMM (T3, round-robin) of some shapes on N GPUs of `t3_2024`, every GPU simulated, and one for all: GPU 0, as
+`t3sim t3` has it, then each of the others in its place. Traffic must be the same to the byte on every GPU: updates of
+the GEMM, reads of the DMA engines, updates that arrive, bytes on the links. Reads of A and B depend on what L2 holds
+at the time. A second table says how far a time can be known at all: the same run after delays that nothing could tell.
+So a third compares means over many runs, in which workgroups start up to 1 ns late.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import mean, stdev
+
+from sim.collective import ledger
+from sim.collective.chunks import even_chunks
+from sim.presets import load_preset
+from sim.run.job_result import end_of, moved_bytes
+from sim.run.many_gpus import fused_cluster
+from sim.spec import Arbiter
+from tracer.gemm.source import GemmProblem, GemmSource
+from tracer.verbs.gemm_options import workload_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.units import PS_PER_US
+
+TABLE = Path(__file__).parents[1] / "tables" / "symmetry.md"
+PERCENT = 100
+ROWS = (
+    *(("t-nlg/fc2/tp2", 2), ("t-nlg/fc2/tp4", 4), ("t-nlg/fc2/tp8", 8), ("mega-gpt-2/op/tp8", 8)),
+    *(("4096x4096x512", 2), ("4096x4096x512", 4), ("4096x4096x512", 8), ("5120x4096x512", 8)),
+)
+"""Workload or MxNxK of one GPU, and N."""
+DELAYED = (("t-nlg/fc2/tp8", 8), ("4096x4096x512", 8))
+DELAYS = (
+    *(("dispatch.launch_ps=1",), ("link.latency_ps=500001",), ("dispatch.workgroup_ps=715",)),
+    *(("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in (1, 2)),
+)
+"""1 ps later, 1 ps of latency, 1 ps more between workgroups, workgroups up to 1 ns late."""
+SEEDED = (
+    *(("t-nlg/fc2/tp8", 8, 4), ("mega-gpt-2/op/tp8", 8, 4)),
+    *(("4096x4096x512", 2, 8), ("4096x4096x512", 4, 8), ("4096x4096x512", 8, 8), ("5120x4096x512", 8, 8)),
+)
+"""Shape, N and seeds of the start jitter, of which each is a run of every GPU and one with each of them for all."""
+COLUMNS = (
+    *("shape", "N", "every GPU: fastest, us", "mean", "slowest", "one for all: GPU 0, us", "each of them, mean"),
+    *("least", "most", "slowest against GPU 0, %", "mean against mean, %", "traffic equal", "reads of A and B, %"),
+)
+
+
+MEAN_COLUMNS = (
+    *("shape", "N", "seeds", "every GPU: mean of all, us", "+/-", "mean of the slowest", "one for all: runs", "mean"),
+    *("+/-", "least", "most", "mean against mean, %", "+/-"),
+)
+"""+/-: standard error of a mean."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run found, of each simulated GPU.
+
+    Attributes:
+        ends_ps: when it was done.
+        reads_bytes: by its GEMM.
+        traffic: bytes of the other streams, and sent over its links.
+        exactly_once: the ledger's verdict over all.
+    """
+
+    ends_ps: tuple[int, ...]
+    reads_bytes: tuple[int, ...]
+    traffic: tuple[tuple[int, ...], ...]
+    exactly_once: bool
+
+
+def measure(
+    problem: GemmProblem, gpus: int, *, stands_for_all: int | None = None, overrides: Sequence[str] = ()
+) -> Found:
+    """Run the fused GEMM. stands_for_all: the GPU that does; None = every GPU is simulated."""
+    source = GemmSource(problem, DEFAULT_KERNEL)
+    cluster, launches = fused_cluster(
+        *(load_preset("t3_2024", tuple(overrides)).machine, source),
+        *(even_chunks(source.tiles, gpus), Arbiter.ROUND_ROBIN),
+        explicit=stands_for_all is None,
+        stands_for_all=stands_for_all or 0,
+    )
+    cluster.run(launches)
+    moved = [moved_bytes(gpu).tolist() for gpu in cluster.gpus]
+    sent = [int(gpu.node.ports["bytes"].sum()) for gpu in cluster.gpus]
+    outputs = [gpu.node.output for gpu in cluster.gpus]
+    verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
+    return Found(
+        tuple(end_of(gpu) for gpu in cluster.gpus),
+        tuple(streams[0] for streams in moved),
+        tuple((*streams[1:], link) for streams, link in zip(moved, sent, strict=True)),
+        verdict.exactly_once,
+    )
+
+
+def problem_of(name: str) -> GemmProblem:
+    """Of `model/layer/tpN` or `MxNxK`."""
+    return workload_problem(name) if "/" in name else aligned_problem(*map(int, name.split("x")))
+
+
+def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str]:
+    """A row of the first table. ones: each GPU in the place of all."""
+    alone = [one.ends_ps[0] for one in ones]
+    reads = [one.reads_bytes[0] for one in ones]
+    equal = {*every.traffic} == {one.traffic[0] for one in ones} and len({*every.traffic}) == 1
+    sound = every.exactly_once and all(one.exactly_once for one in ones)
+    return [
+        *(name, str(gpus)),
+        *(_us(time_ps) for time_ps in (min(every.ends_ps), mean(every.ends_ps), max(every.ends_ps))),
+        *(_us(time_ps) for time_ps in (alone[0], mean(alone), min(alone), max(alone))),
+        *(_percent(max(every.ends_ps) / alone[0]), _percent(mean(every.ends_ps) / mean(alone))),
+        *("yes" if equal and sound else "NO", _percent(mean(every.reads_bytes) / mean(reads))),
+    ]
+
+
+def mean_cells(name: str, gpus: int, every: Sequence[Found], ones: Sequence[Found]) -> list[str]:
+    """A row of the third table. every: a run for each seed; ones: each seed with each GPU in the place of all."""
+    means_ps = [mean(found.ends_ps) for found in every]
+    alone_ps = [found.ends_ps[0] for found in ones]
+    ratio = mean(means_ps) / mean(alone_ps)
+    doubt = ratio * hypot(_error_ps(means_ps) / mean(means_ps), _error_ps(alone_ps) / mean(alone_ps))
+    return [
+        *(name, str(gpus), str(len(every)), _us(mean(means_ps)), _us(_error_ps(means_ps))),
+        *(_us(mean(max(found.ends_ps) for found in every)), str(len(ones)), _us(mean(alone_ps))),
+        *(_us(_error_ps(alone_ps)), _us(min(alone_ps)), _us(max(alone_ps)), _percent(ratio), f"{PERCENT * doubt:.2f}"),
+    ]
+
+
+def _error_ps(times_ps: Sequence[float]) -> float:
+    """Standard error of the mean."""
+    return stdev(times_ps) / sqrt(len(times_ps))
+
+
+def _us(time_ps: float) -> str:
+    return f"{time_ps / PS_PER_US:,.1f}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{PERCENT * (ratio - 1):+.2f}"
+
+
+def _row(cells_: Iterable[str]) -> str:
+    line = f"| {' | '.join(cells_)} |"
+    print(line, flush=True)
+    return line
+
+
+def agreement_table(rows: Sequence[tuple[str, int]]) -> list[str]:
+    """Markdown, a row at a time on stdout too."""
+    lines = [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
+    for name, gpus in rows:
+        problem = problem_of(name)
+        every, ones = measure(problem, gpus), [measure(problem, gpus, stands_for_all=gpu) for gpu in range(gpus)]
+        lines.append(_row(cells(name, gpus, every, ones)))
+    return lines
+
+
+def delay_table(rows: Sequence[tuple[str, int]]) -> list[str]:
+    """Markdown: GPU 0 for all, undisturbed, and how much later or earlier it is done after each of DELAYS."""
+    names = ["shape", "N", "us", *(f"{', '.join(delay)}, %" for delay in DELAYS)]
+    lines = [_row(names), _row(["---"] * len(names))]
+    for name, gpus in rows:
+        problem = problem_of(name)
+        still, *moved = (measure(problem, gpus, stands_for_all=0, overrides=delay) for delay in ((), *DELAYS))
+        later = [_percent(found.ends_ps[0] / still.ends_ps[0]) for found in moved]
+        lines.append(_row([name, str(gpus), _us(still.ends_ps[0]), *later]))
+    return lines
+
+
+def mean_table(rows: Sequence[tuple[str, int, int]]) -> list[str]:
+    """Markdown: means over seeds of the start jitter."""
+    lines = [_row(MEAN_COLUMNS), _row(["---"] * len(MEAN_COLUMNS))]
+    for name, gpus, seeds in rows:
+        problem = problem_of(name)
+        jitters = [("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in range(1, seeds + 1)]
+        every = [measure(problem, gpus, overrides=jitter) for jitter in jitters]
+        ones = [measure(problem, gpus, stands_for_all=g, overrides=jitter) for jitter in jitters for g in range(gpus)]
+        lines.append(_row(mean_cells(name, gpus, every, ones)))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--save", action="store_true", help=f"write tables/{TABLE.name}")
+    arguments = parser.parse_args()
+    agreement, delays, means = agreement_table(ROWS), delay_table(DELAYED), mean_table(SEEDED)
+    if arguments.save:
+        head = f"Generated by `python -m validation.against.symmetry --save` on {date.today().isoformat()}, preset
+        t3_2024." text = [f"# One GPU for all against every GPU\n\n{head} `docs/t3.md` says what follows.\n",
+        *agreement] text += ["\n## GPU 0 for all, disturbed\n", *delays]
+        text += ["\n## Means over start jitter of up to 1 ns\n", *means, ""]
+        TABLE.write_text("\n".join(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Benchmark of the simulator: `python -m validation.bench.run` prints tables, `--save` writes them to `tables/`.
+
+End to end: a sub-layer GEMM on a preset, in this process. Start: fresh processes, with an empty compile cache and with
+the one just filled. Units: each alone (`validation.bench.units`). Profile: the phases of the engine's time windows
+(`validation.bench.engine_profile`). Times are CPU times of one core where nothing else is said; each also stands as a
+multiple of one look-up of `validation.bench.yardstick`, timed right beside it, because machines are shared and noisy.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from sim.host.gpu import Gpu
+from sim.presets import load_preset
+from tracer.compile.process import process_costs
+from tracer.gemm.source import GemmProblem, GemmSource
+from tracer.verbs.gemm_options import workload_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from validation.bench.engine_profile import TimedGpu
+from validation.bench.units import UNITS
+from validation.bench.yardstick import lookup_ns
+from validation.c_twins import FLAGS, ROUNDS, compiler_version
+
+TABLE = Path(__file__).parents[1] / "tables" / "bench_run.md"
+START = "from traces.command.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
+"""The smallest run: what it takes is the start of the simulator."""
+SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)
+UNIT_REQUESTS = 1_000_000
+RUNS = 3
+"""End to end; the fastest counts."""
+
+
+def end_to_end(workload: str, preset: str) -> dict[str, Any]:
+    """Replay a sub-layer RUNS times; requests/s of CPU and of wall time. Compiling is done before on a small GEMM."""
+    Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
+    runs = [_whole_run(workload, preset) for _ in range(RUNS)]
+    fastest = min(runs, key=lambda run: run["cpu_s"])
+    return fastest | {"requests_per_cpu_s_of_runs": sorted(run["requests_per_cpu_s"] for run in runs)}
+
+
+def _whole_run(workload: str, preset: str) -> dict[str, Any]:
+    problem = workload_problem(workload)
+    step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine)
+    wall_s, cpu_s = perf_counter(), process_time()
+    time_ps = gpu.run_kernel(GemmSource(problem, DEFAULT_KERNEL), 0, None)
+    wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
+    step_ns = min(step_ns, lookup_ns())
+    lines = int(gpu.counters()["lsu"]["line_requests"].sum())
+    return {
+        "workload": f"{workload} ({problem.m} x {problem.n} x {problem.k}) on {preset}",
+        "line_requests": lines,
+        "cpu_s": cpu_s,
+        "wall_s": wall_s,
+        "requests_per_cpu_s": lines / cpu_s,
+        "requests_per_wall_s": lines / wall_s,
+        "ns_per_request": cpu_s / lines * 1e9,
+        "yardsticks_per_request": cpu_s / lines * 1e9 / step_ns,
+        "yardstick_ns": step_ns,
+        "peak_rss_bytes": process_costs()["peak_rss_bytes"],
+        "simulated_us": time_ps / 1e6,
+        "simulated_TFLOP_per_s": 2 * problem.m * problem.n * problem.k / time_ps,
+    }
+
+
+def scale(preset: str) -> list[dict[str, float]]:
+    """The same GEMM with 1, 2, 4 and 8 times the K-steps: CPU time per request."""
+    rows = []
+    for times in SCALE_TIMES:
+        source = GemmSource(aligned_problem(*SCALE_SHAPE, SCALE_K * times), DEFAULT_KERNEL)
+        step_ns, gpu, cpu_s = lookup_ns(), Gpu(load_preset(preset).machine), process_time()
+        gpu.run_kernel(source, 0, None)
+        cpu_s = process_time() - cpu_s
+        step_ns = min(step_ns, lookup_ns())
+        lines = int(gpu.counters()["lsu"]["line_requests"].sum())
+        ns = cpu_s / lines * 1e9
+        rows.append({"times": times, "line_requests": lines, "ns_per_request": ns, "yardsticks": ns / step_ns})
+    return rows
+
+
+def profile(workload: str, preset: str) -> dict[str, Any]:
+    """Seconds per phase of the windows, and steps of the units."""
+    gpu = TimedGpu(load_preset(preset).machine)
+    wall_s = perf_counter()
+    gpu.run_kernel(GemmSource(workload_problem(workload), DEFAULT_KERNEL), 0, None)
+    wall_s = perf_counter() - wall_s
+    engine = gpu.node.engine[0]
+    steps = {name: int(engine[name]) for name in ("windows", "cu_steps", "bank_steps", "channel_steps")}
+    return {"phase_s": gpu.phase_s, "steps": steps, "loop_in_python_s": wall_s}
+
+
+def start() -> dict[str, Any]:
+    """Time of the smallest run in a fresh process: with an empty compile cache, and with that cache filled."""
+    with tempfile.TemporaryDirectory() as cache:
+        return {"cold": _start(cache), "warm": _start(cache)}
+
+
+def _start(cache: str) -> dict[str, float]:
+    began_s, began_cpu_s = perf_counter(), _children_cpu_s()
+    done = subprocess.run(
+        [sys.executable, "-c", START],
+        env=os.environ | {"T3SIM_CACHE_DIR": cache},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    costs = json.loads(done.stdout)
+    return {
+        "wall_s": perf_counter() - began_s,
+        "cpu_s": _children_cpu_s() - began_cpu_s,
+        "compile_s": costs["compile_s"],
+        "rss_bytes": costs["peak_rss_bytes"],
+    }
+
+
+def _children_cpu_s() -> float:
+    """CPU time of the processes started so far, those that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def units(requests: int) -> dict[str, dict[str, float | None]]:
+    """Each unit alone: ns per request, requests/s, in look-ups of the yardstick, and ns of the same loop in C."""
+    found = {}
+    for name, bench in UNITS.items():
+        step_ns = lookup_ns()
+        cost = bench(requests)
+        step_ns = min(step_ns, lookup_ns())
+        found[name] = {
+            "ns_per_request": cost.kernel_ns,
+            "requests_per_s": 1e9 / cost.kernel_ns,
+            "yardsticks_per_request": cost.kernel_ns / step_ns,
+            "c_ns_per_request": cost.c_ns,
+        }
+    return found
+
+
+def machine_text() -> str:
+    """Processor, cores and versions."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass  # not Linux
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def tables(report: dict[str, Any]) -> str:
+    """The report as Markdown."""
+    sections = (_end_to_end_lines, _scale_lines, _profile_lines, _unit_lines, _start_lines)
+    lines = [
+        "# Benchmark",
+        "",
+        f"Generated by `python -m validation.bench.run --save` on {report['date']}; {report['machine']}, shared and",
+        "noisy. CPU time of one core; a yardstick is one look-up of `validation/bench/yardstick.py`, timed beside it.",
+    ]
+    return "\n".join([*lines, *(line for section in sections for line in ("", *section(report))), ""])
+
+
+def _rows(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A Markdown table."""
+    return [f"| {' | '.join(cells)} |" for cells in (columns, ("---",) * len(columns), *rows)]
+
+
+def _end_to_end_lines(report: dict[str, Any]) -> list[str]:
+    run = report["end_to_end"]
+    cells = {
+        "line requests": f"{run['line_requests']:,}",
+        "requests/s of CPU time": f"{run['requests_per_cpu_s']:,.0f}",
+        "of wall time": f"{run['requests_per_wall_s']:,.0f}",
+        "ns/request": f"{run['ns_per_request']:.0f}",
+        "yardsticks/request": f"{run['yardsticks_per_request']:.1f}",
+        "yardstick (ns)": f"{run['yardstick_ns']:.1f}",
+        "peak memory": _megabytes(run["peak_rss_bytes"]),
+        "simulated": f"{run['simulated_us']:,.1f} us",
+        "TFLOP/s": f"{run['simulated_TFLOP_per_s']:.1f}",
+    }
+    every = ", ".join(f"{rate:,.0f}" for rate in run["requests_per_cpu_s_of_runs"])
+    text = f"The fastest of {RUNS} runs; all of them, requests/s of CPU time: {every}."
+    return [f"## End to end: {run['workload']}", "", *_rows(tuple(cells), [tuple(cells.values())]), "", text]
+
+
+def _scale_lines(report: dict[str, Any]) -> list[str]:
+    shape = " x ".join(map(str, SCALE_SHAPE))
+    rows = [
+        (str(row["times"]), f"{row['line_requests']:,}", f"{row['ns_per_request']:.0f}", f"{row['yardsticks']:.1f}")
+        for row in report["scale"]
+    ]
+    columns = ("times", "line requests", "ns/request", "yardsticks/request")
+    return [f"## Cost against requests: GEMM {shape} x {SCALE_K} times 1, 2, 4, 8", "", *_rows(columns, rows)]
+
+
+def _profile_lines(report: dict[str, Any]) -> list[str]:
+    lines = report["end_to_end"]["line_requests"]
+    phases = {name: max(0.0, spent_s) for name, spent_s in report["profile"]["phase_s"].items()}
+    whole_s = sum(phases.values()) or 1.0  # nothing measurable
+    steps = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report["profile"]["steps"].items())
+    rows = [
+        (name, f"{spent_s:.2f}", f"{100 * spent_s / whole_s:.0f} %", f"{spent_s / lines * 1e9:.0f}")
+        for name, spent_s in phases.items()
+    ]
+    return [
+        "## Where the time goes",
+        "",
+        "A second run; each phase of the engine's time windows timed on its own "
+        "(`validation/bench/engine_profile.py`):",
+        f"{steps}.",
+        "CPU time, without the making of the trace's events; what calls from Python cost is subtracted.",
+        "",
+        *_rows(("phase", "s", "share", "ns/line request"), rows),
+    ]
+
+
+def _unit_lines(report: dict[str, Any]) -> list[str]:
+    rows = [
+        (
+            name,
+            f"{unit['requests_per_s']:,.0f}",
+            f"{unit['ns_per_request']:.1f}",
+            f"{unit['yardsticks_per_request']:.1f}",
+            *_c_cells(unit["ns_per_request"], unit["c_ns_per_request"]),
+        )
+        for name, unit in report["units"].items()
+    ]
+    columns = ("unit", "requests/s", "ns/request", "yardsticks/request", "C, ns", "ratio to C")
+    return ["## Units alone, and the same loops in C", "", *_c_notes(report), "", *_rows(columns, rows)]
+
+
+def _c_cells(unit_ns: float, c_ns: float | None) -> tuple[str, str]:
+    return ("", "") if c_ns is None else (f"{c_ns:.1f}", f"{unit_ns / c_ns:.2f}")
+
+
+def _c_notes(report: dict[str, Any]) -> list[str]:
+    if report["c_compiler"] is None:
+        return ["This machine has no C compiler: the last two columns are empty."]
+    return [
+        f"`validation/c_loops`, compiled by {report['c_compiler']} ({' '.join(FLAGS)}):",
+        "the same work on the same records; both must leave the same bytes. Kernel and C run in turns, the fastest of",
+        f"{ROUNDS} counts.",
+    ]
+
+
+def _start_lines(report: dict[str, Any]) -> list[str]:
+    rows = [
+        (
+            name,
+            f"{begin['cpu_s']:.1f}",
+            f"{begin['wall_s']:.1f}",
+            f"{begin['compile_s']:.1f}",
+            _megabytes(begin["rss_bytes"]),
+        )
+        for name, begin in (("empty", report["start"]["cold"]), ("filled", report["start"]["warm"]))
+    ]
+    columns = ("compile cache", "CPU time (s)", "wall time (s)", "of it compiling (s)", "peak memory")
+    return ["## Start: a 64 x 64 x 32 GEMM in a fresh process", "", *_rows(columns, rows)]
+
+
+def _megabytes(size_bytes: int | None) -> str:
+    return "-" if size_bytes is None else f"{size_bytes / 1e6:,.0f} MB"
+
+
+def measure(workload: str, preset: str, requests: int) -> dict[str, Any]:
+    """Everything, end to end first: the peak of memory is then that of this one run."""
+    return {
+        "date": date.today().isoformat(),
+        "machine": machine_text(),
+        "c_compiler": compiler_version(),
+        "end_to_end": end_to_end(workload, preset),
+        "scale": scale(preset),
+        "profile": profile(workload, preset),
+        "units": units(requests),
+        "start": start(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="t-nlg/fc2/tp8", help="model/layer/tpN")
+    parser.add_argument("--preset", default="t3_2024")
+    parser.add_argument("--requests", type=int, default=UNIT_REQUESTS, help="of each unit alone")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--save", action="store_true", help=f"write tables/{TABLE.name}")
+    arguments = parser.parse_args()
+    report = measure(arguments.workload, arguments.preset, arguments.requests)
+    print(json.dumps(report, indent=1) if arguments.json else tables(report))
+    if arguments.save:
+        TABLE.write_text(tables(report), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

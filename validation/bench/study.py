@@ -1,0 +1,56 @@
+"""How a sweep scales with its workers: `python -m validation.bench.study [--points N]`.
+
+GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
+time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
+the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table, writes nothing.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from sim.study import load_study, sweep
+from tracer.compile.process import machine_text
+from traces.command.tables import print_table
+
+STUDY = "[gemm]\nm = 1024\nn = 1024\nk = 2048\n[axes]\ndispatch.jitter_ps = {}\n"
+POINTS = 96
+
+
+def measured(points: int) -> list[tuple[object, ...]]:
+    """Rows of workers, seconds, points per second, speed-up over one worker, whether the bytes are the same."""
+    rows: list[tuple[object, ...]] = []
+    contents: list[bytes] = []
+    first_s = 0.0
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "study.toml"
+        path.write_text(STUDY.format([*range(points)]))
+        study = load_study(path)
+        for workers in (1, 2):
+            folder = Path(place) / str(workers)
+            folder.mkdir()
+            began_s = perf_counter()
+            sweep(study, folder, workers)
+            passed_s = perf_counter() - began_s
+            first_s = first_s or passed_s
+            contents.append((folder / study.archive_name).read_bytes())
+            same = "yes" if contents[-1] == contents[0] else "NO"
+            rows.append((workers, passed_s, points / passed_s, first_s / passed_s, same))
+    return rows
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--points", type=int, default=POINTS)
+    given = parser.parse_args(arguments)
+    columns = ("workers", "seconds", "points/s", "speed-up", "same bytes")
+    load = f"load {os.getloadavg()[0]:.1f} before" if hasattr(os, "getloadavg") else "load unknown"
+    print_table(f"{given.points} points; {machine_text()}; {load}", columns, measured(given.points))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,216 @@
+"""Speed of single units: each driven alone, as fast as it goes, by requests made beforehand.
+
+Every benchmark returns the CPU time of one request in ns, of the kernel and of the same loop in C
+(`validation.c_twins`), after a first, short run that compiles.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.host.gpu import Gpu
+from sim.host.window import Launch
+from sim.hw.cu import cu_step
+from sim.hw.dispatcher import dispatch_step
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy
+from sim.hw.l2 import l2_prefill, l2_step
+from sim.hw.noc import noc_requests
+from sim.hw.prefetch import host_aligned
+from sim.hw.request import LINE_BYTES, NEVER, Op
+from sim.machine import build, window_ps
+from sim.presets import load_preset
+from sim.run.dram import channel_spec, drive, stream_state
+from sim.run.dram_stream import Stream
+from tracer.coalesce import LINES_PER_EVENT, coalesce
+from tracer.compile.jit import compiled
+from tracer.streams import BufferStream, Flow
+from traces.schema import EVENT, PLAIN_STRIDE, Kind
+from validation.c_records import PACKETS_PER_WINDOW
+from validation.c_twins import Loop, race
+
+ATOM_BYTES = 64
+BANK_LINES = 512
+CHANNEL_BYTES = 1 << 30
+LINES_PER_ROUND = 256
+MEMORY_PS = 500_000
+"""From a CU's request to its answer, in the benchmark of the CU alone."""
+
+
+class UnitCost(NamedTuple):
+    """CPU time of one request in ns; `c_ns` is None where there is no C loop, or no compiler."""
+
+    kernel_ns: float
+    c_ns: float | None
+
+
+def channel_loop(requests: int, random: bool) -> Loop:
+    """One HBM channel (set G, map BG), 64-byte reads: sequential, or of random addresses."""
+    address = np.arange(requests, dtype=np.int64) * ATOM_BYTES % CHANNEL_BYTES
+    if random:
+        address = np.random.default_rng(1).integers(0, CHANNEL_BYTES // ATOM_BYTES, requests) * ATOM_BYTES
+    reads = Stream(np.zeros(requests, np.uint8), address, np.zeros(requests, np.int64))
+    spec = channel_spec("G", "BG")
+    return Loop(drive, "hbm_channel_loop", lambda: stream_state(reads, spec))
+
+
+@compiled
+def _fill_bank(bank, sets, lines):
+    """Lines 0 .. lines - 1 of a bank, spread over its sets."""
+    for k in range(lines):
+        l2_prefill(bank, sets, k % bank.sets, k * LINE_BYTES)
+
+
+@compiled
+def _drive_bank(banks, sets, waiters, fifos, pool, requests, lines):
+    """Push `requests` reads of present lines through an L2 bank, its request fifo always full."""
+    bank = banks[0]
+    inbox, hits = fifos[bank.requests], fifos[bank.hits]
+    pushed = 0
+    answered = 0
+    now_ps = np.int64(0)
+    while answered < requests:
+        while pushed < requests and fifo_fill(inbox) < inbox.limit:
+            request = fifo_push(inbox, pool)
+            request.line = (pushed % lines) * LINE_BYTES
+            request.cache_set = (pushed % lines) % bank.sets
+            request.sectors = request.full = 15
+            request.op = Op.READ
+            request.ready_ps = now_ps
+            pushed += 1
+        wake_ps = l2_step(bank, sets, waiters, fifos, pool, now_ps)
+        while fifo_fill(hits) > 0:
+            answered += fifo_head(hits, pool).sectors & 1
+            fifo_pop(hits)
+        now_ps = wake_ps if wake_ps < NEVER else now_ps + bank.period_ps
+    return answered
+
+
+def bank_loop(requests: int) -> Loop:
+    """One L2 bank of t3_2024, reads that hit."""
+    node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
+    _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
+    state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
+    return Loop(_drive_bank, "l2_bank_loop", lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
+
+
+def _aligned_copy(records: np.ndarray) -> np.ndarray:
+    copy = host_aligned(records.shape, records.dtype)
+    copy[...] = records
+    return copy
+
+
+@compiled
+def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps, step_bytes):
+    """Carry at least `requests` reads to the banks, window by window, as many from each CU as it may send in one."""
+    noc = nocs[0]
+    moved = 0
+    line = np.int64(0)
+    begin_ps = np.int64(0)
+    while moved < requests:
+        for c in range(noc.cus):
+            port = fifos[noc.first_port_fifo + c]
+            for k in range(PACKETS_PER_WINDOW):
+                if fifo_full(port):
+                    break
+                request = fifo_push(port, pool)
+                request.line = line
+                request.sectors = request.full = 15
+                request.op = Op.READ
+                request.source = c
+                request.ready_ps = begin_ps + k * window_ps // PACKETS_PER_WINDOW
+                line += step_bytes
+        noc_requests(noc, fifos, pool, begin_ps, begin_ps + window_ps, bank_wake_ps)
+        for b in range(noc.banks):
+            bank = fifos[noc.first_request_fifo + b]
+            moved += fifo_fill(bank)
+            bank.head = bank.tail
+        begin_ps += window_ps
+    return moved
+
+
+def noc_loop(requests: int, step_bytes: int = LINE_BYTES) -> Loop:
+    """The crossbar of t3_2024, 80 CUs to 64 banks, read requests in the order of their lines."""
+    machine = load_preset("t3_2024").machine
+    node, _ = build(machine)
+    state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
+    numbers = (requests, window_ps(machine), step_bytes)
+    return Loop(_drive_noc, "noc_loop", lambda: (*map(_aligned_copy, state), *numbers))
+
+
+@compiled
+def _coalesce_all(events, addresses, line, sectors, full, rounds):
+    lines = 0
+    for _ in range(rounds):
+        for k in range(len(events)):
+            lines += coalesce(events[k], addresses, line, sectors, full)
+    return lines
+
+
+def coalesce_loop(requests: int) -> Loop:
+    """Lanes to lines: full warps of 16-byte accesses side by side, four lines each."""
+    events = np.zeros(LINES_PER_ROUND // 4, EVENT)
+    events["kind"], events["inner"], events["mask"] = Kind.LOAD, PLAIN_STRIDE, (1 << 32) - 1
+    events["width_bytes"] = events["stride"] = 16
+    events["base"] = np.arange(events.size) * 512
+    outputs = (np.int64, np.uint8, np.uint8)
+
+    def fresh():
+        lines = (np.zeros(LINES_PER_EVENT, kind) for kind in outputs)
+        return events, np.zeros(1, np.uint64), *lines, -(-requests // LINES_PER_ROUND)
+
+    return Loop(_coalesce_all, "coalesce_loop", fresh)
+
+
+@compiled
+def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
+    """Run the workgroup on a CU to its end, window by window; what it asks for comes memory_ps later."""
+    cu, lsu = cus[0], lsus[0]
+    port, answers = fifos[lsu.port], fifos[cu.answers]
+    now_ps = np.int64(0)
+    while cu.residents > 0:
+        end_ps = now_ps + window_ps
+        while now_ps < end_ps:
+            now_ps = cu_step(cu, lsu, l1s[0], sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps)
+        while fifo_fill(port) > 0:
+            request = fifo_head(port, pool)
+            fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
+            fifo_pop(port)
+        now_ps = min(now_ps, fifo_head_ps(answers, pool))
+        if lsu.blocked_since_ps >= 0:
+            now_ps = min(now_ps, end_ps)
+    return lsu.line_requests
+
+
+def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
+    """CU, load/store unit and L1 of t3_2024: eight warps read a buffer again and again, all but the first pass hits."""
+    passes = max(2, -(-requests * LINE_BYTES // buffer_bytes))
+    machine = load_preset("t3_2024", ["cu.count=1"]).machine
+    gpu = Gpu(machine)
+    gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
+    node = gpu.node
+    dispatch_step(node.dispatch[0], 0, node.cus, 0, node.warps, node.staged[0], node.output.gates)
+    state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
+    slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first one: the rest of the window is empty
+    numbers = (node.events[slab], node.addresses[slab], window_ps(machine), MEMORY_PS)
+    return Loop(partial(_drive_cu, node.output), "cu_loop", lambda: (*map(_aligned_copy, state), *numbers))
+
+
+def loop_cost(make: Callable[[int], Loop], requests: int) -> UnitCost:
+    """Kernel and C loop in turns."""
+    cost = race(make(requests))
+    return UnitCost(cost.kernel_s / requests * 1e9, None if cost.c_s is None else cost.c_s / requests * 1e9)
+
+
+LOOPS: dict[str, Callable[[int], Loop]] = {
+    "HBM channel, sequential 64-byte reads": partial(channel_loop, random=False),
+    "HBM channel, random 64-byte reads": partial(channel_loop, random=True),
+    "L2 bank, 128-byte reads that hit": bank_loop,
+    "crossbar, read requests from 80 CUs to 64 banks": noc_loop,
+    "coalesce, 128-byte lines": coalesce_loop,
+    "CU, load/store unit and L1, 128-byte lines that hit": cu_loop,
+}
+"""What is measured -> its loop for a number of requests."""
+UNITS: dict[str, Callable[[int], UnitCost]] = {name: partial(loop_cost, make) for name, make in LOOPS.items()}
+"""What is measured -> its benchmark: requests -> cost of one."""

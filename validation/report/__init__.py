@@ -1,0 +1,1 @@
+"""Claims and answers as one page, tables and figures."""

@@ -1,0 +1,116 @@
+"""Draws the figures of whatever an evaluation has answered."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sim.scenario.evaluation import SEQUENTIAL
+from sim.view import speedups
+from validation.claims.claim import Claim
+from validation.experiments.cases import case_names
+from validation.experiments.collectives import ScatterSizes
+from validation.experiments.cu_split import CuSplit
+from validation.experiments.layers import Layers
+from validation.experiments.parts import part_task
+from validation.experiments.sensitivity import HEADLINES, Sensitivity, swings
+from validation.experiments.sublayers import Sublayers
+from validation.report.answers import Evaluated
+from validation.report.document import Picture
+from validation.report.figures import (
+    cu_split,
+    end_to_end,
+    overlap_traffic,
+    scatter_sizes,
+    time_distribution,
+    tornado,
+    traffic_by_kind,
+)
+
+FOLDER = "figures"
+HEADLINE_TITLES = {
+    "geomean/T3/speedup": ("T3, geomean speed-up", "x"),
+    "geomean/T3-MCA/speedup": ("T3-MCA, geomean speed-up", "x"),
+    "geomean/T3-MCA/dram_change": ("DRAM traffic of T3-MCA against Sequential", "%"),
+    "fc/most/T3/loss": ("FC layer, loss of T3 against the ideal overlap", "%"),
+    "fc/most/T3-MCA/loss": ("FC layer, loss of T3-MCA against the ideal overlap", "%"),
+    "op/most/T3/loss": ("OP layer, loss of T3 against the ideal overlap", "%"),
+}
+assert tuple(HEADLINE_TITLES) == HEADLINES
+MEASURED_CURVES = 5
+"""Measured machines on the figure of collectives at most."""
+
+
+def draw_figures(found: Evaluated, folder: Path) -> dict[str, list[Picture]]:
+    """Draw all of them below `folder`/figures.
+
+    Returns:
+        experiment -> its pictures.
+    """
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    return {name: list(_draw(name, found, folder)) for name in found.answers}
+
+
+def _draw(name: str, found: Evaluated, folder: Path) -> Iterator[Picture]:
+    experiment, answers = found.experiments[name], found.answers[name]
+    match experiment:
+        case Sublayers():
+            yield from _draw_sublayers(name, experiment, found, folder)
+        case Layers():
+            picture, path = _picture(name, "speedups", "End-to-end speed-ups", folder)
+            end_to_end.draw(answers, experiment.models, path)
+            yield picture
+        case ScatterSizes():
+            picture, path = _picture(name, "times", "Reduce-scatter time against size", folder)
+            measured = measured_curves([row.claim for row in found.rows])
+            scatter_sizes.draw([*scatter_sizes.curves_of(answers), *measured], path)
+            yield picture
+        case CuSplit():
+            picture, path = _picture(name, "speedups", "Software overlap on split CUs", folder)
+            cus = next(iter(experiment.bench.cases(experiment.cases).values())).preset.machine.cu.count
+            splits = [f"{cus - taken}-{taken}" for taken in experiment.collective_cus]
+            cu_split.draw(answers, case_names(experiment.cases), splits, path)
+            yield picture
+        case Sensitivity():
+            for place, (headline, (title, unit)) in enumerate(HEADLINE_TITLES.items(), 1):
+                picture, path = _picture(name, f"tornado-{place}", f"Sensitivity: {title}", folder)
+                tornado.draw(swings(experiment, answers, headline), title, unit, path)
+                yield picture
+
+
+def _draw_sublayers(name: str, experiment: Sublayers, found: Evaluated, folder: Path) -> Iterator[Picture]:
+    answers, cases = found.answers[name], case_names(experiment.cases)
+    drawings = (
+        (time_distribution.draw, "time", f"Time distribution of {SEQUENTIAL}: GEMM, reduce-scatter, all-gather"),
+        (speedups.draw, "speedups", "Speed-ups of the configurations over Sequential"),
+        (traffic_by_kind.draw, "traffic", "DRAM traffic by kind, Sequential against T3-MCA"),
+    )
+    for draw, kind, caption in drawings:
+        picture, path = _picture(name, kind, caption, folder)
+        draw(answers, cases, path)
+        yield picture
+    for case_name, case in experiment.bench.cases(experiment.bench.series).items():
+        series = {part: found.outcomes[part_task(case, part).key]["series"] for part in overlap_traffic.PANELS}
+        caption = f"DRAM traffic over time of {case_name}: GEMM alone, T3, T3-MCA"
+        picture, path = _picture(name, f"over-time-{case_name.replace('/', '-')}", caption, folder)
+        peak = case.preset.peaks().dram_bytes_per_s
+        overlap_traffic.draw(series, case.interval_ps, peak, f"{case_name} on {case.preset.name}", path)
+        yield picture
+
+
+def measured_curves(claims: list[Claim]) -> list[scatter_sizes.Curve]:
+    """Reduce-scatters of real machines, from the claims on collectives: answer `reduce_scatter/<GPUs>/<bytes>/us`."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for claim in claims:
+        parts = claim.answer.split("/")
+        if len(parts) == 4 and parts[0] == "reduce_scatter" and claim.experiment.startswith("collectives_"):
+            label = f"measured, {parts[1]} {claim.quantity.rpartition(f' on {parts[1]} ')[2]}"
+            found.setdefault(label, []).append((int(parts[2]) / 1e6, claim.published))
+    curves = [
+        scatter_sizes.Curve(label, True, [point for point in sorted(points) if point[0] >= 1])
+        for label, points in found.items()
+    ]
+    return [curve for curve in curves if curve.points][:MEASURED_CURVES]
+
+
+def _picture(experiment: str, kind: str, caption: str, folder: Path) -> tuple[Picture, Path]:
+    name = f"{FOLDER}/{experiment}-{kind}.png"
+    return Picture(name, caption), folder / name

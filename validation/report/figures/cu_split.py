@@ -1,0 +1,20 @@
+"""Software overlap on split compute units: speed-ups with and without contention, beside the ideal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, save
+
+
+def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[str], path: Path) -> None:
+    """splits: `GEMM CUs-collective CUs`. Bars stand on 1, the time of GEMM, reduce-scatter and all-gather in turn."""
+    series: dict[str, list[float]] = {"ideal overlap": [answers[f"{case}/ideal/speedup"] for case in cases]}
+    for split in splits:
+        series[f"{split}, each alone"] = [answers[f"{case}/{split}/share_speedup"] for case in cases]
+        series[f"{split}, at once"] = [answers[f"{case}/{split}/speedup"] for case in cases]
+    figure, axes = new_figure(max(6.0, 1.3 * len(cases) + 2), 4.0)
+    grouped_bars(axes, [case_title(case) for case in cases], series, base=1.0)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set(ylabel="speed-up over Sequential (x)", title="Software overlap: CUs split between GEMM and reduce-scatter")
+    legend_below(figure, axes, 3)
+    save(figure, path)

@@ -1,0 +1,31 @@
+"""Tornado chart: how far a headline moves with each assumed parameter, the largest on top."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.view.paper import COLOURS, new_figure, save
+from validation.experiments.sensitivity import Swing
+
+DOWN, UP = COLOURS[3], COLOURS[0]
+
+
+def draw(swings: Sequence[Swing], title: str, unit: str, path: Path) -> None:
+    """One row per parameter, bars from the base to each other value, which stands in words at its end.
+
+    Args:
+        swings: the largest first.
+        title, unit: of the headline.
+    """
+    base = swings[0].base
+    figure, axes = new_figure(8.5, 0.34 * len(swings) + 1.4)
+    rows = range(len(swings) - 1, -1, -1)
+    for row, swing in zip(rows, swings, strict=True):
+        for value in swing.values.values():
+            axes.barh(row, value - base, 0.7, left=base, color=UP if value > base else DOWN, alpha=0.75)
+        words = ", ".join(f"{name}: {value:.3g}" for name, value in swing.values.items())
+        axes.annotate(words, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize="x-small")
+    axes.axvline(base, color="black", linewidth=1)
+    axes.set_yticks(list(rows), [swing.parameter for swing in swings], fontsize="small")
+    axes.set(xlabel=f"{title} ({unit}); base {base:.4g}", title=f"Sensitivity: {title}")
+    axes.grid(axis="x", alpha=0.3)
+    save(figure, path)

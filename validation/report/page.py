@@ -1,0 +1,128 @@
+"""The report of an evaluation: claims first, then each experiment with its figures, numbers and assumptions."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from traces.command.tables import number_text
+from traces.write import replacing
+from validation.experiments.layers import Layers, operator_table
+from validation.experiments.references import Recorded
+from validation.experiments.task import Experiment
+from validation.report.answers import Evaluated
+from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
+from validation.report.document import (
+    Block,
+    Bullets,
+    Heading,
+    Picture,
+    Table,
+    Text,
+    from_markdown,
+    to_html,
+    to_markdown,
+)
+from validation.report.tables import answer_tables
+
+NOTES = Path(__file__).parent / "evaluation_notes.md"
+"""What the committed numbers say, and why some claims are missed."""
+TITLE = "t3sim against what was published and measured"
+CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict", "kind")
+CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
+ROUNDING = 1e-12
+"""Relative error of floating-point arithmetic."""
+
+
+def write_report(folder: Path, found: Evaluated, pictures: Mapping[str, list[Picture]]) -> None:
+    """`report.md` and `report.html` in `folder`."""
+    blocks = report_blocks(found, pictures)
+    for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, TITLE, folder))):
+        with replacing(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def report_blocks(found: Evaluated, pictures: Mapping[str, list[Picture]]) -> list[Block]:
+    blocks: list[Block] = [Heading(TITLE, 1), Text(summary(found.rows)), Text(WORDS)]
+    for experiment, rows in by_experiment(found.rows).items():
+        if any(row.simulated is not None or row.verdict == FAILED for row in rows):
+            title = found.experiments[experiment].title if experiment in found.experiments else "Means over claims"
+            blocks += [Heading(f"Claims: {title}", 2), claim_table(rows)]
+            notes = dict.fromkeys(f"{row.claim.note}" for row in rows if row.claim.note)
+            blocks += [Bullets(list(notes))] if notes else []
+    if NOTES.is_file():
+        blocks += from_markdown(NOTES.read_text(encoding="utf-8"))
+    claimed = [name for name in by_experiment(found.rows) if name in found.answers]
+    for name in dict.fromkeys((*claimed, *found.answers)):
+        blocks += _experiment_blocks(name, found, pictures.get(name, []))
+    return blocks + _missing(found)
+
+
+WORDS = (
+    "inside, outside: of the claim's tolerance; shown: a number without one. calibration: a parameter was chosen by "
+    "this number; prediction: none was."
+)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many claims ended how."""
+    counted = {name: sum(row.verdict == name for row in rows) for name in (INSIDE, OUTSIDE, SHOWN, FAILED, NOT_RUN)}
+    return f"{len(rows)} claims: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count) + "."
+
+
+def by_experiment(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.claim.experiment, []).append(row)
+    return found
+
+
+def claim_cells(row: Row) -> list[str]:
+    """published - simulated - error - verdict - kind."""
+    claim = row.claim
+    percent = row.error_percent
+    return [
+        claim.quantity,
+        f"{SIGNS[claim.relation]}{number_text(claim.published)} {claim.unit}",
+        "-" if row.simulated is None else f"{number_text(row.simulated)} {claim.unit}",
+        "-" if row.error is None else _difference(row.error, claim.published),
+        "-" if percent is None else f"{percent:+.1f}",
+        row.verdict,
+        claim.kind,
+    ]
+
+
+def _difference(error: float, published: float) -> str:
+    """Signed; what only rounding makes is nothing."""
+    return "0" if abs(error) <= ROUNDING * abs(published) else f"{error:+.4g}"
+
+
+SIGNS = {"equal": "", "at_least": ">= ", "at_most": "<= "}
+
+
+def claim_table(rows: Sequence[Row]) -> Table:
+    return Table(CLAIM_COLUMNS, [claim_cells(row) for row in rows], CLAIM_NUMBERS)
+
+
+def _experiment_blocks(name: str, found: Evaluated, pictures: Sequence[Picture]) -> list[Block]:
+    experiment, answers = found.experiments[name], found.answers[name]
+    if isinstance(experiment, Recorded):
+        return []
+    blocks: list[Block] = [Heading(experiment.title, 2), *pictures]
+    blocks += answer_tables(experiment, answers)
+    assumed = assumptions(experiment)
+    return blocks + ([Text("Assumed:"), Bullets(assumed)] if assumed else [])
+
+
+def assumptions(experiment: Experiment) -> list[str]:
+    table = operator_table(experiment.operators).assumed if isinstance(experiment, Layers) else ()
+    return [*experiment.assumed, *table]
+
+
+def _missing(found: Evaluated) -> list[Block]:
+    """Experiments that have no answers, and why."""
+    lines = [f"{name}: failed: {why}" for name, why in found.failed.items()]
+    for name, experiment in found.experiments.items():
+        if name in found.failed or found.answers.get(name):
+            continue
+        how = experiment.made_by if isinstance(experiment, Recorded) else "t3sim validate --full"
+        lines.append(f"{name}: {experiment.title}: not run ({how})")
+    return [Heading("Not in this report", 2), Bullets(lines)] if lines else []

@@ -1,0 +1,133 @@
+"""The numbers of each kind of experiment as a table of the report."""
+
+from collections.abc import Mapping
+
+from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from traces.command.tables import number_text
+from validation.experiments.ablation import Ablation
+from validation.experiments.cases import case_names
+from validation.experiments.collectives import ScatterSizes
+from validation.experiments.cu_split import CuSplit
+from validation.experiments.layers import Layers
+from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
+from validation.experiments.sublayers import Sublayers
+from validation.experiments.task import Experiment
+from validation.report.document import Block, Table, Text
+
+SPLIT_COLUMNS = {
+    "gemm_share_slowdown": "GEMM slower, alone (%)",
+    "rs_share_slowdown": "RS slower, alone (%)",
+    "gemm_slowdown": "GEMM slower, at once (%)",
+    "rs_slowdown": "RS slower, at once (%)",
+    "share_speedup": "speed-up, alone",
+    "speedup": "speed-up, at once",
+}
+ABLATION_COLUMNS = {
+    "own/gemm_slowdown": "own updates (%)",
+    "own_arriving/gemm_slowdown": "own + arriving (%)",
+    "own_dma/gemm_slowdown": "own + DMA reads (%)",
+    "arriving_dma/gemm_slowdown": "arriving + DMA reads (%)",
+    "every/gemm_slowdown": "all three (%)",
+    "t3/gemm_slowdown": "T3 (%)",
+    "t3_mca/gemm_slowdown": "T3-MCA (%)",
+    "t3/overlap_loss": "T3 beyond max(GEMM, RS) (%)",
+    "t3_mca/overlap_loss": "T3-MCA beyond (%)",
+    "gemm_read_MB": "GEMM reads (MB)",
+}
+ABLATION_WORDS = (
+    "Slow-downs are those of the kernel against the GEMM alone, under round-robin arbitration (but T3-MCA). own "
+    "updates: the GEMM's near-memory updates, nothing else; the stores of the first chunk leave over the link, as "
+    "in all columns with own updates. own + arriving: and updates that come over the link, as a GPU sends them that "
+    "has own updates and DMA reads; nothing is sent on. own + DMA reads: and each tile is read and sent on when its "
+    "own updates are counted; nothing arrives. arriving + DMA reads: what arrives is sent on as soon as a tile is "
+    "complete, and the GEMM stores as it does alone, into another buffer through L2. all three: T3 beside a GPU "
+    "that has own updates and DMA reads; T3: beside a GPU in step with it, as one is simulated for all. beyond: "
+    "time of all over the longer of GEMM and reduce-scatter, each alone."
+)
+Answers = Mapping[str, float]
+
+
+def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
+    """What an experiment has found; every answer where the kind has no table of its own."""
+    match experiment:
+        case Sublayers():
+            return [case_table(experiment, answers)]
+        case Layers():
+            return [layer_table(experiment, answers)]
+        case CuSplit():
+            return [split_table(experiment, answers)]
+        case Ablation():
+            return [ablation_table(experiment, answers), Text(ABLATION_WORDS)]
+        case Sensitivity():
+            return [sensitivity_table(experiment, answers)]
+        case ScatterSizes():
+            return [size_table(experiment, answers)]
+    return [Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",))]
+
+
+def case_table(experiment: Sublayers, answers: Mapping[str, float]) -> Table:
+    """One row per case: times of Sequential, speed-ups, DRAM traffic."""
+    shown = [name for name in experiment.configurations if name != SEQUENTIAL]
+    columns = ["GEMM (µs)", "RS (µs)", "AG (µs)", *shown, "DRAM, T3-MCA (%)", "without AG (%)"]
+    keys = [f"{SEQUENTIAL}/gemm_us", f"{SEQUENTIAL}/rs_us", f"{SEQUENTIAL}/ag_us"]
+    keys += [f"{name}/speedup" for name in shown] + ["T3-MCA/dram_change", "T3-MCA/dram_change_without_ag"]
+    rows = [[case, *(_short(key, answers[f"{case}/{key}"]) for key in keys)] for case in case_names(experiment.cases)]
+    for mean in ("geomean", "max"):
+        cells = [_short(key, answers[f"{mean}/{key}"]) if f"{mean}/{key}" in answers else "" for key in keys]
+        rows.append([mean, *cells])
+    return Table(["case", *columns], rows, columns)
+
+
+def layer_table(experiment: Layers, answers: Mapping[str, float]) -> Table:
+    shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
+    columns = ["layer (µs)", "share (%)", *shown]
+    rows = []
+    for run in ("training", "inference"):
+        for model in experiment.models:
+            at = f"{run}/{model}"
+            times = [f"{answers[f'{at}/{SEQUENTIAL}/layer_us']:,.0f}", f"{100 * answers[f'{at}/share']:.1f}"]
+            rows.append([f"{run}, {model}", *times, *(f"{answers[f'{at}/{name}/speedup']:.3f}" for name in shown)])
+    return Table(["model", *columns], rows, columns)
+
+
+def split_table(experiment: CuSplit, answers: Answers) -> Table:
+    """One row per case and split: what the split costs alone, and what both at once cost."""
+    splits = sorted({key.split("/")[-2] for key in answers if key.endswith("/rs_slowdown")}, reverse=True)
+    rows = [
+        [case, split, *(_short(key, answers[f"{case}/{split}/{key}"]) for key in SPLIT_COLUMNS)]
+        for case in case_names(experiment.cases)
+        for split in splits
+    ]
+    means = [["geomean", split, *[""] * 5, _short("speedup", answers[f"geomean/{split}/speedup"])] for split in splits]
+    return Table(["case", "CUs", *SPLIT_COLUMNS.values()], rows + means, list(SPLIT_COLUMNS.values()))
+
+
+def ablation_table(experiment: Ablation, answers: Answers) -> Table:
+    """One row per case and seed; seed 0 is without jitter."""
+    rows = [
+        [case, str(seed), *(_short(key, answers[f"{case}/seed{seed}/{key}"]) for key in ABLATION_COLUMNS)]
+        for case in case_names(experiment.cases)
+        for seed in (0, *experiment.seeds)
+    ]
+    return Table(["case", "seed", *ABLATION_COLUMNS.values()], rows, list(ABLATION_COLUMNS.values()))
+
+
+def sensitivity_table(experiment: Sensitivity, answers: Answers) -> Table:
+    """One row per variation: the headlines."""
+    names = [BASE, *(each.name for each in experiment.variation)]
+    rows = [[name, *(_short(key, answers[f"{name}/{key}"]) for key in HEADLINES)] for name in names]
+    return Table(["parameter", *HEADLINES], rows, HEADLINES)
+
+
+def size_table(experiment: ScatterSizes, answers: Answers) -> Table:
+    columns = {"rs_us": "RS (µs)", "rs_nmc_us": "RS + NMC (µs)", "ag_us": "AG (µs)"}
+    rows = [
+        [str(gpus), str(size), *(_short(key, answers[f"{gpus}/{size}MB/{key}"]) for key in columns)]
+        for gpus in experiment.gpus
+        for size in experiment.sizes_MB
+    ]
+    return Table(["GPUs", "MB", *columns.values()], rows, ["GPUs", "MB", *columns.values()])
+
+
+def _short(key: str, value: float) -> str:
+    return f"{value:.3f}" if key.endswith("speedup") else f"{value:,.1f}"
