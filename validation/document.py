@@ -36,7 +36,7 @@ class Table(NamedTuple):
     """
 
     columns: Sequence[str]
-    rows: Iterable[Sequence[str]]
+    rows: Sequence[Sequence[str]]
     numbers: Sequence[str] | None = None
 
 

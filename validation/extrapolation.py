@@ -150,7 +150,7 @@ def report(found: list[Outcome]) -> str:
         f"%, largest {100 * max(errors):.2f} %."
     )
     title = Heading("Extrapolated GEMMs against whole runs", 1)
-    return to_markdown([title, Text(head), Table(COLUMNS, map(table_row, found)), Text(summary), notes(NOTES)])
+    return to_markdown([title, Text(head), Table(COLUMNS, [*map(table_row, found)]), Text(summary), notes(NOTES)])
 
 
 @click.command()

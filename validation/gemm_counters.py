@@ -129,7 +129,7 @@ def table(outcomes: list[Outcome]) -> str:
         [
             Heading("Tensor-core GEMMs against Nsight's counters (V100 class)", 1),
             Text(head),
-            Table(COLUMNS, map(table_row, outcomes)),
+            Table(COLUMNS, [*map(table_row, outcomes)]),
             Text(about_drift),
             Table(DRIFT_COLUMNS, [drift_row(outcome) for outcome in outcomes if outcome.spread]),
             notes(NOTES),
