@@ -41,10 +41,10 @@ def _cu_rules(cu):
 
 def _cache_rules(machine):
     l1, l2, hbm, cu = machine.l1, machine.l2, machine.hbm, machine.cu
-    yield _divides(l1.bytes, l1.ways), _cache_message("l1", l1.bytes, "l1.ways x 128", l1.ways)
+    yield _divides(l1.bytes, l1.ways), _cache_message("l1", l1.bytes, f"l1.ways x {LINE_BYTES}", l1.ways)
     yield (
         _divides(l2.bytes, l2.banks * l2.ways),
-        _cache_message("l2", l2.bytes, "l2.banks x l2.ways x 128", l2.banks * l2.ways),
+        _cache_message("l2", l2.bytes, f"l2.banks x l2.ways x {LINE_BYTES}", l2.banks * l2.ways),
     )
     yield (
         not l1.unified_with_shared or cu.shared_bytes <= l1.bytes,
