@@ -1,8 +1,9 @@
 """Evaluations in the form of runs, so that what shows, draws and compares results takes both kinds of archive.
 
 An evaluation (the archive of `t3sim t3`, `sim.evaluation_archive`) gives one run per simulation behind it, in the order
-of `sim.evaluation.PARTS`, with its totals and time series (no unit instances), `point = {"part": name}`; before them
-stands a run without kernels that has the figures of the configurations, `point = {"part": "all"}`.
+of `sim.evaluation.PARTS`, with its totals and time series (no unit instances), `point = {"part": name}`; its time goes
+to the last data in memory. Before them stands a run without kernels that has the figures of the configurations,
+`point = {"part": "all"}`.
 """
 
 import json
