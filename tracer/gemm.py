@@ -9,7 +9,7 @@ import numpy as np
 
 from tracer.gemm_kernel import Copy, Epilogue, GemmKernel, check_kernel, registers_per_thread, shared_bytes
 from tracer.gemm_plan import PLAN, make_plan
-from tracer.gemm_problem import GemmProblem, Layout, Matrix, k_slice, padded_leading_dimension
+from tracer.gemm_problem import GemmProblem, Layout, Matrix, padded_leading_dimension
 from tracer.raster import TileOrder, walk
 from tracer.store_parts import PARTS, store_parts
 from tracer.tiles import write_workgroup
@@ -27,7 +27,6 @@ __all__ = [
     "Layout",
     "Matrix",
     "TileOrder",
-    "k_slice",
     "padded_leading_dimension",
 ]
 
