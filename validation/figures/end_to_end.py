@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
-from validation.figures.paper import grouped_bars, legend_below, new_figure, save
+from validation.figures.paper import grouped_bars, legend_below, new_figure
+from validation.figures.style import save
 
 RUNS = {"training": "training step", "inference": "inference, prompt phase"}
 

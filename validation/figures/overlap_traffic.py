@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sim.units import GIGA, PS_PER_US, bytes_per_s
 from validation.figures.dram_traffic import STREAMS
-from validation.figures.paper import legend_below, new_figure, save
+from validation.figures.paper import legend_below, new_figure
+from validation.figures.style import save
 
 PANELS = {"gemm": "GEMM alone (then the flush of L2)", "t3": "T3 (round-robin)", "t3_mca": "T3-MCA"}
 """Part of an evaluation -> title of its panel."""

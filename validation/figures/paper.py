@@ -1,10 +1,7 @@
-"""How the figures of the evaluation look: paper, palette, labels; and how they are saved."""
+"""How the figures of the evaluation look: paper, palette, labels."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from traces.write import replacing
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
@@ -20,12 +17,6 @@ def new_figure(width_in: float, height_in: float, rows: int = 1, columns: int = 
 
     figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout="constrained")
     return figure, figure.subplots(rows, columns, **settings)
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a PNG: the same figure gives the same bytes."""
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
 
 
 def case_title(name: str) -> str:

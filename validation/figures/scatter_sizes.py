@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from validation.figures.paper import COLOURS, new_figure, save
+from validation.figures.paper import COLOURS, new_figure
+from validation.figures.style import save
 
 MARKERS = "os^Dv<>P"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.evaluation import CONFIGURATIONS, SEQUENTIAL
-from validation.figures.paper import case_title, grouped_bars, legend_below, new_figure, save
+from validation.figures.paper import case_title, grouped_bars, legend_below, new_figure
+from validation.figures.style import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

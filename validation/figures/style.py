@@ -9,9 +9,8 @@ from traces.write import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, BLACK = PALETTE = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000"),
-)
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000")
+BLUE, ORANGE, GREEN, VERMILION, SKY = PALETTE[:5]
 """Okabe and Ito's palette."""
 FORMATS = (".png", ".svg")
 DPI = 120

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from validation.experiments.sensitivity import Swing
-from validation.figures.paper import COLOURS, new_figure, save
+from validation.figures.paper import COLOURS, new_figure
+from validation.figures.style import save
 
 DOWN, UP = COLOURS[3], COLOURS[0]
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.evaluation import SEQUENTIAL, T3_MCA
-from validation.figures.paper import COLOURS, case_title, legend_below, new_figure, save
+from validation.figures.paper import COLOURS, case_title, legend_below, new_figure
+from validation.figures.style import save
 
 KINDS = {
     "gemm_reads": "GEMM reads",
