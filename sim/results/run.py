@@ -59,8 +59,8 @@ class Results:
         options: how the run was asked for, values that JSON can hold; no paths, no times.
         kernels: in the order in which they ran.
         interval_ps: of the time series, 0 = none taken.
-        series: name -> i8 [time], one value per interval: what it added, or a level at its end. The last interval may be
-            cut short by the end of the run; flushes of L2 are in it.
+        series: name -> i8 [time], one value per interval: what it added, or a level at its end. Flushes of L2 are in
+            it; the last interval may be cut short by the end of the run.
         writer: program and version that made them.
         point: of a sweep: swept field -> value.
         figures: what a study found beyond the counters, by name with its unit at the end ("speedup", "ag_time_ps").
