@@ -18,8 +18,8 @@ from tracer.streams import Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
 from traces.errors import UserError
 from validation.document import Block, Heading, Table, Text, to_markdown
-from validation.gpu_rows import MeasuredGpu, MeasuredRow, read_rows
-from validation.microbenchmarks import CHASES, latency_ps, replay, stream_source
+from validation.gpu_rows import CHASES, MeasuredGpu, MeasuredRow, read_rows
+from validation.microbenchmarks import latency_ps, replay, stream_source
 
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and buffers that the program moves."""

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from sim.presets import Preset, load_preset
 from sim.results import KernelResult
 from sim.run import simulate
-from sim.units import KIB, MIB, PS_PER_NS, period_ps
+from sim.units import MIB, PS_PER_NS, period_ps
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.schema import Cache
 from traces.source import KernelSource
 from validation.document import Heading, Table, Text, notes, to_markdown, write_page
+from validation.gpu_rows import CHASES, Chase
 
 HERE = Path(__file__).parent
 REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"
@@ -55,28 +56,6 @@ MACHINES = {
     "h200": Machine("H200", 192 * MIB),
 }
 
-
-class Chase(NamedTuple):
-    """A pointer chase whose every load from the `warm`-th on is served by one level.
-
-    column: of REFERENCE.
-    """
-
-    level: str
-    column: str
-    buffer_bytes: int
-    stride_bytes: int
-    warm: int
-    loads: int
-    cache: Cache
-
-
-CHASES = (
-    Chase("L1 hit", "L1_hit_cyc", 8 * KIB, 128, 256, 256, Cache.DEFAULT),
-    Chase("L2 hit", "L2_hit_cyc", 128 * KIB, 128, 1024, 1024, Cache.BYPASS_L1),
-    Chase("HBM", "HBM_cyc", 4096 * MIB, MIB + 8 * KIB + 128, 4000, 4000, Cache.DEFAULT),
-)
-"""HBM: a new row each time, so that every bank that is asked has another row open."""
 
 STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_triad_GBps"))
 """Flow, column of REFERENCE."""

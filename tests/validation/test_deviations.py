@@ -16,7 +16,8 @@ from tracer.gemm import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
-from validation.microbenchmarks import CHASES, Chase, latency_ps
+from validation.gpu_rows import CHASES, Chase
+from validation.microbenchmarks import latency_ps
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "validation" / "DEVIATIONS.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from sim.machine import window_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
 from validation.document import table_line
+from validation.gpu_rows import CHASES
 from validation.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
-    CHASES,
     LATENCY_TOLERANCE,
     MACHINES,
     TABLE,
