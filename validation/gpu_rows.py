@@ -1,4 +1,4 @@
-"""What is measured on a GPU: the pointer chases, the CSV that `validation.measure_gpu` writes, readers of it and of ncu.
+"""What is measured on a GPU: pointer chases, the CSV that `validation.measure_gpu` writes, readers of it and of ncu.
 
 Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. Imports nothing of the simulator,
 so that a machine with a GPU needs little.
