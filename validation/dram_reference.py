@@ -20,7 +20,6 @@ TABLE = HERE / "tables" / "hbm2_channel.md"
 
 TOLERANCE = 0.02
 """Of bandwidth, where one simulator ran the row or both agree to this."""
-ROW_HIT_TOLERANCE = 0.01
 COLUMNS = (
     *("simulator", "config", "stream", "bandwidth", "ours", "ratio", "verdict"),
     *("avg latency", "ours", "p50", "ours", "row hits", "ours"),

@@ -31,8 +31,6 @@ DRIFT_COLUMNS = (
 )
 SAMPLE_PS = 5 * PS_PER_US
 """Between two looks at where the workgroups are."""
-TOLERANCE = 0.02
-"""Of the L2 misses of the 4096^3 kernel, whose workgroups need not run in phase."""
 
 CUTLASS = GemmKernel(tile_m=128, tile_n=128, tile_k=32)
 SAMPLE = GemmKernel(tile_m=128, tile_n=128, tile_k=64, persistent=80, pipeline_depth=1)

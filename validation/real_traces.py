@@ -65,10 +65,6 @@ class Row(NamedTuple):
     import_MB_per_s: float
 
 
-EXACT = (*Row._fields[: Row._fields.index("archive_bytes")], "l1_read", "l1_write")
-"""Columns that depend neither on timing nor on the machine that ran the script."""
-
-
 def folders() -> list[Path]:
     """Folders of real traces; none where T3SIM_DATA is not set."""
     data = os.environ.get(VARIABLE)

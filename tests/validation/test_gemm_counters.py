@@ -8,7 +8,10 @@ from math import ceil
 import pytest
 
 from validation.document import table_line
-from validation.gemm_counters import CASES, SAMPLE, SAMPLE_PROBLEM, TABLE, TOLERANCE, measured, replay, table_row
+from validation.gemm_counters import CASES, SAMPLE, SAMPLE_PROBLEM, TABLE, measured, replay, table_row
+
+TOLERANCE = 0.02
+"""Of the L2 misses of the 4096^3 kernel, whose workgroups need not run in phase."""
 
 CUTLASS_CASES, PERSISTENT = CASES[:3], CASES[3]
 
