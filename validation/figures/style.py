@@ -16,11 +16,14 @@ FORMATS = (".png", ".svg")
 DPI = 120
 
 
-def new_figure(height_inches: float = 3.0, width_inches: float = 8.0) -> "Figure":
-    """An empty figure."""
+def new_figure(
+    width_in: float = 8.0, height_in: float = 3.0, rows: int = 1, columns: int = 1, dpi: int = DPI, **settings: Any
+) -> tuple[Any, Any]:
+    """(figure, axes) of matplotlib, without its global state."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width_inches, height_inches), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(width_in, height_in), dpi=dpi, layout="constrained")
+    return figure, figure.subplots(rows, columns, **settings)
 
 
 def check_format(path: Path) -> None:
