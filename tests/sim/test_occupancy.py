@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sim.occupancy import kernel_occupancy, occupancy
 from sim.presets.load import load_preset, presets
 from tests.support.paths import ROOT
-from tracer.elf.describe import kernel_resources
+from tests.tracer.elf.listing import kernel_resources
 from traces.errors import UserError
 
 TABLE = ROOT / "validation" / "references" / "occupancy.csv"
