@@ -11,9 +11,9 @@ from typing import Any
 
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
 from traces.errors import UserError
+from traces.schema import SECTOR_BYTES
 
 ELEMENT_BYTES = 2
-SECTOR_BYTES = 32
 ROW_ALIGNMENT_BYTES = 16
 """Leading dimensions are padded to this, so that rows take 16-byte vectors (assumed)."""
 

@@ -16,31 +16,20 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 
 from sim.counters import COUNTERS
 from sim.results.evaluations import EVALUATION_TYPE, EVALUATION_VERSION, read_evaluation
-from sim.results.frames import (
-    instances_frame,
-    intervals_frame,
-    kernels_frame,
-    runs_dataset,
-    runs_frame,
-    with_results,
-)
+from sim.results.frames import Frames
 from sim.results.layout import read_run, run_digest, write_run
 from sim.results.run import Failure, Results, ResultsError
 from traces.errors import UserError
 from traces.version import VERSION
 from traces.write import new_file, replacing
-
-if TYPE_CHECKING:
-    import pandas
-    import xarray
 
 FILE_TYPE = "t3sim-results"
 FORMAT_VERSION = 2
@@ -49,17 +38,13 @@ RUN = "runs/{:05d}"
 
 
 @dataclass
-class ResultsArchive:
-    """What an archive holds.
+class ResultsArchive(Frames):
+    """What an archive holds, and its tables.
 
     Attributes:
-        runs: in their order; a Failure where a point of a sweep has no results.
-        study: SHA-256 of the study that made it, "" where none did.
         path: of the file.
     """
 
-    runs: list[Results | Failure] = field(default_factory=list)
-    study: str = ""
     path: str = ""
 
     def run(self, number: int | None = None) -> Results:
@@ -78,42 +63,9 @@ class ResultsArchive:
             raise ResultsError(f"{self.path}: run {number} has failed: {chosen.reason}")
         return chosen
 
-    def results(self) -> list[tuple[int, Results]]:
-        """(number, run) of those that have results."""
-        return with_results(self.runs)
-
     def failures(self) -> list[tuple[int, Failure]]:
         """(number, failure) of those that have none."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
-
-    def runs_frame(self) -> "pandas.DataFrame":
-        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
-        return runs_frame(self.runs)
-
-    def kernels_frame(self) -> "pandas.DataFrame":
-        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
-        return kernels_frame(self.runs)
-
-    def instances_frame(self, unit: str) -> "pandas.DataFrame":
-        """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
-
-        Raises:
-            ResultsError: no run has such a unit.
-        """
-        return instances_frame(self.runs, unit)
-
-    def intervals_frame(self) -> "pandas.DataFrame":
-        """One row per run and interval of its time series, index (run, time_ps = end of the interval).
-
-        Raises:
-            ResultsError: no run has a time series.
-        """
-        return intervals_frame(self.runs)
-
-    def dataset(self) -> "xarray.Dataset":
-        """The numbers of `runs_frame` with every counter's total as an xarray dataset; the swept fields are its
-        dimensions where the runs fill their grid. A point that failed is NaN."""
-        return runs_dataset(self.runs, self.study)
 
 
 def write_results(path: str | Path, results: Results | Failure) -> None:

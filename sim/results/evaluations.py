@@ -2,7 +2,8 @@
 
 An evaluation (the archive of `t3sim t3`, `sim.scenario.evaluation_archive`) gives one run per simulation behind it, in
 the order of `sim.scenario.evaluation.PARTS`, with its totals and time series (no unit instances), `point = {"part":
-name}`; before them stands a run without kernels that has the figures of the configurations, `point = {"part": "all"}`.
+name}`; its time goes to the last data in memory. Before them stands a run without kernels that has the figures of the
+configurations, `point = {"part": "all"}`.
 """
 
 import json

@@ -27,8 +27,9 @@ class KernelResult:
 
     Attributes:
         name: of the kernel.
-        start_ps: when it was launched.
-        end_ps: when its last workgroup had ended and its writes had left the SMs, L2 flush included if asked for.
+        start_ps: when its first workgroups could start.
+        end_ps: when its last warp had left and its last store was in L2 (in DRAM, where stores are uncached). A flush
+            of L2 after it is in the counters, not in this time (D13).
         units: unit -> structured array [instance] of raw counters (fields: `sim.counters.COUNTERS`).
         totals: "unit.counter" -> sum (or maximum) over the instances.
     """
@@ -58,7 +59,8 @@ class Results:
         options: how the run was asked for, values that JSON can hold; no paths, no times.
         kernels: in the order in which they ran.
         interval_ps: of the time series, 0 = none taken.
-        series: name -> i8 [time], one value per interval.
+        series: name -> i8 [time], one value per interval: what it added, or a level at its end. Flushes of L2 are in
+            it; the last interval may be cut short by the end of the run.
         writer: program and version that made them.
         point: of a sweep: swept field -> value.
         figures: what a study found beyond the counters, by name with its unit at the end ("speedup", "ag_time_ps").
@@ -81,7 +83,11 @@ class Results:
 
     @property
     def time_ps(self) -> int:
-        """End of the last kernel, from the launch of the first at 0."""
+        """End of the last kernel.
+
+        0 is `dispatch.launch_ps` before the first kernel starts. Flushes of L2 between kernels are in this time, the
+        one after the last kernel is not.
+        """
         return max((kernel.end_ps for kernel in self.kernels), default=0)
 
     @property

@@ -25,6 +25,7 @@ from sim.spec import Arbiter
 from tracer.compile.fingerprint import source_fingerprint
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
+from traces.schema import SECTOR_BYTES
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _named(progress: Progress | None, part: str) -> Progress | None:
 def assemble(case: Case, parts: dict[str, JobResult], configurations: Sequence[str] = CONFIGURATIONS) -> Evaluation:
     """Configurations from the parts that have been simulated."""
     chunks, tiles = case.cut(), case.source().output_tiles()
-    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // 32) * 32
+    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     found = Evaluation(case.preset, case.problem, case.kernel, case.gpus, parts, d, d - first, case.interval_ps)

@@ -10,8 +10,8 @@ import pytest
 from sim.collective.chunks import Chunks, chunks_of, even_chunks
 from sim.host.cluster import Cluster
 from sim.hw.request import SECTOR_BYTES, Stream
-from sim.run.many_gpus import run_collective, run_fused
 from sim.run import many_gpus as jobs
+from sim.run.many_gpus import run_collective, run_fused
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension

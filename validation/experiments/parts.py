@@ -9,6 +9,7 @@ import numpy as np
 from sim.run.job_result import JobResult
 from sim.scenario.configurations import Case, assemble, parts_of
 from sim.scenario.evaluation import CONFIGURATIONS, Evaluation
+from traces.schema import LINE_BYTES
 from validation.experiments.task import Outcome, Outcomes, Task, task_key
 
 SIMULATOR = "sim.scenario.configurations"
@@ -17,7 +18,6 @@ TIMED_PARTS = ("gemm", "t3", "t3_mca")
 """Parts of which a case with an interval takes time series."""
 COLLECTIVE_COST = {"rs": 2.0, "rs_nmc": 1.0, "ag": 1.0}
 """Line requests per line of the output."""
-LINE_BYTES = 128
 
 
 def part_task(case: Case, part: str) -> Task:

@@ -1,7 +1,7 @@
 """A report as blocks, rendered as Markdown and as one HTML file that needs nothing beside it."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +30,14 @@ class Bullets(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Cells are text; a column named in `numbers` is set to the right."""
+    """Cells are text.
+
+    numbers: names of the columns that are set to the right; None: the reader of the Markdown aligns nothing.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    numbers: Sequence[str] = ()
+    numbers: Sequence[str] | None = None
 
 
 class Picture(NamedTuple):
@@ -47,7 +50,7 @@ class Picture(NamedTuple):
 Block = Heading | Text | Bullets | Table | Picture
 
 
-def to_markdown(blocks: Sequence[Block]) -> str:
+def to_markdown(blocks: Iterable[Block]) -> str:
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 
@@ -56,6 +59,22 @@ def to_html(blocks: Sequence[Block], title: str, folder: Path) -> str:
     body = "\n".join(_html(block, folder) for block in blocks)
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+
+
+def notes(path: Path) -> Text:
+    """What a person wrote below a generated table, as it is."""
+    return Text(path.read_text(encoding="utf-8").rstrip("\n"))
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a generated page of Markdown, and print it."""
+    path.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def table_line(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def from_markdown(text: str) -> list[Block]:
@@ -81,9 +100,10 @@ def _markdown(block: Block) -> str:
         case Bullets(lines):
             return "\n".join(f"* {line}" for line in lines)
         case Table(columns, rows, numbers):
-            rule = ["---:" if column in numbers else "---" for column in columns]
-            cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-            return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *cells))
+            rule = "|---" * len(columns) + "|"
+            if numbers is not None:
+                rule = table_line("---:" if column in numbers else "---" for column in columns)
+            return "\n".join((table_line(columns), rule, *map(table_line, rows)))
         case Picture(path, caption):
             return f"![{caption}]({path})"
     raise TypeError(f"no such block: {block!r}")
@@ -99,7 +119,7 @@ def _html(block: Block, folder: Path) -> str:
             return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
         case Table(columns, rows, numbers):
             head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-            body = "".join(f"<tr>{''.join(_cells(columns, row, numbers))}</tr>" for row in rows)
+            body = "".join(f"<tr>{''.join(_cells(columns, row, numbers or ()))}</tr>" for row in rows)
             return f"<table><tr>{head}</tr>{body}</table>"
         case Picture(path, caption):
             data = b64encode((folder / path).read_bytes()).decode("ascii")

@@ -207,7 +207,7 @@ def test_parts_that_no_descriptor_can_name_are_refused():
 
 
 def test_whole_chunks_have_no_parts():
-    words = "tracker.granularity: found wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup"
+    words = "tracker.granularity: found wavefront, allowed is workgroup, as dma.policy = chunk sends whole chunks"
     with pytest.raises(UserError, match=words):
         load_preset("t3_2024", ["tracker.granularity=wavefront", "dma.policy=chunk"])
 

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from sim.results import write_results
+from sim.verbs.warm import ACCELSIM_TRACE
 from tests.support.result_samples import sample_results
 from tracer.accelsim.writer import same_events
 from traces.archive import open_archive
@@ -16,32 +17,6 @@ from traces.command.numbers import numbers_of
 from traces.command.verbs import verbs
 from traces.errors import UserError
 
-ACCELSIM_TRACE = """\
--kernel name = one_load
--kernel id = 2
--grid dim = (1,1,1)
--block dim = (32,1,1)
--shmem = 0
--nregs = 8
--binary version = 70
--cuda stream id = 0
--shmem base_addr = 0x00007f0000000000
--local mem base_addr = 0x00007efffe000000
--nvbit version = 1.7
--accelsim tracer version = 5
--enable lineinfo = 0
-
-#BEGIN_TB
-
-thread block = 0,0,0
-
-warp = 0
-insts = 2
-0000 ffffffff 1 R2 LDG.E.SYS 1 R4 4 1 0x700000000000 4 0
-0010 ffffffff 0 EXIT 0 0 0
-
-#END_TB
-"""
 STREAM = "R 0 0\nR 64 0\nW 4096 0\n"
 ALL_VERBS = [tuple(name.split(".")) for name in verbs()]
 

@@ -13,6 +13,7 @@ from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
 from traces.command.cli import main
 from validation.against.extrapolation import PROMISE, PROMISED_ERROR, TABLE, Case, cases, outcome, report, table_row
+from validation.report.document import table_line
 
 MACHINE = [f"--set={value}" for value in ("cu.count=4", "l2.banks=4", "hbm.channels=2", "l2.bytes=262144")]
 LONG = ["run", "--gemm", "8192x2048x32", "--tile", "64x64x32", "--warps", "2x2", "--preset", "t3_2024", *MACHINE]
@@ -65,12 +66,12 @@ def test_rows_of_a_case_that_is_cut_and_of_one_that_is_not(monkeypatch):
     monkeypatch.setattr(validation.against.extrapolation, "load_preset", lambda name: small_preset("l2.bytes=262144"))
     kernel = replace(DEFAULT_KERNEL, tile_m=64, tile_n=64, warps_m=2, warps_n=2)
     cut, whole = (outcome(Case("x", "p", GemmProblem(m, 2048, 32), kernel)) for m in (8192, 512))
-    ((simulated, of, error, uncertainty),) = EXTRAPOLATED_ROW.findall(table_row(cut))
+    ((simulated, of, error, uncertainty),) = EXTRAPOLATED_ROW.findall(table_line(table_row(cut)))
     figures = cut.cut.results.figures
     assert (simulated, of) == (f"{figures['extrapolated_from_workgroups']:,}", "4,096")
     assert float(error) == pytest.approx(100 * (cut.cut.results.time_ps / cut.whole.results.time_ps - 1), abs=0.01)
     assert 0 < float(uncertainty) <= 1
-    assert whole.whole is whole.cut and "| all |" in table_row(whole)
+    assert whole.whole is whole.cut and "all" in table_row(whole)
     assert f"1 extrapolated: mean absolute error {abs(float(error)):.2f} %" in report([cut, whole])
 
 
