@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from sim.counters import COUNTERS
 from sim.results import KernelResult
 from sim.spec import Machine
+from traces.command.document import Block, Heading, Table, Text, to_markdown
 from traces.schema import SECTOR_BYTES
 from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
-from validation.report.document import Block, Heading, Table, Text, to_markdown
 
 INTRODUCTION = """\
 Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of

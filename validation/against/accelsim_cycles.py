@@ -20,9 +20,9 @@ from sim.run.one_gpu import simulate
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import cpu_s
 from traces.archive import open_archive, write_archive
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.source import KernelInfo, KernelSource, Prefill, Workgroup
 from traces.units import period_ps
-from validation.report.document import Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "accelsim.csv"

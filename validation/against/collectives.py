@@ -31,8 +31,8 @@ from sim.presets import load_preset
 from sim.run.many_gpus import collective_launch, collective_plans
 from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE
+from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import MIB, PS_PER_US
-from validation.report.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "collectives_notes.md"

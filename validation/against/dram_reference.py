@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.run.dram import DramResult, run_stream
-from validation.report.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "hbm2_channel.csv"

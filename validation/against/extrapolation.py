@@ -21,8 +21,8 @@ from sim.run.one_gpu import simulate
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES, named_sublayer
+from traces.command.document import Heading, Table, Text, notes, table_line, to_markdown, write_page
 from traces.units import PS_PER_US
-from validation.report.document import Heading, Table, Text, notes, table_line, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "extrapolation_notes.md"

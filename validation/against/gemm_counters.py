@@ -13,9 +13,9 @@ from typing import NamedTuple
 from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
 from validation.against.drift import DriftProbe, Spread
-from validation.report.document import Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "v100_gemm_counters.csv"

@@ -14,8 +14,8 @@ from sim.host.gpu import Gpu
 from sim.occupancy import occupancy
 from sim.presets import load_preset
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, TileOrder
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
-from validation.report.document import Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"

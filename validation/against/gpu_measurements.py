@@ -15,11 +15,11 @@ from sim.results import KernelResult
 from tracer.gemm.source import GemmSource
 from tracer.streams import Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
+from traces.command.document import Block, Heading, Table, Text, to_markdown
 from traces.errors import UserError
 from traces.units import PS_PER_NS, PS_PER_US, clocks_to_ps
 from validation.against.gpu_rows import CHASES, MeasuredGpu, MeasuredRow, read_rows
 from validation.against.microbenchmarks import latency_ps, replay, stream_source
-from validation.report.document import Block, Heading, Table, Text, to_markdown
 
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and buffers that the program moves."""

@@ -16,11 +16,11 @@ from sim.results import KernelResult
 from sim.run.one_gpu import simulate
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import Cache
 from traces.source import KernelSource
 from traces.units import MIB, PS_PER_NS, period_ps
 from validation.against.gpu_rows import CHASES, Chase
-from validation.report.document import Heading, Table, Text, notes, to_markdown, write_page
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"

@@ -20,10 +20,10 @@ from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.stream import read_bytes
 from tracer.accelsim.writer import export_accelsim, same_events
 from traces.archive import open_archive, verify_archive, write_archive
+from traces.command.document import Bullets, Heading, Table, Text, to_markdown, write_page
 from traces.errors import UserError
 from traces.schema import Kind
 from traces.source import Prefill, TraceSource, Workgroup
-from validation.report.document import Bullets, Heading, Table, Text, to_markdown, write_page
 
 VARIABLE = "T3SIM_DATA"
 PRESET = "accelsim_qv100"

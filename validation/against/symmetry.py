@@ -24,8 +24,8 @@ from sim.spec import Arbiter
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.verbs.gemm_options import workload_problem
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.command.document import Block, Heading, Table, Text, table_line, to_markdown
 from traces.units import PS_PER_US
-from validation.report.document import Block, Heading, Table, Text, table_line, to_markdown
 
 TABLE = Path(__file__).parents[1] / "tables" / "symmetry.md"
 PERCENT = 100

@@ -23,15 +23,14 @@ from tracer.compile.process import machine_text, process_costs
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.verbs.gemm_options import workload_problem
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.command.document import Block, Heading, Table, Text, notes, to_markdown
 from traces.units import PS_PER_US
 from validation.bench.engine_profile import TimedGpu
 from validation.bench.units import LOOPS, ROUNDS, request_ns
 from validation.bench.yardstick import lookup_ns
-from validation.report.document import Block, Heading, Table, Text, notes, to_markdown
 
-HERE = Path(__file__).parent
 NOTES = Path(__file__).with_name("run_notes.md")
-TABLE = HERE / "tables" / "bench_run.md"
+TABLE = Path(__file__).parents[1] / "tables" / "bench_run.md"
 START = "from traces.command.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
 """The smallest run: what it takes is the start of the simulator."""
 SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)

@@ -20,8 +20,8 @@ from sim.scenario.evaluation import PARTS
 from tracer.compile.process import machine_text, process_costs
 from tracer.verbs.gemm_options import workload_problem
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.command.document import Heading, Table, Text, to_markdown
 from validation.bench.run import megabytes
-from validation.report.document import Heading, Table, Text, to_markdown
 
 TABLE = Path(__file__).parents[1] / "tables" / "bench_t3.md"
 SCALE_SHAPE = (4096, 4096, 512)

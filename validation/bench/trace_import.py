@@ -22,7 +22,7 @@ from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.stream import BLOCK_BYTES
 from tracer.compile.process import machine_text, process_costs
 from traces.archive import KernelSource, Prefill, TraceSource, Workgroup, write_archive
-from validation.report.document import Heading, Table, Text, to_markdown
+from traces.command.document import Heading, Table, Text, to_markdown
 
 TABLE = Path(__file__).parents[1] / "tables" / "bench_import.md"
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}

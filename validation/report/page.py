@@ -3,13 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from traces.command.tables import number_text
-from traces.write import replacing
-from validation.experiments.layers import Layers, operator_table
-from validation.experiments.task import Experiment
-from validation.report.answers import Evaluated
-from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
-from validation.report.document import (
+from traces.command.document import (
     Block,
     Bullets,
     Heading,
@@ -20,6 +14,12 @@ from validation.report.document import (
     to_html,
     to_markdown,
 )
+from traces.command.tables import number_text
+from traces.write import replacing
+from validation.experiments.layers import Layers, operator_table
+from validation.experiments.task import Experiment
+from validation.report.answers import Evaluated
+from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
 
 NOTES = Path(__file__).parent / "evaluation_notes.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 from sim.energy import EVENTS, energy_presets, load_energy
 from sim.presets import Preset, load_preset, presets
 from sim.presets.preset import KINDS
-from validation.report.document import Block, Heading, Table, Text, to_markdown
+from traces.command.document import Block, Heading, Table, Text, to_markdown
 
 TABLE = Path(__file__).parents[1] / "tables" / "parameters.md"
 

@@ -5,6 +5,7 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.accelsim.reader import open_accelsim
+from traces.command.document import table_line
 from validation.against.accelsim_cycles import (
     COST_COLUMNS,
     NOTES,
@@ -19,7 +20,6 @@ from validation.against.accelsim_cycles import (
     replay,
     theirs_cycles,
 )
-from validation.report.document import table_line
 
 EXPLAINED: set[str] = set()
 

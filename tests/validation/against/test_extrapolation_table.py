@@ -12,8 +12,8 @@ from tests.support.programs import small_preset
 from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
 from traces.command.cli import main
+from traces.command.document import table_line
 from validation.against.extrapolation import PROMISE, PROMISED_ERROR, TABLE, Case, cases, outcome, report, table_row
-from validation.report.document import table_line
 
 MACHINE = [f"--set={value}" for value in ("cu.count=4", "l2.banks=4", "hbm.channels=2", "l2.bytes=262144")]
 LONG = ["run", "--gemm", "8192x2048x32", "--tile", "64x64x32", "--warps", "2x2", "--preset", "t3_2024", *MACHINE]

@@ -7,8 +7,8 @@ from math import ceil
 
 import pytest
 
+from traces.command.document import table_line
 from validation.against.gemm_counters import CASES, SAMPLE, SAMPLE_PROBLEM, TABLE, measured, replay, table_row
-from validation.report.document import table_line
 
 TOLERANCE = 0.02
 """Of the L2 misses of the 4096^3 kernel, whose workgroups need not run in phase."""

@@ -5,6 +5,7 @@ import pytest
 from sim.machine.build import window_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
+from traces.command.document import table_line
 from validation.against.gpu_rows import CHASES
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
@@ -19,7 +20,6 @@ from validation.against.microbenchmarks import (
     stream,
     stream_source,
 )
-from validation.report.document import table_line
 
 L1_HIT, L2_HIT, HBM = CHASES
 
