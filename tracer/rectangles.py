@@ -8,6 +8,7 @@ left are not made.
 
 import numpy as np
 
+from tracer.events import ALL_LANES
 from tracer.gemm_problem import Layout
 from tracer.jit import kernel
 from traces.schema import PLAIN_STRIDE
@@ -36,7 +37,6 @@ RECTANGLE = np.dtype(
 )
 
 COLUMN_MAJOR = int(Layout.COLUMN)
-ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @kernel
