@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tracer.data_type import DataType
-from tracer.gemm import GemmKernel, GemmProblem, GemmSource
+from tracer.gemm import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
 

@@ -17,9 +17,8 @@ from typing import Any
 from sim.configurations import Case
 from sim.evaluation import PARTS
 from sim.presets import load_preset
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from validation.bench_run import machine_text
-from validation.gemm_options import workload_problem
 from validation.process import process_costs
 
 TABLE = Path(__file__).parent / "tables" / "bench_t3.md"
@@ -104,8 +103,8 @@ def main() -> None:
     preset = load_preset("t3_2024")
     if arguments.row:
         workload, part = arguments.row
-        gpus = int(workload.rpartition("tp")[2])
-        print(json.dumps(measure(Case(preset, workload_problem(workload), DEFAULT_KERNEL, gpus), part)))
+        problem, gpus = named_sublayer(workload)
+        print(json.dumps(measure(Case(preset, problem, DEFAULT_KERNEL, gpus), part)))
         return
     if arguments.scale_row:
         mode, gpus = arguments.scale_row

@@ -23,8 +23,8 @@ from sim.presets import load_preset
 from sim.spec import Arbiter
 from sim.units import PS_PER_US
 from tracer.gemm import GemmProblem, GemmSource
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
-from validation.gemm_options import workload_problem
+from tracer.kernels import make_gemm
+from tracer.workloads import DEFAULT_KERNEL
 
 TABLE = Path(__file__).parent / "tables" / "symmetry.md"
 PERCENT = 100
@@ -100,7 +100,7 @@ def measure(
 
 def problem_of(name: str) -> GemmProblem:
     """Of `model/layer/tpN` or `MxNxK`."""
-    return workload_problem(name) if "/" in name else aligned_problem(*map(int, name.split("x")))
+    return make_gemm(f"gemm:{'workload' if '/' in name else 'shape'}={name}")[0].problem
 
 
 def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str]:

@@ -49,7 +49,7 @@ def test_same_input_gives_the_same_bytes(tmp_path, capsys):
 
 def test_a_stored_trace_gives_what_the_gemm_gives(tmp_path, capsys):
     trace = tmp_path / "gemm.h5"
-    assert main(["trace", "gemm", "--m", "256", "--n", "256", "--k", "64", "-o", str(trace)]) == 0
+    assert main(["trace", "make", "gemm:m=256,n=256,k=64", "-o", str(trace)]) == 0
     stored, direct = run_json(capsys, trace), run_json(capsys, *SMALL)
     varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint"}
     assert {name: stored[name] for name in stored.keys() - varying} == {
@@ -68,7 +68,7 @@ def test_machine_changes_by_set(capsys):
         ([], ["one of TRACE"]),
         (["x.h5", "--gemm", "8x8x8"], ["one of TRACE"]),
         (["missing.h5"], ["missing.h5"]),
-        (["--gemm", "8x8"], ["--gemm", "'8x8'"]),
+        (["--gemm", "8x8"], ["shape", "'8x8'"]),
         (["--gemm", "0x8x8"], ["m = 0"]),
         (["--workload", "t-nlg/fc9/tp8"], ["fc9", "fc2"]),
         (["--workload", "t-nlg"], ["model/layer/tpN"]),
@@ -80,7 +80,10 @@ def test_machine_changes_by_set(capsys):
         (["--gemm", "8x8x8", "-o", "no/where.h5"], ["no/where.h5", "no such folder"]),
         (["--gemm", "8x8x8", "-o", ""], ["cannot write", "folder"]),
         (["--gemm", "8x8x8", "--interval-ns", "0"], ["--interval-ns", "0"]),
-        (["text.g", "--tile", "8x8x8"], ["--tile", "--gemm"]),
+        (["--kernel", "layernrm:rows=8,cols=8"], ["'layernrm'", "layernorm"]),
+        (["--kernel", "layernorm:rows=8"], ["layernorm: cols: missing"]),
+        (["--kernel", "gemm:m=8,n=8,k=8", "--gemm", "8x8x8"], ["one of TRACE"]),
+        (["text.g", "--kernel", "gemm:m=8,n=8,k=8"], ["one of TRACE"]),
         (["text.g"], ["text.g"]),
     ],
 )
