@@ -17,6 +17,7 @@ Traffic in sectors of 32 bytes, where a row is S whole sectors:
 
     requested by loads     rows * S * (3 kept in registers, 4 read twice)
     requested by stores    rows * S, with `stats` 2 * rows more
+    reads of L2            rows * S + 2 * S for each CU, if the row is kept and L1 holds weight and bias
     DRAM reads             (rows + 2) * S, if L2 holds weight, bias and the rows in flight
     DRAM writes            rows * S, with `stats` 2 * ceil(rows / 8) more
 """
