@@ -49,7 +49,7 @@ def desk(tmp_path_factory):
         patch.chdir(folder)
         assert main(["trace", "make", "gemm:m=256,n=256,k=64", "-o", "gemm.h5"]) == 0
         assert main(["run", "gemm.h5", "-o", "result.h5"]) == 0
-        assert main(["t3", "--m", "256", "--n", "256", "--k", "64", "--gpus", "2", "-o", "small.h5"]) == 0
+        assert main(["t3", "--kernel", "gemm:m=256,n=256,k=64", "--gpus", "2", "-o", "small.h5"]) == 0
     return folder
 
 
