@@ -12,7 +12,7 @@ from traces.errors import UserError
 
 @dataclass(frozen=True)
 class GemmShorthand:
-    """Short names: what they stand for stands behind them."""
+    """Short names. The comment of each says which fields it gives."""
 
     shape: tuple[int, int, int] | None = None  # m, n, k
     workload: str | None = None  # m, n and k of a sub-layer model/layer/tpN, e.g. t-nlg/fc2/tp8
@@ -45,7 +45,7 @@ def gemm_of(pad: Pad = Pad.ALIGNED, **given: Any) -> GemmSource:
     for name in [name for name in STANDS_FOR if name in given]:
         for field, part in zip(STANDS_FOR[name], _parts(given[name]), strict=False):
             if field in values:
-                raise UserError(f"kernel gemm: {name}: found with another field that says {field}, allowed is one")
+                raise UserError(f"kernel gemm: {name}: found with another field that gives {field}, allowed is one")
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
@@ -54,7 +54,7 @@ def gemm_of(pad: Pad = Pad.ALIGNED, **given: Any) -> GemmSource:
 
 
 def _parts(value: Any) -> Sequence[int]:
-    """What a short name stands for."""
+    """Values of the fields that a short name gives."""
     if isinstance(value, DataType):
         return value.bytes, value.bytes
     if isinstance(value, str):

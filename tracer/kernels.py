@@ -3,6 +3,7 @@
 A text is NAME or NAME:field=value,field=value. A new source is one file and one line in KERNELS.
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
@@ -42,6 +43,7 @@ KERNELS = {
 }
 NUMBER = "<number>"
 """Stands for a whole number, in messages and help."""
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 LISTING = "t3sim trace make --help"
 """The command that shows `describe_kernels()`."""
 
@@ -57,15 +59,7 @@ def make_kernel(text: str, /, **changes: Any) -> KernelSource:
     Raises:
         UserError: names the field, what was found and what is allowed.
     """
-    name, given = read_kernel(text, changes)
-    form = KERNELS[name]
-    required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
-    missing = [field for field in required if field not in given]
-    if missing and not any(field in given for field in form.instead):
-        needed = " or ".join([", ".join(required), *form.instead])
-        raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
-    source: KernelSource = (form.make or form.parameters[0])(**given)
-    return source
+    return _made(*read_kernel(text, changes))
 
 
 def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
@@ -75,10 +69,22 @@ def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
         UserError: as `make_kernel`; a kernel that is no GEMM.
     """
     name, given = read_kernel(text, changes)
-    source = make_kernel(text, **changes)
+    source = _made(name, given)
     if not isinstance(source, GemmSource):
         raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
     return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
+
+
+def _made(name: str, given: dict[str, Any]) -> KernelSource:
+    """The source of a name and its fields."""
+    form = KERNELS[name]
+    required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
+    missing = [field for field in required if field not in given]
+    if missing and not any(field in given for field in form.instead):
+        needed = " or ".join([", ".join(required), *form.instead])
+        raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
+    source: KernelSource = (form.make or form.parameters[0])(**given)
+    return source
 
 
 def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -138,9 +144,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     """A value, given as text or as it is, as the type of its field."""
     if get_origin(kind) is tuple:
         pieces = value.split("x") if isinstance(value, str) else value
-        whole = isinstance(pieces, list | tuple) and all(str(piece).isdecimal() for piece in pieces)
-        if whole and len(pieces) == len(get_args(kind)):
-            return tuple(map(int, pieces))
+        if isinstance(pieces, list | tuple) and len(pieces) == len(get_args(kind)):
+            return tuple(_typed(piece, int, where) for piece in pieces)
     elif issubclass(kind, Enum):
         members = {_text(member): member for member in kind.__members__.values()}
         name = _text(value).lower()
@@ -148,7 +153,7 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
             return members[name]
     elif kind is bool and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    elif kind is int and not isinstance(value, bool) and str(value).removeprefix("-").isdecimal():
+    elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
         return int(value)
     elif kind is str and isinstance(value, str):
         return value

@@ -20,7 +20,7 @@ from sim.run import simulate
 from sim.units import PS_PER_US
 from tracer.gemm import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
-from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES, named_sublayer
+from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES, aligned_problem, named_sublayer
 
 HERE = Path(__file__).parent
 NOTES = HERE / "extrapolation_notes.md"
@@ -67,7 +67,7 @@ def cases() -> Iterator[Case]:
             name = f"{model}/{layer}/tp{tp}"
             yield Case(name, "t3_2024", named_sublayer(name)[0])
     for preset, (m, n, k) in SHAPES:
-        yield Case(f"{m} x {n} x {k}", preset, GemmProblem(m, n, k))
+        yield Case(f"{m} x {n} x {k}", preset, aligned_problem(m, n, k))
 
 
 class Run(NamedTuple):

@@ -124,7 +124,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ("kernel = 3\n", ["kernel", "3"]),
         (f"{BASE}[axes]\nl2.mshrs = {[*range(1, 201)]}\nl1.mshrs = {[*range(1, 201)]}\n", ["40,000 points"]),
         ('kernel = "gemm:m=64"\n', ["no point can run", "gemm: n: missing", "workload"]),
-        ('kernel = "gemm:workload=t-nlg/fc2/tp8,m=64"\n', ["no point can run", "workload", "says m"]),
+        ('kernel = "gemm:workload=t-nlg/fc2/tp8,m=64"\n', ["no point can run", "workload", "gives m"]),
         ('kernel = "gemm:workload=t-nlg/fc2/8"\n', ["model/layer/tpN"]),
         ('run = "fly"\n', ["run", "'fly'", "replay, kernel, t3"]),
         ('run = "replay"\n', ["no point can run", "trace"]),

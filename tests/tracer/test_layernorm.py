@@ -115,6 +115,7 @@ def test_work_may_begin_at_any_workgroup():
         ({"warps": 17, "lanes": 64}, "warps = 17: must be <= 16"),
         ({"lanes": 16}, "lanes = 16"),
         ({"address": 8}, "address = 8"),
+        ({"rows": 1 << 50, "cols": 1 << 12}, "62-bit address space"),
     ],
 )
 def test_impossible_kernels_are_refused(fields, words):

@@ -49,8 +49,9 @@ LATENCY_CLK = 4
 SHUFFLE_CLK = 25
 """Of one exchange between lanes."""
 ADDRESS_REGISTERS = 24
-WARPS_MAX = 32
 """(Instruction counts, latencies and registers are assumed.)"""
+THREADS_MAX = 1024
+ADDRESS_END = 1 << 62
 
 # Scoreboard slots: X .. X + 7 and so on
 X, WEIGHT, BIAS, OUTPUT, SUM, TOTAL = 0, 8, 12, 16, 20, 21
@@ -79,10 +80,12 @@ class LayerNorm(ParameterKernel):
     def __post_init__(self):
         self.check_at_least_one("rows", "cols", "warps")
         self.check_lanes(self.lanes)
-        if self.warps * self.lanes > WARPS_MAX * 32:
-            raise UserError(f"layernorm warps = {self.warps}: must be <= {WARPS_MAX * 32 // self.lanes}")
+        if self.warps * self.lanes > THREADS_MAX:
+            raise UserError(f"layernorm warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
         if self.address < 0 or self.address % VECTOR_BYTES:
             raise UserError(f"layernorm address = {self.address}: must be >= 0 and a multiple of {VECTOR_BYTES}")
+        if self._addresses[-1] > ADDRESS_END:
+            raise UserError(f"layernorm of {self.rows} x {self.cols}: ends beyond the 62-bit address space")
 
     @property
     def row_bytes(self) -> int:
