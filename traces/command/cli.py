@@ -75,14 +75,14 @@ class VerbGroup(click.Group):
 TRACE_VERBS = {
     "import": Verb("tracer.verbs.trace_import", "import_trace", "Accel-Sim traces -> trace archive"),
     "export": Verb("tracer.verbs.trace_export", "export_trace", "trace archive -> Accel-Sim traces"),
-    "gemm": Verb("tracer.verbs.trace_gemm", "gemm_trace", "synthesise a GEMM -> trace archive"),
+    "make": Verb("tracer.verbs.trace_make", "make_trace", "synthesise a kernel -> trace archive"),
     "info": Verb("tracer.verbs.trace_info", "trace_info", "what a trace archive holds"),
     "verify": Verb("tracer.verbs.trace_info", "verify_trace", "check every byte of a trace archive"),
 }
 trace = VerbGroup(
     TRACE_VERBS,
     name="trace",
-    help="Make and look at trace archives.\n\nExample: t3sim trace gemm --m 512 --n 512 --k 256 -o gemm.h5",
+    help="Make and look at trace archives.\n\nExample: t3sim trace make gemm:m=512,n=512,k=256 -o gemm.h5",
     no_args_is_help=True,
 )
 ELF_VERBS = {
@@ -97,7 +97,7 @@ elf = VerbGroup(
 VERBS = {
     "trace": Verb("traces.command.cli", "trace", "make and look at trace archives"),
     "elf": Verb("traces.command.cli", "elf", "look into GPU binaries"),
-    "run": Verb("sim.verbs.run", "run", "replay a trace or a GEMM on a machine -> results archive"),
+    "run": Verb("sim.verbs.run", "run", "replay a trace or a kernel on a machine -> results archive"),
     "t3": Verb("sim.verbs.t3", "t3", "a GEMM and its all-reduce in the five configurations of the paper"),
     "show": Verb("sim.verbs.show", "show", "what a results archive holds"),
     "plot": Verb("sim.verbs.plot", "plot", "figures of a results archive, as PNG or SVG"),

@@ -23,8 +23,7 @@ from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmProblem, GemmSource
-from tracer.verbs.gemm_options import workload_problem
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from validation.bench.engine_profile import TimedGpu
 from validation.bench.units import UNITS
 from validation.bench.yardstick import lookup_ns
@@ -48,7 +47,7 @@ def end_to_end(workload: str, preset: str) -> dict[str, Any]:
 
 
 def _whole_run(workload: str, preset: str) -> dict[str, Any]:
-    problem = workload_problem(workload)
+    problem = named_sublayer(workload)[0]
     step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine)
     wall_s, cpu_s = perf_counter(), process_time()
     time_ps = gpu.run_kernel(GemmSource(problem, DEFAULT_KERNEL), 0, None)
@@ -90,7 +89,7 @@ def profile(workload: str, preset: str) -> dict[str, Any]:
     """Seconds per phase of the windows, and steps of the units."""
     gpu = TimedGpu(load_preset(preset).machine)
     wall_s = perf_counter()
-    gpu.run_kernel(GemmSource(workload_problem(workload), DEFAULT_KERNEL), 0, None)
+    gpu.run_kernel(GemmSource(named_sublayer(workload)[0], DEFAULT_KERNEL), 0, None)
     wall_s = perf_counter() - wall_s
     engine = gpu.node.engine[0]
     steps = {name: int(engine[name]) for name in ("windows", "cu_steps", "bank_steps", "channel_steps")}
