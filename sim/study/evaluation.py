@@ -15,7 +15,7 @@ from sim.results import Results
 from sim.results.evaluations import figures_of, runs_of_evaluation
 from sim.scenario.configurations import Case, evaluate
 from sim.scenario.evaluation import CONFIGURATIONS
-from tracer.gemm.source import GemmKernel, GemmProblem
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
 
@@ -28,15 +28,12 @@ class EvaluationCase:
     content: dict[str, Any]
 
 
-def make_case(
-    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int, interval_ps: int
-) -> EvaluationCase:
+def make_case(preset: Preset, gemm: GemmSource, options: dict[str, Any], gpus: int, interval_ps: int) -> EvaluationCase:
     """A case of a study.
 
     Args:
         preset: the machine.
-        problem: the GEMM of one GPU.
-        kernel: that computes it.
+        gemm: of one GPU.
         options: gpus, configurations, explicit, chunks (tiles of each GPU's), plan (path of a file).
         gpus: that the workload says, 0 = the option does.
         interval_ps: of the time series, 0 = none.
@@ -45,7 +42,7 @@ def make_case(
         UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
     """
     if bool(gpus) == ("gpus" in options):
-        raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
+        raise UserError("t3.gpus: give it with a kernel without workload=; a workload has its own")
     gpus = gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
     unknown = [name for name in configurations if name not in CONFIGURATIONS]
@@ -54,8 +51,8 @@ def make_case(
     sizes = options.get("chunks")
     case = Case(
         preset=preset,
-        problem=problem,
-        kernel=kernel,
+        problem=gemm.problem,
+        kernel=gemm.kernel,
         gpus=gpus,
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=options.get("explicit", False),
@@ -65,7 +62,9 @@ def make_case(
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
     content |= {"interval_ps": interval_ps} if interval_ps else {}
     content |= {"plan_sha256": case.own.digest} if case.own else {}
-    return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
+    return EvaluationCase(
+        case, configurations, content | {"problem": asdict(gemm.problem), "kernel": asdict(gemm.kernel)}
+    )
 
 
 def evaluated(case: EvaluationCase) -> list[Results]:

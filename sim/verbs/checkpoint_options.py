@@ -1,5 +1,7 @@
 """Options of the verbs that keep a checkpoint: where, and how often."""
 
+from collections.abc import Callable
+
 import click
 
 from sim.host.checkpoint import Checkpoint
@@ -7,17 +9,22 @@ from traces.errors import UserError
 from traces.write import output_path
 
 CHECKPOINT_EVERY_S = 300.0
-CHECKPOINT_OPTIONS = (
-    click.option("--checkpoint", "checkpoint_file", type=click.Path(), help="Keep how far it is; go on from there."),
-    click.option(
+
+
+def with_checkpoint(command: Callable) -> Callable:
+    """A decorator that adds the options to a command."""
+    command = click.option(
         "--checkpoint-every",
         type=click.FloatRange(min=0),
         default=CHECKPOINT_EVERY_S,
         show_default=True,
         metavar="SECONDS",
         help="Least time between two checkpoints.",
-    ),
-)
+    )(command)
+    where = click.option(
+        "--checkpoint", "checkpoint_file", type=click.Path(), help="Keep how far it is; go on from there."
+    )
+    return where(command)
 
 
 def checkpoint_of(file: str | None, every_s: float, output: str | None) -> Checkpoint | None:

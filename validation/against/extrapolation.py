@@ -20,7 +20,7 @@ from sim.run.extrapolation import FROM, OF, TIME_BOUND, Promise, simulate_gemm
 from sim.run.one_gpu import simulate
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
-from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES, named_sublayer
+from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES, aligned_problem, named_sublayer
 from traces.command.document import Heading, Table, Text, notes, table_line, to_markdown, write_page
 from traces.units import PS_PER_US
 
@@ -73,7 +73,7 @@ def cases() -> Iterator[Case]:
             name = f"{model}/{layer}/tp{tp}"
             yield Case(name, "t3_2024", named_sublayer(name)[0])
     for preset, (m, n, k) in SHAPES:
-        yield Case(f"{m} x {n} x {k}", preset, GemmProblem(m, n, k))
+        yield Case(f"{m} x {n} x {k}", preset, aligned_problem(m, n, k))
 
 
 class Run(NamedTuple):

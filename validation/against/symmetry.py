@@ -22,8 +22,8 @@ from sim.run.job_result import end_of, moved_bytes
 from sim.run.many_gpus import fused_cluster
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmProblem, GemmSource
-from tracer.verbs.gemm_options import workload_problem
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.kernels import make_gemm
+from tracer.workloads import DEFAULT_KERNEL
 from traces.command.document import Block, Heading, Table, Text, table_line, to_markdown
 from traces.units import PS_PER_US
 
@@ -101,7 +101,7 @@ def measure(
 
 def problem_of(name: str) -> GemmProblem:
     """Of `model/layer/tpN` or `MxNxK`."""
-    return workload_problem(name) if "/" in name else aligned_problem(*map(int, name.split("x")))
+    return make_gemm(f"gemm:{'workload' if '/' in name else 'shape'}={name}")[0].problem
 
 
 def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str]:

@@ -21,8 +21,7 @@ from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.compile.process import machine_text, process_costs
 from tracer.gemm.source import GemmProblem, GemmSource
-from tracer.verbs.gemm_options import workload_problem
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown
 from traces.units import PS_PER_US
 from validation.bench.engine_profile import TimedGpu
@@ -42,7 +41,7 @@ RUNS = 3
 def end_to_end(workload: str, preset: str) -> dict[str, Any]:
     """Replay a sub-layer RUNS times; requests/s of CPU and of wall time. Compiling is done before on a small GEMM."""
     Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
-    problem = workload_problem(workload)
+    problem = named_sublayer(workload)[0]
     runs = [_replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
     fastest = min(runs, key=lambda run: run["cpu_s"])
     return fastest | {
@@ -85,7 +84,7 @@ def profile(workload: str, preset: str) -> dict[str, Any]:
     """Seconds per phase of the windows, and steps of the units."""
     gpu = TimedGpu(load_preset(preset).machine)
     wall_s = perf_counter()
-    gpu.run_kernel(GemmSource(workload_problem(workload), DEFAULT_KERNEL), 0, None)
+    gpu.run_kernel(GemmSource(named_sublayer(workload)[0], DEFAULT_KERNEL), 0, None)
     wall_s = perf_counter() - wall_s
     engine = gpu.node.engine[0]
     steps = {name: int(engine[name]) for name in ("windows", "cu_steps", "bank_steps", "channel_steps")}

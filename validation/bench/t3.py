@@ -18,8 +18,7 @@ from sim.presets import load_preset
 from sim.scenario.configurations import Case
 from sim.scenario.evaluation import PARTS
 from tracer.compile.process import machine_text, process_costs
-from tracer.verbs.gemm_options import workload_problem
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Heading, Table, Text, to_markdown
 from validation.bench.run import megabytes
 
@@ -109,8 +108,8 @@ def main() -> None:
     preset = load_preset("t3_2024")
     if arguments.row:
         workload, part = arguments.row
-        gpus = int(workload.rpartition("tp")[2])
-        print(json.dumps(measure(Case(preset, workload_problem(workload), DEFAULT_KERNEL, gpus), part)))
+        problem, gpus = named_sublayer(workload)
+        print(json.dumps(measure(Case(preset, problem, DEFAULT_KERNEL, gpus), part)))
         return
     if arguments.scale_row:
         mode, gpus = arguments.scale_row

@@ -37,7 +37,7 @@ def fused_regions(chunks, gpu, torus=fused_regions):
     return regions
 """
 )
-SHAPE = ["--m", "256", "--n", "256", "--k", "32", "--gpus", "4", "--tile", "64x64x32", "--warps", "2x2"]
+SHAPE = ["--kernel", "gemm:m=256,n=256,k=32,tile=64x64x32,warps=2x2", "--gpus", "4"]
 SHAPE += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2"]
 
 
@@ -118,7 +118,7 @@ def test_a_case_is_known_by_its_plan(plan_of):
 def test_in_a_study(plan_of, tmp_path):
     plan_of(TORUS)
     (tmp_path / "study.toml").write_text(
-        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 4\n'
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 4\n'
         't3.configurations = ["T3"]\n[[points]]\nt3.explicit = false\n[[points]]\nt3.plan = "torus.py"\n'
     )
     study = load_study(tmp_path / "study.toml")

@@ -51,7 +51,7 @@ def test_the_results_archive_is_no_place_for_it(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-T3 = ["t3", "--m", "512", "--n", "512", "--k", "128", "--gpus", "4"]
+T3 = ["t3", "--kernel", "gemm:m=512,n=512,k=128", "--gpus", "4"]
 T3 += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2", "--set", "l2.bytes=1048576"]
 
 

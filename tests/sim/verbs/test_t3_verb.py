@@ -13,7 +13,8 @@ from traces.command.cli import main
 from traces.errors import UserError
 
 MACHINE = ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2"]
-SHAPE = ["--m", "256", "--n", "256", "--k", "32", "--gpus", "4", "--tile", "64x64x32", "--warps", "2x2"]
+GEMM = "gemm:m=256,n=256,k=32,tile=64x64x32,warps=2x2"
+SHAPE = ["--kernel", GEMM, "--gpus", "4"]
 FIELDS = {"time_ns", "gemm_ns", "rs_ns", "ag_ns", "speedup", "dram_bytes", "link_bytes", "ledger"}
 D = 256 * 256 * 2
 
@@ -162,10 +163,10 @@ def test_an_archive_that_is_none_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--split-k", "2"],
+        ["--kernel", f"{GEMM},split_k=2"],
         ["--set", "tracker.wavefronts=2"],
         ["--set", "tracker.counter_bits=8"],
-        ["--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+        ["--set", "tracker.granularity=wavefront", "--kernel", f"{GEMM},epilogue=staged"],
     ],
 )
 def test_what_cannot_be_fused_is_refused_before_anything_is_simulated(arguments, monkeypatch, capsys):
@@ -179,24 +180,27 @@ def test_what_cannot_be_fused_is_refused_before_anything_is_simulated(arguments,
         main(["t3", *SHAPE, *MACHINE, "--configuration", "Sequential"])
 
 
-FREE = ["--m", "256", "--n", "256", "--k", "32"]
+FREE = ["--kernel", "gemm:m=256,n=256,k=32"]
 MODEL = ["--model", "t-nlg", "--layer", "fc2"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["--model, --layer and --tp, or --m, --n, --k and --gpus"]),
+        ([], ["--kernel gemm:... and --gpus, or --model, --layer and --tp"]),
         (FREE, ["--gpus"]),
-        ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --m"]),
+        ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --model"]),
         ([*FREE, "--gpus", "1"], ["gpus", "found 1", "2"]),
         ([*FREE, "--gpus", "0"], ["gpus", "found 0"]),
         ([*FREE, "--gpus", "33"], ["gpus", "found 33", "32"]),
         ([*FREE, "--gpus", "8"], ["gpus", "found 8", "4 tiles"]),
-        ([*MODEL, "--tp", "1"], ["--tp", "found 1"]),
+        ([*MODEL, "--tp", "1"], ["--tp 1", "2 and more"]),
+        (MODEL, ["or --model, --layer and --tp"]),
+        ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),
+        (["--kernel", "layernorm:rows=8,cols=8", "--gpus", "4"], ["found layernorm", "gemm"]),
         (["--model", "gpt-9", "--layer", "fc2", "--tp", "8"], ["gpt-9", "t-nlg"]),
         (["--model", "t-nlg", "--layer", "fc7", "--tp", "8"], ["fc7", "fc2"]),
-        (["--m", "0", "--n", "8", "--k", "8", "--gpus", "2"], ["m = 0"]),
+        (["--kernel", "gemm:m=0,n=8,k=8", "--gpus", "2"], ["m = 0"]),
         ([*SHAPE, "--chunks", "4,4,4"], ["--chunks", "found 3", "4 GPUs"]),
         ([*SHAPE, "--chunks", "4,4,4,x"], ["--chunks", "'4,4,4,x'"]),
         ([*SHAPE, "--chunks", "4,4,4,5"], ["chunks", "17 tiles", "16"]),
@@ -207,11 +211,11 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([*SHAPE, "--set", "tracker.wavefronts=2"], ["tracker.wavefronts", "found 2", "4 wavefronts"]),
         ([*SHAPE, "--set", "tracker.granularity=tile"], ["tracker.granularity", "'tile'", "wavefront"]),
         (
-            [*SHAPE, "--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+            [*SHAPE, "--set", "tracker.granularity=wavefront", "--kernel", f"{GEMM},epilogue=staged"],
             ["tracker.granularity", "found wavefront", "epilogue direct"],
         ),
         ([*SHAPE, "--set", "link.topology=mesh"], ["link.topology", "'mesh'", "ring"]),
-        ([*SHAPE, "--split-k", "2"], ["split_k = 2"]),
+        ([*SHAPE, "--kernel", f"{GEMM},split_k=2"], ["split_k = 2"]),
         ([*SHAPE, "--interval-ns", "0"], ["--interval-ns", "0"]),
         ([*SHAPE, "-o", "no/where.h5"], ["no/where.h5", "no such folder"]),
     ],

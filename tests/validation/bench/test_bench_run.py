@@ -29,7 +29,7 @@ def test_every_unit_is_timed():
 
 
 def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(bench_run, "workload_problem", lambda name: SOURCE.problem)
+    monkeypatch.setattr(bench_run, "named_sublayer", lambda name: (SOURCE.problem, 2))
     monkeypatch.setattr(bench_run, "SCALE_SHAPE", (64, 64))
     monkeypatch.setattr(bench_run, "TABLE", tmp_path / "bench.md")
     start = {"wall_s": 1.0, "cpu_s": 1.0, "compile_s": 0.0, "rss_bytes": None}

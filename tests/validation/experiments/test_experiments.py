@@ -7,7 +7,7 @@ from tests.support.doc_blocks import file_of
 from tests.support.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
-from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
+from validation.experiments.cases import PAPER, Workbench, case_names
 from validation.experiments.code_key import code_key, syntax
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
@@ -173,7 +173,7 @@ def test_mistakes_in_files(tmp_path, text, words):
         load_experiments(tmp_path)
 
 
-@pytest.mark.parametrize("given", [{"tile": 3}, {"order": "spiral"}])
+@pytest.mark.parametrize("given", [{"tile": 3}, {"order": "spiral"}, {"m": 64}])
 def test_mistakes_in_kernels(given):
     with pytest.raises(UserError, match="kernel"):
-        kernel_from(given)
+        Workbench(kernel=given).cases((CASE,))

@@ -1,33 +1,35 @@
-"""`t3sim trace gemm`: synthesise a GEMM -> trace archive."""
-
-from typing import Any
+"""`t3sim trace make`: synthesise a kernel -> trace archive."""
 
 import click
 
-from tracer.gemm.source import GemmSource
+from tracer.kernels import describe_kernels, make_kernel
 from tracer.sequence import CommandSequence
-from tracer.verbs.gemm_options import KERNEL_OPTIONS, PROBLEM_OPTIONS, kernel_of, problem_of, with_options
 from traces.archive import write_archive
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
 
 
-@click.command("gemm")
-@click.option("--m", type=int, required=True, help="Rows of A and C.")
-@click.option("--n", type=int, required=True, help="Columns of B and C.")
-@click.option("--k", type=int, required=True, help="Columns of A, rows of B.")
-@with_options(PROBLEM_OPTIONS)
-@with_options(KERNEL_OPTIONS)
+class KernelHelp(click.Command):
+    """A command whose help ends with the list of kernels."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Kernels and their fields, each with its default"):
+            formatter.write(describe_kernels() + "\n")
+
+
+@click.command("make", cls=KernelHelp)
+@click.argument("kernel", metavar="NAME:FIELD=VALUE,...")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Trace archive to write.")
 @click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def gemm_trace(m: int, n: int, k: int, output: str, compression: str, as_json: bool, **given: Any) -> None:
-    """Synthesise the warp-level trace of C[M,N] = A[M,K] B[K,N] into a trace archive.
+def make_trace(kernel: str, output: str, compression: str, as_json: bool) -> None:
+    """Synthesise the warp-level trace of a kernel into a trace archive.
 
-    Example: t3sim trace gemm --m 512 --n 512 --k 256 --tile 128x128x32 -o gemm.h5
+    Example: t3sim trace make gemm:m=512,n=512,k=256,tile=128x128x32 -o gemm.h5
+
+    Example: t3sim trace make layernorm:rows=512,cols=1024 -o layernorm.h5
     """
-    kernel = kernel_of(given)
-    source = GemmSource(problem_of(m, n, k, given), kernel)
+    source = make_kernel(kernel)
     with Meter("workgroups") as meter:
         summary = write_archive(
             output,
