@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.lane_twin import lane_addresses
 from tests.support.layernorm_twin import NaiveLayerNorm
-from tracer.coalesce import count_requests
+from tests.support.request_count import count_requests
 from tracer.data_type import DataType
 from tracer.operators.layernorm import KEPT_ACCESSES, LayerNorm
 from traces.errors import UserError
