@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.counters import unit_of_measure
-from sim.results.run import Failure, Results, ResultsError, columns_of
+from sim.run.result import Failure, ResultsError, RunResult, columns_of
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-Runs = Sequence[Results | Failure]
+Runs = Sequence[RunResult | Failure]
 
 
-def with_results(runs: Runs) -> list[tuple[int, Results]]:
+def with_results(runs: Runs) -> list[tuple[int, RunResult]]:
     """(number, run) of those that have results."""
-    return [(number, run) for number, run in enumerate(runs) if isinstance(run, Results)]
+    return [(number, run) for number, run in enumerate(runs) if isinstance(run, RunResult)]
 
 
 def runs_frame(runs: Runs) -> "pandas.DataFrame":

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from sim.presets import load_preset
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder
 from tracer.verbs.gemm_options import workload_problem
 from tracer.workloads import DEFAULT_KERNEL, PAPER_CASES
@@ -45,7 +45,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     interval_ns: int = 5000
     series: tuple[str, ...] = ()
 
-    def cases(self, names: tuple[str, ...]) -> dict[str, Case]:
+    def cases(self, names: tuple[str, ...]) -> dict[str, Scenario]:
         """Name -> case.
 
         Raises:
@@ -57,7 +57,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         for name in case_names(names):
             problem, gpus = self._problem(name), gpus_of(name)
             interval_ps = self.interval_ns * PS_PER_NS if (problem, gpus) in timed else 0
-            found[name] = Case(preset, problem, kernel, gpus, interval_ps=interval_ps)
+            found[name] = Scenario(preset, problem, kernel, gpus, interval_ps=interval_ps)
         return found
 
     def _problem(self, name: str) -> GemmProblem:
