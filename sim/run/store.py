@@ -25,7 +25,7 @@ from sim.results.archive import open as open_results
 from sim.results.archive import write_runs
 from sim.run.result import ResultsError, RunResult
 from sim.run.run import Run
-from tracer.compile.cache import cache_root
+from tracer.compile.cache import user_cache
 from traces.errors import UserError
 
 VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
@@ -70,7 +70,7 @@ class Store:
     def __init__(self, folder: str | Path | None = None, max_bytes: int | None = None):
         """folder, max_bytes: None = what the environment says, or the default."""
         chosen = folder or os.environ.get(VARIABLE)
-        self.folder = Path(chosen).absolute() if chosen else cache_root() / "store"
+        self.folder = Path(chosen).absolute() if chosen else user_cache() / "store"
         self.max_bytes = _bytes_wanted() if max_bytes is None else max_bytes
 
     def get(self, key: str) -> RunResult | None:

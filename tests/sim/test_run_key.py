@@ -61,10 +61,10 @@ OTHER_VALUES = {
                 "tracker.counter_bits=20", "tracker.granularity=wavefront", "tracker.latency_ps=77777",
                 "tracker.count_at=service"),
     "dma": ("dma.engines=1", "dma.clock_MHz=500", "dma.lines_per_clk=0.25", "dma.outstanding=3", "dma.setup_ps=9999",
-            "dma.policy=chunk"),
-    "mca": ("mca.threshold=3", "mca.strict=2", "mca.medium=3", "mca.loose=4", "mca.strict_from=0.9",
-            "mca.medium_from=0.8", "mca.loose_from=0.7", "mca.age_limit_ps=12345"),
-    "collective": ("collective.cus=1", "collective.workgroups=1", "collective.warps=2", "collective.unroll=2",
+            "dma.policy=paced"),
+    "mca": ("mca.threshold=3", "mca.strict=2", "mca.medium=3", "mca.loose=4", "mca.strict_from=0.45",
+            "mca.medium_from=0.2", "mca.loose_from=0.05", "mca.age_limit_ps=12345"),
+    "collective": ("collective.cus=1", "collective.workgroups=3", "collective.warps=2", "collective.unroll=2",
                    "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888"),
 }  # fmt: skip
 """Unit -> every value of it, changed."""
@@ -90,20 +90,14 @@ def test_all_values_of_the_units_that_may_be_left_out_are_tried():
     tried = {setting.partition("=")[0] for settings in OTHER_VALUES.values() for setting in settings}
     assert known - tried == {"collective.cache"}
     values = PRESET.values()
-    for settings in OTHER_VALUES.values():
-        for setting in settings:
-            field = setting.partition("=")[0]
-            assert small_preset(setting).values()[field] != values[field], setting
+    changed = small_preset(*(setting for settings in OTHER_VALUES.values() for setting in settings)).values()
+    assert [field for field in known if changed[field] == values[field]] == ["collective.cache"]
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_value_of_the_machine_is_in_the_key_exactly_where_it_is_read(name):
     run = RUNS[name]
-    for field, value in PRESET.values().items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            other = Preset("", "", PRESET.machine, {})
-            identity = replace(run, preset=other).identity()
-            assert (field in identity["machine"]) == run.reads(field)
+    assert list(run.identity()["machine"]) == [field for field in PRESET.values() if run.reads(field)]
     left_out = {field.partition(".")[0] for field in PRESET.values() if not run.reads(field)}
     assert (
         left_out
@@ -206,6 +200,6 @@ def test_runs_travel_to_other_processes(tmp_path):
 
 
 def test_titles_and_costs():
-    assert RUNS["gemm"].title == "gemm_96x96x32 on v100" or "gemm_96x96x32 on" in RUNS["gemm"].title
+    assert RUNS["gemm"].title == "gemm_96x96x32 on t3_2024"
     assert len({run.title for run in RUNS.values()}) == len(RUNS)
     assert RUNS["side_by_side"].cost > RUNS["gemm"].cost > 0 and RUNS["fused"].cost > RUNS["gemm"].cost
