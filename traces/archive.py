@@ -206,6 +206,9 @@ class Archive:
         if list(kernels) != list(range(len(self.kernels))):
             raise UserError(f"{self.path}: /commands does not name the {len(self.kernels)} kernels in order")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_archive, (self.path,)
+
     def __enter__(self) -> "Archive":
         return self
 

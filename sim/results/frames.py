@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sim.counters import unit_of_measure
-from sim.results.run import Failure, Results, ResultsError, columns_of
+from sim.run.result import Failure, ResultsError, RunResult, columns_of
 
 if TYPE_CHECKING:
     import pandas
@@ -26,15 +26,15 @@ class Frames:
 
     Attributes:
         runs: in their order; a Failure where a point of a sweep has no results.
-        study: SHA-256 of the study that made it, "" where none did.
+        study: SHA-256 of the study that made it, "" where none did; of an entry of the store, the key of its run.
     """
 
-    runs: list[Results | Failure] = field(default_factory=list)
+    runs: list[RunResult | Failure] = field(default_factory=list)
     study: str = ""
 
-    def results(self) -> list[tuple[int, Results]]:
+    def results(self) -> list[tuple[int, RunResult]]:
         """(number, run) of those that have results."""
-        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Results)]
+        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, RunResult)]
 
     def runs_frame(self) -> "pandas.DataFrame":
         """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""

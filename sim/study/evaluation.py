@@ -1,7 +1,7 @@
 """Points with `run = "t3"`: a sub-layer in the configurations of the paper, its figures as those of one run.
 
 With `interval_ns` the simulations behind it follow as runs of their own, with their time series, as in the archive of
-`t3sim t3` (`sim.results.evaluations`): `point` says which by `part`.
+`t3sim t3` (`sim.scenario.archive`): `point` says which by `simulation`.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,11 @@ from typing import Any
 from sim.collective.chunks import chunks_of
 from sim.collective.own_plan import load_plan
 from sim.presets import Preset
-from sim.results import Results
-from sim.results.evaluations import figures_of, runs_of_evaluation
-from sim.scenario.configurations import Case, evaluate
-from sim.scenario.evaluation import CONFIGURATIONS
+from sim.results import RunResult
+from sim.run.store import Store
+from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
+from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.scenario import Scenario, simulate_scenario
 from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
@@ -23,7 +24,7 @@ from traces.errors import UserError
 class EvaluationCase:
     """A case, the configurations asked for, and all that decides the outcome beside the machine."""
 
-    case: Case
+    case: Scenario
     configurations: Sequence[str]
     content: dict[str, Any]
 
@@ -49,7 +50,7 @@ def make_case(preset: Preset, gemm: GemmSource, options: dict[str, Any], gpus: i
     if unknown or not configurations:
         raise UserError(f"t3.configurations: found {configurations}, allowed are {', '.join(CONFIGURATIONS)}")
     sizes = options.get("chunks")
-    case = Case(
+    case = Scenario(
         preset=preset,
         problem=gemm.problem,
         kernel=gemm.kernel,
@@ -67,9 +68,11 @@ def make_case(preset: Preset, gemm: GemmSource, options: dict[str, Any], gpus: i
     )
 
 
-def evaluated(case: EvaluationCase) -> list[Results]:
+def evaluated(case: EvaluationCase) -> list[RunResult]:
     """Simulate a case: a run with figures and no kernels, and with a time series one for each part behind it."""
-    found = evaluate(case.case, case.configurations)
-    source, figures = case.case.source(), figures_of(found.as_dict())
-    whole = Results(found.preset, source.fingerprint(), case.content, [], figures=figures)
-    return runs_of_evaluation(whole, found.parts, found.interval_ps) if found.interval_ps else [whole]
+    found = simulate_scenario(case.case, case.configurations, store=Store())
+    row = scenario_row(found, case.content)
+    if found.interval_ps:
+        return [row, *scenario_runs(found)]
+    del row.point[COLUMN]  # the only run of its point
+    return [row]

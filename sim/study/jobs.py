@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.presets import Preset, load_preset
-from sim.results import Results
-from sim.run.one_gpu import simulate
+from sim.results import RunResult
 from sim.run.policy_file import policy_digest
+from sim.run.run import KernelRun
+from sim.run.store import Store, run_or_get
 from sim.study.evaluation import evaluated, make_case
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.kernels import make_gemm, make_kernel
@@ -41,7 +42,7 @@ class Job:
     """
 
     content: dict[str, Any]
-    run: Callable[[], list[Results]]
+    run: Callable[[], list[RunResult]]
 
 
 @contextmanager
@@ -107,10 +108,11 @@ def _job(kind: Kind, preset: Preset, settings: dict[str, Any], trace: TraceSourc
         "interval_ps": interval_ps,
     }
     run = content | given | {"trace": source.fingerprint()}
-    return Job(run, lambda: _signed([simulate(source, preset, **given)], content))
+    described = KernelRun(preset=preset, source=source, **given)
+    return Job(run, lambda: _signed([run_or_get(described, Store()).result], content))
 
 
-def _signed(runs: list[Results], content: dict[str, Any]) -> list[Results]:
+def _signed(runs: list[RunResult], content: dict[str, Any]) -> list[RunResult]:
     """Runs that name the policy they come from."""
     if "policy_sha256" in content:
         for run in runs:

@@ -7,11 +7,12 @@ import click
 
 from sim.presets import load_preset
 from sim.results import write_results
-from sim.run.extrapolation import simulate_gemm
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import check_bound, policy_digest
-from sim.verbs.checkpoint_options import checkpoint_of, with_checkpoint
+from sim.run.policy_file import check_bound
+from sim.run.run import KernelRun
+from sim.run.store import Found, Store, run_or_get
 from sim.verbs.show import results_dict, show_results
+from sim.verbs.store_options import say_going_on, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
 from tracer.kernels import make_kernel
@@ -41,7 +42,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
 @click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
 @click.option("--extrapolate", is_flag=True, help="Of a GEMM of many waves: count on from steady ones, within 1 %.")
-@with_checkpoint
+@with_store
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
@@ -57,8 +58,8 @@ def run(
     interval_ns: int | None,
     line_trace: bool,
     extrapolate: bool,
-    checkpoint_file: str | None,
-    checkpoint_every: float,
+    fresh: bool,
+    checkpoint_every_s: float | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -70,8 +71,9 @@ def run(
 
     Example: t3sim run --kernel layernorm:rows=512,cols=1024 --preset v100
 
-    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
-    of results, and removes FILE at the end.
+    A run that this computer has done before comes from the store of finished runs (t3sim store), unless --fresh is
+    given. With --checkpoint the same command, started again after whatever ended it, goes on to the same bytes of
+    results.
 
     With --extrapolate a GEMM is simulated until its waves of workgroups are steady, and its end; the results say from
     how many workgroups they were extrapolated. Where the waves do not foretell the time within 1 % it is run whole.
@@ -84,39 +86,62 @@ def run(
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
     if extrapolate:
-        _check_extrapolates({"TRACE": trace, "--kernels": kernels, "--checkpoint": checkpoint_file,
-                             "--line-trace": line_trace or None})  # fmt: skip
-    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
-    interval_ps = (interval_ns or 0) * PS_PER_NS
-    with Meter("workgroups") as meter:
-        if extrapolate:
-            results = simulate_gemm(source, machine, flush_l2=flush, interval_ps=interval_ps, progress=meter.update)
-        else:
-            results = simulate(
-                source,
-                machine,
-                kernels=None if kernels is None else numbers_of(kernels, "--kernels"),
-                flush_l2=flush,
-                interval_ps=interval_ps,
-                progress=meter.update,
-                line_trace=_to_stderr if line_trace else None,
-                checkpoint=checkpoint,
-            )
-    print_warnings(source)
+        _check_extrapolates(
+            {
+                "TRACE": trace,
+                "--kernels": kernels,
+                "--checkpoint": checkpoint_every_s,
+                "--line-trace": line_trace or None,
+            }
+        )
+    description = KernelRun(
+        preset=machine,
+        source=source,
+        kernels=None if kernels is None else tuple(numbers_of(kernels, "--kernels")),
+        flush_l2=flush,
+        interval_ps=(interval_ns or 0) * PS_PER_NS,
+        extrapolate=extrapolate,
+    )
+    found = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+    results = found.result
+    print_warnings(description.source)
     if extrapolate and not results.extrapolation:
         click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
-    if policy is not None:
-        results.options["policy_sha256"] = policy_digest(policy)
     if output is not None:
         write_results(output, results)
-    if checkpoint is not None:
-        checkpoint.remove()
     costs = process_costs()
     if as_json:
-        print_json(results_dict(results) | costs)
+        print_json(results_dict(results) | costs | {"from_store": found.from_store})
         return
     show_results(results)
-    click.echo(_costs_text(costs) + (f"\nwrote {output}" if output else ""))
+    click.echo(_costs_text(costs) + (", from the store" if found.from_store else ""))
+    if output is not None:
+        click.echo(f"wrote {output}")
+
+
+def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) -> Found:
+    with Meter("workgroups") as meter:
+        return run_or_get(
+            description,
+            Store(),
+            fresh=fresh,
+            progress=meter.update,
+            checkpoint_every_s=checkpoint_every_s,
+            going_on=say_going_on,
+        )
+
+
+def _line_traced(description: KernelRun) -> Found:
+    """Simulated to be watched: whatever the store has, and not kept."""
+    found = simulate(
+        description.source,
+        description.preset,
+        kernels=description.kernels,
+        flush_l2=description.flush_l2,
+        interval_ps=description.interval_ps,
+        line_trace=_to_stderr,
+    )
+    return Found(description.signed(found), False)
 
 
 def _check_extrapolates(given: dict[str, Any]) -> None:

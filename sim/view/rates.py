@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sim.counters import ratios
 from sim.hw.request import SECTOR_BYTES
-from sim.results import KernelResult, Results
+from sim.results import KernelResult, RunResult
 from sim.view.style import PALETTE, new_figure, title_of
 from traces.errors import UserError
 from traces.units import GIGA, bytes_per_s
@@ -30,7 +30,7 @@ RATES = {
 }
 
 
-def draw_rates(results: Results) -> "Figure":
+def draw_rates(results: RunResult) -> "Figure":
     """Two panels of bars, a colour per kernel; dashed lines are the peaks of DRAM and L2.
 
     Raises:

@@ -65,7 +65,7 @@ class T3Case:
         return chunks_of(self.sizes) if self.sizes else even_chunks(self.source.tiles, self.gpus)
 
     def run(self, part):
-        """(JobResult, Cluster) of one of PARTS."""
+        """(RunResult, Cluster) of one of PARTS."""
         with clusters() as seen:
             result = self._run(part)
         return result, seen[0]

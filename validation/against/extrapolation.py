@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from sim.presets import load_preset
-from sim.results import Results
+from sim.results import RunResult
 from sim.run.extrapolation import FROM, OF, TIME_BOUND, Promise, simulate_gemm
 from sim.run.one_gpu import simulate
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -79,7 +79,7 @@ def cases() -> Iterator[Case]:
 class Run(NamedTuple):
     """A run and its CPU time, s."""
 
-    results: Results
+    results: RunResult
     cpu_s: float
 
 

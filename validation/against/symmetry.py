@@ -18,7 +18,7 @@ from statistics import mean, stdev
 from sim.collective import ledger
 from sim.collective.chunks import even_chunks
 from sim.presets import load_preset
-from sim.run.job_result import end_of, moved_bytes
+from sim.run.cluster_result import end_of, moved_bytes
 from sim.run.many_gpus import fused_cluster
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmProblem, GemmSource

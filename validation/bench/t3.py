@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 from typing import Any
 
 from sim.presets import load_preset
-from sim.scenario.configurations import Case
-from sim.scenario.evaluation import PARTS
+from sim.scenario.result import RUNS
+from sim.scenario.scenario import Scenario
 from tracer.compile.process import machine_text, process_costs
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Heading, Table, Text, to_markdown
@@ -38,17 +38,17 @@ COLUMNS = [
 ]
 
 
-def measure(case: Case, part: str) -> dict[str, Any]:
+def measure(case: Scenario, part: str) -> dict[str, Any]:
     """One part in this process."""
-    Case(case.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run_part("t3")  # compiles, or loads
+    Scenario(case.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run("t3").execute()  # compiles, or loads
     wall_s, cpu_s = perf_counter(), process_time()
-    found = case.run_part(part)
+    found = case.run(part).execute()
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
     return {
-        "line_requests": found.requests,
+        "line_requests": found.line_requests,
         "cpu_s": cpu_s,
         "wall_s": wall_s,
-        "requests_per_cpu_s": found.requests / cpu_s,
+        "requests_per_cpu_s": found.line_requests / cpu_s,
         "peak_rss_bytes": process_costs()["peak_rss_bytes"],
         "simulated_us": found.time_ps / 1e6,
         "exactly_once": found.exactly_once,
@@ -79,7 +79,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
 
 def report(workload: str) -> str:
     """All rows as Markdown."""
-    parts = [_cells(part, _row(["--row", workload, part])) for part in PARTS]
+    parts = [_cells(part, _row(["--row", workload, part])) for part in RUNS]
     shape = "x".join(map(str, SCALE_SHAPE))
     scale = [_cells(f"{mode} N = {gpus}", _row(["--scale-row", mode, str(gpus)])) for mode, gpus in SCALE_ROWS]
     text = (
@@ -109,11 +109,11 @@ def main() -> None:
     if arguments.row:
         workload, part = arguments.row
         problem, gpus = named_sublayer(workload)
-        print(json.dumps(measure(Case(preset, problem, DEFAULT_KERNEL, gpus), part)))
+        print(json.dumps(measure(Scenario(preset, problem, DEFAULT_KERNEL, gpus), part)))
         return
     if arguments.scale_row:
         mode, gpus = arguments.scale_row
-        case = Case(preset, aligned_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit")
+        case = Scenario(preset, aligned_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit")
         print(json.dumps(measure(case, "t3")))
         return
     text = report(arguments.workload)

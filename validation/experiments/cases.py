@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 
 from sim.presets import load_preset
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from tracer.gemm.source import GemmProblem
 from tracer.kernels import make_gemm
 from tracer.workloads import PAPER_CASES, named_sublayer
@@ -34,7 +34,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     interval_ns: int = 5000
     series: tuple[str, ...] = ()
 
-    def cases(self, names: tuple[str, ...]) -> dict[str, Case]:
+    def cases(self, names: tuple[str, ...]) -> dict[str, Scenario]:
         """Name -> case.
 
         Raises:
@@ -47,7 +47,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             source, gpus = make_gemm(f"gemm:workload={name}", **self.kernel)
             problem = self._with_tokens(source.problem)
             interval_ps = self.interval_ns * PS_PER_NS if (problem, gpus) in timed else 0
-            found[name] = Case(preset, problem, source.kernel, gpus, interval_ps=interval_ps)
+            found[name] = Scenario(preset, problem, source.kernel, gpus, interval_ps=interval_ps)
         return found
 
     def _with_tokens(self, problem: GemmProblem) -> GemmProblem:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.scenario.evaluation import SEQUENTIAL
+from sim.scenario.result import SEQUENTIAL
 from sim.view import speedups
 from traces.command.document import Picture
 from validation.claims.claim import Claim

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from traces.command.document import Block, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.ablation import Ablation

@@ -14,7 +14,7 @@ from distributed import LocalCluster
 from sim import results
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
-from sim.scenario.configurations import Case, evaluate
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.study import load_study, sweep
 from tests.support.paths import ROOT
 from tracer.gemm.source import GemmProblem, GemmSource
@@ -137,8 +137,8 @@ def test_the_configurations_of_the_paper(tmp_path):
         't3.configurations = ["Sequential", "Ideal-GEMM-RS-Overlap"]\n[axes]\nt3.gpus = [2, 3]\n'
     )
     found = results.open(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
-    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
-    direct = evaluate(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
+    case = Scenario(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
+    direct = simulate_scenario(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
     figures = found.runs[0].figures
     assert figures["Sequential.time_ns"] * 1000 == direct.configurations["Sequential"].time_ps
     assert figures["Ideal-GEMM-RS-Overlap.speedup"] == direct.speedup("Ideal-GEMM-RS-Overlap")
@@ -162,18 +162,18 @@ def test_time_series_of_the_configurations(tmp_path):
     found, figures = results.open(outcome.archive), results.open(sweep(plain, tmp_path, workers=0).archive)
     parts = ["all", "gemm", "rs", "ag", "t3"]
     assert [run.point for run in found.runs] == [
-        {"link.GB_per_s": speed, "part": part} for speed in (75.0, 150.0) for part in parts
+        {"link.GB_per_s": speed, "simulation": part} for speed in (75.0, 150.0) for part in parts
     ]
     assert [found.runs[k].figures for k in (0, 5)] == [run.figures for run in figures.runs]
-    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
-    direct = case.run_part("t3")
+    case = Scenario(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
+    direct = case.run("t3").execute()
     fused = found.runs[9]
     assert fused.time_ps == direct.time_ps and fused.totals == direct.totals and fused.interval_ps == 1_000_000
     assert fused.series.keys() == direct.series.keys()
     assert all((fused.series[name] == direct.series[name]).all() for name in direct.series)
     intervals = found.intervals_frame()
-    assert set(intervals["part"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
-    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "part")
+    assert set(intervals["simulation"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
+    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "simulation")
     content = outcome.archive.read_bytes()
     again = sweep(study, tmp_path, workers=0)
     assert again.kept == 2

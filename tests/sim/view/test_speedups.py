@@ -6,7 +6,7 @@ import pytest
 
 from sim import results
 from sim.results import Failure, ResultsArchive
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.speedup_cases import mean_speedups, speedup_cases
 from tests.support.result_samples import sample_results
 from traces.command.cli import main

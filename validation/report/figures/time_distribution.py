@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.scenario.evaluation import SEQUENTIAL
+from sim.scenario.result import SEQUENTIAL
 from sim.view.paper import COLOURS, HATCHES, case_title, legend_below, new_figure
 from sim.view.style import save
 

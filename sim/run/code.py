@@ -1,30 +1,42 @@
-"""What decides a result in the simulator's code: a hash of the syntax of a module and of all that it imports.
+"""What decides a result in the simulator's code: a hash of the syntax of modules and of all that they import.
 
 Comments, docstrings and layout are left out, so that an edit of words does not throw hours of results away.
 """
 
 import ast
-import os
+import sys
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from tracer.compile.fingerprint import POLICY_VARIABLE, ROOT, import_closure
+from sim.hw.policy import MODULE
+from tracer.compile.fingerprint import ROOT, import_closure
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def code_key(module: str) -> str:
-    """Hexadecimal SHA-256 for a module of the project, a user's policy file included.
+def code_key(*modules: str) -> str:
+    """Hexadecimal SHA-256 for modules of the project; a user's policy file has a key of its own (`policy_key`).
 
     Args:
-        module: dotted name.
+        modules: dotted names.
     """
-    files = import_closure(module, ROOT / f"{module.replace('.', '/')}.py")
-    policy = os.environ.get(POLICY_VARIABLE, "")
-    if policy:
-        files |= import_closure(f"policy:{POLICY_VARIABLE}", Path(policy).resolve())
+    files: dict[str, Path] = {}
+    for module in modules:
+        files |= import_closure(module, ROOT / f"{module.replace('.', '/')}.py")
+    return _key_of(files)
+
+
+def policy_key() -> str:
+    """The same for the user's policy that this process has bound (`sim.hw.policy`), "" where it has none."""
+    bound = sys.modules.get(MODULE)
+    if bound is None or bound.__file__ is None:
+        return ""
+    return _key_of(import_closure(MODULE, Path(bound.__file__).resolve()))
+
+
+def _key_of(files: dict[str, Path]) -> str:
     digest = sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{syntax(files[name].read_text(encoding='utf-8'))}\0".encode())

@@ -1,4 +1,4 @@
-"""How far a run of one GPU has come, as the content of its checkpoint (`sim.host.checkpoint`).
+"""How far a sequence of kernels on one GPU has come, as the content of a checkpoint (`sim.host.checkpoint`).
 
 facts                        the kernel in progress, the kernels that are done
 node.*                       records of the machine; series: rows of the time series taken so far
@@ -13,12 +13,12 @@ import numpy as np
 
 from sim.counters import totals
 from sim.host.state import State
-from sim.results import KernelResult
+from sim.run.result import KernelResult
 
 
 @dataclass
-class Standing:
-    """How far a run has come.
+class SequenceState:
+    """How far the kernels have come.
 
     Attributes:
         kernel: number of the kernel in progress.
@@ -35,22 +35,22 @@ class Standing:
     gpu: State | None = None
 
 
-def content_of(standing: Standing, gpu: State) -> State:
-    """What a checkpoint keeps of a run, with the machine as it is."""
+def content_of(sequence: SequenceState, gpu: State) -> State:
+    """What a checkpoint keeps, with the machine as it is."""
     facts: dict[str, Any] = {
-        "kernel": standing.kernel,
-        "start_ps": standing.start_ps,
+        "kernel": sequence.kernel,
+        "start_ps": sequence.start_ps,
         "gpu": gpu.facts,
-        "done": [[result.name, result.start_ps, result.end_ps] for result in standing.done],
-        "units": list(standing.before),
+        "done": [[result.name, result.start_ps, result.end_ps] for result in sequence.done],
+        "units": list(sequence.before),
     }
-    arrays = {**gpu.arrays, **{f"before.{unit}": counters for unit, counters in standing.before.items()}}
-    for number, result in enumerate(standing.done):
+    arrays = {**gpu.arrays, **{f"before.{unit}": counters for unit, counters in sequence.before.items()}}
+    for number, result in enumerate(sequence.done):
         arrays |= {f"done.{number}.{unit}": counters for unit, counters in result.units.items()}
     return State(facts, arrays)
 
 
-def standing_of(content: State) -> Standing:
+def sequence_of(content: State) -> SequenceState:
     """The inverse of `content_of`."""
     facts, arrays = content
     units = facts["units"]
@@ -59,4 +59,4 @@ def standing_of(content: State) -> Standing:
         counted = {unit: arrays[f"done.{number}.{unit}"] for unit in units}
         done.append(KernelResult(name, start_ps, end_ps, counted, totals(counted)))
     before = {unit: arrays[f"before.{unit}"] for unit in units}
-    return Standing(facts["kernel"], facts["start_ps"], before, done, State(facts["gpu"], arrays))
+    return SequenceState(facts["kernel"], facts["start_ps"], before, done, State(facts["gpu"], arrays))

@@ -1,4 +1,4 @@
-"""What a run found, in memory: raw counters of each kernel and unit instance, time series, figures."""
+"""What one simulation found: raw counters of each kernel and unit instance, time series, timeline, figures."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from sim.counters import add_totals, headline, ratios
-from sim.hw.request import Stream
+from sim.hw.request import SECTOR_BYTES, Stream
+from sim.hw.spans import SPAN
 from sim.presets import Preset
 from traces.errors import UserError
 from traces.units import ps_to_ns
@@ -29,7 +30,8 @@ class KernelResult:
         name: of the kernel.
         start_ps: when its first workgroups could start.
         end_ps: when its last warp had left and its last store was in L2 (in DRAM, where stores are uncached). A flush
-            of L2 after it is in the counters, not in this time (D13).
+            of L2 after it is in the counters, not in this time (D13). Of several GPUs: when the last of them was at
+            rest.
         units: unit -> structured array [instance] of raw counters (fields: `sim.counters.COUNTERS`).
         totals: "unit.counter" -> sum (or maximum) over the instances.
     """
@@ -50,31 +52,62 @@ class KernelResult:
 
 
 @dataclass
-class Results:
-    """What a run found.
+class RunResult:
+    """What one simulation found.
+
+    Of several GPUs, `kernels`, `series`, `spans` and `triggers` are those of GPU 0. A result without kernels holds
+    figures only: the row of a scenario (`sim.scenario.archive`).
 
     Attributes:
         preset: the machine, with the source of each value.
-        trace_fingerprint: SHA-256 of the trace that was replayed.
-        options: how the run was asked for, values that JSON can hold; no paths, no times.
-        kernels: in the order in which they ran.
+        input: what ran, as plain values: the trace's fingerprint, the shape of a GEMM or collective.
+        options: how it was asked for, as plain values; no paths, no times.
+        kernels: in the order in which they ran; one for a run of several GPUs.
         interval_ps: of the time series, 0 = none taken.
         series: name -> i8 [time], one value per interval: what it added, or a level at its end. Flushes of L2 are in
             it; the last interval may be cut short by the end of the run.
-        writer: program and version that made them.
-        point: of a sweep: swept field -> value.
-        figures: what a study found beyond the counters, by name with its unit at the end ("speedup", "ag_time_ps").
+        spans: SPAN (`sim.hw.spans`), the timeline; empty without a time series.
+        triggers: i8 [tiles, 3]: tile, when it was complete (ps), local chunk; empty without a time series.
+        exactly_once: the ledger's verdict; True without a ledger.
+        wrong: what the ledger found wrong, one line each.
+        kernel_ps: end of the kernel itself, None = that of the last kernel. Data may still be on their way then.
+        mean_dram_bytes: i8 [4], per Stream, mean over the simulated GPUs; None = one GPU, see `dram_bytes`.
+        link_bytes: sent by a GPU, mean over the simulated GPUs.
+        line_requests: that CUs and DMA engines made, all simulated GPUs together.
+        figures: further numbers by name, with the unit at the end of the name ("ag_time_ps"); None = no limit.
+        writer: program and version that made it.
+        code: hash of the simulator's sources that made it (`sim.run.code`), "" = not known.
+        point: of a study or scenario: field -> value.
     """
 
     preset: Preset
-    trace_fingerprint: str
-    options: dict
+    input: dict[str, Any]
+    options: dict[str, Any]
     kernels: list[KernelResult]
     interval_ps: int = 0
     series: dict[str, np.ndarray] = field(default_factory=dict)
+    spans: np.ndarray = field(default_factory=lambda: np.zeros(0, SPAN))
+    triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    exactly_once: bool = True
+    wrong: tuple[str, ...] = ()
+    kernel_ps: int | None = None
+    mean_dram_bytes: np.ndarray | None = None
+    link_bytes: int = 0
+    line_requests: int = 0
+    figures: dict[str, Any] = field(default_factory=dict)
     writer: str = f"t3sim {VERSION}"
+    code: str = ""
     point: dict[str, Any] = field(default_factory=dict)
-    figures: dict[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def trace_fingerprint(self) -> str:
+        """SHA-256 of the trace that was replayed, "" where none was."""
+        return str(self.input.get("trace", ""))
+
+    @property
+    def dram_bytes(self) -> np.ndarray:
+        """Bytes at the memory controllers of a GPU: reads, writes and updates together, per Stream, i8 [4]."""
+        return dram_bytes_of(self.totals) if self.mean_dram_bytes is None else self.mean_dram_bytes
 
     @cached_property
     def totals(self) -> dict[str, int]:
@@ -91,7 +124,7 @@ class Results:
         return max((kernel.end_ps for kernel in self.kernels), default=0)
 
     @property
-    def extrapolation(self) -> dict[str, int | float | str]:
+    def extrapolation(self) -> dict[str, Any]:
         """The figures that mark an extrapolated run; none where all was simulated."""
         return {name: value for name, value in self.figures.items() if name.startswith(EXTRAPOLATED)}
 
@@ -123,6 +156,15 @@ class Results:
         """End of each interval of the series, i8 [time]."""
         rows = len(next(iter(self.series.values()), ()))
         return np.arange(1, rows + 1, dtype=np.int64) * self.interval_ps
+
+
+def dram_bytes_of(totals: dict[str, int]) -> np.ndarray:
+    """Bytes at the memory controllers per Stream, i8 [4], from the counters of a GPU."""
+    kinds = ("read_columns", "write_columns", "update_columns")
+    return np.array(
+        [SECTOR_BYTES * sum(totals.get(f"hbm.{kind}.{stream.name.lower()}", 0) for kind in kinds) for stream in Stream],
+        np.int64,
+    )
 
 
 def columns_of(counters):
