@@ -107,14 +107,14 @@ def enqueue(channel, request, now_ps):
     for half in range(2):
         sectors = (request.sectors >> (SECTORS_PER_ATOM * half)) & 3
         if sectors:
-            _enqueue_atom(channel, slot, local + ATOM_BYTES * half, sectors, now_ps)
+            _enqueue_atom(channel, slot, local + ATOM_BYTES * half, sectors)
     stream = request.stream
     channel.accepted[stream] += 1
     channel.wait_ps[stream] += now_ps - request.ready_ps
 
 
 @kernel
-def _enqueue_atom(channel, request_slot, local, sectors, now_ps):
+def _enqueue_atom(channel, request_slot, local, sectors):
     request = channel.request[request_slot]
     channel.free_atoms -= 1
     slot = np.int64(channel.free_atom[channel.free_atoms])
