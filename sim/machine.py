@@ -4,7 +4,7 @@ The block diagram in code. A new unit is a file in `sim/hw` (record, maker, step
 `sim/spec.py` and in `sim/presets/fabric/t3.toml`, its test, and here: a row of UNITS, a row of PHASES and a call in
 `run_phases`, its records in Node and its fifos in `_wire` and `build`.
 
-CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> HBM channel
+CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 
 NoC --stores--> port --wire--> port of another GPU --> its HBM channels [COMM_WRITE]
@@ -38,6 +38,8 @@ from sim.hw.link import PORT, WIRE, make_ports
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
 from sim.hw.mca import make_mca, run_mca
+from sim.hw.msc import COUNTERS as MSC_COUNTERS
+from sim.hw.msc import MSC, make_mscs, retry_mscs, run_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import NOC, make_noc
 from sim.hw.prefetch import host_aligned
@@ -87,6 +89,7 @@ UNITS = (
     Unit("l1", "l1s", L1, L1_COUNTERS),
     Unit("noc", "noc", NOC, NOC_COUNTERS),
     Unit("l2", "banks", L2_BANK, L2_COUNTERS),
+    Unit("msc", "mscs", MSC, MSC_COUNTERS),
     Unit("hbm", "channels", CHANNEL, HBM_COUNTERS),
     Unit("link", "ports", PORT, LINK_COUNTERS, joined=True),
     Unit("dma", "dmas", DMA, DMA_COUNTERS, joined=True),
@@ -116,6 +119,7 @@ PHASES = (
     Phase("NoC, answers", "noc", run_answers),
     Phase("arrivals from other GPUs", "link", run_arrivals),
     Phase("DMA engines", "dma", run_dmas),
+    Phase("memory-side cache", "msc", run_mscs),
     Phase("HBM channels", "hbm", run_channels),
     Phase("links", "link", run_links),
     Phase("MCA", "link", run_mca),
@@ -132,6 +136,7 @@ def run_phases(node, begin_ps, end_ps):
     run_answers(node, begin_ps, end_ps)
     run_arrivals(node, begin_ps, end_ps)
     run_dmas(node, begin_ps, end_ps)
+    run_mscs(node, begin_ps, end_ps)
     run_channels(node, begin_ps, end_ps)
     run_links(node, begin_ps, end_ps)
     run_mca(node, begin_ps, end_ps)
@@ -141,6 +146,7 @@ def run_phases(node, begin_ps, end_ps):
 def retry_blocked(node, end_ps):
     """Who waits for room tries again in the next window."""
     retry_cus(node, end_ps)
+    retry_mscs(node, end_ps)
     retry_fabric(node, end_ps)
 
 
@@ -164,8 +170,9 @@ class Node(NamedTuple):
     wake_ps: np.ndarray  # i8: when each unit can do something next, NEVER = when somebody gives it something
     cu_wake_ps: np.ndarray  # parts of wake_ps, the same memory
     bank_wake_ps: np.ndarray
+    msc_wake_ps: np.ndarray
     channel_wake_ps: np.ndarray
-    memory_wake_ps: np.ndarray  # of who takes the requests for each channel: the channel
+    memory_wake_ps: np.ndarray  # of who takes the requests for each channel: its memory-side cache, or the channel
     memory_fifos: np.ndarray  # i8 [channels, STREAMS]: the fifos from which it takes them
     fifos: np.ndarray
     pool: np.ndarray
@@ -180,6 +187,7 @@ class Node(NamedTuple):
     banks: np.ndarray
     l2_sets: np.ndarray
     waiters: np.ndarray
+    mscs: np.ndarray  # empty where there is none
     channels: np.ndarray
     mca: np.ndarray  # MCA [1]
     events: np.ndarray  # trace window: EVENT [slabs, events]
@@ -242,6 +250,8 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         "notes": fifos.add("tracker.notes", channels if ports else 0, NOTES),
     }
     numbers["memory"] = numbers["dram"]
+    if machine.msc.present:
+        numbers["memory"] = fifos.add("msc.in", channels * STREAMS, machine.msc.fifo).reshape(channels, STREAMS)
     return fifos, numbers
 
 
@@ -286,16 +296,19 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     warps = host_aligned(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths)
-    wake_ps = np.full(cus + banks + channels, NEVER, np.int64)
-    cu_wake_ps, bank_wake_ps, channel_wake_ps = np.split(wake_ps, [cus, cus + banks])
+    mscs = make_mscs(machine.msc, number["memory"], number["dram"])
+    counts = (cus, banks, len(mscs), channels)
+    wake_ps = np.full(sum(counts), NEVER, np.int64)
+    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
     channel_notes = number["notes"] if ports else np.full(channels, -1)
     node = Node(
         engine=make_engine(machine, window_ps(machine)),
         wake_ps=wake_ps,
         cu_wake_ps=cu_wake_ps,
         bank_wake_ps=bank_wake_ps,
+        msc_wake_ps=msc_wake_ps,
         channel_wake_ps=channel_wake_ps,
-        memory_wake_ps=channel_wake_ps,
+        memory_wake_ps=msc_wake_ps if len(mscs) else channel_wake_ps,
         memory_fifos=number["memory"],
         fifos=records,
         pool=pool,
@@ -317,6 +330,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         banks=l2_banks,
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
+        mscs=mscs,
         channels=make_channels(machine, number["dram"], number["out"], channel_notes),
         mca=make_mca(machine),
         events=np.zeros((0, 0), EVENT),
