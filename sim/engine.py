@@ -37,7 +37,7 @@ class Status(IntEnum):
     OPEN = 6  # `open_window` only: a window has begun, its phases come next
 
 
-@kernel
+@kernel(inline=True)
 def _unit_wake_ps(node):
     """When a unit or a dispatcher acts of its own accord."""
     first_ps = node.engine[0].fabric_ps
@@ -48,7 +48,7 @@ def _unit_wake_ps(node):
     return first_ps
 
 
-@kernel
+@kernel(inline=True)
 def _next_begin_ps(node):
     """Begin of the next window: the earliest time at which anything can happen."""
     noc = node.noc[0]
@@ -70,7 +70,7 @@ def _run_dispatchers(node, end_ps):
     return True
 
 
-@kernel
+@kernel(inline=True)
 def open_window(node):
     """Begin the next time window: find it, close the interval of the time series before it, place its workgroups.
 
@@ -97,7 +97,7 @@ def open_window(node):
     return Status.OPEN, begin_ps, end_ps
 
 
-@kernel
+@kernel(inline=True)
 def close_window(node, end_ps):
     """End a time window whose phases have run.
 

@@ -18,7 +18,7 @@ from sim.hw.tracker_count import tracker_count
 from tracer.jit import kernel
 
 
-@kernel
+@kernel(inline=True)
 def next_arrival_ps(node):
     """When the next packet of another GPU arrives; one that waits for room is retried, not awaited."""
     first_ps = NEVER
@@ -28,7 +28,7 @@ def next_arrival_ps(node):
     return first_ps
 
 
-@kernel
+@kernel(inline=True)
 def fabric_moves(node):
     """Grows whenever something moves between GPUs or out of a DMA engine."""
     moves = np.int64(0)

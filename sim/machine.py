@@ -127,27 +127,32 @@ PHASES = (
 """In the order in which they run; `run_phases` is the same list for compiled code."""
 
 
-@kernel
+@kernel(inline=True)
 def run_phases(node, begin_ps, end_ps):
     """All PHASES of a window: compiled code cannot go through a list of functions. A test compares the two."""
+    joined = len(node.ports) > 0
     run_cus(node, begin_ps, end_ps)
     run_requests(node, begin_ps, end_ps)
     run_banks(node, begin_ps, end_ps)
     run_answers(node, begin_ps, end_ps)
-    run_arrivals(node, begin_ps, end_ps)
-    run_dmas(node, begin_ps, end_ps)
-    run_mscs(node, begin_ps, end_ps)
+    if joined:
+        run_arrivals(node, begin_ps, end_ps)
+        run_dmas(node, begin_ps, end_ps)
+    if len(node.mscs) > 0:
+        run_mscs(node, begin_ps, end_ps)
     run_channels(node, begin_ps, end_ps)
-    run_links(node, begin_ps, end_ps)
-    run_mca(node, begin_ps, end_ps)
+    if joined:
+        run_links(node, begin_ps, end_ps)
+        run_mca(node, begin_ps, end_ps)
 
 
-@kernel
+@kernel(inline=True)
 def retry_blocked(node, end_ps):
     """Who waits for room tries again in the next window."""
     retry_cus(node, end_ps)
     retry_mscs(node, end_ps)
-    retry_fabric(node, end_ps)
+    if len(node.ports) > 0:
+        retry_fabric(node, end_ps)
 
 
 class Output(NamedTuple):

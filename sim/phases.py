@@ -138,7 +138,7 @@ def _return_data(node, channel):
         fifo_pop(out)
 
 
-@kernel
+@kernel(inline=True)
 def retry_cus(node, end_ps):
     """A load/store unit that was blocked, by its port or by L1, tries again in the next window."""
     for c in range(node.engine[0].cus):

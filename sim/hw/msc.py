@@ -125,7 +125,7 @@ def run_mscs(node, begin_ps, end_ps):
             l2_retry(node.banks, node.bank_wake_ps, h * slices, (h + 1) * slices, end_ps)
 
 
-@kernel
+@kernel(inline=True)
 def retry_mscs(node, end_ps):
     """Those that wait for room at their channel try again in the next time window."""
     for h in range(len(node.mscs)):
