@@ -6,9 +6,6 @@ from sim.hw.request import NEVER
 
 ENGINE = np.dtype(
     [
-        ("cus", "i8"),
-        ("banks", "i8"),
-        ("channels", "i8"),
         ("window_ps", "i8"),  # length of a time window: no unit feels another within one
         ("now_ps", "i8"),  # end of the last window
         ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
@@ -46,10 +43,9 @@ SERIES = (
 LEVELS = 3
 
 
-def make_engine(machine, window_ps):
-    """The record of one GPU (an array of one). machine: sim.spec.Machine; window_ps: length of a time window."""
+def make_engine(window_ps):
+    """The record of one GPU (an array of one). window_ps: length of a time window."""
     engine = np.zeros(1, ENGINE)
-    engine["cus"], engine["banks"], engine["channels"] = machine.cu.count, machine.l2.banks, machine.hbm.channels
     engine["window_ps"] = window_ps
     engine["resume_ps"] = -1
     engine["horizon_ps"] = engine["fabric_ps"] = NEVER

@@ -307,7 +307,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
     channel_notes = number["notes"] if ports else np.full(channels, -1)
     node = Node(
-        engine=make_engine(machine, window_ps(machine)),
+        engine=make_engine(window_ps(machine)),
         wake_ps=wake_ps,
         cu_wake_ps=cu_wake_ps,
         bank_wake_ps=bank_wake_ps,

@@ -22,7 +22,7 @@ from tracer.jit import kernel
 def run_cus(node, begin_ps, end_ps):
     """CUs, each with its load/store unit and L1."""
     engine = node.engine[0]
-    for c in range(engine.cus):
+    for c in range(len(node.cus)):
         now_ps = node.cu_wake_ps[c]
         if now_ps >= end_ps:
             continue
@@ -73,13 +73,13 @@ def run_answers(node, begin_ps, end_ps):
 def run_banks(node, begin_ps, end_ps):
     """Banks of L2. What they send to memory wakes whoever takes it there."""
     engine = node.engine[0]
-    slices = engine.banks // engine.channels
-    for b in range(engine.banks):
+    slices = len(node.banks) // len(node.channels)
+    for b in range(len(node.banks)):
         now_ps = node.bank_wake_ps[b]
         if now_ps >= end_ps:
             continue
         bank = node.banks[b]
-        if b + 1 < engine.banks:
+        if b + 1 < len(node.banks):
             l2_expect_queue(node.banks[b + 1], node.l2_sets, node.fifos, node.pool)
         while now_ps < end_ps:
             engine.bank_steps += 1
@@ -103,8 +103,8 @@ def _taken(node, channel):
 def run_channels(node, begin_ps, end_ps):
     """HBM channels. Data that were read go on, the Tracker hears of updates, banks that wait for room try again."""
     engine = node.engine[0]
-    slices = engine.banks // engine.channels
-    for h in range(engine.channels):
+    slices = len(node.banks) // len(node.channels)
+    for h in range(len(node.channels)):
         now_ps = node.channel_wake_ps[h]
         if now_ps >= end_ps:
             continue
@@ -141,7 +141,7 @@ def _return_data(node, channel):
 @kernel(inline=True)
 def retry_cus(node, end_ps):
     """A load/store unit that was blocked, by its port or by L1, tries again in the next window."""
-    for c in range(node.engine[0].cus):
+    for c in range(len(node.cus)):
         lsu = node.lsus[c]
         if lsu.blocked_since_ps >= 0:
             node.cu_wake_ps[c] = min(node.cu_wake_ps[c], end_ps)

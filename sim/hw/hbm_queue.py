@@ -9,7 +9,8 @@ import numpy as np
 
 from sim.hw.address_map import ATOM_BYTES, bank_row_column, channel_local
 from sim.hw.hbm_lists import append_hit, append_miss, strike_hits
-from sim.hw.request import NEVER, SECTORS_PER_LINE, STREAMS, Op
+from sim.hw.request import NEVER, STREAMS, Op
+from sim.hw.tags import sectors_in
 from tracer.jit import kernel
 
 MAX_ATOMS = 512
@@ -34,15 +35,6 @@ ATOM = np.dtype(
         ("pad", "i1", 3),
     ]
 )
-
-
-@kernel
-def sectors_in(mask):
-    """Sectors of a 4-bit mask."""
-    count = 0
-    for sector in range(SECTORS_PER_LINE):
-        count += (mask >> sector) & 1
-    return count
 
 
 @kernel

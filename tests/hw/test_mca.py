@@ -1,4 +1,4 @@
-"""MCA chooses its limit once, by how full the queues were in the first stage; only channels that arbitrate by it obey."""
+"""MCA chooses its limit once, by how full the queues were in the first stage; only channels with that arbiter obey."""
 
 from typing import NamedTuple
 
