@@ -68,8 +68,8 @@ def test_unloaded_load_from_dram(preset):
 def test_compiled_code_runs_the_phases_of_the_table_in_their_order():
     tree = ast.parse(Path(wiring.__file__).read_text())
     (function,) = (node for node in tree.body if getattr(node, "name", "") == "run_phases")
-    called = [node.func.id for node in ast.walk(function) if isinstance(node, ast.Call)]
-    assert [name for name in called if name.startswith("run_")] == [phase.run.__name__ for phase in wiring.PHASES]
+    called = sorted((node.lineno, node.func.id) for node in ast.walk(function) if isinstance(node, ast.Call))
+    assert [name for _, name in called if name.startswith("run_")] == [phase.run.__name__ for phase in wiring.PHASES]
     assert {phase.unit for phase in wiring.PHASES} <= {unit.name for unit in wiring.UNITS}
 
 
