@@ -18,6 +18,7 @@ from sim.hw.l1 import CHAINS, L1, MAX_JOINERS, MISS_ENTRY
 from sim.hw.l2 import AHEAD
 from sim.hw.l2_record import L2_BANK
 from sim.hw.lsu_record import LOAD, LSU
+from sim.hw.mca import MCA_LIMITS
 from sim.hw.noc_record import MAX_CUS, MAX_PACKETS, NOC, SCALE_BITS, SLOTS
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import ADDRESS_BITS, CACHE_SET, EVICT_FIRST, HELD, LOW_BITS, MAX_WAYS, SECTORS, WAY_BLOCK
@@ -39,6 +40,7 @@ RECORDS: dict[str, np.dtype] = {
     "group": GROUP,
     "bank": BANK,
     "atom": ATOM,
+    "mca_limits": MCA_LIMITS,
     "channel": CHANNEL,
     "log": LOG,
     "noc": NOC,

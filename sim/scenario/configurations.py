@@ -16,6 +16,7 @@ from sim.collective.own_plan import OwnPlan
 from sim.host.checkpoint import Checkpoint
 from sim.host.gpu import Progress
 from sim.host.state import Breaks, ClusterState
+from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.job_result import JobResult
 from sim.run.many_gpus import fused_plans, run_collective, run_fused, run_gemm
@@ -199,7 +200,7 @@ def _named(progress: Progress | None, part: str) -> Progress | None:
 def assemble(case: Case, parts: dict[str, JobResult], configurations: Sequence[str] = CONFIGURATIONS) -> Evaluation:
     """Configurations from the parts that have been simulated."""
     chunks, tiles = case.cut(), case.source().output_tiles()
-    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // 32) * 32
+    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     found = Evaluation(case.preset, case.problem, case.kernel, case.gpus, parts, d, d - first, case.interval_ps)

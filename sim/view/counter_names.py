@@ -9,11 +9,11 @@ import sys
 from dataclasses import dataclass
 
 from sim.counters import COUNTERS
+from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult
 from sim.spec import Machine
 from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
-SECTOR_BYTES = 32
 INTRODUCTION = """\
 Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
 a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know

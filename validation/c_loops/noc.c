@@ -64,7 +64,6 @@ static int send(struct noc *noc, int64_t c, struct fifo *fifos, struct request *
         + spread(local_line, slices, noc->index);
     struct fifo *target = &fifos[noc->first_request_fifo + bank];
     if (fifo_full(target)) {
-        target->refusals++;
         noc->refused++;
         return 0;
     }
