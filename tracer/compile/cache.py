@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
@@ -116,11 +116,17 @@ class KernelCache(_Cache):
             file.unlink(missing_ok=True)
 
     def _key(self, sig, codegen):
-        """Signature and CPU. Both are plain values with a stable text, which names the file."""
-        return str(sig), str(codegen.magic_tuple())
+        """Signature, field names and CPU: plain values with a stable text, which names the file."""
+        return f"{sig} {_field_names(getattr(sig, 'args', sig))}", str(codegen.magic_tuple())
 
     def _file(self, key):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
+
+
+def _field_names(kinds):
+    """Fields of the named tuples among types; the text of a signature has only the types of their values."""
+    tuples = [kind for kind in kinds if isinstance(kind, types.BaseNamedTuple)]
+    return [(kind.fields, _field_names(kind.types)) for kind in tuples]
 
 
 def _write_atomically(path, content):
