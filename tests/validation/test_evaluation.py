@@ -7,7 +7,6 @@ import pytest
 
 from tests.validation.fake_tasks import fake_outcomes
 from traces.command.cli import main as t3sim
-from traces.command.tables import answers as evaluation
 from traces.errors import UserError
 from validation.claims.claim import Claim
 from validation.experiments.ablation import Ablation
@@ -18,6 +17,7 @@ from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.store import Store
 from validation.experiments.sublayers import Sublayers
+from validation.report import answers as evaluation
 from validation.report.answers import evaluate_claims
 from validation.report.archive import write_evaluation
 from validation.report.compare import INSIDE, NOT_RUN

@@ -49,7 +49,7 @@ def test_a_whole_run_says_so(capsys):
     [
         (["run", str(SMALL_TRACE)], "--extrapolate: found TRACE"),
         ([*LONG, "--kernels", "0"], "--extrapolate: found --kernels"),
-        ([*LONG, "--checkpoint", "c"], "--extrapolate: found --checkpoint"),
+        ([*LONG, "--checkpoint", "60"], "--extrapolate: found --checkpoint"),
         ([*LONG, "--line-trace"], "--extrapolate: found --line-trace"),
         ([*LONG, "--persistent", "4"], "found a GEMM with persistent workgroups"),
         ([*LONG, "--split-k", "2", "--gemm", "256x256x128"], "found a GEMM with split-K"),
