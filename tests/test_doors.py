@@ -2,28 +2,13 @@
 
 import ast
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("traces", "tracer", "sim", "validation")
-"""From left to right: a room imports only from itself and from the rooms to its left."""
-TOP_LEVEL = {
-    *ROOMS,
-    "tests",
-    ".ci",
-    ".gitignore",
-    "CHANGELOG.md",
-    "CITATION.cff",
-    "MANIFEST.in",
-    "docs",
-    "LICENSE",
-    "README.md",
-    "pyproject.toml",
-}
+from tests.support.checkout import FILES, ROOMS, ROOT, TOP_LEVEL
+
 NUMBA_DOORS = {"tracer/compile/jit.py", "tracer/compile/cache.py", "sim/hw/bits.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator, its cache, and the host's prefetch."""
 HEAVY = {"matplotlib", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}
@@ -35,23 +20,6 @@ LINES_PER_FILE = 400
 LINES_PER_FUNCTION = 35
 FUNCTIONS_THAT_FIT = 0.9
 
-
-def tracked_files():
-    """Paths of the project relative to ROOT: what git tracks or would track; without git, all of TOP_LEVEL."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listing.returncode == 0:
-        return [line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
-    files = [path for name in TOP_LEVEL for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
-    return [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
-
-
-FILES = tracked_files()
 SOURCES = [name for name in FILES if name.endswith(".py") and name.split("/")[0] in ROOMS]
 
 
@@ -130,6 +98,25 @@ def test_numba_comes_through_one_decorator(name):
         for node in imports(tree_of(name)):
             libraries = {imported.split(".")[0] for imported in imported_names(node)}
             assert not libraries & {"numba", "llvmlite"}, f"{name}:{node.lineno}: use tracer.compile.jit.compiled"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tests/") and name.endswith(".py")])
+def test_support_code_stands_in_one_place(name):
+    """No test module imports another one, and beside tests and their options there is support code only."""
+    file = name.rpartition("/")[2]
+    assert file.startswith("test_") or file == "conftest.py" or name.startswith("tests/support/"), name
+    for node in imports(tree_of(name)):
+        for imported in imported_names(node):
+            assert not imported.startswith("tests.") or imported.startswith("tests.support"), f"{name}:{node.lineno}"
+
+
+def test_tests_mirror_the_rooms():
+    folders = {name.rpartition("/")[0].removeprefix("tests/") for name in FILES if name.startswith("tests/")}
+    rooms = {name.rpartition("/")[0] for name in SOURCES}
+    for folder in folders:
+        place = folder.split("/")
+        known = place[0] in ("tests", "support", "docs") or any(room == folder for room in rooms)
+        assert known or "/".join(place[:-1]) in folders, f"tests/{folder}: no such room"
 
 
 def test_top_level_layout():

@@ -5,7 +5,7 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.test_doors import FILES, ROOMS
+from tests.support.checkout import FILES, ROOMS
 from traces.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -20,30 +20,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import h5py
 
 from sim.counters import COUNTERS
-from sim.results.frames import (
-    instances_frame,
-    intervals_frame,
-    kernels_frame,
-    runs_dataset,
-    runs_frame,
-    with_results,
-)
+from sim.results.frames import Frames
 from sim.results.layout import FORMAT_VERSION, read_run, run_digest, write_run
 from sim.run.result import Failure, ResultsError, RunResult
 from traces.errors import UserError
 from traces.version import VERSION
 from traces.write import new_file, replacing
-
-if TYPE_CHECKING:
-    import pandas
-    import xarray
 
 FILE_TYPE = "t3sim-results"
 FORMER_TYPE = "t3sim-evaluation"
@@ -52,17 +40,13 @@ RUN = "runs/{:05d}"
 
 
 @dataclass
-class ResultsArchive:
-    """What an archive holds.
+class ResultsArchive(Frames):
+    """What an archive holds, and its tables.
 
     Attributes:
-        runs: in their order; a Failure where a point of a sweep has no results.
-        study: SHA-256 of the study that made it, "" where none did; of an entry of the store, the key of its run.
         path: of the file.
     """
 
-    runs: list[RunResult | Failure] = field(default_factory=list)
-    study: str = ""
     path: str = ""
 
     def run(self, number: int | None = None) -> RunResult:
@@ -81,42 +65,9 @@ class ResultsArchive:
             raise ResultsError(f"{self.path}: run {number} has failed: {chosen.reason}")
         return chosen
 
-    def results(self) -> list[tuple[int, RunResult]]:
-        """(number, run) of those that have results."""
-        return with_results(self.runs)
-
     def failures(self) -> list[tuple[int, Failure]]:
         """(number, failure) of those that have none."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
-
-    def runs_frame(self) -> "pandas.DataFrame":
-        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
-        return runs_frame(self.runs)
-
-    def kernels_frame(self) -> "pandas.DataFrame":
-        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
-        return kernels_frame(self.runs)
-
-    def instances_frame(self, unit: str) -> "pandas.DataFrame":
-        """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
-
-        Raises:
-            ResultsError: no run has such a unit.
-        """
-        return instances_frame(self.runs, unit)
-
-    def intervals_frame(self) -> "pandas.DataFrame":
-        """One row per run and interval of its time series, index (run, time_ps = end of the interval).
-
-        Raises:
-            ResultsError: no run has a time series.
-        """
-        return intervals_frame(self.runs)
-
-    def dataset(self) -> "xarray.Dataset":
-        """The numbers of `runs_frame` with every counter's total as an xarray dataset; the swept fields are its
-        dimensions where the runs fill their grid. A point that failed is NaN."""
-        return runs_dataset(self.runs, self.study)
 
 
 def write_results(path: str | Path, result: RunResult | Failure) -> None:

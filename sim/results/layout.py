@@ -9,7 +9,7 @@ The group of a run (version 1: the root of the file):
     kernels/0000/totals     text: "unit.counter" -> sum or maximum over the instances (JSON)
     kernels/0000/units/<unit>  compound [instance]: the raw counters of each instance of the unit in this kernel
     series/time_ps          i8 [time]: end of each interval, the dimension scale of the others
-    series/<name>           i8 [time]: what happened in each interval
+    series/<name>           i8 [time]: what each interval added, or a level at its end (`sim.machine.build.SERIES`)
     spans                   SPAN [spans] (`sim.hw.spans`): workgroups and DMA transfers, where a series was taken
     triggers                i8 [tiles, 3]: tile, when it was complete (ps), local chunk, where tiles were tracked
     mean_dram_bytes         i8 [4], per stream, of several GPUs

@@ -28,10 +28,10 @@ class KernelResult:
 
     Attributes:
         name: of the kernel.
-        start_ps: when it was launched.
+        start_ps: when its first workgroups could start.
         end_ps: when its last warp had left and its last store was in L2 (in DRAM, where stores are uncached). A flush
-            of L2 comes later: its traffic is in the counters, its time is not. Of several GPUs: when the last of
-            them was at rest.
+            of L2 after it is in the counters, not in this time (D13). Of several GPUs: when the last of them was at
+            rest.
         units: unit -> structured array [instance] of raw counters (fields: `sim.counters.COUNTERS`).
         totals: "unit.counter" -> sum (or maximum) over the instances.
     """
@@ -64,7 +64,8 @@ class RunResult:
         options: how it was asked for, as plain values; no paths, no times.
         kernels: in the order in which they ran; one for a run of several GPUs.
         interval_ps: of the time series, 0 = none taken.
-        series: name -> i8 [time], one value per interval.
+        series: name -> i8 [time], one value per interval: what it added, or a level at its end. Flushes of L2 are in
+            it; the last interval may be cut short by the end of the run.
         spans: SPAN (`sim.hw.spans`), the timeline; empty without a time series.
         triggers: i8 [tiles, 3]: tile, when it was complete (ps), local chunk; empty without a time series.
         exactly_once: the ledger's verdict; True without a ledger.
@@ -117,7 +118,11 @@ class RunResult:
 
     @property
     def time_ps(self) -> int:
-        """End of the last kernel; time 0 is when the first one was launched, its launch delay included."""
+        """End of the last kernel.
+
+        0 is `dispatch.launch_ps` before the first kernel starts. Flushes of L2 between kernels are in this time, the
+        one after the last kernel is not.
+        """
         return max((kernel.end_ps for kernel in self.kernels), default=0)
 
     @property

@@ -16,7 +16,7 @@ from sim.run.store import Store
 from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
 from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, simulate_scenario
-from tracer.gemm.source import GemmKernel, GemmProblem
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
 
@@ -29,15 +29,12 @@ class EvaluationCase:
     content: dict[str, Any]
 
 
-def make_case(
-    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int, interval_ps: int
-) -> EvaluationCase:
+def make_case(preset: Preset, gemm: GemmSource, options: dict[str, Any], gpus: int, interval_ps: int) -> EvaluationCase:
     """A case of a study.
 
     Args:
         preset: the machine.
-        problem: the GEMM of one GPU.
-        kernel: that computes it.
+        gemm: of one GPU.
         options: gpus, configurations, explicit, chunks (tiles of each GPU's), plan (path of a file).
         gpus: that the workload says, 0 = the option does.
         interval_ps: of the time series, 0 = none.
@@ -46,7 +43,7 @@ def make_case(
         UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
     """
     if bool(gpus) == ("gpus" in options):
-        raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
+        raise UserError("t3.gpus: give it with a kernel without workload=; a workload has its own")
     gpus = gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
     unknown = [name for name in configurations if name not in CONFIGURATIONS]
@@ -55,8 +52,8 @@ def make_case(
     sizes = options.get("chunks")
     case = Scenario(
         preset=preset,
-        problem=problem,
-        kernel=kernel,
+        problem=gemm.problem,
+        kernel=gemm.kernel,
         gpus=gpus,
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=options.get("explicit", False),
@@ -66,7 +63,9 @@ def make_case(
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
     content |= {"interval_ps": interval_ps} if interval_ps else {}
     content |= {"plan_sha256": case.own.digest} if case.own else {}
-    return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
+    return EvaluationCase(
+        case, configurations, content | {"problem": asdict(gemm.problem), "kernel": asdict(gemm.kernel)}
+    )
 
 
 def evaluated(case: EvaluationCase) -> list[RunResult]:

@@ -36,8 +36,7 @@ def draw_traffic(results: RunResult) -> "Figure":
     labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]
     times_us = results.times_ps() / PS_PER_US
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = new_figure()
     if moved:
         axes.stackplot(times_us, rates, labels=labels, colors=[STREAMS[name][1] for name in moved], step="pre")
     axes.axhline(peak, color="black", linestyle="--", linewidth=1, label=f"peak, {peak:,.0f} GB/s")

@@ -25,8 +25,7 @@ def draw_queue(results: RunResult) -> "Figure":
     hbm = results.preset.machine.hbm
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
     times_us = results.times_ps() / PS_PER_US
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = new_figure()
     entries = results.series["queue_columns"] / hbm.channels
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
     axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")

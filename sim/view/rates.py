@@ -39,8 +39,7 @@ def draw_rates(results: RunResult) -> "Figure":
     kernels = results.kernels[:KERNELS_MAX]
     if not kernels:
         raise UserError("this run has no kernels")
-    figure = new_figure(2.2 + 0.25 * len(kernels))
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(height_in=2.2 + 0.25 * len(kernels), columns=2)
     for place, kernel in enumerate(kernels):
         _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
         found = ratios(kernel.totals)

@@ -48,8 +48,7 @@ def draw_roofline(results: RunResult) -> "Figure":
     ridges = [peaks.tensor_flop_per_s / slope for slope in slopes.values()]
     ends = [*ridges, *(point[2] for point in points)]
     low, high = min(ends) * DECADES[0], max(ends) * DECADES[1]
-    figure = new_figure(4.0)
-    axes = figure.subplots()
+    figure, axes = new_figure(height_in=4.0)
     for (level, slope), ridge in zip(slopes.items(), ridges, strict=True):
         line = ([low, ridge], [low * slope / TERA, peaks.tensor_flop_per_s / TERA])
         axes.loglog(*line, color=LEVELS[level][1], label=f"{level}, {slope / GIGA:,.0f} GB/s")

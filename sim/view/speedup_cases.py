@@ -12,7 +12,7 @@ from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title
 from traces.errors import UserError
 
-SAID = (COLUMN, "workload", "t3.gpus", "gemm.m", "gemm.n", "gemm.k")
+SAID = (COLUMN, "t3.gpus", *(f"kernel.{name}" for name in ("shape", "workload", "m", "n", "k")))
 """Swept fields that the name of the workload says already."""
 
 
@@ -65,8 +65,8 @@ def _evaluated(archive: ResultsArchive) -> list[RunResult]:
 
 def _name(run: RunResult) -> str:
     """The workload, and what was swept beside it."""
-    if "workload" in run.point:
-        name = case_title(run.point["workload"])
+    if "kernel.workload" in run.point:
+        name = case_title(run.point["kernel.workload"])
     else:
         problem = run.options.get("problem", run.options)
         name = f"{problem['m']} x {problem['n']} x {problem['k']}\n{run.options['gpus']} GPUs"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, save
+from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
+from sim.view.style import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from sim.view.counter_names import page
-from tests.docs.blocks import DOCS, blocks
-from tests.validation.paths import ROOT, SMALL_TRACE_TEXT
+from tests.support.doc_blocks import DOCS, blocks
+from tests.support.paths import ROOT, SMALL_TRACE_TEXT
 from traces.command.cli import main
 
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))

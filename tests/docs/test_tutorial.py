@@ -5,8 +5,8 @@ import os
 import nbformat
 from nbclient import NotebookClient
 
-from tests.docs.blocks import DOCS
-from tests.validation.paths import ROOT
+from tests.support.doc_blocks import DOCS
+from tests.support.paths import ROOT
 
 NOTEBOOK = DOCS / "tutorial.ipynb"
 

@@ -6,7 +6,7 @@ import pytest
 from sim import counters
 from sim.hw.hbm.record import CHANNEL
 from sim.hw.request import STREAMS, Stream
-from tests.sim.result_samples import RECORDS
+from tests.support.result_samples import RECORDS
 
 
 @pytest.mark.parametrize("unit", counters.COUNTERS)

@@ -4,7 +4,7 @@ import pytest
 
 from sim.counters import COUNTERS, FABRIC
 from sim.energy import EVENTS, FOLDER, energy_of, energy_presets, load_energy
-from tests.sim.result_samples import sample_results
+from tests.support.result_samples import sample_results
 from traces.errors import UserError
 
 TEXT = (FOLDER / "hbm2_12nm.toml").read_text(encoding="utf-8")

@@ -4,17 +4,16 @@ import csv
 import random
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from sim.occupancy import kernel_occupancy, occupancy
 from sim.presets.load import load_preset, presets
-from tracer.elf.describe import kernel_resources
+from tests.support.elf_listing import kernel_resources
+from tests.support.paths import ROOT
 from traces.errors import UserError
 
-ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "validation" / "references" / "occupancy.csv"
 BINARIES = ROOT / "tests" / "tracer" / "elf" / "binaries"
 V100 = load_preset("v100").machine.cu

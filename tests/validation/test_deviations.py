@@ -1,7 +1,6 @@
 """DEVIATIONS.md: its numbers and the tests that it names exist; here are the watchers that stand nowhere else."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,15 @@ from sim.hw.address_map import bank_row_column, channel_local
 from sim.machine.build import build, window_ps
 from sim.presets import load_preset, presets
 from sim.run.one_gpu import simulate
-from tests.sim.programs import compute, kernel, load, row, small_preset, wait
+from tests.support.paths import ROOT
+from tests.support.programs import compute, kernel, load, row, small_preset, wait
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
-from validation.against.microbenchmarks import CHASES, Chase, latency_ps
+from validation.against.gpu_rows import CHASES, Chase
+from validation.against.microbenchmarks import latency_ps
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "validation" / "DEVIATIONS.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (D\d+) \|.*\| (.*) \|$", TEXT, re.MULTILINE)
 MIB = 1 << 20

@@ -1,7 +1,7 @@
 """DRAM timing of one channel: when a command may issue, and what it makes later commands wait for.
 
 Each bank, bank group and channel keeps the earliest time of the next command of each kind; a command raises those
-times (JESD235: same bank, same group `_L`, anywhere `_S`). The rules themselves are the rows of `tests/hw/hbm_checker`,
+times (JESD235: same bank, same group `_L`, anywhere `_S`). The rules are the rows of `tests/support/hbm_checker`,
 which proves every log against them without this file.
 """
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from tests.tracer.accelsim.texts import HEADER, block_text, kernel_text, read, write
+from tests.support.accelsim_texts import HEADER, block_text, kernel_text, read, write
 from tracer.accelsim.problems import TraceError
 from tracer.accelsim.stream import BadXz, read_bytes
 from traces.errors import UserError

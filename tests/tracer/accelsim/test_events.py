@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.tracer.accelsim.texts import events_of, kernel_text, read, write
+from tests.support.accelsim_texts import events_of, kernel_text, read, write
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim
 from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tracer.accelsim.texts import kernel_text, write
+from tests.support.accelsim_texts import kernel_text, write
 from tracer.accelsim.parallel import ParallelTrace
 from tracer.accelsim.reader import open_accelsim
 from traces.errors import UserError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracer.accelsim.sectors import sectors_by_kind
+from tests.support.accelsim_sectors import sectors_by_kind
 from tracer.accelsim.make_small import ROOT, SMALL, make
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim, same_events

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.tracer.accelsim.texts import kernel_text, read, write
+from tests.support.accelsim_texts import kernel_text, read, write
+from tests.support.random_instructions import random_actions
 from traces.schema import NO_SLOT, SLOTS, Kind
 
 
@@ -59,38 +60,6 @@ class Twin:
             self.open = None
             self.committed += 1
         return slot, waits
-
-
-def random_actions(rng, count, registers):
-    """Actions of the twin, and their lines."""
-    actions, lines = [], []
-    for k in range(count):
-        pc = f"{16 * k:04x} ffffffff"
-        name = rng.choice(["load", "add", "store", "copy", "commit", "depbar"], p=[0.45, 0.2, 0.1, 0.15, 0.05, 0.05])
-        dst = int(rng.integers(4, registers))
-        first = int(rng.integers(4, registers))
-        width = int(rng.choice([4, 8, 16]))
-        token = {4: "", 8: ".64", 16: ".128"}[width]
-        if name == "load":
-            actions.append((name, dst, width // 4, [(first, 2)]))
-            lines.append(f"{pc} 1 R{dst} LDG.E{token} 1 R{first} {width} 1 0x7f4000000000 {width} 0 ")
-        elif name == "add":
-            actions.append((name, dst, 1, [(first, 1)]))
-            lines.append(f"{pc} 1 R{dst} IADD3 1 R{first} 0 0 ")
-        elif name == "store":
-            actions.append((name, None, 0, [(2, 2), (first, width // 4)]))
-            lines.append(f"{pc} 0 STG.E{token} 2 R2 R{first} {width} 1 0x7f4000000000 {width} 0 ")
-        elif name == "copy":
-            actions.append((name, None, 0, [(first, 1), (2, 2)]))
-            lines.append(f"{pc} 0 LDGSTS.E.128 2 R{first} R2 16 1 0x7f4000000000 16 0 ")
-        elif name == "commit":
-            actions.append((name, None, 0, []))
-            lines.append(f"{pc} 0 LDGDEPBAR 0 0 0 ")
-        else:
-            latest = int(rng.integers(0, 3))
-            actions.append((name, None, 0, [(latest, 0)]))
-            lines.append(f"{pc} 0 DEPBAR.LE 0 0 {latest} ")
-    return actions, lines
 
 
 @pytest.mark.parametrize(("seed", "registers"), [(1, 12), (2, 60), (3, 250), (4, 250), (5, 30)])

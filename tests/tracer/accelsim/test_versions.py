@@ -5,7 +5,7 @@ import lzma
 import numpy as np
 import pytest
 
-from tests.tracer.accelsim.texts import HEADER, kernel_text, read, write
+from tests.support.accelsim_texts import HEADER, kernel_text, read, write
 from tracer.accelsim.writer import same_events
 
 BLOCKS, WARPS = 3, 2

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.tracer.accelsim.test_scoreboard_twin import random_actions
-from tests.tracer.accelsim.texts import kernel_text, write
-from tests.traces.samples import ListSource, random_kernel
+from tests.support.accelsim_texts import kernel_text, write
+from tests.support.random_instructions import random_actions
+from tests.support.trace_samples import ListSource, random_kernel
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim, same_events
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource

@@ -1,0 +1,46 @@
+"""Bit counts, and the quotients and remainders that take a short cut for powers of two."""
+
+import numpy as np
+import pytest
+
+from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, quotient, remainder, trailing_zeros
+from tests.support.plain_records import kernel_view
+from tracer.compile.jit import compiled
+
+
+@compiled
+def zeros_below(mask):
+    return trailing_zeros(mask)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_trailing_zeros(bit):
+    for above in (0, 1 << 63, ((1 << 64) - 1) << (bit + 1) & ((1 << 64) - 1)):
+        assert zeros_below(np.uint64(1 << bit | (above if above >= 1 << bit else 0))) == bit
+
+
+@compiled
+def searched(numbers, first, value, count, mask):
+    found = equal_in_block(numbers, first, value)
+    return found, least_in_block(numbers, first, count), greatest_in_block(numbers, first, mask)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32])
+def test_searches_of_a_block(kind):
+    random = np.random.default_rng(3)
+    for count in range(1, BLOCK + 1):
+        numbers = random.integers(-9, 9, 3 * BLOCK).astype(kind)
+        numbers[:2] = np.iinfo(kind).min  # outside the block
+        block = numbers[5 : 5 + BLOCK]
+        found, least, greatest = searched(kernel_view(numbers), 5, 3, count, 6)
+        assert [(found >> k) & 1 for k in range(BLOCK + 1)] == [*(block == 3).astype(int), 0]
+        assert least == block[:count].min() and greatest == (block & 6).max()
+
+
+def test_quotient_and_remainder_are_those_of_python():
+    random = np.random.default_rng(2)
+    divisors = [1, 2, 3, 5, 7, 40, 64, 80, 4096, 6144, 1 << 40, *random.integers(1, 1 << 20, 200).tolist()]
+    values = [0, 1, 2, 63, 64, (1 << 62) - 1, *random.integers(0, 1 << 50, 50).tolist()]
+    for divisor in divisors:
+        for value in (*values, divisor - 1, divisor, 17 * divisor, 17 * divisor - 1):
+            assert (quotient(value, divisor), remainder(value, divisor)) == divmod(value, divisor)

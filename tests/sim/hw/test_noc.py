@@ -1,0 +1,236 @@
+"""Crossbar: port times and latency to the picosecond, back-pressure, order, fairness."""
+
+import numpy as np
+import pytest
+
+from sim.hw.noc import home_bank, noc_answers, noc_requests
+from sim.hw.request import NEVER, REQUEST, Op
+from sim.machine.build import build
+from tests.support.plain_records import kernel_view
+from tests.support.programs import small_preset
+
+CLOCK_PS = 1000
+PORTS = (
+    *("noc.clock_MHz=1000.0", "noc.request_bytes_per_clk=32", "noc.response_bytes_per_clk=64"),
+    *("noc.bank_bytes_per_clk=32", "noc.header_bytes=8", "noc.latency_clk=30", "noc.bank_fifo=64"),
+)
+LATENCY_PS = 30 * CLOCK_PS
+
+
+class NocBench:
+    """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
+
+    def __init__(self, *overrides, links=0):
+        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links)
+        node = self.node
+        self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
+        self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
+
+    def number(self, name):
+        return self.names.index(name)
+
+    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0):
+        fifo = self.node.fifos[self.number(name)]
+        assert fifo["tail"] - fifo["head"] < fifo["limit"]
+        slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
+        request = np.zeros((), REQUEST)
+        fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
+        fields["link"] = link
+        for field, value in fields.items():
+            request[field] = value
+        self.pool_array()[slot] = request
+        fifo["tail"] += 1
+
+    def pool_array(self):
+        return self.node.pool
+
+    def held(self, name):
+        fifo = self.node.fifos[self.number(name)]
+        slots = [fifo["first"] + ((k - fifo["origin"]) & fifo["mask"]) for k in range(fifo["head"], fifo["tail"])]
+        return self.pool_array()[slots]
+
+    def drop(self, name, count):
+        self.node.fifos[self.number(name)]["head"] += count
+
+    def requests(self, begin_ps, end_ps):
+        wakes = kernel_view(self.bank_wake_ps)
+        return int(noc_requests(self.noc, self.fifos, self.pool, begin_ps, end_ps, wakes))
+
+    def answers(self, begin_ps, end_ps):
+        wakes = kernel_view(self.cu_wake_ps)
+        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, wakes))
+
+    def line_of(self, bank, nth=0):
+        """The nth line whose home is `bank`."""
+        return [line for line in range(0, 1 << 16, 128) if home_bank(self.noc, line) == bank][nth]
+
+
+@pytest.mark.parametrize(
+    ("op", "sectors", "clocks"),
+    [(Op.READ, 15, 1), (Op.WRITE, 15, 5), (Op.WRITE, 4, 2), (Op.UPDATE, 3, 3), (Op.ATOMIC, 1, 2)],
+)
+def test_an_unloaded_request_takes_its_port_and_the_latency(op, sectors, clocks):
+    """Header of 8 bytes and 32 per sector that carries data, through a port of 32 bytes per clock."""
+    bench = NocBench()
+    bench.push("cu.port2", line=bench.line_of(3), ready_ps=700, op=op, sectors=sectors, tag=5)
+    assert bench.requests(0, 20_000) == NEVER
+    (arrived,) = bench.held("l2.requests3")
+    assert arrived["ready_ps"] == 700 + clocks * CLOCK_PS + LATENCY_PS == bench.bank_wake_ps[3]
+    assert (arrived["tag"], arrived["bank"]) == (5, 3)
+    data_bytes = 0 if op == Op.READ else 32 * bin(sectors).count("1")
+    assert bench.node.noc[0]["request_bytes"] == 8 + data_bytes and bench.node.noc[0]["request_packets"] == 1
+
+
+@pytest.mark.parametrize(("sectors", "clocks"), [(15, 5), (1, 2)])
+@pytest.mark.parametrize("fifo", ["l2.hits1", "l2.late1"])
+def test_an_unloaded_answer_takes_the_slower_port_and_the_latency(fifo, sectors, clocks):
+    bench = NocBench()
+    bench.push(fifo, ready_ps=300, sectors=sectors, source=2)
+    assert bench.answers(0, 20_000) == NEVER
+    (arrived,) = bench.held("cu.answers2")
+    assert arrived["ready_ps"] == 300 + clocks * CLOCK_PS + LATENCY_PS == bench.cu_wake_ps[2]
+
+
+def test_a_cu_port_sends_one_packet_after_the_other():
+    bench = NocBench()
+    for k in range(4):
+        bench.push("cu.port0", line=bench.line_of(k), op=Op.WRITE)
+    bench.requests(0, 20_000)
+    assert [int(bench.held(f"l2.requests{k}")["ready_ps"][0]) for k in range(4)] == [
+        5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(4)
+    ]
+
+
+def test_a_bank_port_takes_one_packet_after_the_other():
+    bench = NocBench()
+    for c in range(4):
+        bench.push(f"cu.port{c}", line=bench.line_of(1), op=Op.WRITE)
+    bench.requests(0, 20_000)
+    assert list(bench.held("l2.requests1")["ready_ps"]) == [5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(4)]
+
+
+def test_answers_of_one_bank_share_its_port_and_those_to_one_cu_share_its():
+    one_bank, one_cu = NocBench(), NocBench()
+    for k in range(4):
+        one_bank.push("l2.hits0", source=k)
+        one_cu.push(f"l2.hits{k}", source=0)
+    one_bank.answers(0, 20_000)
+    assert [int(one_bank.held(f"cu.answers{k}")["ready_ps"][0]) for k in range(4)] == [
+        5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(4)
+    ]
+    one_cu.answers(0, 20_000)
+    first_ps = 5 * CLOCK_PS + LATENCY_PS  # then three clocks each: 136 bytes at 64 per clock
+    assert list(one_cu.held("cu.answers0")["ready_ps"]) == [first_ps + 3 * CLOCK_PS * k for k in range(4)]
+
+
+def test_an_acknowledgement_takes_room_from_the_answers_behind_it():
+    """Of a store of four sectors, 40 bytes each: five clocks of the bank's port, then the read's two."""
+    bench = NocBench("noc.ack_bytes=40")
+    bench.push("l2.hits1", ready_ps=300, op=Op.WRITE, source=2)
+    bench.push("l2.hits1", ready_ps=300, sectors=1, source=2)
+    assert bench.answers(0, 20_000) == NEVER
+    assert list(bench.held("cu.answers2")["ready_ps"]) == [300 + 7 * CLOCK_PS + LATENCY_PS]
+    assert bench.node.noc[0]["last_ack_ps"] == 300 + 5 * CLOCK_PS + LATENCY_PS
+
+
+def test_a_packet_leaves_in_the_window_of_its_time():
+    bench = NocBench()
+    bench.push("cu.port0", line=bench.line_of(0), ready_ps=20_000)
+    assert bench.requests(0, 20_000) == 20_000 and len(bench.held("l2.requests0")) == 0
+    assert bench.requests(20_000, 40_000) == NEVER and len(bench.held("l2.requests0")) == 1
+
+
+def test_packets_go_in_the_order_of_their_times_whoever_sends_them():
+    bench = NocBench()
+    for c, ready_ps in enumerate((15_000, 5_000, 10_000, 100)):
+        bench.push(f"cu.port{c}", line=bench.line_of(2), ready_ps=ready_ps, tag=c)
+    bench.requests(0, 20_000)
+    assert list(bench.held("l2.requests2")["tag"]) == [3, 1, 2, 0]
+
+
+def test_a_full_bank_refuses_and_keeps_the_order():
+    bench = NocBench("noc.bank_fifo=2")
+    full, other = bench.line_of(0), bench.line_of(1)
+    for tag in range(4):
+        bench.push("cu.port0", line=full if tag < 3 else other, tag=tag)
+    bench.push("cu.port1", line=other, tag=9)
+    assert bench.requests(0, 20_000) == 20_000  # the third can go in the next window at the earliest
+    assert list(bench.held("l2.requests0")["tag"]) == [0, 1]
+    assert list(bench.held("l2.requests1")["tag"]) == [9]  # the fourth waits behind the third
+    assert bench.node.noc[0]["refused"] == 1 and bench.node.fifos[bench.number("l2.requests0")]["refusals"] == 1
+    bench.drop("l2.requests0", 1)
+    assert bench.requests(20_000, 40_000) == NEVER
+    assert list(bench.held("l2.requests0")["tag"]) == [1, 2] and list(bench.held("l2.requests1")["tag"]) == [9, 3]
+
+
+def test_cus_that_want_one_bank_get_equal_shares():
+    """Answers cross in the same windows; the bank takes two requests in each."""
+    bench = NocBench("noc.bank_fifo=2")
+    line, sent = bench.line_of(0), np.zeros(4, int)
+    for window in range(80):
+        for c in range(4):
+            while len(bench.held(f"cu.port{c}")) < 4:
+                bench.push(f"cu.port{c}", line=line, source=c)
+        bench.push("l2.hits2", source=1, ready_ps=window * 20_000)
+        bench.requests(window * 20_000, (window + 1) * 20_000)
+        bench.answers(window * 20_000, (window + 1) * 20_000)
+        for c in bench.held("l2.requests0")["source"]:
+            sent[c] += 1
+        bench.drop("l2.requests0", len(bench.held("l2.requests0")))
+        bench.drop("cu.answers1", len(bench.held("cu.answers1")))
+    assert sent.sum() == 160 and sent.max() - sent.min() <= 4, sent
+
+
+def test_answers_of_a_bank_to_one_cu_stay_in_order():
+    bench = NocBench()
+    for tag in range(30):
+        bench.push("l2.hits0", ready_ps=tag * 100, source=3, tag=tag, sectors=1 + tag % 15)
+    bench.answers(0, 20_000)
+    arrived = bench.held("cu.answers3")
+    assert list(arrived["tag"]) == list(range(30)) and (np.diff(arrived["ready_ps"]) >= 0).all()
+
+
+def test_a_store_to_another_gpu_takes_its_port_and_the_latency_to_its_link():
+    bench = NocBench(links=2)
+    bench.push("cu.port1", line=bench.line_of(0), ready_ps=700, op=Op.UPDATE, sectors=15, tag=5, link=2)
+    assert bench.requests(0, 20_000) == NEVER
+    (left,) = bench.held("link.stores1")
+    assert left["ready_ps"] == 700 + 5 * CLOCK_PS + LATENCY_PS and left["tag"] == 5
+    assert bench.node.noc[0]["request_bytes"] == 8 + 128
+    assert not any(len(bench.held(f"l2.requests{b}")) for b in range(4))
+    assert (bench.bank_wake_ps == NEVER).all()
+
+
+def test_a_full_link_holds_its_cu_and_no_other():
+    bench = NocBench("link.egress_fifo=1", links=2)
+    for tag, link in ((0, 1), (1, 1), (2, 0)):
+        bench.push("cu.port0", line=bench.line_of(0), op=Op.UPDATE, tag=tag, link=link)
+    bench.push("cu.port1", line=bench.line_of(0), op=Op.UPDATE, tag=3, link=2)
+    assert bench.requests(0, 20_000) == 20_000
+    assert list(bench.held("link.stores0")["tag"]) == [0] and list(bench.held("link.stores1")["tag"]) == [3]
+    assert len(bench.held("l2.requests0")) == 0  # the load behind the store waits with it
+    assert bench.node.noc[0]["refused"] == 1
+    bench.drop("link.stores0", 1)
+    assert bench.requests(20_000, 40_000) == NEVER
+    assert list(bench.held("link.stores0")["tag"]) == [1] and list(bench.held("l2.requests0")["tag"]) == [2]
+    # It leaves now: what is told to another GPU must not lie in the past.
+    assert bench.held("link.stores0")["ready_ps"][0] == 20_000 + 5 * CLOCK_PS + LATENCY_PS
+
+
+def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
+    """A CU whose port is booked beyond the window waits: nobody's later store stands before a sooner one."""
+    bench = NocBench("link.egress_fifo=64", links=1)
+    for k in range(10):
+        for c in range(3):
+            bench.push(f"cu.port{c}", ready_ps=100 * c, op=Op.UPDATE, tag=10 * c + k, link=1)
+    for window in range(8):
+        bench.requests(window * 20_000, (window + 1) * 20_000)
+        left_ps = bench.held("link.stores0")["ready_ps"] - LATENCY_PS
+        assert (left_ps < (window + 1) * 20_000 + 5 * CLOCK_PS).all()
+    held = bench.held("link.stores0")
+    assert len(held) == 30
+    for c in range(3):
+        own = held[held["tag"] // 10 == c]
+        assert list(own["tag"]) == [10 * c + k for k in range(10)]
+        assert list(own["ready_ps"]) == [100 * c + 5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(10)]
+    assert (np.diff(held["ready_ps"]) >= -20_000).all()

@@ -1,0 +1,144 @@
+"""Stores into the output: where the address-space configuration sends them, and when the Tracker holds them."""
+
+import numpy as np
+import pytest
+
+from sim.hw.request import NEVER, Op, Stream
+from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, SPACE, TILE, Map, fingerprint
+from sim.hw.tracker import make_tracker
+from sim.hw.warp import ON_TRACKER
+from sim.machine.build import no_output
+from sim.spec import DmaPolicy
+from tests.support.cu_bench import run_cu
+from tests.support.plain_records import kernel_view
+from tests.support.programs import lines, load, row, small_preset, store, wait
+from traces.schema import Cache, Kind, Space
+
+FIRST, TILE_BYTES, ELSEWHERE = 1 << 20, 4096, 1 << 16
+PEER, BUFFER = 2 << PEER_BITS, (1 << BUFFER_BITS) + BUFFER_SKEW_BYTES
+
+
+def output_of(maps, *overrides, **fields):
+    """An output of one tile per map, one row of 4 KB each; tracked where updates stay."""
+    tiles = np.zeros(len(maps), TILE)
+    tiles["address"], tiles["runs"] = FIRST + np.arange(len(maps)) * TILE_BYTES, 1
+    tiles["run_bytes"] = tiles["bytes"] = TILE_BYTES
+    tiles["map"], tiles["port"], tiles["gate"] = maps, 1, -1
+    tiles["threshold_bytes"] = np.where(np.isin(maps, [Map.DMA, Map.FINAL]), 2 * TILE_BYTES, 0)
+    for name, value in fields.items():
+        tiles[name] = value
+    space = np.zeros(1, SPACE)
+    space["first_byte"], space["end_byte"] = FIRST, FIRST + len(maps) * TILE_BYTES
+    space["gpus"], space["set_mask"] = 4, 15
+    tracker = make_tracker(small_preset(*overrides).machine.tracker, DmaPolicy.TILE)
+    tracker["tiles"] = len(maps)
+    return no_output()._replace(space=space, tiles=tiles, tracker=tracker)
+
+
+def one_store(kind, program, **fields):
+    """What a workgroup whose tile has that map sends, and the tile."""
+    output = output_of([kind], **fields)
+    return run_cu([[program]], output=output).requests, output.tiles[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "op", "cache", "link", "contributors"),
+    [
+        (Map.LOCAL, Op.WRITE, Cache.DEFAULT, 0, 0),
+        (Map.REMOTE, Op.UPDATE, Cache.UNCACHED, 2, 1),
+        (Map.DMA, Op.UPDATE, Cache.UNCACHED, 0, 0),
+        (Map.FINAL, Op.UPDATE, Cache.UNCACHED, 0, 0),
+    ],
+)
+def test_a_store_goes_where_its_tile_is_mapped(kind, op, cache, link, contributors):
+    requests, _ = one_store(kind, [store(FIRST), store(ELSEWHERE), load(FIRST, slot=1)])
+    by_place = {(int(r["line"]), int(r["stream"])): r for r in requests}
+    stored = by_place[FIRST, Stream.COMPUTE_WRITE]
+    names = ("op", "cache", "link", "contributors", "tag", "sectors")
+    assert [int(stored[name]) for name in names] == [op, cache, link, contributors, 0, 15]
+    other = by_place[ELSEWHERE, Stream.COMPUTE_WRITE]  # outside the output a store is a store
+    assert [int(other[name]) for name in names[:4]] == [Op.WRITE, Cache.DEFAULT, 0, 0]
+    read = by_place[FIRST, Stream.COMPUTE_READ]  # and loads are loads
+    assert [int(read[name]) for name in names[:4]] == [Op.READ, Cache.DEFAULT, 0, 0]
+
+
+@pytest.mark.parametrize("kind", [Map.REMOTE, Map.DMA, Map.FINAL])
+def test_a_store_names_its_wavefront_within_the_workgroup(kind):
+    """Two workgroups of three warps side by side on a CU."""
+    output = output_of([kind] * 2)
+    programs = [[[store(FIRST + TILE_BYTES * g + 128 * w)] for w in range(3)] for g in range(2)]
+    requests = run_cu(programs, output=output).requests
+    found = {int(r["line"]): (int(r["tag"]), int(r["wavefront"])) for r in requests}
+    assert found == {FIRST + TILE_BYTES * g + 128 * w: (g, w) for g in range(2) for w in range(3)}
+
+
+@pytest.mark.parametrize(("kind", "op"), [(Kind.STORE, Op.WRITE), (Kind.REDUCE, Op.UPDATE)])
+@pytest.mark.parametrize("offset", [0, BUFFER, 3 * BUFFER])
+def test_a_collectives_store_through_the_peer_window_leaves(kind, op, offset):
+    """Its second tile: `work` counts from the workgroup's tag. What it carries is what the tile holds."""
+    output = output_of([Map.SUM] * 2, arrived=[0, 0b0110], arrived_bytes=[0, TILE_BYTES])
+    event = lines(kind, PEER + offset + FIRST + TILE_BYTES, 3, work=1, cache=Cache.UNCACHED)
+    requests = run_cu([[[event]]], output=output, comm=True).requests
+    assert requests["line"].tolist() == [offset + FIRST + TILE_BYTES + 128 * k for k in range(3)]
+    for name, value in {"op": op, "link": 2, "contributors": 0b0111, "tag": 1, "stream": Stream.COMM_WRITE}.items():
+        assert set(requests[name]) == {value}, name
+
+
+def test_a_collectives_reads_and_own_writes_stay():
+    output = output_of([Map.SUM])
+    program = [load(FIRST, slot=1, cache=Cache.UNCACHED), wait(1), store(FIRST, cache=Cache.UNCACHED)]
+    read, written = run_cu([[program]], output=output, comm=True).requests
+    assert (read["op"], read["stream"], read["link"]) == (Op.READ, Stream.COMM_READ, 0)
+    assert (written["op"], written["stream"], written["link"]) == (Op.WRITE, Stream.COMM_WRITE, 0)
+    assert output.tiles[0]["local_bytes"] == 0  # its memory channel counts it
+
+
+def test_a_collectives_write_that_ends_in_l2_is_counted_here():
+    output = output_of([Map.SUM])
+    run_cu([[[store(FIRST, cache=Cache.BYPASS_L1)]]], output=output, comm=True)
+    tile = output.tiles[0]
+    assert tile["local_bytes"] == 128 and tile["local_sum"] == fingerprint(kernel_view(output.tiles)[0], FIRST, 15)
+
+
+def test_what_leaves_before_all_of_an_arrival_is_there_carries_nobody():
+    output = output_of([Map.SUM], arrived=0b0010, arrived_bytes=TILE_BYTES - 32)
+    (request,) = run_cu([[[store(PEER + FIRST)]]], output=output, comm=True).requests
+    assert request["contributors"] == 0 and output.tiles[0]["early"] == 1
+
+
+def test_a_store_without_a_tracker_entry_waits_and_nothing_else_does():
+    """One entry; workgroup 0 takes it with its first store, so workgroup 1 goes as far as its own."""
+    output = output_of([Map.DMA] * 2, "tracker.entries=1", "tracker.ways=1")
+    local = row(Kind.STORE, space=Space.SHARED, base=FIRST + TILE_BYTES)  # of the workgroup's own memory
+    one = [store(FIRST)]
+    other = [load(FIRST + TILE_BYTES, slot=1), wait(1), local, store(ELSEWHERE), store(FIRST + TILE_BYTES)]
+    bench = run_cu([[one], [other]], output=output)
+    assert sorted(bench.requests["line"].tolist()) == [ELSEWHERE, FIRST, FIRST + TILE_BYTES]
+    assert bench.requests["op"][bench.requests["line"] == FIRST + TILE_BYTES].tolist() == [Op.READ]
+    assert (bench.states == ON_TRACKER).sum() == 1
+    tracker = output.tracker[0]
+    assert (tracker["waiting"], tracker["stalls"], tracker["begun"], tracker["used"][0]) == (1, 1, 1, 1)
+
+
+def test_a_workgroup_that_runs_the_events_of_another_stores_where_it_is():
+    """Its store, and the question whether that needs a Tracker entry, go by its own address (sim.host.program)."""
+    output = output_of([Map.DMA] * 2, "tracker.entries=1", "tracker.ways=1")
+    programs, shifts = [[[store(FIRST)]], [[store(ELSEWHERE)]]], (0, FIRST + TILE_BYTES - ELSEWHERE)
+    bench = run_cu(programs, output=output, shifts=shifts)
+    assert bench.requests["line"].tolist() == [FIRST] and (bench.states == ON_TRACKER).sum() == 1
+    bench = run_cu(programs, output=output_of([Map.DMA] * 2), shifts=shifts)
+    assert {int(r["line"]): int(r["tag"]) for r in bench.requests} == {FIRST: 0, FIRST + TILE_BYTES: 1}
+    assert set(bench.requests["op"]) == {Op.UPDATE}
+
+
+def test_all_stores_of_a_workgroup_share_its_entry():
+    output = output_of([Map.FINAL], "tracker.entries=1", "tracker.ways=1")
+    bench = run_cu([[[store(FIRST + 128 * (8 * w + k)) for k in range(8)] for w in range(4)]], output=output)
+    assert len(bench.requests) == 32 and output.tracker[0]["begun"] == 1
+    assert bench.exit_ps < NEVER and not (bench.states == ON_TRACKER).any()
+
+
+def test_tiles_that_leave_at_once_need_no_entry():
+    output = output_of([Map.REMOTE] * 3, "tracker.entries=1", "tracker.ways=1")
+    bench = run_cu([[[store(FIRST + TILE_BYTES * w)]] for w in range(3)], output=output)
+    assert len(bench.requests) == 3 and output.tracker[0]["begun"] == output.tracker[0]["stalls"] == 0

@@ -1,0 +1,391 @@
+"""Tracker: thresholds of wavefronts, the one trigger, full sets, descriptors in order, and the ledger's counts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.collective.space import make_wavefronts
+from sim.hw.request import NEVER, REQUEST, Op, Stream
+from sim.hw.space import GATE, SPACE, TILE, Map, fingerprint
+from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_grant
+from sim.hw.tracker_count import tracker_count
+from sim.presets import load_preset
+from sim.spec import DmaPolicy, Granularity
+from tests.support.fifo_bench import request
+from tests.support.plain_records import kernel_view
+from tests.support.programs import small_preset
+from tests.support.tracker_twin import TrackerTwin
+
+LINE = 128
+LATENCY_PS = 1429
+
+
+class TrackerBench:
+    """A Tracker and tiles of `lines` lines; every tile gets `updates` updates of each byte.
+
+    A tile is one run, of which each wavefront stores `part_bytes` (0: one wavefront stores all).
+    """
+
+    def __init__(
+        self,
+        tiles,
+        *overrides,
+        updates=2,
+        lines=2,
+        start=0,
+        gpus=4,
+        policy=DmaPolicy.TILE,
+        chunks=1,
+        part_bytes=0,
+        granularity=Granularity.WORKGROUP,
+    ):
+        spec = small_preset(*overrides).machine.tracker
+        self.record, self.tile_records = make_tracker(spec, policy), np.zeros(tiles, TILE)
+        self.record["tiles"], self.record["first_tile"] = tiles, start
+        self.lines = lines
+        self.tile_records["address"] = np.arange(tiles) * lines * LINE
+        self.tile_records["runs"], self.tile_records["run_bytes"] = 1, lines * LINE
+        self.tile_records["bytes"] = self.tile_records["pitch_bytes"] = lines * LINE
+        parts, part_bytes = self.tile_records["parts"], part_bytes or lines * LINE
+        parts["runs"], parts["bytes"], parts["byte_step"] = 1, part_bytes, 1
+        parts["warps"] = -(-lines * LINE // part_bytes)
+        self.tile_records["granularity"] = granularity
+        self.tile_records["map"], self.tile_records["gate"] = Map.DMA, -1
+        self.tile_records["threshold_bytes"] = lines * LINE * updates
+        self.tile_records["chunk"] = np.arange(tiles) * chunks // tiles
+        space = np.zeros(1, SPACE)
+        space["gpus"], space["set_mask"] = gpus, (1 << gpus) - 1
+        self.gate_records = np.zeros(2, GATE)
+        self.gate_records["open_ps"] = NEVER
+        self.counters = make_wavefronts(self.tile_records)
+        self.tile_records["counting"] = (self.counters["threshold_bytes"] > 0).sum(axis=1)
+        self.released_records = np.zeros((self.counters.size, 3), np.int64)
+        self.left = np.bincount(self.tile_records["chunk"], minlength=chunks).astype(np.int64)
+        self.tracker, self.space = kernel_view(self.record)[0], kernel_view(space)[0]
+        arrays = (self.tile_records, self.counters, self.gate_records, self.released_records, self.left)
+        self.arrays = tuple(map(kernel_view, arrays))
+        self.tiles = self.arrays[0]
+
+    def grant(self, tile):
+        return bool(tracker_grant(self.tracker, self.tiles, tile))
+
+    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0, wavefront=0):
+        """An update of a line of the tile by a wavefront (-1: by several); `port`: it came over that link."""
+        link = 0 if port is None else 1 + port
+        address = int(self.tile_records[tile]["address"]) + line * LINE
+        fields = {"op": Op.UPDATE, "link": link, "contributors": contributors, "wavefront": wavefront}
+        one = request(tag=tile, line=address, sectors=sectors, **fields)
+        return bool(tracker_count(self.tracker, self.space, *self.arrays, kernel_view(one)[0], now_ps))
+
+    def whole(self, tile, now_ps=0, **fields):
+        for line in range(self.lines):
+            self.count(tile, line, now_ps=now_ps, **fields)
+
+    @property
+    def descriptors(self):
+        """(tile, wavefront, ready_ps) of the descriptors released so far."""
+        return [tuple(int(part) for part in one) for one in self.released_records[: self.record[0]["released"]]]
+
+    @property
+    def ready(self):
+        """(tile, ready_ps) of those, which are of whole tiles."""
+        assert all(wavefront == -1 for _, wavefront, _ in self.descriptors)
+        return [(tile, ready_ps) for tile, _, ready_ps in self.descriptors]
+
+
+def test_the_last_byte_triggers_once_and_a_latency_later_the_descriptor_is_ready():
+    bench = TrackerBench(3)
+    bench.whole(1, now_ps=100)
+    bench.count(1, 0, port=0, now_ps=200)
+    bench.count(1, 1, sectors=7, port=0, now_ps=300)
+    assert bench.ready == [] and bench.record[0]["live"] == 1  # one sector short
+    bench.count(1, 1, sectors=8, port=0, now_ps=450)
+    assert bench.ready == [(1, 450 + LATENCY_PS)]
+    tile = bench.tile_records[1]
+    assert (tile["triggers"], tile["done_ps"], bench.record[0]["live"], bench.record[0]["triggers"]) == (1, 450, 0, 1)
+    bench.count(1, 1, sectors=8, port=0, now_ps=500)  # an update too many: no second trigger, but counted
+    assert len(bench.ready) == 1 and tile["triggers"] == 1 and tile["arrived_bytes"] == 2 * LINE + 32
+
+
+def test_every_wavefront_must_reach_its_own_threshold():
+    """Two wavefronts of a line each. Updates of one do not stand for those of the other, however many."""
+    bench = TrackerBench(1, part_bytes=LINE)
+    for now_ps in (10, 20, 30):
+        bench.count(0, 0, wavefront=0, now_ps=now_ps)
+    bench.count(0, 1, wavefront=1, now_ps=40)
+    assert bench.record[0]["wavefronts"] == 1 and bench.record[0]["triggers"] == 0 and bench.ready == []
+    bench.count(0, 1, wavefront=1, port=0, sectors=7, now_ps=50)
+    assert bench.ready == []
+    bench.count(0, 1, wavefront=1, port=0, sectors=8, now_ps=60)
+    assert bench.ready == [(0, 60 + LATENCY_PS)]
+    assert bench.counters["counted_bytes"].tolist() == [[3 * LINE, 2 * LINE]]
+    assert bench.counters["triggers"].tolist() == [[1, 1]] and bench.counters["done_ps"].tolist() == [[30, 60]]
+    assert (bench.record[0]["wavefronts"], bench.record[0]["triggers"]) == (2, 1)
+
+
+@pytest.mark.parametrize(("kind", "sends"), [(Map.DMA, True), (Map.FINAL, False)])
+def test_each_wavefronts_part_goes_when_its_own_counter_is_full(kind, sends):
+    bench = TrackerBench(2, part_bytes=LINE, granularity=Granularity.WAVEFRONT)
+    bench.tile_records["map"] = kind
+    assert bench.grant(1)
+    for port, wavefront, now_ps in ((None, 1, 10), (0, 0, 20), (0, 1, 30)):
+        bench.count(1, wavefront, wavefront=wavefront, port=port, now_ps=now_ps)
+    first, second = (1, 1, 30 + LATENCY_PS), (1, 0, 45 + LATENCY_PS)
+    assert bench.descriptors == ([first] if sends else [])
+    assert bench.record[0]["used"].sum() == 1 == bench.record[0]["live"]  # the entry is held for the other wavefront
+    bench.count(1, 0, wavefront=0, now_ps=45)
+    assert bench.descriptors == ([first, second] if sends else [])
+    assert bench.record[0]["used"].sum() == 0 == bench.record[0]["live"] and bench.record[0]["freed"] == 1
+    bench.count(1, 0, wavefront=0, now_ps=99)  # one too many
+    assert bench.record[0]["triggers"] == 1 and bench.record[0]["released"] == 2 * sends
+
+
+def test_a_packet_of_several_wavefronts_is_shared_out_by_the_plan():
+    """Parts of 96 bytes: the first line holds three sectors of wavefront 0 and one of wavefront 1."""
+    bench = TrackerBench(1, part_bytes=96, lines=3, updates=1)
+    assert bench.counters["threshold_bytes"].tolist() == [[96] * 4]
+    bench.count(0, 0, port=0, wavefront=-1)
+    assert bench.counters["counted_bytes"].tolist() == [[96, 32, 0, 0]]
+    bench.count(0, 1, sectors=0b0110, port=0, wavefront=-1)
+    assert bench.counters["arrived_bytes"].tolist() == [[96, 64, 32, 0]]
+    bench.count(0, 2, port=0, wavefront=-1)
+    bench.count(0, 1, sectors=0b1001, port=0, wavefront=-1)
+    assert bench.counters["counted_bytes"].tolist() == [[96] * 4] and len(bench.ready) == 1
+
+
+def test_a_wavefront_beyond_the_edge_of_the_output_is_not_waited_for():
+    """Of two wavefronts along a run the second has nothing where the run ends early."""
+    bench = TrackerBench(1, part_bytes=LINE, updates=1)
+    bench.tile_records["run_bytes"] = bench.tile_records["bytes"] = bench.tile_records["threshold_bytes"] = LINE
+    bench.counters[:] = make_wavefronts(bench.tile_records)
+    bench.tile_records["counting"] = 1
+    assert bench.counters["threshold_bytes"].tolist() == [[LINE, 0]]
+    bench.count(0, 0, wavefront=0, now_ps=5)
+    assert bench.ready == [(0, 5 + LATENCY_PS)]
+
+
+def test_contributors_are_known_by_wavefront():
+    bench = TrackerBench(1, part_bytes=LINE, updates=9)
+    bench.count(0, 0, wavefront=0, port=0, contributors=0b0010)
+    bench.count(0, 1, wavefront=1)
+    assert bench.counters["arrived"].tolist() == [[0b10, 0]] and bench.tile_records["arrived"].tolist() == [0b10]
+    assert bench.counters["arrived_bytes"].tolist() == [[LINE, 0]]
+
+
+def test_channels_tell_in_any_order_and_the_latest_time_counts():
+    """Notes of several channels come channel by channel, not by time."""
+    bench = TrackerBench(1, updates=1)
+    bench.count(0, 0, now_ps=900)
+    bench.count(0, 1, now_ps=300)
+    assert bench.ready == [(0, 900 + LATENCY_PS)]
+
+
+@pytest.mark.parametrize(("kind", "sends"), [(Map.DMA, True), (Map.FINAL, False)])
+def test_a_final_tile_triggers_without_a_descriptor(kind, sends):
+    bench = TrackerBench(1, updates=1)
+    bench.tile_records["map"] = kind
+    bench.whole(0)
+    assert bench.tile_records[0]["triggers"] == 1 and bool(bench.ready) == sends
+
+
+def test_a_chunk_is_released_as_a_whole_and_in_walk_order():
+    bench = TrackerBench(6, updates=1, chunks=2, start=4, policy=DmaPolicy.CHUNK)
+    for now_ps, tile in enumerate((1, 4, 2)):
+        bench.whole(tile, now_ps=now_ps)
+    assert bench.ready == []
+    bench.whole(0, now_ps=70)  # the last of chunk 0
+    assert bench.ready == [(tile, 70 + LATENCY_PS) for tile in (0, 1, 2)]
+    bench.whole(3, now_ps=80)
+    bench.whole(5, now_ps=60)  # told last, by a channel whose turn is late, but tile 3 was later
+    assert bench.ready[3:] == [(tile, 80 + LATENCY_PS) for tile in (4, 5, 3)]  # the walk begins at tile 4
+
+
+def test_a_set_is_picked_by_the_workgroups_number():
+    bench = TrackerBench(12, "tracker.entries=4", "tracker.ways=1")
+    assert [bench.grant(tile) for tile in (0, 1, 2, 3)] == [True] * 4
+    assert not bench.grant(4) and bench.grant(1)  # 4 meets 0 in set 0; 1 has its entry
+    assert bench.record[0]["used"][:4].tolist() == [1, 1, 1, 1] and bench.record[0]["stalls"] == 1
+    for updates in range(2):
+        bench.whole(0, port=None if updates else 0)
+    assert bench.record[0]["freed"] == 1 and bench.record[0]["waiting"] == 1
+    assert bench.grant(4) and not bench.grant(8)
+
+
+def test_a_place_is_kept_for_every_earlier_workgroup():
+    """Two places, three tiles of one set before the last: it waits though both places are free."""
+    bench = TrackerBench(4, "tracker.entries=2", "tracker.ways=2")
+    assert not bench.grant(3) and not bench.grant(2)
+    assert bench.grant(1) and bench.grant(0)
+    assert not bench.grant(2)  # both places taken
+    for tile in (0, 1):
+        bench.whole(tile)
+        bench.whole(tile, port=0)
+    assert not TrackerBench(4, "tracker.entries=2", "tracker.ways=2").grant(3)
+    assert bench.grant(3) and bench.grant(2)
+
+
+def test_the_earlier_ones_are_those_of_the_staggered_walk():
+    bench = TrackerBench(4, "tracker.entries=1", "tracker.ways=1", start=2)
+    assert [bench.grant(tile) for tile in (0, 1, 3)] == [False] * 3 and bench.grant(2)
+
+
+def test_tiles_that_are_not_tracked_need_no_place():
+    bench = TrackerBench(3, "tracker.entries=1", "tracker.ways=1")
+    bench.tile_records["threshold_bytes"][0] = 0
+    assert bench.grant(0) and bench.grant(1) and bench.grant(0)
+    assert bench.record[0]["used"].sum() == 1 == bench.record[0]["begun"]
+
+
+def test_arrivals_are_never_held_and_are_spilled_where_no_entry_is_free():
+    bench = TrackerBench(5, "tracker.entries=2", "tracker.ways=2")
+    for tile in range(5):
+        bench.count(tile, port=0)
+    assert (bench.record[0]["live"], bench.record[0]["live_max"], bench.record[0]["spilled"]) == (5, 5, 3)
+    assert bench.grant(0) and not bench.record[0]["stalls"]
+
+
+def test_without_limit_nothing_waits_and_nothing_is_spilled():
+    bench = TrackerBench(40, "tracker.entries=0")
+    assert all(bench.grant(tile) for tile in reversed(range(40)))
+    for tile in range(40):
+        bench.count(tile, port=0)
+    assert bench.record[0]["spilled"] == bench.record[0]["stalls"] == 0 and bench.record[0]["live_max"] == 40
+
+
+def test_a_gate_opens_with_its_last_byte():
+    bench = TrackerBench(2)
+    bench.tile_records["gate"], bench.gate_records["needed_bytes"][1] = 1, 3 * LINE
+    assert not bench.count(0, 0, port=0, now_ps=10) and not bench.count(0, 0, now_ps=20)  # its own do not count
+    assert not bench.count(1, 1, port=0, now_ps=30) and bench.gate_records[1]["open_ps"] == NEVER
+    assert bench.count(1, 0, port=0, now_ps=40) and bench.gate_records[1]["open_ps"] == 40
+    assert bench.gate_records[0]["open_ps"] == NEVER
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "doubled", "arrived"),
+    [
+        ([(0, 0b0010), (0, 0b0010)], 0, 0b0010),  # both lines of the tile
+        ([(0, 0b0010), (1, 0b0100)], 0, 0b0110),  # two GPUs over two links
+        ([(0, 0b0010), (1, 0b0010)], 1, 0b0010),  # the same GPU again, over the other link
+        ([(0, 0b0110), (1, 0b0100)], 1, 0b0110),
+        ([(0, 0b0011)], 1, 0b0011),  # its own sum comes back
+        ([(0, 0b0010), (0, 0b0110)], 1, 0b0010),  # the second line holds one more
+    ],
+)
+def test_sets_of_contributors_merge_only_when_disjoint(arrivals, doubled, arrived):
+    bench = TrackerBench(1, updates=9)
+    for line, (port, contributors) in enumerate(arrivals):
+        bench.count(0, line, port=port, contributors=contributors)
+    assert (bench.tile_records[0]["doubled"], bench.tile_records[0]["arrived"]) == (doubled, arrived)
+
+
+def test_bytes_and_sectors_are_counted_by_side():
+    bench = TrackerBench(1, updates=9)
+    bench.count(0, 0, sectors=15)
+    bench.count(0, 1, sectors=3, port=2)
+    tile = bench.tile_records[0]
+    assert (tile["local_bytes"], tile["arrived_bytes"], tile["port_bytes"][:4].tolist()) == (128, 64, [0, 0, 64, 0])
+    sums = [int(fingerprint(bench.tiles[0], line, sectors)) for line, sectors in ((0, 15), (128, 3))]
+    assert [
+        (int(tile[name]) - one) % (1 << 64) for name, one in zip(("local_sum", "arrived_sum"), sums, strict=True)
+    ] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"op": Op.UPDATE, "stream": Stream.COMPUTE_WRITE}, True),
+        ({"op": Op.UPDATE, "stream": Stream.COMM_WRITE}, True),
+        ({"op": Op.WRITE, "stream": Stream.COMM_WRITE}, True),
+        ({"op": Op.WRITE, "stream": Stream.COMPUTE_WRITE}, False),
+        ({"op": Op.READ, "stream": Stream.COMM_READ}, False),
+        ({"op": Op.UPDATE, "stream": Stream.COMPUTE_WRITE, "tag": -1}, False),
+    ],
+)
+def test_what_counts(fields, expected):
+    assert bool(counts(kernel_view(request(**fields))[0])) == expected
+
+
+KINDS = ["grant", "local", "arrive", "packet"]
+moves = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 19), st.integers(1, 15)), max_size=160)
+
+
+@given(
+    moves=moves,
+    by_wavefront=st.booleans(),
+    start=st.integers(0, 19),
+    size=st.sampled_from([(0, 1), (1, 1), (2, 1), (2, 2), (8, 2), (64, 8)]),
+    untracked=st.sets(st.integers(0, 19), max_size=6),
+)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_same_grants_and_triggers_as_the_twin(moves, by_wavefront, start, size, untracked):
+    """Any order of first stores, updates and arrivals; updates come only after their grant, as in the machine.
+
+    A tile is a line, a sector of each of four wavefronts; packets without a wavefront hold any of them.
+    """
+    tiles, (entries, ways) = 20, size
+    granularity = Granularity.WAVEFRONT if by_wavefront else Granularity.WORKGROUP
+    machine = (f"tracker.entries={entries}", f"tracker.ways={ways}")
+    bench = TrackerBench(tiles, *machine, start=start, lines=1, gpus=32, part_bytes=32, granularity=granularity)
+    bench.tile_records["threshold_bytes"][list(untracked)] = 0
+    walk = [(start + k) % tiles for k in range(tiles)]
+    thresholds = [[0] * 4 if tile in untracked else [64] * 4 for tile in range(tiles)]
+    twin = TrackerTwin(walk, thresholds, entries=entries, ways=ways, by_wavefront=by_wavefront)
+    done = set()
+    for kind, tile, mask in moves:
+        if kind == "grant":
+            assert bench.grant(tile) == twin.grant(tile)
+            continue
+        if kind == "local" and not twin.grant(tile):
+            continue
+        assert kind != "local" or bench.grant(tile)
+        side = "local" if kind == "local" else "arrive"
+        new = [wavefront for wavefront in range(4) if mask >> wavefront & 1 and (side, tile, wavefront) not in done]
+        done |= {(side, tile, wavefront) for wavefront in new}
+        requests = [(-1, sum(1 << one for one in new))] if kind == "packet" else [(one, 1 << one) for one in new]
+        for wavefront, sectors in requests:
+            if sectors:
+                bench.count(tile, sectors=sectors, wavefront=wavefront, port=None if side == "local" else 0)
+        for wavefront in new:
+            twin.count(tile, wavefront, 32)
+        assert bench.record[0]["live"] == twin.live
+    assert [(tile, wavefront) for tile, wavefront, _ in bench.descriptors] == twin.sent
+    for tile in set(range(tiles)) - untracked:
+        assert bench.counters["counted_bytes"][tile].tolist() == [twin.counted.get((tile, k), 0) for k in range(4)]
+
+
+@given(seed=st.integers(0, 1 << 32), size=st.sampled_from([(1, 1), (2, 1), (4, 2)]))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_the_smallest_tracker_makes_progress_whatever_stores_first(seed, size):
+    """A machine full of workgroups that ask in any order again and again: all tiles trigger."""
+    random = np.random.default_rng(seed)
+    bench = TrackerBench(24, f"tracker.entries={size[0]}", f"tracker.ways={size[1]}", start=int(random.integers(24)))
+    waiting = [(k + int(bench.record[0]["first_tile"])) % 24 for k in range(24)]
+    for tile in range(24):
+        bench.whole(tile, port=0)
+    rounds = 0
+    while waiting:
+        rounds += 1
+        assert rounds <= 24, "the Tracker is stuck"
+        resident = waiting[:6]
+        random.shuffle(resident)
+        for tile in resident:
+            if bench.grant(tile):
+                bench.whole(tile)
+                waiting.remove(tile)
+    assert bench.record[0]["triggers"] == 24 and not bench.record[0]["used"].any()
+
+
+def test_storage_follows_from_the_fields():
+    """The paper's Tracker: 256 entries of 8 wavefronts; it says 19 KB."""
+    spec = load_preset("t3_2024").machine.tracker
+    counter = spec.address_bits + spec.counter_bits + 3 + 1  # one of 8 wavefronts, valid
+    assert tracker_bits(spec, 1 << 16) == 256 * (8 * counter + 16 - 5)  # 32 sets know 5 bits of the workgroup
+    assert 0.9 * 19_000 < tracker_bits(spec) / 8 < 1.1 * 19 * 1024
+    whole = load_preset("t3_2024", ["tracker.ways=256"]).machine.tracker
+    assert tracker_bits(whole, 1 << 16) == 256 * (8 * counter + 16)
+
+
+def test_the_record_has_room_for_a_request_of_any_port():
+    assert TILE["port_bytes"].shape[0] == 32 and REQUEST["link"] == np.int8

@@ -1,0 +1,83 @@
+"""Configurations: which runs they need, what a run depends on, and the phases put together."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sim.collective.chunks import chunks_of
+from sim.run.result import KernelResult, RunResult
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, RUNS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
+from sim.scenario.scenario import Scenario, assemble, runs_of
+from tests.support.programs import small_preset
+from tests.support.t3_cases import TILE, fp16_problem
+
+CASE = Scenario(small_preset(), fp16_problem(96, 80, 32), TILE, 3)
+
+
+def made(number):
+    """A result whose every figure tells which run it is."""
+    traffic = np.arange(4) + 10 * number
+    kernel = KernelResult("", 0, 1000 * number, {}, {})
+    return RunResult(CASE.preset, {}, {}, [kernel], mean_dram_bytes=traffic, link_bytes=7 * number)
+
+
+MADE = {name: made(number) for number, name in enumerate(RUNS, 1)}  # gemm 1, rs 2, rs_nmc 3, ag 4, t3 5, t3_mca 6
+
+
+def test_runs_that_configurations_need():
+    assert runs_of(CONFIGURATIONS) == list(RUNS)
+    assert runs_of([T3]) == ["ag", "t3"] and runs_of([IDEAL_NMC, SEQUENTIAL]) == ["gemm", "rs", "rs_nmc", "ag"]
+
+
+def test_phases_and_traffic_are_those_of_the_runs():
+    found = assemble(CASE, MADE).configurations
+    times = {name: (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps) for name, one in found.items()}
+    assert times == {
+        SEQUENTIAL: (7000, 1000, 2000, 4000),
+        T3: (9000, 5000, 5000, 4000),
+        T3_MCA: (10000, 6000, 6000, 4000),
+        IDEAL: (6000, 1000, 2000, 4000),
+        IDEAL_NMC: (7000, 1000, 3000, 4000),
+    }
+    # Columns of TRAFFIC: what GEMM and RS move in each stream, then what AG reads and writes.
+    assert list(found[SEQUENTIAL].dram_bytes.values()) == [10 + 20, 11 + 21, 12 + 22, 13 + 23, 42, 43]
+    assert list(found[T3].dram_bytes) == list(TRAFFIC)
+    assert list(found[T3].dram_bytes.values()) == [50, 51, 52, 53, 42, 43]
+    assert (found[SEQUENTIAL].link_bytes, found[T3_MCA].link_bytes) == (7 * 7, 7 * 10)
+
+
+def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
+    bad = {**MADE, "rs": replace(MADE["rs"], exactly_once=False, wrong=("GPU 1: triggers",))}
+    found = assemble(CASE, bad)
+    assert {name for name, one in found.configurations.items() if not one.exactly_once} == {SEQUENTIAL, IDEAL}
+    assert found.as_dict()["configurations"][IDEAL]["ledger"] == {
+        "exactly_once": False,
+        "wrong": ["rs: GPU 1: triggers"],
+    }
+
+
+def test_output_and_zeroing_bytes_count_whole_sectors():
+    """96 x 80 in tiles of 32 x 32: nine tiles of 2048 bytes or, the narrow third column, 1024."""
+    found = assemble(CASE, MADE)
+    assert found.output_bytes == 96 * 80 * 2 and found.zeroing_bytes == found.output_bytes * 2 // 3
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"gpus": 2}, {"gemm"}),
+        ({"problem": fp16_problem(96, 80, 64)}, {"rs", "rs_nmc", "ag"}),  # K does not concern collectives
+        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "ag"}),
+        ({"kernel": replace(TILE, tile_m=16)}, set()),
+        ({"preset": small_preset("hbm.queue_entries=32")}, set()),
+        ({"explicit": True}, {"gemm"}),
+        ({"chunks": chunks_of((2, 3, 4))}, {"gemm"}),
+        ({"chunks": chunks_of((3, 3, 3))}, set(RUNS)),  # what even chunks are
+        ({"interval_ps": 5}, set()),
+    ],
+)
+def test_what_a_run_depends_on(change, same):
+    other = replace(CASE, **change)
+    assert {name for name in RUNS if CASE.run(name).key == other.run(name).key} == same
+    assert len({CASE.run(name).key for name in RUNS}) == len(RUNS)

@@ -1,0 +1,80 @@
+"""`t3sim run --checkpoint` and `t3sim t3 --checkpoint`: killed and started again, they end in the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+from time import sleep
+
+import pytest
+
+from sim.run.store import Store
+from tests.support.paths import ROOT
+from traces.command.cli import main
+
+GEMM = ["run", "--gemm", "256x256x256", "--preset", "t3_2024"]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    """A store of its own."""
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    return Store()
+
+
+def start(arguments):
+    program = f"import sys; from traces.command.cli import main; sys.exit(main({arguments!r}))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+
+
+def kill_when(process, ready):
+    while not ready():
+        assert process.poll() is None, "it ended before it could be killed"
+        sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.returncode == -signal.SIGKILL
+
+
+def in_progress(store):
+    return [entry for entry in store.entries() if not entry.finished]
+
+
+def test_killed_and_started_again(store, tmp_path, capsys):
+    whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
+    arguments = [*GEMM, "-o", str(parts), "--checkpoint", "0"]
+    with start(arguments) as process:
+        kill_when(process, lambda: in_progress(store))
+    assert not parts.exists()
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "going on from the checkpoint of gemm_256x256x256 on t3_2024" in capsys.readouterr().err
+    assert main([*GEMM, "-o", str(whole), "--fresh"]) == 0
+    assert parts.read_bytes() == whole.read_bytes()
+    assert not in_progress(store) and len(store.entries()) == 1
+
+
+def test_an_interval_that_is_no_number_is_one_line(capsys):
+    assert main([*GEMM, "--checkpoint", "c.npz"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "'c.npz' is not a valid float" in shown.err
+
+
+T3 = ["t3", "--kernel", "gemm:m=512,n=512,k=128", "--gpus", "4"]
+T3 += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2", "--set", "l2.bytes=1048576"]
+
+
+def test_a_scenario_killed_and_started_again(store, tmp_path, capsys):
+    """Killed in the middle of a run; the same command goes on there."""
+    whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
+    arguments = [*T3, "-o", str(parts), "--checkpoint", "0"]
+    with start(arguments) as process:
+        kill_when(process, lambda: in_progress(store) and len(store.entries()) > 1)
+    assert not parts.exists() and len(store.entries()) < 7
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "going on from the checkpoint of" in capsys.readouterr().err
+    assert main([*T3, "-o", str(whole), "--fresh"]) == 0
+    assert parts.read_bytes() == whole.read_bytes()
+    assert not in_progress(store)

@@ -1,0 +1,80 @@
+"""`t3sim doctor` and `t3sim completion`."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sim.verbs import doctor as verb
+from tests.support.paths import ROOT
+from traces.command.cli import main
+
+PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
+
+
+def test_a_sound_installation(capsys):
+    assert main(["run", "--gemm", "64x64x32"]) == 0
+    capsys.readouterr()
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["problems"] == [] and found["compiled"]["the machine"] == "compiled"
+    assert found["libraries"]["numba"][0].isdigit() and found["cache"]["kernels"] > 0
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "no problems" in shown and "T3SIM_CACHE_DIR" in shown
+
+
+def test_an_empty_cache_and_a_file_in_its_place(tmp_path):
+    def doctor(folder):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "T3SIM_CACHE_DIR": str(folder)}
+        command = [sys.executable, "-c", PROGRAM, "doctor", "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    status, found = doctor(tmp_path / "new")
+    assert status == 0 and found["compiled"]["the machine"].startswith("not yet")
+    assert found["cache"] | {"free_bytes": 0} == {
+        "folder": str(tmp_path / "new"),
+        "writable": True,
+        "kernels": 0,
+        "bytes": 0,
+        "free_bytes": 0,
+    }
+    (tmp_path / "file").write_text("in the way")
+    status, found = doctor(tmp_path / "file")
+    assert status == 1 and "set T3SIM_CACHE_DIR" in found["problems"][0]
+
+
+def test_missing_libraries_and_policies_are_problems(monkeypatch, capsys):
+    monkeypatch.setattr(verb, "LIBRARIES", ("numpy", "no-such-library"))
+    monkeypatch.setitem(verb.OPTIONAL, "no-such-extra", "plots")
+    monkeypatch.setenv("T3SIM_POLICY", "gone.py")
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "problem: no-such-library is not installed" in shown and "problem: T3SIM_POLICY: no file gone.py" in shown
+    assert "not installed (pip install 't3sim[plots]')" in shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "_T3SIM_COMPLETE" in script and "t3sim" in script
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("t3sim sw", ["sweep"]),
+        ("t3sim trace ex", ["export"]),
+        ("t3sim run --pol", ["--policy"]),
+        ("t3sim plot r", ["rates", "roofline"]),
+    ],
+)
+def test_what_a_shell_is_told(words, expected):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_T3SIM_COMPLETE": "bash_complete"}
+    environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    assert [line.partition(",")[2] for line in done.stdout.split()] == expected, done.stderr

@@ -1,0 +1,66 @@
+"""Counters under other tools' names: known counters only, values in their units, Accel-Sim's own counts met."""
+
+import csv
+import json
+
+import pytest
+
+from sim.counters import COUNTERS
+from sim.results import write_results
+from sim.view.counter_names import NAMES
+from tests.support.paths import ROOT, SMALL_TRACE_TEXT
+from tests.support.result_samples import sample_results
+from traces.command.cli import main
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_every_term_is_a_counter(names):
+    for counterpart in NAMES[names]:
+        for term in counterpart.ours:
+            unit, _, counter = term.removeprefix("-").partition(".")
+            assert term == "time_ps" or counter in COUNTERS[unit], counterpart.name
+    assert len({counterpart.name for counterpart in NAMES[names]}) == len(NAMES[names])
+
+
+def test_values_are_in_their_units():
+    kernel, machine = sample_results().kernels[0], sample_results().preset.machine
+    value = {counterpart.name: counterpart.value(kernel, machine) for counterpart in NAMES["nsight"]}
+    assert value["gpu__time_duration.sum"] == 5
+    assert value["sm__cycles_elapsed.max"] == pytest.approx(5e-9 * 1380e6)
+    assert (
+        value["dram__bytes_read.sum"] == 32 * value["dram__sectors_read.sum"] == 32 * kernel.totals["hbm.read_columns"]
+    )
+    hits, misses = (value[f"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_{what}.sum"] for what in ("hit", "miss"))
+    assert hits + misses + kernel.totals["l1.read_merged_sectors"] == kernel.totals["l1.read_sectors"]
+
+
+def test_accelsim_counts_the_same(capsys, tmp_path):
+    """The copy kernel, with the counts that Accel-Sim has printed for it (DRAM writes: before any flush)."""
+    result = tmp_path / "copy.h5"
+    arguments = ["run", str(SMALL_TRACE_TEXT), "--preset", "accelsim_qv100", "--keep-l2", "-o", str(result)]
+    assert main(arguments) == 0
+    capsys.readouterr()
+    assert main(["show", str(result), "--names", "accelsim", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["kernels"]
+    with open(ROOT / "validation" / "references" / "accelsim.csv", encoding="utf-8") as file:
+        theirs = next(row for row in csv.DictReader(file) if row["case"] == "copy_512KiB")
+    pairs = {
+        "gpgpu_n_tot_w_icount": "warp_instructions",
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]": "l1_read_sectors",
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][HIT]": "l1_read_hits",
+        "L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]": "l2_read_sectors",
+        "L2_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]": "l2_read_mshr_merged",
+        "L2_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]": "l2_write_sectors",
+        "total dram reads": "dram_read_sectors",
+        "total dram writes": "dram_write_sectors",
+    }
+    assert {name: found[name] for name in pairs} == {name: int(theirs[column]) for name, column in pairs.items()}
+
+
+def test_table_and_mistake(tmp_path, capsys):
+    write_results(tmp_path / "run.h5", sample_results())
+    assert main(["show", str(tmp_path / "run.h5"), "--names", "nsight"]) == 0
+    shown = capsys.readouterr().out
+    assert "lts__t_sectors_srcunit_tex_op_read.sum" in shown and "first" in shown and "second" in shown
+    assert main(["show", str(tmp_path / "run.h5"), "--names", "rocprof"]) == 2
+    assert "nsight" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""Figures are drawn from results archives; what they show is what was counted; what they cannot draw they say."""
+
+import sys
+
+import pytest
+
+from sim import results
+from sim.presets import load_preset
+from sim.results import Failure, ResultsArchive, write_runs
+from sim.view.dram_traffic import STREAMS, draw_traffic
+from sim.view.queue_occupancy import draw_queue
+from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
+from sim.view.roofline import intensity, operations_per_s
+from sim.view.style import new_figure, save
+from sim.view.sweep_lines import draw_sweep
+from tests.support.paths import SMALL_TRACE
+from tests.support.result_samples import sample_results
+from traces.command.cli import main as t3sim
+from traces.units import GIGA
+
+POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
+
+
+def study():
+    """Times of 11, 12, 13 and 14 ns over queue entries and pipeline depth, and one failure."""
+    runs = []
+    for number, (entries, depth) in enumerate(POINTS):
+        run = sample_results()
+        run.point = {"hbm.queue_entries": entries, "gemm.pipeline_depth": depth}
+        run.kernels[-1].end_ps += 1000 * number
+        runs.append(run)
+    return [*runs, Failure({"hbm.queue_entries": 3, "gemm.pipeline_depth": 2}, "does not fit")]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """Results of a small GEMM with a time series, of a copy without, and of a study."""
+    folder = tmp_path_factory.mktemp("results")
+    gemm = ["run", "--gemm", "256x256x128", "--interval-ns", "200", "-o", str(folder / "gemm.h5")]
+    assert t3sim(gemm) == 0
+    assert t3sim(["run", str(SMALL_TRACE), "-o", str(folder / "copy.h5")]) == 0
+    write_runs(folder / "study.h5", study())
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "sweep"])
+def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):
+    result = desk / ("study.h5" if kind == "sweep" else "gemm.h5")
+    paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for path in paths:
+        assert t3sim(["plot", kind, str(result), "-o", str(path)]) == 0
+    content = paths[0].read_bytes()
+    assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml"}[ending])
+    assert content == paths[1].read_bytes()
+    if ending == "svg":
+        text = content.decode()
+        assert ("time" in text or "GB/s" in text) and ("v100" in text or "hbm.queue_entries" in text)
+
+
+def test_traffic_is_all_the_traffic(desk):
+    found = results.open(desk / "gemm.h5").run()
+    drawn = sum(int(found.series[name].sum()) for name in STREAMS)
+    headline = found.headline()
+    assert drawn == 32 * (headline["dram_read_sectors"] + headline["dram_write_sectors_after_flush"])
+    assert load_preset("v100").peaks().dram_bytes_per_s / GIGA == pytest.approx(898, abs=1)
+    axes = draw_traffic(found).axes[0]
+    tops = axes.collections[-1].get_paths()[0].vertices[:, 1]
+    assert tops.max() <= 898 * 1.001
+
+
+def test_queue_stays_under_its_depth(desk):
+    found = results.open(desk / "gemm.h5").run()
+    left, right = draw_queue(found).axes
+    entries = left.lines[0].get_ydata()
+    hbm = found.preset.machine.hbm
+    assert entries.max() <= 2 * hbm.queue_entries  # v100 has a queue for reads and one for writes
+    assert left.get_ylim()[1] >= 2 * hbm.queue_entries
+    assert entries.sum() * hbm.channels == found.series["queue_columns"].sum()
+    assert right.lines[0].get_ydata().max() == found.series["resident_workgroups"].max() > 0
+    assert len(left.get_legend().get_texts()) == 3
+
+
+def test_bandwidths_are_bytes_over_time(desk):
+    (kernel,) = results.open(desk / "gemm.h5").run().kernels
+    expected = kernel.totals["hbm.read_columns"] * 32 / (kernel.time_ps * 1e-12) / 1e9
+    assert bandwidth(kernel, BANDWIDTHS["DRAM reads"]) == pytest.approx(expected)
+    assert bandwidth(kernel, BANDWIDTHS["DRAM writes"]) == 0  # all of it is the flush afterwards
+    left, right = draw_rates(results.open(desk / "gemm.h5").run()).axes
+    assert [bar.get_width() for bar in left.patches][3] == pytest.approx(expected)
+    assert len(right.patches) == 4
+
+
+def test_roofline_points(desk):
+    (kernel,) = results.open(desk / "gemm.h5").run().kernels
+    flop = 2 * 256 * 256 * 128
+    assert intensity(kernel, "DRAM") == pytest.approx(flop / (2 * 256 * 128 * 2))  # A and B once; C is flushed later
+    assert operations_per_s(kernel) == pytest.approx(flop / (kernel.time_ps * 1e-12))
+
+
+def test_sweep_lines():
+    axes = draw_sweep(ResultsArchive(study()), "time_ns", "hbm.queue_entries", relative=True).axes[0]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert drawn == {"gemm.pipeline_depth = 2": [1, 11 / 13], "gemm.pipeline_depth = 3": [1, 12 / 14]}
+    assert axes.get_xlabel() == "hbm.queue_entries" and "first / this" in axes.get_ylabel()
+    plain = draw_sweep(ResultsArchive(study()), "l2_hit_rate", "gemm.pipeline_depth", relative=False).axes[0]
+    assert [text.get_text() for text in plain.get_xticklabels()] == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["traffic", "copy.h5", "-o", "x.png"], "--interval-ns"),
+        (["queue", "copy.h5", "-o", "x.png"], "--interval-ns"),
+        (["roofline", "copy.h5", "-o", "x.png"], "matrix operations"),
+        (["traffic", "none.h5", "-o", "x.png"], "no such file"),
+        (["traffic", "gemm.h5", "-o", "no/x.png"], "no such folder"),
+        (["traffic", "gemm.h5", "-o", "x.pdf"], ".png and .svg"),
+        (["traffic", "gemm.h5", "-o", "x"], "no ending"),
+        (["pie", "gemm.h5", "-o", "x.png"], "traffic"),
+        (["rates", "study.h5", "--run", "9", "-o", "x.png"], "run: found 9"),
+        (["rates", "study.h5", "--run", "4", "-o", "x.png"], "run 4 has failed"),
+        (["sweep", "gemm.h5", "-o", "x.png"], "no field was swept"),
+        (["sweep", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
+        (["sweep", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
+        (["rates", "gemm.h5"], "--output: missing"),
+        (["rates", "gemm.h5", "gemm.h5", "-o", "x.png"], "takes one RESULT"),
+        (["rates", "gemm.h5", "--table", "-o", "x.png"], "no --table"),
+        (["speedups", "gemm.h5", "-o", "x.png"], "gemm.h5: holds no configurations"),
+        (["speedups", "study.h5", "--table"], "study.h5: holds no configurations"),
+    ],
+)
+def test_mistakes(arguments, words, desk, monkeypatch, capsys):
+    monkeypatch.chdir(desk)
+    before = sorted(desk.iterdir())
+    assert t3sim(["plot", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and words in error, error
+    assert sorted(desk.iterdir()) == before
+
+
+def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert t3sim(["plot", "rates", str(desk / "gemm.h5"), "-o", str(desk / "y.png")]) == 2
+    assert "pip install 't3sim[plots]'" in capsys.readouterr().err
+
+
+def test_save_refuses_other_formats(tmp_path):
+    with pytest.raises(Exception, match=r"found \.jpg"):
+        save(new_figure()[0], tmp_path / "x.jpg")

@@ -1,0 +1,51 @@
+"""The whole machine without a compiler, as a program of its own.
+
+    python -m tests.support.plain_machine SEED ...
+
+prints what `outcome` finds for the random kernel of each seed, as JSON.
+"""
+
+import json
+import os
+import sys
+import warnings
+
+if __name__ == "__main__":
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import sim.host.gpu
+from sim.run.one_gpu import simulate
+from tests.support.plain_records import PlainArray
+from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
+from tracer.sequence import CommandSequence
+
+
+def without_compiler():
+    """Let the engine see its node through plain views."""
+    warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit products of hashes wrap
+    for name in ("run_engine", "sample", "settle", "prefill_l2"):
+        setattr(sim.host.gpu, name, _through_views(getattr(sim.host.gpu, name)))
+
+
+def _through_views(function):
+    return lambda node, *rest: function(_plain(node), *rest)
+
+
+def _plain(part):
+    """A tuple of arrays, and of such tuples, as views."""
+    return type(part)(*(_plain(one) if isinstance(one, tuple) else PlainArray(one) for one in part))
+
+
+def outcome(seed):
+    """All counters and times of a random kernel, run twice in a row on a roomy and on a tight machine."""
+    found = {}
+    for name, size in (("small", SMALL), ("tight", TIGHT)):
+        one = random_kernel(seed, workgroups=4, events=3)
+        results = simulate(CommandSequence([one, one]), small_preset("dispatch.jitter_ps=5000", size=size))
+        found[name] = [[r.start_ps, r.end_ps, dict(sorted(r.totals.items()))] for r in results.kernels]
+    return found
+
+
+if __name__ == "__main__":
+    without_compiler()
+    json.dump([outcome(int(seed)) for seed in sys.argv[1:]], sys.stdout)

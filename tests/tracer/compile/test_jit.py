@@ -1,0 +1,214 @@
+"""The kernel decorator: what makes it compile again, what does not, and what several processes see."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import numpy as np
+import pytest
+from numba.core import config
+
+from tracer.compile.fingerprint import ROOT, import_closure, source_fingerprint
+from tracer.compile.jit import compiled
+
+PROGRAM = """
+import sys
+from tracer.compile import jit
+import caller, other
+value = float(sys.argv[1]) if len(sys.argv) > 1 else 1
+print(caller.outer(1), other.alone(value), jit.compiled_functions(), jit.compile_seconds() > 0)
+"""
+CALLER = """
+from tracer.compile.jit import compiled
+from callee import inner
+from numbers_of import Size
+@compiled
+def outer(x):
+    return inner(x) * 100 + Size.BIG
+"""
+CALLEE = """
+from tracer.compile.jit import compiled
+@compiled
+def inner(x):
+    return x + 1
+"""
+NUMBERS = """
+from enum import IntEnum
+class Size(IntEnum):
+    BIG = 7
+"""
+OTHER = """
+from tracer.compile.jit import compiled
+@compiled
+def alone(x):
+    return -x
+"""
+
+
+@pytest.fixture
+def modules(tmp_path):
+    """A folder with four kernel modules and a program that calls them."""
+    sources = {"program": PROGRAM, "caller": CALLER, "callee": CALLEE, "numbers_of": NUMBERS, "other": OTHER}
+    for name, text in sources.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def run(folder, *arguments, **settings):
+    """Run the program of `folder`; returns (printed words, stderr)."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "T3SIM_"))}
+    env |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "T3SIM_CACHE_DIR": str(folder / "cache")}
+    command = [sys.executable, str(folder / "program.py"), *map(str, arguments)]
+    done = subprocess.run(command, env=env | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+def replace_in(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_second_process_compiles_nothing(modules):
+    first, says = run(modules)
+    assert first == ["207", "-1", "3", "True"] and says.count("compiling functions, once") == 1
+    second, says = run(modules)
+    assert second == ["207", "-1", "0", "False"] and says == ""
+
+
+def test_edited_callee_in_another_file_is_noticed(modules):
+    run(modules)
+    replace_in(modules / "callee.py", "x + 1", "x + 2")
+    assert run(modules)[0][:3] == ["307", "-1", "2"]  # caller and callee again, `other` not
+
+
+def test_changed_enum_in_another_file_is_noticed(modules):
+    run(modules)
+    replace_in(modules / "numbers_of.py", "BIG = 7", "BIG = 8")
+    assert run(modules)[0][:3] == ["208", "-1", "1"]  # only the caller: `inner` comes from the cache
+
+
+def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
+    run(modules)
+    replace_in(modules / "other.py", "-x", "-2 * x")
+    assert run(modules)[0][:3] == ["207", "-2", "1"]
+
+
+def test_boundscheck_has_its_own_entries(modules):
+    run(modules)
+    assert run(modules, NUMBA_BOUNDSCHECK="1")[0][2] == "3"
+    assert run(modules)[0][2] == "0"
+
+
+def test_disabled_jit_gives_plain_functions(modules):
+    assert run(modules, NUMBA_DISABLE_JIT="1")[0] == ["207", "-1", "0", "False"]
+    assert not (modules / "cache").exists()
+
+
+def test_unwritable_cache_warns_once_and_works(modules):
+    (modules / "cache").write_text("a file where the folder should be")
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"]
+    assert says.count("RuntimeWarning") == 1
+
+
+def test_a_cache_folder_that_not_even_root_can_make(modules):
+    words, says = run(modules, T3SIM_CACHE_DIR="/dev/null/t3sim")
+    assert words[:3] == ["207", "-1", "3"]
+    assert says.count("compiled kernels cannot be kept in /dev/null/t3sim") == 1 and "Traceback" not in says
+
+
+def test_damaged_cache_file_is_compiled_again(modules):
+    run(modules)
+    for file in (modules / "cache").rglob("*.kernel"):
+        file.write_bytes(file.read_bytes()[:-10])
+    assert run(modules)[0][:3] == ["207", "-1", "3"]
+    assert run(modules)[0][2] == "0"
+
+
+def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
+    (modules / "other.py").write_text(
+        "import os\nfrom tracer.compile.jit import compiled\n"
+        "def make(n):\n    @compiled\n    def scaled(x):\n        return n * x\n    return scaled\n"
+        "alone = make(int(os.environ['SCALE']))\n"
+    )
+    assert [run(modules, SCALE=scale)[0][1] for scale in ("2", "3")] == ["2", "3"]
+
+
+def test_parallel_processes_share_a_cold_cache(modules):
+    arguments = [[], ["1.5"], [], ["1.5"]]  # two signatures of one function, each compiled by two processes
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda argument: run(modules, *argument)[0][1], arguments))
+    assert answers == ["-1", "-1.5", "-1", "-1.5"]
+    assert run(modules)[0][1:3] == ["-1", "0"]
+    assert run(modules, "1.5")[0][1:3] == ["-1.5", "0"]
+
+
+def test_users_policy_is_part_of_the_key(monkeypatch, tmp_path):
+    policy, user = tmp_path / "mine.py", tmp_path / "uses_slot.py"
+    policy.write_text("A = 1\n")
+    user.write_text("import sim.hw.policy\n")
+    decorator = ROOT / "tracer" / "compile" / "jit.py"  # has nothing to do with policies
+
+    def fingerprints():
+        return source_fingerprint("uses_slot", user), source_fingerprint("tracer.compile.jit", decorator)
+
+    monkeypatch.delenv("T3SIM_POLICY", raising=False)
+    found = [fingerprints()]
+    monkeypatch.setenv("T3SIM_POLICY", str(policy))
+    found.append(fingerprints())
+    policy.write_text("A = 2  # edited\n")
+    found.append(fingerprints())
+    assert len({with_slot for with_slot, _ in found}) == 3
+    assert len({without_slot for _, without_slot in found}) == 1
+
+
+def test_closure_follows_every_form_of_import(tmp_path):
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("from . import b\nfrom .c import VALUE\nimport numpy\n")
+    (package / "b.py").write_text("def f():\n    from pack import d\n")
+    for leaf in "cd":
+        (package / f"{leaf}.py").write_text("VALUE = 1\n")
+    closure = import_closure("pack.a", package / "a.py")
+    assert set(closure) == {"pack", "pack.a", "pack.b", "pack.c", "pack.d"}
+
+
+def test_closure_of_a_room_module():
+    closure = import_closure("sim.hw.fifo", ROOT / "sim" / "hw" / "fifo.py")
+    assert {
+        "sim.hw.fifo",
+        "sim.hw.request",
+        "tracer.compile.jit",
+        "tracer.compile.cache",
+        "tracer.compile.fingerprint",
+    } <= set(closure)
+    assert "validation" not in closure
+
+
+@compiled
+def number_at(numbers, index):
+    return numbers[index]
+
+
+@compiled(allocates=True)
+def number_of_a_copy_at(numbers, index):
+    return numbers.copy()[index]
+
+
+@numba.njit
+def anybodys_number_at(numbers, index):
+    return numbers[index]
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="plain Python counts from the end")
+def test_only_our_kernels_are_without_indices_from_the_end():
+    """What `tracer.compile.jit` does to numba's indices concerns kernels without reference counts alone."""
+    numbers = np.arange(10)
+    assert anybodys_number_at(numbers[5:], -1) == number_of_a_copy_at(numbers[5:], -1) == 9
+    if not config.BOUNDSCHECK:
+        assert number_at(numbers[5:], -1) == 4  # the one before the first

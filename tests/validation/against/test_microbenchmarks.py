@@ -1,0 +1,114 @@
+"""Latency of each level: the sum of its parts, written out; latencies and bandwidths are those measured."""
+
+import pytest
+
+from sim.machine.build import window_ps
+from sim.presets import load_preset
+from tracer.streams import Flow
+from traces.command.document import table_line
+from validation.against.gpu_rows import CHASES
+from validation.against.microbenchmarks import (
+    BANDWIDTH_TOLERANCE,
+    LATENCY_TOLERANCE,
+    MACHINES,
+    TABLE,
+    kind_of,
+    l2_rows,
+    latency_ps,
+    latency_rows,
+    measured,
+    stream,
+    stream_source,
+)
+
+L1_HIT, L2_HIT, HBM = CHASES
+
+
+def clock_ps(preset):
+    return round(1e6 / preset.machine.cu.clock_MHz)
+
+
+def read_ports_clk(noc):
+    """Clocks that a read's header and its answer (header and one sector) take at the narrower of their two ports."""
+    request = -(-noc.header_bytes // min(noc.request_bytes_per_clk, noc.bank_bytes_per_clk))
+    return request, -(-(noc.header_bytes + 32) // min(noc.response_bytes_per_clk, noc.bank_bytes_per_clk))
+
+
+@pytest.mark.parametrize("name", ["v100", "accelsim_qv100", "t3_2024"])
+def test_latency_is_the_sum_of_its_parts(name):
+    preset = load_preset(name)
+    m, clk_ps = preset.machine, clock_ps(preset)
+    assert clk_ps == round(1e6 / m.noc.clock_MHz) == round(1e6 / m.l2.clock_MHz)
+    request_clk, answer_clk = read_ports_clk(m.noc)
+    assert latency_ps(preset, L1_HIT) == m.l1.latency_clk * clk_ps
+    crossbar_clk = request_clk + m.noc.latency_clk + answer_clk + m.noc.latency_clk
+    assert latency_ps(preset, L2_HIT) == (m.l1.latency_clk + crossbar_clk + m.l2.latency_clk) * clk_ps
+    # A miss passes the L2 bank at once; the wait for the DRAM's clock edge makes the chain a multiple of its clock. On
+    # average within a clock: some loads find a bank that is still closed.
+    timing, dram_ps = m.hbm.timing, round(1e6 / m.hbm.clock_MHz)
+    conflict_ps = (timing.RP + timing.RCD_rd + timing.CL + timing.burst) * dram_ps
+    unaligned_ps = (m.l1.latency_clk + crossbar_clk) * clk_ps + m.hbm.request_ps + conflict_ps + m.hbm.extra_latency_ps
+    assert abs(latency_ps(preset, HBM) - -(-unaligned_ps // dram_ps) * dram_ps) < dram_ps
+
+
+def test_v100_parts_are_those_of_the_sources():
+    m = load_preset("v100").machine
+    assert m.l1.latency_clk == 30
+    assert m.l1.latency_clk + 30 + m.l2.latency_clk + 1 + 30 == 215  # crossbar there, L2, port, crossbar back
+    assert 30 + 30 + 1 + 30 == 91  # L1, crossbar there, port, crossbar back
+    assert 91 * 725 + 50_000 + 41 * 1_140 + 147_000 == 309_715  # L2 to controller, row conflict, data to L2
+    assert abs(latency_ps(load_preset("v100"), HBM) - 309_715) < 1_140  # an edge of the DRAM's clock
+
+
+@pytest.mark.parametrize("chase", CHASES, ids=lambda chase: chase.level)
+@pytest.mark.parametrize("name", MACHINES)
+def test_latency_is_the_measured_one(name, chase):
+    """Within the tolerance; without refresh, which a chase falls in step with, within a clock or a percent."""
+    row, preset = measured(MACHINES[name].row), load_preset(name)
+    if not row[chase.column]:
+        pytest.skip(f"no {chase.column} of {name}")
+    clocks = latency_ps(preset, chase) * float(row["clock_MHz"]) / 1e6
+    theirs = float(row[chase.column])
+    refreshed = chase is HBM and preset.machine.hbm.timing.REFI > 0
+    assert abs(clocks - theirs) <= (LATENCY_TOLERANCE * theirs if refreshed else max(1, 0.01 * theirs))
+    assert kind_of(preset, chase.column) == "calibration"
+
+
+def test_a_stream_is_as_fast_as_measured():
+    """The write stream of v100; the table holds the others."""
+    theirs = float(measured("V100")["HBM_write_GBps"])
+    assert stream("v100", Flow.WRITE).GBps == pytest.approx(theirs, rel=BANDWIDTH_TOLERANCE)
+    assert kind_of(load_preset("v100"), "HBM_write_GBps") == "calibration"
+
+
+def test_a_stream_gives_every_warp_one_turn():
+    source = stream_source(load_preset("mi210"), Flow.COPY, 1 << 20)
+    assert source.workgroup_count * source.warps * source.unroll * 64 * 16 == 1 << 20
+
+
+def test_committed_table_is_within_the_tolerances():
+    rows = [
+        line
+        for line in TABLE.read_text(encoding="utf-8").splitlines()
+        if line.startswith(tuple(f"| {n} |" for n in MACHINES))
+    ]
+    assert len(rows) == 9 + 3 + 12
+    assert all("| ok |" in row for row in rows)
+
+
+def test_accelsim_crossbar_and_l2_have_together_what_its_configuration_says():
+    """160 clocks of rop, one each way in the local crossbar; 100 of DRAM; the split keeps the time window long."""
+    preset = load_preset("accelsim_qv100")
+    m, clk_ps = preset.machine, clock_ps(preset)
+    assert 2 * m.noc.latency_clk + m.l2.latency_clk == 160 + 2
+    assert 2 * m.noc.latency_clk * clk_ps + m.hbm.request_ps + m.hbm.extra_latency_ps == pytest.approx(
+        (160 + 100 + 2) * clk_ps, abs=clk_ps
+    )
+    assert window_ps(m) == 20 * clk_ps
+
+
+def test_committed_table_has_these_latencies():
+    committed = TABLE.read_text(encoding="utf-8").splitlines()
+    for name in MACHINES:
+        assert set(map(table_line, latency_rows(name))) <= set(committed)
+    assert set(map(table_line, l2_rows("a100_80g"))) <= set(committed)

@@ -1,0 +1,42 @@
+"""The benchmark on small sizes: its profiled loop is the engine's, its report is whole, its units do what they time."""
+
+import json
+
+from sim.host.gpu import Gpu
+from tests.support.programs import small_preset
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from validation.bench import run as bench_run
+from validation.bench.engine_profile import BETWEEN, PHASES, TimedGpu
+from validation.bench.units import LOOPS, request_ns
+
+SOURCE = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2))
+
+
+def test_the_profiled_loop_gives_what_the_engine_gives():
+    machine = small_preset().machine
+    plain, timed = Gpu(machine), TimedGpu(machine)
+    assert timed.run_kernel(SOURCE, 0, None) == plain.run_kernel(SOURCE, 0, None)
+    for unit, records in plain.counters().items():
+        assert records.tobytes() == timed.counters()[unit].tobytes(), unit
+    assert set(timed.phase_s) == {*PHASES, BETWEEN}
+    assert all(seconds != 0 for seconds in timed.phase_s.values())
+    steps = ("windows", "cu_steps", "bank_steps", "channel_steps")
+    assert [plain.node.engine[0][name] for name in steps] == [timed.node.engine[0][name] for name in steps]
+
+
+def test_every_unit_is_timed():
+    assert all(0 < request_ns(make(2000), 2000) < 1e6 for make in LOOPS.values())
+
+
+def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(bench_run, "named_sublayer", lambda name: (SOURCE.problem, 2))
+    monkeypatch.setattr(bench_run, "SCALE_SHAPE", (64, 64))
+    monkeypatch.setattr(bench_run, "TABLE", tmp_path / "bench.md")
+    start = {"wall_s": 1.0, "cpu_s": 1.0, "compile_s": 0.0, "rss_bytes": None}
+    monkeypatch.setattr(bench_run, "start", lambda: {"cold": start, "warm": start})
+    monkeypatch.setattr("sys.argv", ["bench_run", "--requests", "2000", "--json", "--save"])
+    bench_run.main()
+    report = json.loads(capsys.readouterr().out)
+    assert report["end_to_end"]["line_requests"] > 0
+    text = (tmp_path / "bench.md").read_text()
+    assert all(name in text for name in (*LOOPS, *PHASES, report["machine"], report["date"]))

@@ -1,0 +1,179 @@
+"""From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
+
+import json
+
+import h5py
+import pytest
+
+from tests.support.fake_tasks import fake_outcomes
+from traces.command.cli import main as t3sim
+from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
+from traces.errors import UserError
+from validation.claims.claim import Claim
+from validation.experiments.ablation import Ablation
+from validation.experiments.cases import Workbench
+from validation.experiments.collectives import ScatterSizes
+from validation.experiments.cu_split import CuSplit
+from validation.experiments.layers import Layers
+from validation.experiments.sensitivity import Sensitivity, Variation
+from validation.experiments.store import Store
+from validation.experiments.sublayers import Sublayers
+from validation.report import answers as evaluation
+from validation.report.answers import evaluate_claims
+from validation.report.archive import write_evaluation
+from validation.report.compare import INSIDE, NOT_RUN
+from validation.report.draw import draw_figures
+from validation.report.page import write_report
+from validation.verbs import validate as verb
+
+CASE = "mega-gpt-2/op/tp8"
+SMALL = Workbench(tokens=256)
+EXPERIMENTS = {
+    "small": Sublayers(title="Small", full=False, cases=(CASE,), bench=Workbench(tokens=256, series=(CASE,))),
+    "both": Sublayers(title="Both", cases=(CASE, "mega-gpt-2/fc2/tp8"), bench=SMALL),
+    "sizes": ScatterSizes(title="Sizes", gpus=(8,), sizes_MB=(4, 8)),
+    "split": CuSplit(title="Split", cases=(CASE,), collective_cus=(8,), bench=SMALL),
+    "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), operators="transformer", bench=SMALL),
+    "ablation": Ablation(title="Ablation", cases=(CASE,), jitter_ps=1000, seeds=(1,), bench=SMALL),
+    "tornado": Sensitivity(
+        title="Tornado",
+        cases=(CASE, "mega-gpt-2/fc2/tp8"),
+        bench=SMALL,
+        variation=(Variation(parameter="queue", value="16", overrides=("hbm.queue_entries=16",)),),
+    ),
+}
+
+
+def claim(name, experiment, answer, published, **more):
+    given = {"source": "s", "quantity": f"the {name}", "unit": "x", "read": "r", "kind": "prediction"}
+    return Claim(id=name, experiment=experiment, answer=answer, published=published, **given | more)
+
+
+CLAIMS = [
+    claim("gain", "small", f"{CASE}/T3-MCA/speedup", 1.30, tolerance=0.5, note="why | so"),
+    claim("far", "both", "geomean/T3-MCA/speedup", 3.0, tolerance=0.1),
+    claim("machine", "sizes", "8/4MB/rs_us", 500.0),
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store that has done everything."""
+    store = Store(tmp_path / "parts")
+    for experiment in EXPERIMENTS.values():
+        for key, outcome in fake_outcomes(experiment.tasks()).items():
+            store.put(key, outcome)
+    return store
+
+
+def evaluated(store, **settings):
+    return evaluate_claims(store, **{"full": True, "experiments": EXPERIMENTS, "claims": CLAIMS} | settings)
+
+
+def test_quick_runs_take_what_the_store_has(store, tmp_path):
+    found = evaluated(store, full=False)
+    assert set(found.answers) == set(EXPERIMENTS) and found.rows[0].verdict == INSIDE
+    small = {task.key: store.get(task.key) for task in EXPERIMENTS["small"].tasks()}
+    other = Store(tmp_path / "other")
+    for key, outcome in small.items():
+        other.put(key, outcome)
+    found = evaluated(other, full=False)
+    assert set(found.answers) == {"small"} and found.rows[1].verdict == NOT_RUN
+
+
+def test_report_archive_and_figures(store, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    found = evaluated(store)
+    write_report(folder, found, draw_figures(found, folder))
+    write_evaluation(folder / "validation.h5", found)
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| the gain | 1.3 x |" in markdown and "3 claims: 1 inside, 1 outside, 1 shown." in markdown
+    for row in ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| queue = 16 |", "| training, mega-gpt-2/tp8 |"):
+        assert row in markdown
+    figures = sorted(path.name for path in (folder / "figures").iterdir())
+    assert len(figures) == 4 + 3 + 1 + 1 + 1 + 6
+    for name in figures:
+        assert f"(figures/{name})" in markdown
+        assert (folder / "figures" / name).read_bytes().startswith(b"\x89PNG")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count('<img src="data:image/png;base64,') == len(figures) and "http" not in page
+    with h5py.File(folder / "validation.h5") as file:
+        assert file["claims/id"].asstr()[:].tolist() == ["gain", "far", "machine"]
+        assert file["claims/published"][1] == 3.0
+        names = file["answers/both/name"].asstr()[:].tolist()
+        assert file["answers/both/value"][names.index("geomean/Sequential/speedup")] == 1.0
+        assert file[f"series/small/{CASE}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
+
+
+def test_the_same_answers_give_the_same_bytes(store, tmp_path):
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        found = evaluated(store)
+        write_report(folder, found, draw_figures(found, folder))
+        write_evaluation(folder / "validation.h5", found)
+    for path in (tmp_path / "a").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes(), path.name
+
+
+def test_claims_that_nothing_answers_are_refused(store):
+    with pytest.raises(UserError, match="no experiment 'none'"):
+        evaluated(store, claims=[claim("x", "none", "y", 1.0)])
+    with pytest.raises(UserError, match="no answer 'y'"):
+        evaluated(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
+    assert evaluated(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
+    with pytest.raises(UserError, match="no such experiment"):
+        evaluated(store, only=("none",))
+
+
+@pytest.fixture
+def command(store, tmp_path, monkeypatch):
+    """`t3sim validate` on the small experiments, with a baseline that the test writes."""
+    baseline = tmp_path / "baseline.json"
+    monkeypatch.setattr(evaluation, "load_experiments", lambda: EXPERIMENTS)
+    monkeypatch.setattr(evaluation, "load_claims", lambda: CLAIMS)
+    monkeypatch.setattr(verb, "BASELINE", baseline)
+    monkeypatch.setattr(verb, "draw_figures", lambda *_: {})  # drawn in the tests above
+
+    def run(*arguments, inside=()):
+        if inside:
+            baseline.write_text(json.dumps({"inside": list(inside)}))
+        return t3sim(["validate", "--out", str(tmp_path), *arguments])
+
+    return run
+
+
+def test_the_command(command, capsys):
+    assert command("--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["id"] for each in found["claims"]] == ["gain", "far", "machine"]
+    assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
+    assert command("--full", inside=["gain"]) == 0
+    assert "1 inside, 1 outside, 1 shown" in capsys.readouterr().out
+
+
+def test_a_claim_that_has_left_its_tolerance_fails_the_command(command, capsys):
+    assert command("--full", inside=["gain", "far"]) == 1
+    assert "claim far has left its tolerance" in capsys.readouterr().err
+    assert command("--full", "--accept") == 0
+    assert command("--full") == 0
+
+
+def test_the_list_and_mistakes(command, capsys):
+    assert t3sim(["validate", "--list", "--json"]) == 0
+    assert "paper" in json.loads(capsys.readouterr().out)
+    assert command("--only", "none") == 2
+    assert command("--workers", "0") == 2
+
+
+def test_notes_become_blocks():
+    text = "## Why\n\nTwo lines\nof a text.\n\n* one\n  and more\n* two\n"
+    assert from_markdown(text) == [Heading("Why", 2), Text("Two lines of a text."), Bullets(["one and more", "two"])]
+
+
+def test_documents_escape_what_markup_would_take():
+    blocks = [Heading("a < b", 2), Table(("x", "verdict"), [("p|q", "outside")], ("x",)), Bullets(["one"])]
+    assert "| p\\|q | outside |" in to_markdown(blocks)
+    page = to_html(blocks, "t", None)
+    assert "a &lt; b" in page and '<td class="outside">' in page and '<td class="number">p|q' in page
