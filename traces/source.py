@@ -68,3 +68,9 @@ class TraceSource(Protocol):
     def fingerprint(self) -> str:
         """SHA-256 (hex) of what determines the content."""
         ...
+
+
+def warnings_of(source: TraceSource) -> list[str]:
+    """What a reader of trace text found odd or left out (its `problems`) so far, one line each; others have none."""
+    problems = getattr(source, "problems", None)
+    return list(problems.lines()) if problems else []

@@ -35,10 +35,9 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     console.print(table)
 
 
-def print_warnings(source: object) -> None:
-    """What a reader of trace text found odd or left out (its `problems`), on stderr; other sources have none."""
-    problems = getattr(source, "problems", None)
-    for line in problems.lines() if problems else ():
+def print_warnings(lines: Iterable[str]) -> None:
+    """What a reader of trace text found odd or left out, on stderr."""
+    for line in lines:
         print(f"warning: {line}", file=sys.stderr)
 
 
