@@ -1,4 +1,4 @@
-"""Read, check and describe trace archives. Writing is in `traces.write`, the list of datasets in `traces.layout`."""
+"""Read and describe trace archives. Writing is in `traces.write`, the list of datasets in `traces.layout`."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from traces.checksum import KernelHash, archive_digest
+from traces.checksum import archive_digest
 from traces.compress import load_plugin
 from traces.errors import UserError
 from traces.layout import (
@@ -23,13 +23,13 @@ from traces.layout import (
     dimension_sizes,
     kernel_group,
 )
-from traces.schema import EVENT, EXPLICIT, FORMAT_NAME, FORMAT_VERSION, NO_SLOT, SLOTS, Cache, Kind, Pipe, Space
+from traces.schema import EVENT, FORMAT_NAME, FORMAT_VERSION
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
 from traces.write import Progress, Summary, write_archive
 
 __all__ = [
     "Archive", "ArchiveKernel", "KernelInfo", "KernelSource", "Prefill", "Progress", "Summary", "TraceSource",
-    "Workgroup", "describe", "open_archive", "verify_archive", "write_archive",
+    "Workgroup", "describe", "open_archive", "write_archive",
 ]  # fmt: skip
 
 WORKGROUPS_PER_READ = 1024
@@ -241,64 +241,6 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
         UserError: no such file, another file type, a newer version, truncated, datasets missing or of wrong shape.
     """
     return Archive(path)
-
-
-def verify_archive(path: str | os.PathLike[str], progress: Progress | None = None) -> Summary:
-    """Read everything in an archive, compare its checksums and check that its values are possible.
-
-    Args:
-        progress: called after each workgroup, as by `write_archive`.
-
-    Raises:
-        UserError: what `open_archive` raises, a checksum that differs, or an impossible value.
-    """
-    with open_archive(path) as archive:
-        summary = Summary(kernels=len(archive.kernels), file_bytes=archive.path.stat().st_size)
-        for number, kernel in enumerate(archive.kernels):
-            found = _hash_kernel(kernel)
-            if found != kernel.checksum:
-                raise UserError(
-                    f"{path}: kernel {number}: checksum mismatch: content {found}, stored {kernel.checksum}"
-                )
-            for done, workgroup in enumerate(kernel.workgroups(), 1):
-                _check_values(path, number, workgroup)
-                if progress is not None:
-                    progress(number, kernel.info, done)
-                summary.instructions += int(workgroup.events["count"].sum(dtype=np.int64))
-            summary.workgroups += kernel.info.workgroups
-            summary.warps += kernel.warps
-            summary.events += kernel.events
-            summary.addresses += kernel.explicit_addresses
-        if archive.content_checksum() != archive.checksum:
-            raise UserError(f"{path}: checksum mismatch: the commands or kernel checksums differ from the file's")
-        summary.prefills = sum(isinstance(command, Prefill) for command in archive.commands())
-        summary.checksum = archive.checksum
-    return summary
-
-
-def _hash_kernel(kernel: ArchiveKernel) -> str:
-    digest = KernelHash()
-    sizes = dimension_sizes(kernel.info.workgroups, kernel.warps, kernel.events, kernel.explicit_addresses)
-    for name, entry in KERNEL_DATASETS.items():
-        for start in range(0, sizes[entry.dimension], CHUNK_ROWS):
-            digest.update(name, kernel.read_column(name, start, start + CHUNK_ROWS))
-    return digest.digest(kernel.info)
-
-
-def _check_values(path: str | os.PathLike[str], number: int, workgroup: Workgroup) -> None:
-    """Values that would lead a replay astray: unknown kinds or slots, explicit addresses outside the list."""
-    events = workgroup.events
-    where = f"{path}: kernel {number}, workgroup {workgroup.index}"
-    for name, high in (("kind", max(Kind)), ("space", max(Space)), ("cache", max(Cache)), ("pipe", max(Pipe))):
-        if len(events) and events[name].max() > high:
-            raise UserError(f"{where}: {name}: found {events[name].max()}, allowed 0 to {int(high)}")
-    slots = events["slot"][events["slot"] != NO_SLOT]
-    if len(slots) and slots.max() >= SLOTS:
-        raise UserError(f"{where}: slot: found {slots.max()}, allowed 0 to {SLOTS - 1} or {NO_SLOT}")
-    explicit = events[(events["inner"] == EXPLICIT) & (events["kind"] <= Kind.ASYNC_COPY)]
-    lanes = np.bitwise_count(explicit["mask"]).astype(np.uint64)
-    if len(explicit) and (explicit["base"] + lanes).max() > len(workgroup.addresses):
-        raise UserError(f"{where}: an event lists addresses beyond the {len(workgroup.addresses)} stored")
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sim.machine.engine import Status, prefill_l2, run_engine, settle
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
+from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource
 
@@ -176,6 +177,7 @@ class Gpu:
         self.node = self._window.node
 
     def _occupancy(self, info: KernelInfo) -> Occupancy:
+        check_kernel(info)
         cu = self.machine.cu
         if info.lanes_per_warp != cu.lanes_per_warp:
             raise UserError(

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from traces.schema import Pipe
+from traces.schema import BARRIERS, Pipe
 
 MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
-BARRIERS = 16
 PIPES = len(Pipe)
 ARRAYS = 8
 """Arrays that a program which workgroups share may reach (sim.host.program)."""

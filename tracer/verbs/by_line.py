@@ -8,6 +8,7 @@ import click
 
 from tracer.elf.by_line import COUNTS, LineTraffic, attribute
 from tracer.elf.line_table import line_table
+from tracer.workgroup_check import checked_workgroups
 from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
@@ -53,7 +54,7 @@ def _traffic(kernel: KernelSource, binary: str, architecture: str | None, meter:
 
 def _watched(kernel: KernelSource, meter: Meter) -> Iterator[Workgroup]:
     """The workgroups of a kernel, each reported to the meter."""
-    for done, workgroup in enumerate(kernel.workgroups(), 1):
+    for done, workgroup in enumerate(checked_workgroups(kernel), 1):
         yield workgroup
         meter.update(kernel.info.name, done, kernel.info.workgroups)
 
