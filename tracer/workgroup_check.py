@@ -30,9 +30,8 @@ from traces.schema import (
     Pipe,
     Space,
 )
-from traces.source import KernelInfo, KernelSource, Workgroup
+from traces.source import LAST_ADDRESS, KernelInfo, KernelSource, Workgroup
 
-LAST_ADDRESS = (1 << 63) - 1
 MAX_ROW_STRIDE_BYTES = 1 << 48
 MAX_CLOCKS = 1 << 40
 """Instructions and clocks that the events of a workgroup add up to: a quarter of an hour if one warp does it all."""

@@ -17,6 +17,7 @@ import numpy as np
 from traces.checksum import archive_digest
 from traces.compress import dataset_options
 from traces.errors import UserError
+from traces.hdf5_file import fixed_text
 from traces.kernel_writer import KernelWriter, attach_dimensions
 from traces.layout import COMMAND_DATASETS, COMMAND_KERNEL, COMMAND_PREFILL, kernel_group
 from traces.schema import FORMAT_NAME, FORMAT_VERSION
@@ -83,12 +84,12 @@ class _ArchiveWriter:
         attach_dimensions(group, {"command": len(self._commands)}, datasets, COMMAND_DATASETS)
         self.summary.checksum = archive_digest(self._checksums, commands)
         attributes = self._file.attrs
-        attributes["file_type"] = FORMAT_NAME
+        attributes["file_type"] = fixed_text(FORMAT_NAME)
         attributes["format_version"] = FORMAT_VERSION
-        attributes["writer"] = f"t3sim {VERSION}"
-        attributes["compression"] = self._compression
+        attributes["writer"] = fixed_text(f"t3sim {VERSION}")
+        attributes["compression"] = fixed_text(self._compression)
         attributes["kernels"] = self.summary.kernels
-        attributes["checksum"] = self.summary.checksum
+        attributes["checksum"] = fixed_text(self.summary.checksum)
         return self.summary
 
 

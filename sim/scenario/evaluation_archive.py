@@ -22,6 +22,7 @@ from sim.results.evaluations import EVALUATION_TYPE, EVALUATION_VERSION
 from sim.run.job_result import JobResult
 from sim.scenario.evaluation import Evaluation
 from traces.errors import UserError
+from traces.hdf5_file import open_hdf5
 from traces.version import VERSION
 from traces.write import new_file, replacing
 
@@ -90,7 +91,7 @@ def open_evaluation(path: str | Path) -> tuple[dict, dict[str, JobResult]]:
     if not Path(path).is_file():
         raise UserError(f"{path}: no such file")
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             found = file.attrs.get("file_type")
             if found != EVALUATION_TYPE:
                 raise UserError(
