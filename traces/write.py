@@ -22,7 +22,7 @@ from traces.kernel_writer import KernelWriter, attach_dimensions
 from traces.layout import COMMAND_DATASETS, COMMAND_KERNEL, COMMAND_PREFILL, kernel_group
 from traces.schema import FORMAT_NAME, FORMAT_VERSION
 from traces.sink import Sink
-from traces.source import KernelInfo, KernelSource, Prefill, TraceSource
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_copy
 from traces.version import VERSION
 
 Progress = Callable[[int, KernelInfo, int], None]
@@ -55,6 +55,7 @@ class _ArchiveWriter:
         self.summary = Summary()
 
     def add_prefill(self, prefill: Prefill) -> None:
+        check_copy(prefill, f"command {len(self._commands)}")
         self._commands.append((COMMAND_PREFILL, -1, prefill.address, prefill.bytes))
         self.summary.prefills += 1
 
