@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from tracer.elf.by_line import COUNTS, LineTraffic, attribute
 from tracer.elf.line_table import line_table
 from tracer.workgroup_check import checked_workgroups
 from traces.archive import open_archive
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, Workgroup
 
@@ -43,7 +41,7 @@ def show_by_line(archive: str, binary: str, architecture: str | None, as_json: b
             rows = [(_place(line), *(getattr(line, name) for name in COUNTS)) for line in entry["lines"]]
             print_table(f"kernel {entry['kernel']}: {entry['name']}", ("line", *COUNTS), rows)
         else:
-            click.echo(f"kernel {entry['kernel']}: {entry['name']}: {entry['reason']}")
+            print_text(f"kernel {entry['kernel']}: {entry['name']}: {entry['reason']}")
 
 
 def _traffic(kernel: KernelSource, binary: str, architecture: str | None, meter: Meter) -> list[LineTraffic]:

@@ -1,10 +1,13 @@
 """A report as blocks, rendered as Markdown and as one HTML file that needs nothing beside it."""
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
+
+from traces.plain_text import shown
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
@@ -54,7 +57,7 @@ def to_markdown(blocks: Sequence[Block]) -> str:
 def to_html(blocks: Sequence[Block], title: str, folder: Path) -> str:
     """One HTML file. folder: where the paths of pictures begin."""
     body = "\n".join(_html(block, folder) for block in blocks)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(shown(title))}</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
@@ -75,24 +78,29 @@ def from_markdown(text: str) -> list[Block]:
 def _markdown(block: Block) -> str:
     match block:
         case Heading(text, level):
-            return f"{'#' * level} {text}"
+            return f"{'#' * level} {shown(text)}"
         case Text(text):
             return text
         case Bullets(lines):
             return "\n".join(f"* {line}" for line in lines)
         case Table(columns, rows, numbers):
             rule = ["---:" if column in numbers else "---" for column in columns]
-            cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+            cells = [[_markdown_cell(cell) for cell in row] for row in rows]
             return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *cells))
         case Picture(path, caption):
-            return f"![{caption}]({path})"
+            return f"![{_markdown_cell(caption)}]({path})"
     raise TypeError(f"no such block: {block!r}")
+
+
+def _markdown_cell(text: str) -> str:
+    """A text that Markdown shows as it is: no link, no tag, no emphasis, no end of its cell."""
+    return re.sub(r"([\\|<\[\]`*])", r"\\\1", shown(text))
 
 
 def _html(block: Block, folder: Path) -> str:
     match block:
         case Heading(text, level):
-            return f"<h{level}>{escape(text)}</h{level}>"
+            return f"<h{level}>{escape(shown(text))}</h{level}>"
         case Text(text):
             return f"<p>{escape(text)}</p>"
         case Bullets(lines):
@@ -103,7 +111,7 @@ def _html(block: Block, folder: Path) -> str:
             return f"<table><tr>{head}</tr>{body}</table>"
         case Picture(path, caption):
             data = b64encode((folder / path).read_bytes()).decode("ascii")
-            words = escape(caption)
+            words = escape(shown(caption))
             image = f'<img src="data:image/png;base64,{data}" alt="{words}">'
             return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
     raise TypeError(f"no such block: {block!r}")
@@ -114,5 +122,5 @@ def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[str]) -
     for column, cell in zip(columns, row, strict=True):
         name = "number" if column in numbers else cell if column == "verdict" and cell.isalpha() else ""
         kind = f' class="{name}"' if name else ""
-        found.append(f"<td{kind}>{escape(cell)}</td>")
+        found.append(f"<td{kind}>{escape(shown(cell))}</td>")
     return found
