@@ -222,7 +222,7 @@ def energy_of(totals: Mapping[str, int], row_bytes: int, preset: EnergyPreset) -
     """Energy of counted events.
 
     Args:
-        totals: "unit.counter" -> sum over the instances (`Results.totals`, `JobResult.totals`); of one GPU.
+        totals: "unit.counter" -> sum over the instances (`RunResult.totals`); of one GPU.
             Units of a GPU that is joined to others may be missing.
         row_bytes: of the machine's DRAM (`hbm.row_bytes`).
         preset: energies.

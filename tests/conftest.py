@@ -1,6 +1,7 @@
-"""Options of the whole test suite."""
+"""Options of the whole test suite, and a store of finished runs of its own."""
 
 import os
+import tempfile
 
 import numba
 
@@ -14,7 +15,11 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Before any kernel is imported."""
+    """Before anything of the simulator is imported."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the store of the process that started them
+        folder = tempfile.TemporaryDirectory(prefix="t3sim-store-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["T3SIM_STORE"] = folder.name
     if config.getoption("--boundscheck"):
         os.environ["NUMBA_BOUNDSCHECK"] = "1"  # for processes that tests start
         numba.config.BOUNDSCHECK = 1

@@ -4,23 +4,23 @@ They measure a machine as the published microbenchmarks do: load-to-use latency 
 bandwidth (a buffer far larger than L2, or one that stays in it, read in several passes).
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import sha256
+from typing import ClassVar
 
 import numpy as np
 
+from tracer.events import VECTOR_BYTES, access, compute, event
+from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe
+from traces.schema import Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
-VECTOR_BYTES = 16
-"""Per lane of a stream's access."""
 UNROLL_MAX = 64
 REGISTERS = 32
 """Per thread (assumed: such kernels are small)."""
+ADD_LATENCY_CLK = 4
 STREAMS_VERSION = 2
 """Raised whenever the same parameters give other events."""
 _NO_ADDRESSES = np.empty(0, np.uint64)
@@ -35,11 +35,14 @@ class Flow(IntEnum):
 
 
 @dataclass(frozen=True)
-class PointerChase:
+class PointerChase(ParameterKernel):
     """One lane loads `loads` times; each address follows from the value loaded before.
 
     Addresses advance by `stride_bytes` and wrap around after `buffer_bytes`.
     """
+
+    NAME: ClassVar[str] = "chase"
+    VERSION: ClassVar[int] = STREAMS_VERSION
 
     buffer_bytes: int
     loads: int
@@ -49,38 +52,38 @@ class PointerChase:
     lanes: int = 32
 
     def __post_init__(self):
-        for field in ("buffer_bytes", "loads", "stride_bytes"):
-            _at_least_one(self, field)
-        _check_lanes(self)
+        self.check_at_least_one("buffer_bytes", "loads", "stride_bytes")
+        self.check_lanes(self.lanes)
 
     @property
     def info(self) -> KernelInfo:
-        return _info(self, f"chase_{self.buffer_bytes}", workgroups=1, warps=1)
+        name = f"chase_{self.buffer_bytes}"
+        return self.make_info(name, workgroups=1, warps=1, lanes=self.lanes, registers=REGISTERS)
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """The one workgroup."""
         if start > 0:
             return
-        events = _accesses(Kind.LOAD, self.loads, self.cache, self.lanes)
-        events["width_bytes"], events["mask"] = 8, 1
         offsets = np.arange(self.loads, dtype=np.uint64) * np.uint64(self.stride_bytes) % np.uint64(self.buffer_bytes)
-        events["base"] = np.uint64(self.address) + offsets
-        events["slot"], events["wait"] = 0, 1
+        events = access(
+            Kind.LOAD, self.loads, lanes=1, base=np.uint64(self.address) + offsets, cache=self.cache, slot=0, wait=1
+        )
+        events["width_bytes"] = 8
         events["wait"][0] = 0
         first_event = np.array([0, self.loads + 1])
-        yield Workgroup(0, np.zeros(1, np.uint16), first_event, np.append(events, _end()), _NO_ADDRESSES)
-
-    def fingerprint(self) -> str:
-        return _fingerprint(self)
+        yield Workgroup(0, np.zeros(1, np.uint16), first_event, np.append(events, event(Kind.EXIT)), _NO_ADDRESSES)
 
 
 @dataclass(frozen=True)
-class BufferStream:
+class BufferStream(ParameterKernel):
     """All warps walk a buffer together, 16 adjacent bytes per lane and access, `unroll` accesses in flight per warp.
 
     With as many workgroups as it takes, each warp has one turn and the buffer is walked in the order of dispatch. With
     several `passes` the buffer is walked again and again: from L2 where it fits and `cache` bypasses L1.
     """
+
+    NAME: ClassVar[str] = "stream"
+    VERSION: ClassVar[int] = STREAMS_VERSION
 
     flow: Flow
     buffer_bytes: int
@@ -94,9 +97,8 @@ class BufferStream:
     lanes: int = 32
 
     def __post_init__(self):
-        for field in ("buffer_bytes", "workgroup_count", "warps", "unroll", "passes"):
-            _at_least_one(self, field)
-        _check_lanes(self)
+        self.check_at_least_one("buffer_bytes", "workgroup_count", "warps", "unroll", "passes")
+        self.check_lanes(self.lanes)
         if self.buffer_bytes % self.access_bytes:
             raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
         if self.unroll > UNROLL_MAX:
@@ -110,7 +112,9 @@ class BufferStream:
     @property
     def info(self) -> KernelInfo:
         name = f"{self.flow.name.lower()}_{self.buffer_bytes}"
-        return _info(self, name, self.workgroup_count, self.warps)
+        return self.make_info(
+            name, workgroups=self.workgroup_count, warps=self.warps, lanes=self.lanes, registers=REGISTERS
+        )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """Workgroups from number `start` on: all alike but for where they are in the buffer."""
@@ -118,15 +122,12 @@ class BufferStream:
         for index in range(start, self.workgroup_count):
             yield self._moved(events, access, index)
 
-    def fingerprint(self) -> str:
-        return _fingerprint(self)
-
     def _first_workgroup(self) -> tuple[np.ndarray, np.ndarray]:
         """Events (warps, n) before the buffer's end is looked at, and the access of each; -1 where there is none."""
         turn_accesses = self.workgroup_count * self.warps * self.unroll
         turns = -(-self.buffer_bytes // (self.access_bytes * turn_accesses))
         turn = self._turn()
-        events = np.append(np.tile(turn, turns * self.passes), _end())
+        events = np.append(np.tile(turn, turns * self.passes), event(Kind.EXIT))
         number = np.append(np.tile(np.arange(turns), self.passes).repeat(turn.size), 0)
         access = number * turn_accesses + events["array"]  # a template's place in its turn
         events["array"] = 0
@@ -147,65 +148,14 @@ class BufferStream:
     def _turn(self) -> np.ndarray:
         """Templates of one turn: loads with a slot each, then their use (a sum, or the stores of a copy)."""
         place = np.arange(self.unroll)
-        loads = _accesses(Kind.LOAD, self.unroll, self.cache, self.lanes)
-        stores = _accesses(Kind.STORE, self.unroll, self.cache, self.lanes)
-        loads["array"] = stores["array"] = loads["slot"] = place
-        loads["base"] = self.address
-        stores["base"] = self.address if self.flow == Flow.WRITE else self.copy_address
+        target = self.address if self.flow == Flow.WRITE else self.copy_address
+        loads = access(Kind.LOAD, self.unroll, lanes=self.lanes, base=self.address, cache=self.cache, slot=place)
+        stores = access(Kind.STORE, self.unroll, lanes=self.lanes, base=target, cache=self.cache)
+        loads["array"] = stores["array"] = place
         if self.flow == Flow.WRITE:
             return stores
         if self.flow == Flow.COPY:
             stores["wait"] = np.uint64(1) << place.astype(np.uint64)
             return np.concatenate([loads, stores])
-        add = np.zeros(1, EVENT)
-        add["kind"], add["pipe"], add["slot"] = Kind.COMPUTE, Pipe.FMA, NO_SLOT
-        add["count"], add["cycles"] = self.unroll * VECTOR_BYTES // 4, 4
-        add["wait"] = (1 << self.unroll) - 1
-        return np.concatenate([loads, add])
-
-
-def _accesses(kind: Kind, count: int, cache: Cache, lanes: int) -> np.ndarray:
-    """`count` full-warp accesses of adjacent vectors, without addresses."""
-    events = np.zeros(count, EVENT)
-    events["kind"], events["cache"], events["slot"], events["inner"] = kind, cache, NO_SLOT, PLAIN_STRIDE
-    events["width_bytes"] = events["stride"] = VECTOR_BYTES
-    events["mask"], events["count"] = (1 << lanes) - 1, 1
-    return events
-
-
-def _end() -> np.ndarray:
-    """The EXIT of a warp."""
-    end = np.zeros(1, EVENT)
-    end["kind"], end["slot"], end["count"] = Kind.EXIT, NO_SLOT, 1
-    return end
-
-
-def _info(source, name: str, workgroups: int, warps: int) -> KernelInfo:
-    return KernelInfo(
-        name=name,
-        grid=(workgroups, 1, 1),
-        block=(warps * source.lanes, 1, 1),
-        lanes_per_warp=source.lanes,
-        registers=REGISTERS,
-        shared_bytes=0,
-        stream=0,
-        warps_per_workgroup=warps,
-        workgroups=workgroups,
-        attributes={"source": "tracer.streams", "version": STREAMS_VERSION, "parameters": asdict(source)},
-    )
-
-
-def _fingerprint(source) -> str:
-    content = {"version": STREAMS_VERSION, "kind": type(source).__name__, "parameters": asdict(source)}
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _check_lanes(source) -> None:
-    if source.lanes not in (32, 64):
-        raise UserError(f"stream lanes = {source.lanes!r}: must be 32 or 64")
-
-
-def _at_least_one(source, field: str) -> None:
-    value = getattr(source, field)
-    if not isinstance(value, int) or value < 1:
-        raise UserError(f"stream {field} = {value!r}: must be a whole number >= 1")
+        words = self.unroll * VECTOR_BYTES // 4
+        return np.concatenate([loads, compute(Pipe.FMA, words, ADD_LATENCY_CLK, wait=(1 << self.unroll) - 1)])

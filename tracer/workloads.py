@@ -6,16 +6,22 @@ table of models, evaluation section).
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
-from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, TileOrder, padded_leading_dimension
+from tracer.gemm.source import GemmKernel, GemmProblem, Layout, padded_leading_dimension
 from traces.errors import UserError
 
-ELEMENT_BYTES = 2
-SECTOR_BYTES = 32
-ROW_ALIGNMENT_BYTES = 16
-"""Leading dimensions are padded to this, so that rows take 16-byte vectors (assumed)."""
+ROW_ALIGNMENT_BYTES = {"a": 16, "b": 32, "c": 32}
+"""Rows begin at multiples of this (assumed): A's take 16-byte vectors, tiles of B and C share no sector."""
+
+
+class Pad(IntEnum):
+    """Leading dimensions that are not given."""
+
+    ALIGNED = 0  # rows padded to ROW_ALIGNMENT_BYTES
+    DENSE = 1  # rows one behind the other
 
 
 @dataclass(frozen=True)
@@ -72,25 +78,14 @@ PAPER_CASES = tuple(
 """The 16 sub-layer cases of the paper's evaluation: (model, layer, TP)."""
 
 # The one kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
-DEFAULT_KERNEL = GemmKernel(
-    tile_m=128,
-    tile_n=128,
-    tile_k=32,
-    warps_m=4,
-    warps_n=2,
-    pipeline_depth=2,
-    vector_bytes=16,
-    copy=Copy.LDG,
-    epilogue=Epilogue.DIRECT,
-    order=TileOrder.ROW,
-)
+DEFAULT_KERNEL = GemmKernel()
 
 
 def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
     """One GPU's GEMM of a sub-layer.
 
     All matrices are row-major; A [M, K/TP] and B [K/TP, N] are slices of their own, as a framework that shards the
-    weights holds them, with rows padded to 16 bytes (assumed).
+    weights holds them, padded as `aligned_problem` says.
 
     Raises:
         UserError: an unknown name, or a TP that does not divide K.
@@ -99,30 +94,25 @@ def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
     k_total = part.hidden_multiple * chosen.hidden
     if not isinstance(tp, int) or tp < 1 or k_total % tp:
         raise UserError(f"tp = {tp!r}: must divide K = {k_total} of {model} {layer}")
-    k = k_total // tp
-    return GemmProblem(
-        m=chosen.tokens,
-        n=chosen.hidden,
-        k=k,
-        a_bytes=ELEMENT_BYTES,
-        b_bytes=ELEMENT_BYTES,
-        c_bytes=ELEMENT_BYTES,
-        lda=padded_leading_dimension(k, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
-        ldb=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
-        ldc=padded_leading_dimension(chosen.hidden, ELEMENT_BYTES, ROW_ALIGNMENT_BYTES),
-    )
+    return aligned_problem(chosen.tokens, chosen.hidden, k_total // tp)
 
 
-def aligned_problem(m: int, n: int, k: int, **given: Any) -> GemmProblem:
-    """A GEMM whose rows of A and B are padded to 16 bytes and those of C to a sector, so that tiles share none.
+def aligned_problem(m: int, n: int, k: int, pad: Pad = Pad.ALIGNED, **given: Any) -> GemmProblem:
+    """A GEMM whose rows (columns, of a column-major matrix) begin at multiples of ROW_ALIGNMENT_BYTES.
 
     Args:
         m, n, k: extents.
+        pad: DENSE leaves the rows without padding.
         given: other fields of GemmProblem; leading dimensions among them stay as they are.
     """
-    inner = padded_leading_dimension(max(k, 1), ELEMENT_BYTES, ROW_ALIGNMENT_BYTES)
-    outer = padded_leading_dimension(max(n, 1), ELEMENT_BYTES, SECTOR_BYTES)
-    return GemmProblem(m, n, k, **({"lda": inner, "ldb": outer, "ldc": outer} | given))
+    dense = GemmProblem(m, n, k, **given)
+    leading = {}
+    for matrix in (dense.a, dense.b, dense.c):
+        letter = matrix.name.lower()
+        run = matrix.columns if matrix.layout == Layout.ROW else matrix.rows
+        alignment_bytes = ROW_ALIGNMENT_BYTES[letter] if pad == Pad.ALIGNED else matrix.element_bytes
+        leading[f"ld{letter}"] = padded_leading_dimension(run, matrix.element_bytes, alignment_bytes)
+    return replace(dense, **(leading | given))
 
 
 def named_sublayer(name: str, where: str = "workload") -> tuple[GemmProblem, int]:

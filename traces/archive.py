@@ -235,6 +235,9 @@ class Archive:
     def _prefill(self, row: int) -> Prefill:
         return Prefill(int(self._commands["command_address"][row]), int(self._commands["command_bytes"][row]))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_archive, (self.path,)
+
     def __enter__(self) -> "Archive":
         return self
 

@@ -1,19 +1,14 @@
-"""Events of an archive as a pandas data frame or an xarray dataset.
+"""Events of an archive as a pandas data frame.
 
 A kernel group also opens without this package: `xarray.open_dataset(path, group="/kernels/0000",
 engine="h5netcdf")`, or column by column with h5py.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
 from traces.archive import ArchiveKernel
-from traces.layout import EVENT_COLUMNS, KERNEL_DATASETS
-
-if TYPE_CHECKING:
-    import xarray
+from traces.layout import EVENT_COLUMNS
 
 
 def events_frame(kernel: ArchiveKernel, start: int = 0, stop: int | None = None) -> pd.DataFrame:
@@ -31,14 +26,3 @@ def events_frame(kernel: ArchiveKernel, start: int = 0, stop: int | None = None)
         "warp": kernel.read_column("warp_index")[warp],
     }
     return pd.DataFrame(place | columns, index=pd.RangeIndex(start, start + len(rows), name="event"))
-
-
-def kernel_dataset(kernel: ArchiveKernel) -> "xarray.Dataset":
-    """All datasets of a kernel with their dimensions, units and meanings, in memory."""
-    import xarray  # optional: only who asks for xarray pays for it
-
-    variables = {
-        name: (entry.dimension, kernel.read_column(name), {"units": entry.unit, "long_name": entry.meaning})
-        for name, entry in KERNEL_DATASETS.items()
-    }
-    return xarray.Dataset(variables, attrs={"name": kernel.info.name, "checksum": kernel.checksum})

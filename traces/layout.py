@@ -1,6 +1,8 @@
 """The registry of a trace archive: every dataset's name, dtype, dimensions, unit and meaning.
 
-    /                        attributes FILE_ATTRIBUTES
+    /                        attributes file_type ("t3sim-trace"), format_version, writer, compression (filter of the
+                             event columns), kernels (their number), checksum (SHA-256 of the kernels' checksums and of
+                             the commands, not of the compressed bytes)
     /commands/               COMMAND_DATASETS: kernels and host copies in program order
     /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel
 
@@ -73,14 +75,6 @@ COMMAND_DATASETS: dict[str, Dataset] = {
 }
 COMMAND_KERNEL, COMMAND_PREFILL = 0, 1
 
-FILE_ATTRIBUTES = {
-    "file_type": "t3sim-trace",
-    "format_version": "integer, traces.schema.FORMAT_VERSION",
-    "writer": "name and version of the program that wrote the file",
-    "compression": "filter of the event columns",
-    "kernels": "number of kernels",
-    "checksum": "SHA-256 of the content: of the kernels' checksums and of the commands, not of the compressed bytes",
-}
 KERNEL_ATTRIBUTES = {
     "name": "kernel name",
     "grid": "workgroups in x, y, z",

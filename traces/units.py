@@ -1,4 +1,4 @@
-"""Units and their conversions: the only file where the powers of ten and two between them stand.
+"""Units of simulated time and size, their conversions, and names for the powers of ten and two between them.
 
 Simulated time is int64 picoseconds (`_ps`), sizes are bytes (`_bytes`), clocks are MHz (`_MHz`), rates are bytes per
 second (`_bytes_per_s`). A G is 10**9 in bandwidth (GB/s) and in operations (TFLOP/s = 10**12); KiB, MiB and GiB are

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
 from traces.errors import UserError
-from traces.schema import EVENT, NO_SLOT, SLOTS, Cache, Kind, Pipe
+from traces.schema import SLOTS, Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
-VECTOR_BYTES = 16
 REGISTERS = 32
 """Per thread (assumed: such kernels are small)."""
 ADD_CLK = 4
@@ -139,39 +139,30 @@ class CollectiveKernel:
         reads, update = len(band.step.reads), band.step.update
         key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update)
         if key not in self._programs:
-            accesses = _accesses(band.rows, widths, int(tiles[0]["pitch_bytes"]), self.lanes)
-            parts, buffers, first_event = [], [], [0]
-            for warp in range(self.warps):
-                events, buffer = self._warp_program(accesses[warp :: self.warps], reads, update)
-                parts.append(events)
-                buffers.append(buffer)
-                first_event.append(first_event[-1] + len(events))
-            self._programs[key] = np.concatenate(parts), np.array(first_event, np.int64), np.concatenate(buffers)
+            accesses = _accesses(band.rows, widths, int(tiles[0]["pitch_bytes"]), self.lanes, self.cache)
+            programs = [self._warp_program(accesses[w :: self.warps], reads, update) for w in range(self.warps)]
+            parts, buffers = zip(*programs, strict=True)
+            self._programs[key] = *join_warps(parts), np.concatenate(buffers)
         return self._programs[key]
 
     def _warp_program(self, accesses: np.ndarray, reads: int, update: bool) -> tuple[np.ndarray, np.ndarray]:
-        events: list[np.ndarray] = []
+        parts: list[np.ndarray] = []
         buffers: list[int] = []
         unroll = max(1, min(self.unroll, SLOTS // reads))
         for turn in range(0, len(accesses), unroll):
             group = accesses[turn : turn + unroll]
-            for k, access in enumerate(group):
-                for read in range(reads):
-                    events.append(_placed(access, Kind.LOAD, slot=k * reads + read))
-                    buffers.append(read)
-            for k, access in enumerate(group):
-                wait = ((1 << reads) - 1) << (k * reads)
-                if reads > 1:
-                    events.append(_add(reads, wait))
-                    buffers.append(reads + 1)
-                events.append(_placed(access, Kind.REDUCE if update else Kind.STORE, wait=wait))
-                buffers.append(reads)
-        end = np.zeros(1, EVENT)
-        end["kind"], end["slot"], end["count"] = Kind.EXIT, NO_SLOT, 1
-        events.append(end)
-        whole = np.concatenate(events)
-        whole["cache"][whole["kind"] <= Kind.REDUCE] = self.cache
-        return whole, np.array([*buffers, reads + 1])
+            loads, stores = np.repeat(group, reads), group.copy()
+            loads["slot"] = np.arange(len(loads))
+            wait = np.uint64((1 << reads) - 1) << np.arange(0, len(loads), reads, dtype=np.uint64)
+            stores["kind"], stores["wait"] = Kind.REDUCE if update else Kind.STORE, wait
+            buffers += [*range(reads)] * len(group)
+            if reads > 1:
+                words = VECTOR_BYTES // 4 * (reads - 1)
+                adds = compute(Pipe.FMA, words, ADD_CLK, len(group), wait=wait)
+                stores = np.stack([adds, stores], axis=1).ravel()
+            buffers += [reads + 1, reads] * len(group) if reads > 1 else [reads] * len(group)
+            parts += [loads, stores]
+        return np.concatenate([*parts, event(Kind.EXIT)]), np.array([*buffers, reads + 1])
 
 
 def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
@@ -192,8 +183,8 @@ def _side_by_side(tile: np.void, other: np.void) -> bool:
     return bool(same and tile["address"] + tile["run_bytes"] == other["address"])
 
 
-def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int) -> np.ndarray:
-    """Warp accesses that cover rows of neighbouring tiles from address 0 on, in the order of memory.
+def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int, cache: Cache) -> np.ndarray:
+    """Loads that cover rows of neighbouring tiles from address 0 on, in the order of memory.
 
     One narrow tile: several rows at once; else pieces of a row of a tile. `work` is the tile, counted from the first.
     """
@@ -212,25 +203,7 @@ def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int) ->
                     for lane in range(0, vectors, lanes)
                 ]
                 begin += width
-    events = np.zeros(len(found), EVENT)
-    for event, (base, across, high, tile) in zip(events, found, strict=True):
-        event["base"], event["inner"], event["work"] = base, across, tile
-        event["mask"] = (1 << (across * high)) - 1
-    events["width_bytes"] = events["stride"] = VECTOR_BYTES
-    events["row_stride"], events["count"] = pitch_bytes, 1
+    base, across, high, tile = np.array(found, np.int64).T
+    events = access(Kind.LOAD, len(found), lanes=across * high, base=base, cache=cache)
+    events["inner"], events["row_stride"], events["work"] = across, pitch_bytes, tile
     return events
-
-
-def _placed(access: np.void, kind: Kind, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    """An access as a load or a store."""
-    event = np.array([access], EVENT)
-    event["kind"], event["slot"], event["wait"] = kind, slot, wait
-    return event
-
-
-def _add(reads: int, wait: int) -> np.ndarray:
-    """Packed additions of what one access has read."""
-    event = np.zeros(1, EVENT)
-    event["kind"], event["pipe"], event["slot"], event["wait"] = Kind.COMPUTE, Pipe.FMA, NO_SLOT, wait
-    event["count"], event["cycles"] = (VECTOR_BYTES // 4) * (reads - 1), ADD_CLK
-    return event

@@ -30,11 +30,16 @@ class OwnPlan:
         name: of the file, without folders.
         digest: SHA-256 of its text, by which results tell plans apart.
         functions: FUNCTIONS name -> the user's.
+        path: of the file, from which another process reads it again.
     """
 
     name: str
     digest: str
     functions: dict[str, Callable[..., Any]]
+    path: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_plan, (self.path,)
 
     def distances(self, gpus: int) -> tuple[int, ...]:
         """How far ahead (mod N) the GPU at the other end of each port is.
@@ -93,4 +98,4 @@ def load_plan(path: str | Path) -> OwnPlan:
     if missing:
         raise UserError(f"{path}: no function {missing[0]}; a plan has {' and '.join(FUNCTIONS)}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return OwnPlan(path.name, digest, {name: getattr(module, name) for name in FUNCTIONS})
+    return OwnPlan(path.name, digest, {name: getattr(module, name) for name in FUNCTIONS}, str(path.resolve()))

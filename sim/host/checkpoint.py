@@ -1,14 +1,13 @@
-"""The checkpoint of a run: a file from which the same run goes on, to the same bytes of results.
+"""The checkpoint of a run in progress: a file from which the same run goes on, to the same bytes of results.
 
-    FILE.npz        about        json: file type, version, and what the run is: machine, trace, options, code
+    KEY.npz         about        json: file type, version, key of the run
                     facts        json: how far it is, in plain values
-                    NAME ...     arrays: records of the machine, and what is done
+                    NAME ...     arrays: records of the machine, and counters of kernels that are done
 
-What facts and arrays say is `sim.run.standing` for a run of one GPU, `sim.scenario.evaluation_standing` for an
-evaluation.
+What facts and arrays say is `sim.run.sequence_state` for kernels on one GPU, `sim.host.state` for several GPUs.
 
 Taken between two time windows, written under a temporary name, synced and renamed: whatever ends the program, the file
-is the last whole checkpoint. It belongs to one run with one version of the code; everything else refuses it.
+is the last whole checkpoint. The key is that of `sim.run.run`: it says what runs, on which machine, with which code.
 """
 
 import json
@@ -16,18 +15,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
 
 import numpy as np
 
-from sim.host.state import State
-from traces.errors import UserError
-from traces.version import VERSION
+from sim.host.state import Breaks, State
 from traces.write import output_path, replacing
 
 FILE_TYPE = "t3sim-checkpoint"
-FORMAT_VERSION = 1
-Stood = TypeVar("Stood")
+FORMAT_VERSION = 2
+EVERY_S = 300.0
 
 
 class Checkpoint:
@@ -37,41 +33,38 @@ class Checkpoint:
         UserError: a place that cannot be written.
     """
 
-    def __init__(self, path: str | Path, every_s: float, clock_s: Callable[[], float] = monotonic):
-        """every_s: least time from one writing to the next; clock_s: what tells the time."""
-        self.path = output_path(path)
-        self._name, self._every_s, self._clock_s = str(path), every_s, clock_s
-        self._written_s = clock_s()
-        self._about: dict[str, Any] = {}
-
-    def open(self, run: dict[str, Any], read: Callable[[State], Stood]) -> Stood | None:
-        """Say what the run is (plain values, two levels) and read how far it came. None where there is no file yet.
-
-        Args:
-            run: all that decides the results.
-            read: the inverse of what was done to make the content.
-
-        Raises:
-            UserError: no checkpoint, a damaged one, or that of another run; the first difference is named.
+    def __init__(self, path: str | Path, key: str, every_s: float = EVERY_S, clock_s: Callable[[], float] = monotonic):
+        """Args:
+        path: of the file.
+        key: of the run.
+        every_s: least time from one writing to the next.
+        clock_s: what tells the time.
         """
-        about = {"file_type": FILE_TYPE, "format_version": FORMAT_VERSION, "writer": f"t3sim {VERSION}", **run}
-        self._about = json.loads(json.dumps(about))
-        if not self.path.exists():
-            return None
+        self.path, self.key = output_path(path), key
+        self._every_s, self._clock_s = every_s, clock_s
+        self._written_s = clock_s()
+
+    def breaks(self) -> Breaks:
+        """Where the run goes on from, and what keeps it."""
+
+        def act(state: Callable[[], State]) -> None:
+            if self.due():
+                self.write(state())
+
+        return Breaks(act, self.read())
+
+    def read(self) -> State | None:
+        """How far the run came. None where there is no file, and where it is damaged or that of another run: begin."""
         try:
             with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as content:
-                self._check(json.loads(str(content["about"])))
-                return read(State(json.loads(str(content["facts"])), {name: content[name] for name in content.files}))
-        except UserError:
-            raise
-        except Exception as problem:  # numpy and zipfile raise whatever their layers meet in a damaged file
-            text = " ".join(str(problem).split())
-            raise UserError(f"{self._name}: damaged, or no checkpoint ({text}); remove it to start anew") from None
+                if json.loads(str(content["about"])) != self._about():
+                    return None
+                return State(json.loads(str(content["facts"])), {name: content[name] for name in content.files})
+        except Exception:  # numpy and zipfile raise whatever their layers meet in a damaged file
+            return None
 
-    def _check(self, found: Any) -> None:
-        difference = _difference(found, self._about)
-        if difference:
-            raise UserError(f"{self._name}: the checkpoint of another run: {difference}; remove it to start anew")
+    def _about(self) -> dict[str, object]:
+        return {"file_type": FILE_TYPE, "format_version": FORMAT_VERSION, "key": self.key}
 
     def due(self) -> bool:
         """Is it time to write again?"""
@@ -83,7 +76,7 @@ class Checkpoint:
         Raises:
             UserError: it cannot be written, disk full. The one before is left.
         """
-        texts = {"about": np.array(json.dumps(self._about)), "facts": np.array(json.dumps(content.facts))}
+        texts = {"about": np.array(json.dumps(self._about())), "facts": np.array(json.dumps(content.facts))}
         with replacing(self.path) as temporary, open(temporary, "wb") as file:
             np.savez(file, allow_pickle=False, **texts, **content.arrays)
             file.flush()
@@ -91,18 +84,5 @@ class Checkpoint:
         self._written_s = self._clock_s()
 
     def remove(self) -> None:
-        """The run is over and its results are safe."""
+        """The run is over and its result is safe."""
         self.path.unlink(missing_ok=True)
-
-
-def _difference(found: Any, ours: dict[str, Any]) -> str:
-    """The first thing in which two runs differ, "" = none."""
-    for name in ours | found:
-        one, other = found.get(name), ours.get(name)
-        if isinstance(one, dict) and isinstance(other, dict):
-            inner = _difference(one, other)
-            if inner:
-                return f"{name} {inner}"
-        elif one != other:
-            return f"{name}: found {one!r}, this run has {other!r}"
-    return ""

@@ -28,7 +28,7 @@ class ClusterState(NamedTuple):
     """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
 
     Attributes:
-        horizon_ps: how far they have run; 0 for a GPU by itself.
+        horizon_ps: how far they have run.
         still: rounds in which nothing moved.
         gpus: of each.
     """
@@ -46,8 +46,27 @@ class Breaks(NamedTuple):
         state: of the same simulation at one of its breaks: go on from there; None = from the beginning.
     """
 
-    act: Callable[[Callable[[], ClusterState]], None]
-    state: ClusterState | None
+    act: Callable[[Callable[[], State]], None]
+    state: State | None
+
+
+def flat_state(cluster: ClusterState) -> State:
+    """The states of all GPUs as one: facts of each, and their arrays as `gpu.NUMBER.NAME`."""
+    facts = {"horizon_ps": cluster.horizon_ps, "still": cluster.still, "gpus": [gpu.facts for gpu in cluster.gpus]}
+    arrays = {
+        f"gpu.{number}.{name}": values for number, gpu in enumerate(cluster.gpus) for name, values in gpu.arrays.items()
+    }
+    return State(facts, arrays)
+
+
+def cluster_state(flat: State) -> ClusterState:
+    """The inverse of `flat_state`."""
+    gpus = [State(facts, _below(f"gpu.{number}.", flat.arrays)) for number, facts in enumerate(flat.facts["gpus"])]
+    return ClusterState(flat.facts["horizon_ps"], flat.facts["still"], gpus)
+
+
+def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
 
 
 def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ OTHERS = 0, MIB
 
 
 def bound_rules(values):
-    """(holds, message) for every number of a machine.
+    """(holds, field, what is allowed) for every number of a machine.
 
     Args:
         values: iterable of (dotted field, plain value).
@@ -32,7 +32,7 @@ def bound_rules(values):
     for field, value in values:
         if isinstance(value, int | float):
             least, most = _bounds(field)
-            yield least <= value <= most, f"{field}: found {value}, allowed is {least:,} to {most:,}"
+            yield least <= value <= most, field, f"{least:,} to {most:,}"
 
 
 def _bounds(field):

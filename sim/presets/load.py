@@ -1,8 +1,8 @@
 """Reads a preset: TOML file, the file it extends, the user's overrides; every mistake names file, field and choice."""
 
-import difflib
 import tomllib
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,16 @@ import msgspec
 from sim.presets.check import check_machine
 from sim.presets.preset import KINDS, OVERRIDE, Preset, Source
 from sim.spec import Machine
+from traces.choices import allowed_names
 from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
 """Links, Tracker, DMA engines and collectives of every machine whose preset does not say otherwise."""
 HEADER = ("title", "note", "extends")
-SHORT_LIST = 12
-"""A list of allowed names up to this length is printed whole; of a longer one the nearest names."""
 LEAF = ("value", "kind", "source")
+choices = partial(allowed_names, listing="t3sim presets NAME")
+"""For a message: the allowed names, or the nearest of them."""
 
 
 class PresetError(UserError):
@@ -202,11 +203,3 @@ def _field_types(unit):
 
 def _is_unit(kind):
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def choices(found, allowed):
-    """For a message: the allowed names, or the nearest of them where there are many."""
-    near = difflib.get_close_matches(found, allowed, n=3)
-    if len(allowed) > SHORT_LIST:
-        return f"did you mean {' or '.join(near)}?" if near else "`t3sim presets NAME` lists all"
-    return f"allowed are {', '.join(allowed)}"

@@ -2,7 +2,7 @@
 
     from sim import results
 
-    archive = results.open("study.h5")                # of `t3sim run`, `sweep`, `merge` or `t3`
+    archive = results.open("study.h5")                # of `t3sim run`, `t3`, `sweep` or `merge`
     archive.run(3).headline()                         # one run; archive.run() where there is one only
     archive.runs_frame(), archive.kernels_frame()     # tidy pandas frames: a row per run, per run and kernel,
     archive.instances_frame("hbm")                    # per unit instance,
@@ -13,7 +13,7 @@
 """
 
 from sim.results.archive import FILE_TYPE, FORMAT_VERSION, ResultsArchive, open, write_results, write_runs
-from sim.results.run import EXTRAPOLATED, Failure, KernelResult, Results, ResultsError
+from sim.run.result import EXTRAPOLATED, Failure, KernelResult, ResultsError, RunResult
 
 __all__ = [
     "EXTRAPOLATED",
@@ -21,9 +21,9 @@ __all__ = [
     "FORMAT_VERSION",
     "Failure",
     "KernelResult",
-    "Results",
     "ResultsArchive",
     "ResultsError",
+    "RunResult",
     "open",
     "write_results",
     "write_runs",

@@ -8,62 +8,49 @@ The same input gives the same bytes: wall time, memory, dates and paths are not 
 temporary name and renamed when it is whole; every run and the file as a whole have a checksum that is compared when
 they are read. Versions:
 
-    1   one run, its group is the root of the file; no checksums. Read and, by `t3sim merge`, written as version 2.
+    1   one run, its group is the root of the file; no checksums.
     2   any number of runs.
+    3   input, ledger, timeline, traffic of links and hash of the code of each run; the simulations of a scenario.
+
+Versions 1 and 2 are read and, by `t3sim merge`, written as version 3. The archives of `t3sim t3` before version 3 were
+a type of their own ("t3sim-evaluation"), which is refused.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import h5py
 
 from sim.counters import COUNTERS
-from sim.results.evaluations import EVALUATION_TYPE, EVALUATION_VERSION, read_evaluation
-from sim.results.frames import (
-    instances_frame,
-    intervals_frame,
-    kernels_frame,
-    runs_dataset,
-    runs_frame,
-    with_results,
-)
-from sim.results.layout import read_run, run_digest, write_run
-from sim.results.run import Failure, Results, ResultsError
+from sim.results.frames import Frames
+from sim.results.layout import FORMAT_VERSION, read_run, run_digest, write_run
+from sim.run.result import Failure, ResultsError, RunResult
 from traces.errors import UserError
 from traces.hdf5_file import open_hdf5
 from traces.version import VERSION
 from traces.write import new_file, replacing
 
-if TYPE_CHECKING:
-    import pandas
-    import xarray
-
 FILE_TYPE = "t3sim-results"
-FORMAT_VERSION = 2
+FORMER_TYPE = "t3sim-evaluation"
 WRITER = f"t3sim {VERSION}"
 RUN = "runs/{:05d}"
 
 
 @dataclass
-class ResultsArchive:
-    """What an archive holds.
+class ResultsArchive(Frames):
+    """What an archive holds, and its tables.
 
     Attributes:
-        runs: in their order; a Failure where a point of a sweep has no results.
-        study: SHA-256 of the study that made it, "" where none did.
         path: of the file.
     """
 
-    runs: list[Results | Failure] = field(default_factory=list)
-    study: str = ""
     path: str = ""
 
-    def run(self, number: int | None = None) -> Results:
+    def run(self, number: int | None = None) -> RunResult:
         """A run by its number, counted from 0; without one, the only run of the archive.
 
         Raises:
@@ -79,54 +66,21 @@ class ResultsArchive:
             raise ResultsError(f"{self.path}: run {number} has failed: {chosen.reason}")
         return chosen
 
-    def results(self) -> list[tuple[int, Results]]:
-        """(number, run) of those that have results."""
-        return with_results(self.runs)
-
     def failures(self) -> list[tuple[int, Failure]]:
         """(number, failure) of those that have none."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
 
-    def runs_frame(self) -> "pandas.DataFrame":
-        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
-        return runs_frame(self.runs)
 
-    def kernels_frame(self) -> "pandas.DataFrame":
-        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
-        return kernels_frame(self.runs)
-
-    def instances_frame(self, unit: str) -> "pandas.DataFrame":
-        """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
-
-        Raises:
-            ResultsError: no run has such a unit.
-        """
-        return instances_frame(self.runs, unit)
-
-    def intervals_frame(self) -> "pandas.DataFrame":
-        """One row per run and interval of its time series, index (run, time_ps = end of the interval).
-
-        Raises:
-            ResultsError: no run has a time series.
-        """
-        return intervals_frame(self.runs)
-
-    def dataset(self) -> "xarray.Dataset":
-        """The numbers of `runs_frame` with every counter's total as an xarray dataset; the swept fields are its
-        dimensions where the runs fill their grid. A point that failed is NaN."""
-        return runs_dataset(self.runs, self.study)
-
-
-def write_results(path: str | Path, results: Results | Failure) -> None:
+def write_results(path: str | Path, result: RunResult | Failure) -> None:
     """Write an archive of one run (replaced if it exists).
 
     Raises:
         UserError: folder missing or not writable, disk full. Nothing is left behind.
     """
-    write_runs(path, [results])
+    write_runs(path, [result])
 
 
-def write_runs(path: str | Path, runs: Iterable[Results | Failure], study: str = "") -> None:
+def write_runs(path: str | Path, runs: Iterable[RunResult | Failure], study: str = "") -> None:
     """Write an archive of several runs (replaced if it exists); they are taken one at a time.
 
     Raises:
@@ -152,29 +106,30 @@ def _archive_digest(study: str, checksums: list[str]) -> str:
 
 
 def open(path: str | Path) -> ResultsArchive:
-    """Read an archive whole: of `t3sim run`, `t3sim sweep`, `t3sim merge` or `t3sim t3` (`sim.results.evaluations`).
+    """Read an archive whole.
 
     Raises:
         ResultsError: no such file, no archive of results, of a newer version, truncated or damaged.
     """
     with _reading(path) as file:
         file_type = file.attrs.get("file_type")
-        if file_type == EVALUATION_TYPE:
-            _checked_version(path, file.attrs, EVALUATION_VERSION)
-            return ResultsArchive(list(read_evaluation(file)), path=str(path))
-        if file_type != FILE_TYPE:
+        if file_type == FORMER_TYPE:
             raise ResultsError(
-                f"{path}: not a results archive: file_type is {file_type!r}, allowed are {FILE_TYPE!r} and "
-                f"{EVALUATION_TYPE!r}"
+                f"{path}: file_type is {FORMER_TYPE!r}, of an older t3sim, allowed is {FILE_TYPE!r}: run t3sim t3 again"
             )
-        return _results_archive(path, file)
+        if file_type != FILE_TYPE:
+            raise ResultsError(f"{path}: not a results archive: file_type is {file_type!r}, allowed is {FILE_TYPE!r}")
+        version = int(file.attrs["format_version"])
+        if not 1 <= version <= FORMAT_VERSION:
+            raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {FORMAT_VERSION}")
+        return _results_archive(path, file, version)
 
 
-def _results_archive(path: str | Path, file: h5py.File) -> ResultsArchive:
-    if _checked_version(path, file.attrs, FORMAT_VERSION) == 1:
-        return ResultsArchive([read_run(file, str(file.attrs["writer"]))], path=str(path))
+def _results_archive(path: str | Path, file: h5py.File, version: int) -> ResultsArchive:
+    if version == 1:
+        return ResultsArchive([read_run(file, version, str(file.attrs["writer"]))], path=str(path))
     groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
-    runs = [read_run(group) for group in groups]
+    runs = [read_run(group, version) for group in groups]
     study = str(file.attrs["study"])
     if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
         raise ValueError("the checksum is not that of the runs")
@@ -196,10 +151,3 @@ def _reading(path: str | Path) -> Iterator[h5py.File]:
     except Exception as problem:  # h5py raises whatever its layers meet in a damaged file
         text = " ".join(str(problem).split())
         raise ResultsError(f"{path}: damaged, truncated, or not an HDF5 file ({text})") from None
-
-
-def _checked_version(path: str | Path, attributes: Any, newest: int) -> int:
-    version = int(attributes["format_version"])
-    if not 1 <= version <= newest:
-        raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {newest}")
-    return version

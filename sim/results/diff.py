@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sim.results.archive import ResultsArchive
-from sim.results.run import Failure, KernelResult, Results
+from sim.run.result import Failure, KernelResult, RunResult
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def moves(one: ResultsArchive, other: ResultsArchive) -> list[Move]:
     return found
 
 
-def _run_moves(number: int, one: Results | Failure, other: Results | Failure) -> Iterator[Move]:
+def _run_moves(number: int, one: RunResult | Failure, other: RunResult | Failure) -> Iterator[Move]:
     yield from _dict_moves(number, -1, "point ", one.point, other.point)
     if isinstance(one, Failure) or isinstance(other, Failure):
         before, after = (run.reason if isinstance(run, Failure) else "" for run in (one, other))
@@ -55,7 +55,7 @@ def _run_moves(number: int, one: Results | Failure, other: Results | Failure) ->
     yield from _dict_moves(number, -1, "machine ", one.preset.values(), other.preset.values())
     yield from _dict_moves(number, -1, "option ", one.options, other.options)
     yield from _dict_moves(number, -1, "figure ", one.figures, other.figures)
-    for name in ("trace_fingerprint", "interval_ps", "time_ps"):
+    for name in ("trace_fingerprint", "interval_ps", "time_ps", "link_bytes", "exactly_once"):
         if getattr(one, name) != getattr(other, name):
             yield Move(number, -1, name, getattr(one, name), getattr(other, name))
     if len(one.kernels) != len(other.kernels):

@@ -1,38 +1,125 @@
 """Results as tidy tables: pandas frames of one row per run, kernel, unit instance or interval, and an xarray dataset.
 
 The columns of a sweep's fields come first, under their names ("hbm.queue_entries"); units of measure stand at the end
-of the names. Runs that failed are rows of `runs_frame` only, with their reason. They are methods of
-`sim.results.ResultsArchive`.
+of the names. Runs that failed are rows of `runs_frame` only, with their reason. `sim.results.ResultsArchive` has these
+methods.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sim.counters import unit_of_measure
-from sim.results.run import Failure, Results, ResultsError, columns_of
+from sim.run.result import Failure, ResultsError, RunResult, columns_of
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-Runs = Sequence[Results | Failure]
 
+@dataclass
+class Frames:
+    """Several runs as tables.
 
-def with_results(runs: Runs) -> list[tuple[int, Results]]:
-    """(number, run) of those that have results."""
-    return [(number, run) for number, run in enumerate(runs) if isinstance(run, Results)]
+    Attributes:
+        runs: in their order; a Failure where a point of a sweep has no results.
+        study: SHA-256 of the study that made it, "" where none did; of an entry of the store, the key of its run.
+    """
 
+    runs: list[RunResult | Failure] = field(default_factory=list)
+    study: str = ""
 
-def runs_frame(runs: Runs) -> "pandas.DataFrame":
-    """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios and figures of the study."""
-    import pandas as pd
+    def results(self) -> list[tuple[int, RunResult]]:
+        """(number, run) of those that have results."""
+        return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, RunResult)]
 
-    rows = [_run_row(run) for run in runs]
-    return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
+    def runs_frame(self) -> "pandas.DataFrame":
+        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
+        import pandas as pd
+
+        rows = [_run_row(run) for run in self.runs]
+        return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
+
+    def kernels_frame(self) -> "pandas.DataFrame":
+        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
+        import pandas as pd
+
+        keys, rows = [], []
+        for number, run in self.results():
+            for place, kernel in enumerate(run.kernels):
+                keys.append((number, place))
+                times = {"name": kernel.name, "start_ps": kernel.start_ps, "end_ps": kernel.end_ps}
+                rows.append({**run.point, **times, **kernel.totals})
+        return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["run", "kernel"]) if keys else None)
+
+    def instances_frame(self, unit: str) -> "pandas.DataFrame":
+        """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
+
+        Raises:
+            ResultsError: no run has such a unit.
+        """
+        import pandas as pd
+
+        parts = {}
+        for number, run in self.results():
+            for place, kernel in enumerate(run.kernels):
+                if unit in kernel.units:
+                    counters = columns_of(kernel.units[unit])
+                    parts[number, place] = pd.DataFrame({**_repeated(run.point, len(kernel.units[unit])), **counters})
+        if not parts:
+            known = sorted({name for _, run in self.results() for kernel in run.kernels for name in kernel.units})
+            raise ResultsError(f"unit {unit!r}: allowed are {', '.join(known) or 'none, no kernel ran'}")
+        return pd.concat(parts, names=["run", "kernel", "instance"])
+
+    def intervals_frame(self) -> "pandas.DataFrame":
+        """One row per run and interval of its time series, index (run, time_ps = end of the interval).
+
+        Raises:
+            ResultsError: no run has a time series.
+        """
+        import pandas as pd
+
+        parts = {}
+        for number, run in self.results():
+            if run.series:
+                times = run.times_ps()
+                index = pd.Index(times, name="time_ps")
+                parts[number] = pd.DataFrame({**_repeated(run.point, len(times)), **run.series}, index=index)
+        if not parts:
+            raise ResultsError("no run took a time series: repeat it with --interval-ns")
+        return pd.concat(parts, names=["run"])
+
+    def dataset(self) -> "xarray.Dataset":
+        """The numbers of `runs_frame` with every counter's total as an xarray dataset, `units` as attributes.
+
+        The dimensions are the swept fields where the runs fill their grid, else one dimension `run` with the fields as
+        coordinates. A point that failed is NaN.
+        """
+        import xarray
+
+        frame = self.runs_frame()
+        numbers = frame.select_dtypes("number")
+        totals = {number: run.totals for number, run in self.results()}
+        names = dict.fromkeys(name for total in totals.values() for name in total)
+        fields = list(dict.fromkeys(name for run in self.runs for name in run.point))
+        columns = {name: numbers[name].to_numpy() for name in numbers if name not in fields}
+        columns |= {name: [totals.get(k, {}).get(name, math.nan) for k in frame.index] for name in names}
+        axes = {name: list(dict.fromkeys(frame[name])) for name in fields}
+        whole = axes and [*itertools.product(*axes.values())] == [*zip(*(frame[name] for name in fields), strict=True)]
+        if whole:
+            shape, dimensions = tuple(map(len, axes.values())), tuple(axes)
+            coordinates: dict[str, Any] = dict(axes)
+        else:
+            shape, dimensions = (len(frame),), ("run",)
+            coordinates = {"run": list(frame.index)} | {name: ("run", list(frame[name])) for name in fields}
+        variables = {
+            name: (dimensions, np.asarray(values).reshape(shape), {"units": unit_of_measure(name)})
+            for name, values in columns.items()
+        }
+        return xarray.Dataset(variables, coordinates, {"study": self.study})
 
 
 def _run_row(run):
@@ -42,83 +129,5 @@ def _run_row(run):
     return {**run.point, "failure": "", "preset": run.preset.name, **figures, **run.figures}
 
 
-def kernels_frame(runs: Runs) -> "pandas.DataFrame":
-    """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
-    import pandas as pd
-
-    keys, rows = [], []
-    for number, run in with_results(runs):
-        for place, kernel in enumerate(run.kernels):
-            keys.append((number, place))
-            times = {"name": kernel.name, "start_ps": kernel.start_ps, "end_ps": kernel.end_ps}
-            rows.append({**run.point, **times, **kernel.totals})
-    return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["run", "kernel"]) if keys else None)
-
-
-def instances_frame(runs: Runs, unit: str) -> "pandas.DataFrame":
-    """One row per run, kernel and instance of a unit (`sim.counters.COUNTERS`): point and raw counters.
-
-    Raises:
-        ResultsError: no run has such a unit.
-    """
-    import pandas as pd
-
-    parts = {}
-    for number, run in with_results(runs):
-        for place, kernel in enumerate(run.kernels):
-            if unit in kernel.units:
-                counters = columns_of(kernel.units[unit])
-                parts[number, place] = pd.DataFrame({**_repeated(run.point, len(kernel.units[unit])), **counters})
-    if not parts:
-        known = sorted({name for _, run in with_results(runs) for kernel in run.kernels for name in kernel.units})
-        raise ResultsError(f"unit {unit!r}: allowed are {', '.join(known) or 'none, no kernel ran'}")
-    return pd.concat(parts, names=["run", "kernel", "instance"])
-
-
-def intervals_frame(runs: Runs) -> "pandas.DataFrame":
-    """One row per run and interval of its time series, index (run, time_ps = end of the interval)."""
-    import pandas as pd
-
-    parts = {}
-    for number, run in with_results(runs):
-        if run.series:
-            times = run.times_ps()
-            index = pd.Index(times, name="time_ps")
-            parts[number] = pd.DataFrame({**_repeated(run.point, len(times)), **run.series}, index=index)
-    if not parts:
-        raise ResultsError("no run took a time series: repeat it with --interval-ns")
-    return pd.concat(parts, names=["run"])
-
-
 def _repeated(point, rows):
     return {name: [value] * rows for name, value in point.items()}
-
-
-def runs_dataset(runs: Runs, study: str = "") -> "xarray.Dataset":
-    """The numbers of `runs_frame` with every counter's total as an xarray dataset, `units` as attributes.
-
-    The dimensions are the swept fields where the runs fill their grid, else one dimension `run` with the fields as
-    coordinates. A point that failed is NaN.
-    """
-    import xarray
-
-    frame = runs_frame(runs)
-    numbers = frame.select_dtypes("number")
-    totals = {number: run.totals for number, run in with_results(runs)}
-    names = dict.fromkeys(name for total in totals.values() for name in total)
-    fields = list(dict.fromkeys(name for run in runs for name in run.point))
-    columns = {name: numbers[name].to_numpy() for name in numbers if name not in fields}
-    columns |= {name: [totals.get(k, {}).get(name, math.nan) for k in frame.index] for name in names}
-    axes = {name: list(dict.fromkeys(frame[name])) for name in fields}
-    whole = axes and [*itertools.product(*axes.values())] == [*zip(*(frame[name] for name in fields), strict=True)]
-    if whole:
-        shape, dimensions = tuple(map(len, axes.values())), tuple(axes)
-        coordinates: dict[str, Any] = dict(axes)
-    else:
-        shape, dimensions = (len(frame),), ("run",)
-        coordinates = {"run": list(frame.index)} | {name: ("run", list(frame[name])) for name in fields}
-    variables = {
-        name: (dimensions, np.asarray(values).reshape(shape), {"units": unit_of_measure(name)})
-        for name, values in columns.items()
-    }
-    return xarray.Dataset(variables, coordinates, {"study": study})

@@ -2,71 +2,97 @@
 
 The group of a run (version 1: the root of the file):
 
-    .                       attributes: writer, trace_fingerprint, kernels, interval_ps, point, figures (JSON), checksum
+    .                       attributes: ATTRIBUTES, kernels, input, figures, point, wrong (JSON), checksum
     spec                    text: the machine, every value with kind and source (JSON, `Preset.as_dict`)
     options                 text: how the run was asked for (JSON)
     kernels/0000, ...       attributes: name, start_ps, end_ps
     kernels/0000/totals     text: "unit.counter" -> sum or maximum over the instances (JSON)
     kernels/0000/units/<unit>  compound [instance]: the raw counters of each instance of the unit in this kernel
     series/time_ps          i8 [time]: end of each interval, the dimension scale of the others
-    series/<name>           i8 [time]: what happened in each interval
+    series/<name>           i8 [time]: what each interval added, or a level at its end (`sim.machine.build.SERIES`)
+    spans                   SPAN [spans] (`sim.hw.spans`): workgroups and DMA transfers, where a series was taken
+    triggers                i8 [tiles, 3]: tile, when it was complete (ps), local chunk, where tiles were tracked
+    mean_dram_bytes         i8 [4], per stream, of several GPUs
 
 The group of a point that failed has the attributes writer, point, failure (the reason) and checksum, nothing else.
+Versions 1 and 2 have the attribute trace_fingerprint in place of input, and no timeline, ledger or traffic of links.
 """
 
 import hashlib
 import json
+from typing import Any
 
+import h5py
 import numpy as np
 
 from sim.presets import preset_from_dict
-from sim.results.run import Failure, KernelResult, Results
+from sim.run.result import Failure, KernelResult, RunResult
 from traces.checksum import canonical_json
 
 KERNEL = "kernels/{:04d}"
+FORMAT_VERSION = 3
+ATTRIBUTES = ("interval_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "code")
+"""Plain values of a RunResult; one that is None is not there."""
+TEXTS = ("input", "figures", "wrong")
+ARRAYS = ("spans", "triggers", "mean_dram_bytes")
+"""Written where they are not empty."""
 
 
-def write_run(group, run):
-    """Write Results or a Failure into an empty group."""
+def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
+    """Write a run or a failure into an empty group."""
     group.attrs["writer"] = run.writer
     group.attrs["point"] = json.dumps(run.point)
     group.attrs["checksum"] = run_digest(run)
     if isinstance(run, Failure):
         group.attrs["failure"] = run.reason
         return
-    group.attrs["figures"] = json.dumps(run.figures)
-    group.attrs["trace_fingerprint"] = run.trace_fingerprint
+    for name in ATTRIBUTES:
+        if getattr(run, name) is not None:
+            group.attrs[name] = getattr(run, name)
+    for name in TEXTS:
+        group.attrs[name] = json.dumps(getattr(run, name))
     group.attrs["kernels"] = len(run.kernels)
-    group.attrs["interval_ps"] = run.interval_ps
     group["spec"] = json.dumps(run.preset.as_dict(), indent=1)
     group["options"] = json.dumps(run.options, indent=1)
     for number, kernel in enumerate(run.kernels):
         _write_kernel(group.create_group(KERNEL.format(number)), kernel)
+    for name, values in _arrays(run).items():
+        group.create_dataset(name, data=values, compression="gzip", shuffle=True)
     _write_series(group.create_group("series"), run)
 
 
-def _write_kernel(group, kernel):
+def _arrays(run: RunResult) -> dict[str, np.ndarray]:
+    found = {name: getattr(run, name) for name in ARRAYS}
+    return {name: values for name, values in found.items() if values is not None and len(values)}
+
+
+def _write_kernel(group: h5py.Group, kernel: KernelResult) -> None:
     group.attrs["name"] = kernel.name
     group.attrs["start_ps"] = kernel.start_ps
     group.attrs["end_ps"] = kernel.end_ps
     group["totals"] = json.dumps(kernel.totals)
     units = group.create_group("units")
-    for unit, counters in kernel.units.items():
+    for unit, counters in sorted(kernel.units.items()):
         units.create_dataset(unit, data=counters, compression="gzip", shuffle=True)
 
 
-def _write_series(group, run):
+def _write_series(group: h5py.Group, run: RunResult) -> None:
     if not run.series:
         return
     time = group.create_dataset("time_ps", data=run.times_ps())
     time.make_scale("time_ps")
-    for name, values in run.series.items():
+    for name, values in sorted(run.series.items()):
         dataset = group.create_dataset(name, data=values, compression="gzip", shuffle=True)
         dataset.dims[0].attach_scale(time)
 
 
-def read_run(group, writer=None):
-    """Results or Failure of a group; `writer` where the group does not say (version 1).
+def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | None = None) -> RunResult | Failure:
+    """The run or failure of a group.
+
+    Args:
+        group: as `write_run` made it.
+        version: of the file.
+        writer: where the group does not say (version 1).
 
     Raises:
         ValueError: the content is not what was written; besides what h5py raises for a damaged file.
@@ -74,27 +100,42 @@ def read_run(group, writer=None):
     attributes = group.attrs
     writer = str(attributes["writer"]) if writer is None else writer
     point, stored = json.loads(attributes.get("point", "{}")), {}
+    run: RunResult | Failure
     if "failure" in attributes:
         run = Failure(point, str(attributes["failure"]), writer)
     else:
         stored = json.loads(group["spec"].asstr()[()])
-        run = Results(
-            preset=preset_from_dict(stored),
-            trace_fingerprint=str(attributes["trace_fingerprint"]),
-            options=json.loads(group["options"].asstr()[()]),
-            kernels=[_read_kernel(group[KERNEL.format(k)]) for k in range(int(attributes["kernels"]))],
-            interval_ps=int(attributes["interval_ps"]),
-            series={name: values[:] for name, values in group["series"].items() if name != "time_ps"},
-            writer=writer,
-            point=point,
-            figures=json.loads(attributes.get("figures", "{}")),
-        )
-    if "checksum" in attributes and attributes["checksum"] != run_digest(run, stored):
+        run = _read_result(group, stored, version)
+        run.writer, run.point = writer, point
+    if "checksum" in attributes and attributes["checksum"] != run_digest(run, stored, version):
         raise ValueError(f"{group.name}: the checksum is not that of the content")
     return run
 
 
-def _read_kernel(group):
+def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -> RunResult:
+    attributes = group.attrs
+    given: dict[str, Any] = {
+        "preset": preset_from_dict(stored_spec),
+        "options": json.loads(group["options"].asstr()[()]),
+        "kernels": [_read_kernel(group[KERNEL.format(k)]) for k in range(int(attributes["kernels"]))],
+        "series": {name: values[:] for name, values in group["series"].items() if name != "time_ps"},
+        "interval_ps": int(attributes["interval_ps"]),
+    }
+    if version < FORMAT_VERSION:
+        figures = json.loads(attributes.get("figures", "{}"))
+        return RunResult(**given, input={"trace": str(attributes["trace_fingerprint"])}, figures=figures)
+    given |= {name: json.loads(attributes[name]) for name in TEXTS}
+    given |= {name: group[name][:] for name in ARRAYS if name in group}
+    given |= {name: int(attributes[name]) for name in ("link_bytes", "line_requests")}
+    return RunResult(
+        **given | {"wrong": tuple(given["wrong"])},
+        exactly_once=bool(attributes["exactly_once"]),
+        kernel_ps=int(attributes["kernel_ps"]) if "kernel_ps" in attributes else None,
+        code=str(attributes["code"]),
+    )
+
+
+def _read_kernel(group: h5py.Group) -> KernelResult:
     return KernelResult(
         name=str(group.attrs["name"]),
         start_ps=int(group.attrs["start_ps"]),
@@ -104,8 +145,16 @@ def _read_kernel(group):
     )
 
 
-def run_digest(run, stored_spec=None):
-    """SHA-256 over everything that a run holds; `stored_spec` where the file was written before a field came."""
+def run_digest(
+    run: RunResult | Failure, stored_spec: dict[str, Any] | None = None, version: int = FORMAT_VERSION
+) -> str:
+    """SHA-256 over everything that a run holds.
+
+    Args:
+        run: the run.
+        stored_spec: the machine as the file has it, where the file was written before a field came.
+        version: of the file: what a run held then.
+    """
     digest = hashlib.sha256()
     digest.update(canonical_json([run.writer, run.point]).encode())
     if isinstance(run, Failure):
@@ -113,16 +162,18 @@ def run_digest(run, stored_spec=None):
         return digest.hexdigest()
     spec = run.preset.as_dict() if stored_spec is None else stored_spec
     texts = [run.figures, run.trace_fingerprint, run.interval_ps, spec, run.options]
+    if version == FORMAT_VERSION:
+        texts += [run.input, run.wrong, *(getattr(run, name) for name in ATTRIBUTES)]
     digest.update(canonical_json(texts).encode())
     for kernel in run.kernels:
         digest.update(canonical_json([kernel.name, kernel.start_ps, kernel.end_ps, kernel.totals]).encode())
         for unit in sorted(kernel.units):
             _digest_array(digest, unit, kernel.units[unit])
-    for name in sorted(run.series):
-        _digest_array(digest, name, run.series[name])
+    for name, values in (*sorted(run.series.items()), *(_arrays(run).items() if version == FORMAT_VERSION else ())):
+        _digest_array(digest, name, values)
     return digest.hexdigest()
 
 
-def _digest_array(digest, name, values):
+def _digest_array(digest: Any, name: str, values: np.ndarray) -> None:
     digest.update(f"{name} {values.dtype.descr} {values.shape}".encode())
     digest.update(np.ascontiguousarray(values).tobytes())

@@ -42,7 +42,7 @@ def plain_gemm(source: TraceSource) -> GemmSource:
     """
     commands = list(source.commands())
     if len(commands) != 1 or not isinstance(commands[0], GemmSource):
-        raise UserError("extrapolation: found a trace, allowed is one GEMM (--gemm or --workload)")
+        raise UserError("extrapolation: found a trace, allowed is one GEMM (--kernel gemm:...)")
     kernel = commands[0].kernel
     if kernel.persistent is not None or kernel.split_k != 1:
         found = "split-K" if kernel.persistent is None else "persistent workgroups"

@@ -17,8 +17,8 @@ from sim.host.gpu import UNIT_ARRAYS, Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.spans import SPAN
 from sim.presets import Preset
-from sim.results import EXTRAPOLATED, KernelResult, Results
 from sim.run.cut_gemm import CutKernel, plain_gemm
+from sim.run.result import EXTRAPOLATED, KernelResult, RunResult
 from sim.run.steady_waves import END_WAVES, QUARTER_WAVES, quarter_waves, rest, wave_times
 from traces.source import TraceSource
 
@@ -147,7 +147,7 @@ def simulate_gemm(
     interval_ps: int = 0,
     progress: Progress | None = None,
     promise: Promise | None = None,
-) -> Results:
+) -> RunResult:
     """Run one GEMM, extrapolating its steady waves where that keeps the promise.
 
     Args:
@@ -159,7 +159,7 @@ def simulate_gemm(
         promise: what must be certain; None = `Promise()`.
 
     Returns:
-        Results; those that are extrapolated have the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND, the others are
+        RunResult; those that are extrapolated have the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND, the others are
         those of `sim.run.one_gpu.simulate`.
 
     Raises:
@@ -179,8 +179,11 @@ def simulate_gemm(
         figures = figures_of(watch.cut)
     result = KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
     options = {"kernels": None, "flush_l2": flush_l2, "extrapolate": True}
-    series = gpu.series() if interval_ps else {}
-    return Results(preset, source.fingerprint(), options, [result], interval_ps, series, figures=figures)
+    found = RunResult(preset, {"trace": source.fingerprint()}, options, [result], figures=figures)
+    found.line_requests = int(gpu.node.lsus["line_requests"].sum())
+    if interval_ps:
+        found.interval_ps, found.series, found.spans = interval_ps, gpu.series(), gpu.spans()
+    return found
 
 
 def l2_fills(snapshot: Snapshot) -> int:

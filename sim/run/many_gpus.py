@@ -1,4 +1,4 @@
-"""The simulations that a configuration is put together from: a GEMM, a collective on CUs, a fused GEMM.
+"""Simulations of several GPUs: a collective on CUs, a fused GEMM, both side by side.
 
 Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
 """
@@ -16,34 +16,18 @@ from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_sca
 from sim.collective.space import check_regions, check_tracker
 from sim.collective.topology import port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
-from sim.host.gpu import Gpu, Pause, Progress
-from sim.host.state import Breaks, ClusterState
+from sim.host.gpu import Progress
+from sim.host.state import Breaks, cluster_state, flat_state
 from sim.host.window import Launch
 from sim.hw.request import SECTOR_BYTES
-from sim.run.job_result import JobResult, cluster_result, gpu_result
+from sim.run.cluster_result import cluster_result
+from sim.run.result import RunResult
 from sim.spec import Arbiter, CollectiveCache, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
 
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
-
-
-def run_gemm(
-    machine: Machine,
-    source: GemmSource,
-    *,
-    interval_ps: int = 0,
-    progress: Progress | None = None,
-    breaks: Breaks | None = None,
-) -> JobResult:
-    """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
-    gpu = Gpu(machine, interval_ps)
-    pause = Pause(lambda: breaks.act(lambda: ClusterState(0, 0, [gpu.state()]))) if breaks else None
-    state = breaks.state.gpus[0] if breaks and breaks.state else None
-    kernel_ps = gpu.run_kernel(source, machine.dispatch.launch_ps, progress, pause, state)
-    gpu.flush_l2()
-    return gpu_result([gpu], kernel_ps, kernel_ps, interval_ps)
 
 
 def run_collective(
@@ -58,7 +42,7 @@ def run_collective(
     interval_ps: int = 0,
     progress: Progress | None = None,
     breaks: Breaks | None = None,
-) -> JobResult:
+) -> RunResult:
     """A collective on CUs, alone.
 
     Args:
@@ -74,7 +58,7 @@ def run_collective(
     cus = (0, min(machine.collective.cus, machine.cu.count))
     launches = [[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans]
     _run(cluster, launches, progress, breaks)
-    return cluster_result(cluster, interval_ps)
+    return cluster_result(cluster, kind, interval_ps)
 
 
 def collective_plans(
@@ -116,13 +100,13 @@ def run_fused(
     interval_ps: int = 0,
     progress: Progress | None = None,
     breaks: Breaks | None = None,
-) -> JobResult:
+) -> RunResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
     _run(cluster, launches, progress, breaks)
-    return cluster_result(cluster, interval_ps)
+    return cluster_result(cluster, source.info.name, interval_ps)
 
 
 def fused_cluster(
@@ -152,7 +136,8 @@ def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | No
     if breaks is None:
         cluster.run(launches, progress)
     else:
-        cluster.run(launches, progress, lambda: breaks.act(cluster.state), breaks.state)
+        state = cluster_state(breaks.state) if breaks.state else None
+        cluster.run(launches, progress, lambda: breaks.act(lambda: flat_state(cluster.state())), state)
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
@@ -194,12 +179,20 @@ def check_kernel_is_tracked(source: GemmSource) -> None:
 
 
 def run_side_by_side(
-    machine: Machine, source: GemmSource, chunks: Chunks, kind: str, collective_cus: int, *, interval_ps: int = 0
-) -> tuple[JobResult, int, int]:
+    machine: Machine,
+    source: GemmSource,
+    chunks: Chunks,
+    kind: str,
+    collective_cus: int,
+    *,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> RunResult:
     """Software overlap: a GEMM and a collective of other data at once, on CUs of their own.
 
     Returns:
-        (result of both, end of the GEMM, end of the collective) in ps.
+        The result of both, with the figures `gemm_end_ps` and `collective_end_ps`.
 
     Raises:
         UserError: no CU is left for one of them.
@@ -213,12 +206,12 @@ def run_side_by_side(
     cluster = _cluster(machine, plans, False, interval_ps)
     split = machine.cu.count - collective_cus
     gemm = Launch(source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
-    cluster.run(
-        [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
-    )
-    cus = cluster.gpus[0].node.cus
-    result = cluster_result(cluster, interval_ps)
-    return result, int(cus["last_exit_ps"][:split].max()), int(cus["last_exit_ps"][split:].max())
+    launches = [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
+    _run(cluster, launches, progress, breaks)
+    ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
+    result = cluster_result(cluster, f"{source.info.name} beside {kind}", interval_ps)
+    result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
+    return result
 
 
 def replace_unit(machine: Machine, **units: dict) -> Machine:

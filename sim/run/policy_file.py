@@ -33,6 +33,12 @@ def check_bound(path: str) -> None:
         raise UserError(f"{path}: this process has bound its arbiter before; start another one, with {VARIABLE} set")
 
 
+def bound_digest() -> str:
+    """SHA-256 of the policy file that this process has bound, "" where it has none."""
+    module = sys.modules.get(MODULE)
+    return "" if module is None or module.__file__ is None else policy_digest(module.__file__)
+
+
 def policy_digest(path: str) -> str:
     """SHA-256 of a policy file, by which results tell policies apart."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

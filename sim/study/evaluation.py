@@ -1,7 +1,7 @@
 """Points with `run = "t3"`: a sub-layer in the configurations of the paper, its figures as those of one run.
 
 With `interval_ns` the simulations behind it follow as runs of their own, with their time series, as in the archive of
-`t3sim t3` (`sim.results.evaluations`): `point` says which by `part`.
+`t3sim t3` (`sim.scenario.archive`): `point` says which by `simulation`.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,12 @@ from typing import Any
 from sim.collective.chunks import chunks_of
 from sim.collective.own_plan import load_plan
 from sim.presets import Preset
-from sim.results import Results
-from sim.results.evaluations import figures_of, runs_of_evaluation
-from sim.scenario.configurations import Case, evaluate
-from sim.scenario.evaluation import CONFIGURATIONS
-from tracer.gemm.source import GemmKernel, GemmProblem
+from sim.results import RunResult
+from sim.run.store import Store
+from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
+from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.scenario import Scenario, simulate_scenario
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
 
@@ -23,20 +24,17 @@ from traces.errors import UserError
 class EvaluationCase:
     """A case, the configurations asked for, and all that decides the outcome beside the machine."""
 
-    case: Case
+    case: Scenario
     configurations: Sequence[str]
     content: dict[str, Any]
 
 
-def make_case(
-    preset: Preset, problem: GemmProblem, kernel: GemmKernel, options: dict[str, Any], gpus: int, interval_ps: int
-) -> EvaluationCase:
+def make_case(preset: Preset, gemm: GemmSource, options: dict[str, Any], gpus: int, interval_ps: int) -> EvaluationCase:
     """A case of a study.
 
     Args:
         preset: the machine.
-        problem: the GEMM of one GPU.
-        kernel: that computes it.
+        gemm: of one GPU.
         options: gpus, configurations, explicit, chunks (tiles of each GPU's), plan (path of a file).
         gpus: that the workload says, 0 = the option does.
         interval_ps: of the time series, 0 = none.
@@ -45,17 +43,17 @@ def make_case(
         UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
     """
     if bool(gpus) == ("gpus" in options):
-        raise UserError("t3.gpus: give it with gemm.m, gemm.n and gemm.k; a workload has its own")
+        raise UserError("t3.gpus: give it with a kernel without workload=; a workload has its own")
     gpus = gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
     unknown = [name for name in configurations if name not in CONFIGURATIONS]
     if unknown or not configurations:
         raise UserError(f"t3.configurations: found {configurations}, allowed are {', '.join(CONFIGURATIONS)}")
     sizes = options.get("chunks")
-    case = Case(
+    case = Scenario(
         preset=preset,
-        problem=problem,
-        kernel=kernel,
+        problem=gemm.problem,
+        kernel=gemm.kernel,
         gpus=gpus,
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=options.get("explicit", False),
@@ -65,12 +63,16 @@ def make_case(
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": case.explicit}
     content |= {"interval_ps": interval_ps} if interval_ps else {}
     content |= {"plan_sha256": case.own.digest} if case.own else {}
-    return EvaluationCase(case, configurations, content | {"problem": asdict(problem), "kernel": asdict(kernel)})
+    return EvaluationCase(
+        case, configurations, content | {"problem": asdict(gemm.problem), "kernel": asdict(gemm.kernel)}
+    )
 
 
-def evaluated(case: EvaluationCase) -> list[Results]:
+def evaluated(case: EvaluationCase) -> list[RunResult]:
     """Simulate a case: a run with figures and no kernels, and with a time series one for each part behind it."""
-    found = evaluate(case.case, case.configurations)
-    source, figures = case.case.source(), figures_of(found.as_dict())
-    whole = Results(found.preset, source.fingerprint(), case.content, [], figures=figures)
-    return runs_of_evaluation(whole, found.parts, found.interval_ps) if found.interval_ps else [whole]
+    found = simulate_scenario(case.case, case.configurations, store=Store())
+    row = scenario_row(found, case.content)
+    if found.interval_ps:
+        return [row, *scenario_runs(found)]
+    del row.point[COLUMN]  # the only run of its point
+    return [row]

@@ -1,18 +1,19 @@
 """The fields of a study: their names, types and defaults. Every field may be swept.
 
-run, preset, trace, workload, kernels, flush_l2, interval_ns, policy    how and what to run
-gemm.<field>                                                            tracer.gemm.source: GemmProblem and GemmKernel
-<unit>.<field>                                                          the machine: sim.spec
+run, preset, trace, kernels, flush_l2, interval_ns, policy    how and what to run
+kernel                                                        what to run: a text of tracer.kernels
+kernel.<field>                                                added to that text, or in place of one of its fields
+t3.<field>                                                    the configurations of the paper
+<unit>.<field>                                                the machine: sim.spec
 """
 
-from dataclasses import fields as dataclass_fields
 from enum import StrEnum
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from sim.presets.load import checked_value, choices, machine_fields
-from tracer.gemm.source import GemmKernel, GemmProblem
+from tracer.kernels import KERNELS, fields_of, read_kernel
 from traces.errors import UserError
 
 
@@ -24,7 +25,7 @@ class Kind(StrEnum):
     """What a point of a study runs."""
 
     REPLAY = "replay"  # a trace archive
-    GEMM = "gemm"  # a GEMM, synthesised while it runs: gemm.m, gemm.n and gemm.k, or a workload
+    KERNEL = "kernel"  # a kernel, synthesised while it runs
     T3 = "t3"  # a GEMM and its all-reduce on many GPUs, in the configurations of the paper
 
 
@@ -33,7 +34,7 @@ GENERAL: dict[str, Any] = {
     "run": Kind,
     "preset": str,
     "trace": str,
-    "workload": str,
+    "kernel": str,
     "kernels": list[Count],
     "flush_l2": bool,
     "interval_ns": Count,
@@ -47,20 +48,15 @@ T3_FIELDS: dict[str, Any] = {
     "t3.chunks": list[Count],
     "t3.plan": str,
 }
-DEFAULTS: dict[str, Any] = {"run": Kind.GEMM, "preset": "v100"}
+DEFAULTS: dict[str, Any] = {"run": Kind.KERNEL, "preset": "v100"}
 PATHS = ("trace", "policy", "t3.plan")
 """Files, relative to the study; so is a preset that ends in .toml."""
 
 
-def _gemm_types() -> dict[str, Any]:
-    return {
-        f"gemm.{field.name}": get_type_hints(owner)[field.name]
-        for owner in (GemmProblem, GemmKernel)
-        for field in dataclass_fields(owner)
-    }
-
-
-FIELDS: dict[str, Any] = GENERAL | _gemm_types() | T3_FIELDS | machine_fields()
+KERNEL_PREFIX = "kernel."
+KERNEL_FIELDS = {KERNEL_PREFIX + field: int | bool | str for name in KERNELS for field in fields_of(name)}
+"""Fields of some kernel; `kernel_of` knows which kernel it is."""
+FIELDS: dict[str, Any] = GENERAL | KERNEL_FIELDS | T3_FIELDS | machine_fields()
 """Field -> type."""
 
 
@@ -77,6 +73,22 @@ def checked_field(name: str, value: Any, where: str) -> Any:
     except UserError as mistake:
         raise StudyError(str(mistake)) from None
     return value
+
+
+def kernel_of(settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The text of the kernel, and the fields that change it.
+
+    Raises:
+        StudyError: no kernel, or a field or value that it cannot have.
+    """
+    if "kernel" not in settings:
+        raise StudyError('kernel: missing; give a text, e.g. kernel = "gemm:m=512,n=512,k=256"')
+    changes = {name.removeprefix(KERNEL_PREFIX): settings[name] for name in settings if name.startswith(KERNEL_PREFIX)}
+    try:
+        read_kernel(settings["kernel"], changes)
+    except UserError as mistake:
+        raise StudyError(str(mistake)) from None
+    return settings["kernel"], changes
 
 
 def part_of(settings: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -7,28 +7,28 @@ decides its results and a function that gives them.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sim.presets import Preset, load_preset
-from sim.results import Results
-from sim.run.one_gpu import simulate
+from sim.results import RunResult
 from sim.run.policy_file import policy_digest
+from sim.run.run import KernelRun
+from sim.run.store import Store, run_or_get
 from sim.study.evaluation import evaluated, make_case
-from sim.study.fields import PATHS, Kind, StudyError, part_of
-from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
+from tracer.kernels import make_gemm, make_kernel
 from tracer.sequence import CommandSequence
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.archive import open_archive
 from traces.source import TraceSource
 from traces.units import PS_PER_NS
 
 ONLY_FOR = {
     Kind.REPLAY: ("trace", "kernels", "flush_l2", "interval_ns"),
-    Kind.GEMM: ("workload", "gemm.", "flush_l2", "interval_ns"),
-    Kind.T3: ("workload", "gemm.", "t3.", "interval_ns"),
+    Kind.KERNEL: ("kernel", KERNEL_PREFIX, "flush_l2", "interval_ns"),
+    Kind.T3: ("kernel", KERNEL_PREFIX, "t3.", "interval_ns"),
 }
-"""Kind -> fields (or their first letters) that it takes beyond run, preset, policy and the machine."""
+"""Kind -> fields (or, with a dot at the end, what they begin with) beyond run, preset, policy and the machine."""
 TAKEN = {name for names in ONLY_FOR.values() for name in names}
 
 
@@ -42,7 +42,7 @@ class Job:
     """
 
     content: dict[str, Any]
-    run: Callable[[], list[Results]]
+    run: Callable[[], list[RunResult]]
 
 
 @contextmanager
@@ -72,13 +72,16 @@ def opened_job(settings: dict[str, Any], folder: str) -> Iterator[Job]:
 def _check_taken(kind: Kind, settings: dict[str, Any]) -> None:
     """Fields of another kind of run are a mistake, not something to ignore."""
     for name in settings:
-        if name.startswith(tuple(TAKEN)) and not name.startswith(ONLY_FOR[kind]):
+        names = {name, name.partition(".")[0] + "."}
+        if names & TAKEN and not names & set(ONLY_FOR[kind]):
             raise StudyError(f'{name}: not with run = "{kind}", which takes {", ".join(ONLY_FOR[kind])}')
 
 
 def _preset(settings: dict[str, Any], folder: str) -> Preset:
     """The machine; a policy makes the arbiter the user's."""
-    machine = {name: value for name, value in settings.items() if "." in name and not name.startswith(("gemm.", "t3."))}
+    machine = {
+        name: value for name, value in settings.items() if "." in name and not name.startswith((KERNEL_PREFIX, "t3."))
+    }
     if "policy" in settings:
         if not os.path.isfile(settings["policy"]):
             raise StudyError(f"policy: no file {settings['policy']}")
@@ -93,43 +96,25 @@ def _job(kind: Kind, preset: Preset, settings: dict[str, Any], trace: TraceSourc
     if "policy" in settings:
         content["policy_sha256"] = policy_digest(settings["policy"])
     interval_ps = settings.get("interval_ns", 0) * PS_PER_NS
+    kernel, changes = ("", {}) if trace else kernel_of(settings)
     if kind == Kind.T3:
-        problem, gpus = _problem(kind, settings)
-        case = make_case(preset, problem, _kernel(settings), part_of(settings, "t3."), gpus, interval_ps)
+        gemm, gpus = make_gemm(kernel, **changes)
+        case = make_case(preset, gemm, part_of(settings, "t3."), gpus, interval_ps)
         return Job(content | case.content, lambda: _signed(evaluated(case), content))
-    source = trace or CommandSequence([GemmSource(_problem(kind, settings)[0], _kernel(settings))])
+    source = trace or CommandSequence([make_kernel(kernel, **changes)])
     given = {
         "kernels": settings.get("kernels"),
         "flush_l2": settings.get("flush_l2", True),
         "interval_ps": interval_ps,
     }
     run = content | given | {"trace": source.fingerprint()}
-    return Job(run, lambda: _signed([simulate(source, preset, **given)], content))
+    described = KernelRun(preset=preset, source=source, **given)
+    return Job(run, lambda: _signed([run_or_get(described, Store()).result], content))
 
 
-def _signed(runs: list[Results], content: dict[str, Any]) -> list[Results]:
+def _signed(runs: list[RunResult], content: dict[str, Any]) -> list[RunResult]:
     """Runs that name the policy they come from."""
     if "policy_sha256" in content:
         for run in runs:
             run.options["policy_sha256"] = content["policy_sha256"]
     return runs
-
-
-def _kernel(settings: dict[str, Any]) -> GemmKernel:
-    gemm = part_of(settings, "gemm.")
-    chosen = {name: value for name, value in gemm.items() if name in GemmKernel.__dataclass_fields__}
-    return replace(DEFAULT_KERNEL, **chosen)
-
-
-def _problem(kind: Kind, settings: dict[str, Any]) -> tuple[GemmProblem, int]:
-    """The GEMM of one GPU, and the number of GPUs (0 where no workload says it)."""
-    gemm = part_of(settings, "gemm.")
-    given = {name: value for name, value in gemm.items() if name in GemmProblem.__dataclass_fields__}
-    if "workload" in settings:
-        if given:
-            raise StudyError(f"gemm.{next(iter(given))}: not with workload, which gives the problem")
-        return named_sublayer(settings["workload"])
-    missing = [name for name in ("m", "n", "k") if name not in given]
-    if missing:
-        raise StudyError(f"gemm.{missing[0]}: missing; give gemm.m, gemm.n and gemm.k, or workload")
-    return (aligned_problem if kind == Kind.T3 else GemmProblem)(**given), 0

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from sim.hw.policy import VARIABLE
-from sim.results import Failure, Results, write_runs
+from sim.results import Failure, RunResult, write_runs
 from sim.run.policy_file import is_bound
 from sim.study.fields import StudyError
 from sim.study.jobs import opened_job
@@ -86,7 +86,7 @@ def run_point(point: Point, target: str) -> str:
     return "; ".join(run.reason for run in found if isinstance(run, Failure))
 
 
-def _attempt(point: Point) -> Sequence[Results | Failure]:
+def _attempt(point: Point) -> Sequence[RunResult | Failure]:
     try:
         with opened_job(point.settings, point.folder) as job:
             runs = job.run()

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sim import results
-from sim.results import Failure, Results, ResultsError, write_runs
+from sim.results import Failure, ResultsError, RunResult, write_runs
 from traces.errors import UserError
 
 try:
@@ -81,7 +81,7 @@ class PointStore:
         """Write the archive from all points and remove their folder. Returns how many of them failed."""
         failed = 0
 
-        def runs() -> Iterator[Results | Failure]:
+        def runs() -> Iterator[RunResult | Failure]:
             nonlocal failed
             for number in range(self._points):
                 found = results.open(self.path(number))

@@ -1,21 +1,17 @@
 """A study file: a base, and a space of points around it.
 
     title = "How deep a DRAM queue does it take?"
-    run = "gemm"
+    run = "kernel"
     preset = "t3_2024"
     interval_ns = 1000
-
-    [gemm]
-    m = 1024
-    n = 1024
-    k = 512
+    kernel = "gemm:m=1024,n=1024,k=512"
 
     [set]                       # values of the machine, for all points
     l2.mshrs = 256
 
     [axes]                      # cartesian: every value with every other, the last axis fastest
     hbm.queue_entries = [16, 32, 64]
-    gemm.pipeline_depth = [2, 3]
+    kernel.pipeline_depth = [2, 3]
 
     [[points]]                  # listed: each of them with every point of the axes
     hbm.queue = "split"
@@ -33,11 +29,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field
+from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field, kernel_of
 from sim.study.point import Point, content_digest, point_content, simulator_digest
 from traces.checksum import canonical_json
 
-TABLES = ("axes", "points", "set", "gemm", "t3")
+TABLES = ("axes", "points", "set", "t3")
 POINTS_MAX = 10_000
 """So that a slip of the hand does not fill the memory."""
 
@@ -95,6 +91,7 @@ def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> li
     points, contents = [], []
     for number, coordinates in enumerate(space):
         _check_files(path, base | coordinates)
+        _check_kernel(path, base | coordinates)
         point = Point(number, base | coordinates, coordinates, str(path.parent.resolve()), "")
         contents.append(point_content(point))
         points.append(replace(point, digest=content_digest(contents[-1])))
@@ -111,16 +108,25 @@ def _check_files(path: Path, settings: dict[str, Any]) -> None:
             raise StudyError(f"{path}: {name}: no file {file}")
 
 
+def _check_kernel(path: Path, settings: dict[str, Any]) -> None:
+    """So is a field that the kernel does not have."""
+    if "kernel" in settings:
+        try:
+            kernel_of(settings)
+        except StudyError as mistake:
+            raise StudyError(f"{path}: {mistake}") from None
+
+
 def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:
     """Settings of all points."""
-    for name in ("set", "gemm", "t3"):
+    for name in ("set", "t3"):
         if not isinstance(tables[name], dict):
             raise StudyError(f"{path}: {name}: found {tables[name]!r}, allowed is a table [{name}]")
     for name, value in content.items():
         if isinstance(value, dict):
             raise StudyError(f"{path}: [{name}]: unknown table; allowed are {', '.join(TABLES)}; values of the machine "
-                             "stand in [set]")  # fmt: skip
-    given = content | _flat(tables["set"]) | _flat({name: tables[name] for name in ("gemm", "t3")})
+                             'stand in [set], a kernel is a text: kernel = "gemm:m=512,n=512,k=256"')  # fmt: skip
+    given = content | _flat(tables["set"]) | _flat({"t3": tables["t3"]})
     return DEFAULTS | {name: checked_field(name, value, str(path)) for name, value in given.items()}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sim import results
-from sim.results import Results
+from sim.results import RunResult
 from sim.view.dram_traffic import draw_traffic
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import draw_rates
@@ -23,7 +23,7 @@ from traces.write import output_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OF_ONE_RUN: dict[str, Callable[[Results], "Figure"]] = {
+OF_ONE_RUN: dict[str, Callable[[RunResult], "Figure"]] = {
     "traffic": draw_traffic,
     "queue": draw_queue,
     "rates": draw_rates,

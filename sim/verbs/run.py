@@ -1,4 +1,4 @@
-"""`t3sim run`: replay a trace or a GEMM on a machine -> results archive."""
+"""`t3sim run`: replay a trace or a kernel on a machine -> results archive."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,16 @@ import click
 
 from sim.presets import load_preset
 from sim.results import write_results
-from sim.run.extrapolation import simulate_gemm
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import check_bound, policy_digest
-from sim.verbs.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
+from sim.run.policy_file import check_bound
+from sim.run.run import KernelRun
+from sim.run.store import Found, Store, run_or_get
 from sim.verbs.show import results_dict, show_results
+from sim.verbs.store_options import say_going_on, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
-from tracer.gemm.source import GemmProblem, GemmSource
+from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
-from tracer.verbs.gemm_options import KERNEL_OPTIONS, Extents, kernel_of, with_options, workload_problem
 from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
@@ -31,8 +31,9 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 @click.command()
 @click.argument("trace", required=False, type=click.Path())
-@click.option("--gemm", type=Extents(3), metavar="MxNxK", help="Instead of a trace: an fp16 GEMM.")
-@click.option("--workload", metavar="MODEL/LAYER/TPn", help="Instead of a trace: a sub-layer, e.g. t-nlg/fc2/tp8.")
+@click.option("--kernel", metavar="NAME:FIELD=VALUE,...", help="Instead of a trace; `t3sim trace make --help` has all.")
+@click.option("--gemm", metavar="MxNxK", help="Short for --kernel gemm:shape=MxNxK.")
+@click.option("--workload", metavar="MODEL/LAYER/TPn", help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.")
 @click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
@@ -41,13 +42,13 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
 @click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
 @click.option("--extrapolate", is_flag=True, help="Of a GEMM of many waves: count on from steady ones, within 1 %.")
-@with_options(KERNEL_OPTIONS)
-@with_options(CHECKPOINT_OPTIONS)
+@with_store
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
     trace: str | None,
-    gemm: tuple[int, int, int] | None,
+    kernel: str | None,
+    gemm: str | None,
     workload: str | None,
     preset: str,
     overrides: tuple[str, ...],
@@ -57,26 +58,27 @@ def run(
     interval_ns: int | None,
     line_trace: bool,
     extrapolate: bool,
-    checkpoint_file: str | None,
-    checkpoint_every: float,
+    fresh: bool,
+    checkpoint_every_s: float | None,
     output: str | None,
     as_json: bool,
-    **kernel_options: Any,
 ) -> None:
-    """Replay TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a GEMM, on a machine.
+    """Replay TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a kernel, on a machine.
 
     Example: t3sim run gemm.h5 --preset v100 --set l2.mshrs=256 -o result.h5
 
     Example: t3sim run --gemm 1024x1024x512 --preset t3_2024 --interval-ns 1000 -o result.h5
 
-    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
-    of results, and removes FILE at the end.
+    Example: t3sim run --kernel layernorm:rows=512,cols=1024 --preset v100
+
+    A run that this computer has done before comes from the store of finished runs (t3sim store), unless --fresh is
+    given. With --checkpoint the same command, started again after whatever ended it, goes on to the same bytes of
+    results.
 
     With --extrapolate a GEMM is simulated until its waves of workgroups are steady, and its end; the results say from
     how many workgroups they were extrapolated. Where the waves do not foretell the time within 1 % it is run whole.
     """
-    if sum(given is not None for given in (trace, gemm, workload)) != 1:
-        raise UserError("run: give one of TRACE, --gemm MxNxK and --workload model/layer/tpN")
+    source = _source(trace, _kernel_texts(kernel, gemm, workload))
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
@@ -84,62 +86,87 @@ def run(
     if output is not None:
         output_path(output)  # refuse a place that cannot be written before the work, not after it
     if extrapolate:
-        _check_extrapolates({"TRACE": trace, "--kernels": kernels, "--checkpoint": checkpoint_file,
-                             "--line-trace": line_trace or None})  # fmt: skip
-    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
-    source = _source(trace, gemm, workload, kernel_options)
-    interval_ps = (interval_ns or 0) * PS_PER_NS
-    with Meter("workgroups") as meter:
-        if extrapolate:
-            results = simulate_gemm(source, machine, flush_l2=flush, interval_ps=interval_ps, progress=meter.update)
-        else:
-            results = simulate(
-                source,
-                machine,
-                kernels=None if kernels is None else numbers_of(kernels, "--kernels"),
-                flush_l2=flush,
-                interval_ps=interval_ps,
-                progress=meter.update,
-                line_trace=_to_stderr if line_trace else None,
-                checkpoint=checkpoint,
-            )
-    print_warnings(source)
+        _check_extrapolates(
+            {
+                "TRACE": trace,
+                "--kernels": kernels,
+                "--checkpoint": checkpoint_every_s,
+                "--line-trace": line_trace or None,
+            }
+        )
+    description = KernelRun(
+        preset=machine,
+        source=source,
+        kernels=None if kernels is None else tuple(numbers_of(kernels, "--kernels")),
+        flush_l2=flush,
+        interval_ps=(interval_ns or 0) * PS_PER_NS,
+        extrapolate=extrapolate,
+    )
+    found = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+    results = found.result
+    print_warnings(description.source)
     if extrapolate and not results.extrapolation:
         click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
-    if policy is not None:
-        results.options["policy_sha256"] = policy_digest(policy)
     if output is not None:
         write_results(output, results)
-    if checkpoint is not None:
-        checkpoint.remove()
     costs = process_costs()
     if as_json:
-        print_json(results_dict(results) | costs)
+        print_json(results_dict(results) | costs | {"from_store": found.from_store})
         return
     show_results(results)
-    click.echo(_costs_text(costs) + (f"\nwrote {output}" if output else ""))
+    click.echo(_costs_text(costs) + (", from the store" if found.from_store else ""))
+    if output is not None:
+        click.echo(f"wrote {output}")
+
+
+def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) -> Found:
+    with Meter("workgroups") as meter:
+        return run_or_get(
+            description,
+            Store(),
+            fresh=fresh,
+            progress=meter.update,
+            checkpoint_every_s=checkpoint_every_s,
+            going_on=say_going_on,
+        )
+
+
+def _line_traced(description: KernelRun) -> Found:
+    """Simulated to be watched: whatever the store has, and not kept."""
+    found = simulate(
+        description.source,
+        description.preset,
+        kernels=description.kernels,
+        flush_l2=description.flush_l2,
+        interval_ps=description.interval_ps,
+        line_trace=_to_stderr,
+    )
+    return Found(description.signed(found), False)
 
 
 def _check_extrapolates(given: dict[str, Any]) -> None:
     """Refuse what does not go with --extrapolate."""
     for name, value in given.items():
         if value is not None:
-            raise UserError(f"--extrapolate: found {name}, allowed is a GEMM from start to end (--gemm, --workload)")
+            raise UserError(f"--extrapolate: found {name}, allowed is a GEMM from start to end (--kernel gemm:...)")
 
 
 def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _source(
-    trace: str | None, gemm: tuple[int, int, int] | None, workload: str | None, kernel_options: dict[str, Any]
-) -> TraceSource:
+def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) -> list[str]:
+    """What the options name, as texts of `tracer.kernels`."""
+    texts = [] if kernel is None else [kernel]
+    texts += [] if gemm is None else [f"gemm:shape={gemm}"]
+    return texts + ([] if workload is None else [f"gemm:workload={workload}"])
+
+
+def _source(trace: str | None, kernels: list[str]) -> TraceSource:
+    if len(kernels) + (trace is not None) != 1:
+        raise UserError("run: give one of TRACE, --kernel, --gemm and --workload")
     if trace is None:
-        problem = GemmProblem(*gemm) if gemm else workload_problem(workload or "")
-        return CommandSequence([GemmSource(problem, kernel_of(kernel_options))])
-    given = [f"--{name.replace('_', '-')}" for name, value in kernel_options.items() if value is not None]
-    if given:
-        raise UserError(f"{', '.join(given)}: only with --gemm or --workload, the kernel of a trace is what it is")
+        return CommandSequence([make_kernel(kernels[0])])
     return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
 
 

@@ -7,8 +7,8 @@ import click
 from sim import results
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
-from sim.results import EXTRAPOLATED, Failure, Results, ResultsArchive, ResultsError
-from sim.results.evaluations import WHOLE
+from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
+from sim.scenario.archive import COLUMN, is_scenario
 from sim.verbs.presets import assumed_text
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
@@ -45,8 +45,8 @@ def show(
     """
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
-        if energy and _is_evaluation(archive) and not (unit or names or as_json):
-            show_energies(_evaluation_energies(archive, energy))
+        if energy and is_scenario(archive) and not (unit or names or as_json):
+            show_energies(_scenario_energies(archive, energy))
             return
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
@@ -93,7 +93,7 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
     return plain
 
 
-def _show_names(results: Results, names: str, as_json: bool) -> None:
+def _show_names(results: RunResult, names: str, as_json: bool) -> None:
     machine = results.preset.machine
     values = {
         counterpart: [counterpart.value(kernel, machine) for kernel in results.kernels] for counterpart in NAMES[names]
@@ -113,24 +113,18 @@ def _show_names(results: Results, names: str, as_json: bool) -> None:
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
 
 
-def run_energy(results: Results, energies: str) -> Energy:
+def run_energy(results: RunResult, energies: str) -> Energy:
     """Energy of all kernels of a run, by the energies of that name or file."""
     return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
 
 
-def _is_evaluation(archive: ResultsArchive) -> bool:
-    """Are the runs the simulations of one evaluation, after a run that stands for its configurations?"""
-    points = [run.point for run in archive.runs]
-    return points[0] == {"part": WHOLE} and all(list(point) == ["part"] for point in points)
-
-
-def _evaluation_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
+def _scenario_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
     runs = dict(archive.results())
-    totals = {run.point["part"]: run.totals for run in runs.values() if run.kernels}
+    totals = {run.point[COLUMN]: run.totals for run in runs.values() if run.kernels}
     return configuration_energies(totals, runs[0].preset.machine.hbm.row_bytes, load_energy(energies))
 
 
-def results_dict(results: Results, energies: str = DEFAULT) -> dict:
+def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
     if not results.kernels:
         return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
@@ -150,7 +144,7 @@ def results_dict(results: Results, energies: str = DEFAULT) -> dict:
     }
 
 
-def show_results(results: Results) -> None:
+def show_results(results: RunResult) -> None:
     """The tables of a run on stdout; of one without kernels, its figures."""
     print_text(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
     if not results.kernels:
@@ -169,7 +163,7 @@ def show_results(results: Results) -> None:
     click.echo(f"\n{assumed_text(results.preset)}")
 
 
-def _show_unit(results: Results, unit: str) -> None:
+def _show_unit(results: RunResult, unit: str) -> None:
     first = results.kernels[0]
     terms = [name.split(".") for name in first.totals]
     counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # not those of single streams

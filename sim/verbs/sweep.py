@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from sim import results as archives
-from sim.results import Results
-from sim.results.evaluations import WHOLE
+from sim.results import RunResult
+from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study
 from sim.study import sweep as run_study
 from traces.command.meter import Meter
@@ -79,8 +79,8 @@ def _show(study: Study, outcome: Outcome) -> None:
         click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
         return
     archive = archives.open(outcome.archive)
-    columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != "part"))
-    results = {number: run for number, run in archive.results() if run.point.get("part", WHOLE) == WHOLE}
+    columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != COLUMN))
+    results = {number: run for number, run in archive.results() if run.point.get(COLUMN, WHOLE) == WHOLE}
     shown = FIGURES if any(run.kernels for run in results.values()) else _speedups(results)
     rows = []
     for number, run in list(results.items())[:SHOWN]:
@@ -92,7 +92,7 @@ def _show(study: Study, outcome: Outcome) -> None:
     click.echo(f"{counts}\nwrote {outcome.archive}")
 
 
-def _speedups(results: dict[int, Results]) -> tuple[str, ...]:
-    """Figures of evaluations: the speed-up of each configuration."""
+def _speedups(results: dict[int, RunResult]) -> tuple[str, ...]:
+    """Figures of scenarios: the speed-up of each configuration."""
     names = dict.fromkeys(name for run in results.values() for name in run.figures if name.endswith(".speedup"))
     return tuple(names)

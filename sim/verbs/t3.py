@@ -1,7 +1,5 @@
 """`t3sim t3`: a GEMM and its all-reduce in the five configurations of the paper."""
 
-from typing import Any
-
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
@@ -9,16 +7,17 @@ from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
-from sim.scenario.configurations import Case, evaluate
-from sim.scenario.evaluation import CONFIGURATIONS, TRAFFIC, Evaluation
-from sim.scenario.evaluation_archive import write_evaluation
-from sim.verbs.checkpoint_options import CHECKPOINT_OPTIONS, checkpoint_of
+from sim.run.store import Store
+from sim.scenario.archive import write_scenario
+from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.presets import assumed_text
+from sim.verbs.store_options import say_going_on, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
 from tracer.compile.process import process_costs
-from tracer.gemm.source import GemmProblem
-from tracer.verbs.gemm_options import KERNEL_OPTIONS, kernel_of, with_options
-from tracer.workloads import LAYERS, MODELS, aligned_problem, sublayer
+from tracer.gemm.source import GemmSource
+from tracer.kernels import make_gemm
+from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
 from traces.errors import UserError
@@ -30,10 +29,8 @@ from traces.write import output_path
 @click.option("--model", help=f"One of {', '.join(MODELS)}.")
 @click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
 @click.option("--tp", type=int, help="GPUs that share the model.")
-@click.option("--m", type=int, help="Instead of a model: M ...")
-@click.option("--n", type=int, help="... N ...")
-@click.option("--k", type=int, help="... K of one GPU's fp16 GEMM ...")
-@click.option("--gpus", type=int, help="... and the number of GPUs.")
+@click.option("--kernel", metavar="gemm:FIELD=VALUE,...", help="Instead of a model: the GEMM of one GPU ...")
+@click.option("--gpus", type=int, help="... and the number of GPUs, where no workload=model/layer/tpN says it.")
 @click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
@@ -42,18 +39,15 @@ from traces.write import output_path
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with an own topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
 @click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
-@with_options(KERNEL_OPTIONS)
-@with_options(CHECKPOINT_OPTIONS)
+@with_store
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
-@click.option("-o", "--output", type=click.Path(), help="Evaluation archive to write, with the time series.")
+@click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def t3(
     model: str | None,
     layer: str | None,
     tp: int | None,
-    m: int | None,
-    n: int | None,
-    k: int | None,
+    kernel: str | None,
     gpus: int | None,
     preset: str,
     overrides: tuple[str, ...],
@@ -63,25 +57,25 @@ def t3(
     plan_file: str | None,
     explicit: bool,
     interval_ns: int,
-    checkpoint_file: str | None,
-    checkpoint_every: float,
+    fresh: bool,
+    checkpoint_every_s: float | None,
     energy: str | None,
     output: str | None,
     as_json: bool,
-    **kernel_options: Any,
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
 
     A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes a minute or two, this one seconds:
 
-    Example: t3sim t3 --m 1024 --n 1024 --k 256 --gpus 4 -o small.h5
+    Example: t3sim t3 --kernel gemm:m=1024,n=1024,k=256 --gpus 4 -o small.h5
 
-    Example: t3sim t3 --m 512 --n 1024 --k 128 --gpus 4 --set hbm.queue_entries=32 --json
+    Example: t3sim t3 --kernel gemm:m=512,n=1024,k=128 --gpus 4 --set hbm.queue_entries=32 --json
 
-    With --checkpoint FILE the same command, started again after whatever ended it, goes on from FILE to the same bytes
-    of results, and removes FILE at the end.
+    A run that this computer has done before comes from the store of finished runs (t3sim store), unless --fresh is
+    given. With --checkpoint the same command, started again after whatever ended it, goes on to the same bytes of
+    results.
     """
-    problem, count = _workload(model, layer, tp, (m, n, k), gpus)
+    source, count = _gemm(model, layer, tp, kernel, gpus)
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
@@ -91,41 +85,51 @@ def t3(
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
-    case = Case(machine, problem, kernel_of(kernel_options), count, cut, explicit, interval_ps, own)
+    scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
     energies = load_energy(energy or DEFAULT)
-    checkpoint = checkpoint_of(checkpoint_file, checkpoint_every, output)
     with Meter("workgroups") as meter:
-        found = evaluate(case, chosen or CONFIGURATIONS, meter.update, checkpoint)
+        found = simulate_scenario(
+            scenario,
+            chosen or CONFIGURATIONS,
+            store=Store(),
+            fresh=fresh,
+            progress=meter.update,
+            checkpoint_every_s=checkpoint_every_s,
+            going_on=say_going_on,
+        )
     if output is not None:
-        write_evaluation(output, found)
-    if checkpoint is not None:
-        checkpoint.remove()
+        write_scenario(output, found)
     costs = process_costs()
-    totals = {name: part.totals for name, part in found.parts.items()}
+    totals = {name: run.totals for name, run in found.runs.items()}
     spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
     spent = {name: spent[name] for name in found.configurations}
     if as_json:
-        print_json(found.as_dict() | {"energy": {name: one.as_dict() for name, one in spent.items()}} | costs)
+        energy_dicts = {name: one.as_dict() for name, one in spent.items()}
+        print_json(found.as_dict() | {"energy": energy_dicts, "from_store": list(found.from_store)} | costs)
         return
-    show_evaluation(found)
+    show_scenario(found)
     if energy is not None:
         show_energies(spent)
-    click.echo(
-        f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling" + (f"\nwrote {output}" if output else "")
-    )
+    click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling")
+    if found.from_store:
+        click.echo(f"from the store: {', '.join(found.from_store)}")
+    if output is not None:
+        click.echo(f"wrote {output}")
 
 
-def _workload(
-    model: str | None, layer: str | None, tp: int | None, shape: tuple[int | None, ...], gpus: int | None
-) -> tuple[GemmProblem, int]:
+def _gemm(
+    model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
+) -> tuple[GemmSource, int]:
     """The GEMM of one GPU and the number of GPUs."""
-    if model is None and layer is None and tp is None and None not in shape and gpus is not None:
-        return aligned_problem(*(int(extent or 0) for extent in shape)), gpus
-    if model and layer and tp is not None and shape == (None, None, None) and gpus is None:
-        if tp < 2:
-            raise UserError(f"--tp: found {tp}, allowed is 2 and more: a collective needs two GPUs")
-        return sublayer(model, layer, tp), tp
-    raise UserError("t3: give --model, --layer and --tp, or --m, --n, --k and --gpus")
+    named = (model, layer, tp)
+    if (kernel is None) == (named == (None, None, None)) or (kernel is None and None in named):
+        raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
+    source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
+    if bool(count) == (gpus is not None):
+        raise UserError("t3: --gpus: give it with a --kernel without workload=; a workload has its own")
+    if count == 1:
+        raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
+    return source, count or int(gpus or 0)
 
 
 def _chunks(text: str, gpus: int) -> Chunks:
@@ -138,8 +142,8 @@ def _chunks(text: str, gpus: int) -> Chunks:
     return chunks_of(sizes)
 
 
-def show_evaluation(found: Evaluation) -> None:
-    """The tables of an evaluation on stdout."""
+def show_scenario(found: ScenarioResult) -> None:
+    """The tables of a scenario on stdout."""
     preset: Preset = found.preset
     problem = found.problem
     click.echo(
@@ -171,20 +175,20 @@ def show_evaluation(found: Evaluation) -> None:
         f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it "
         f"({found.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
     )
-    for name, part in found.parts.items():
-        if part.facts.get("tracker_triggers"):
-            click.echo(_tracker_text(name, part.facts))
-        for fault in part.wrong:
+    for name, run in found.runs.items():
+        if run.figures.get("tracker_triggers"):
+            click.echo(_tracker_text(name, run.figures))
+        for fault in run.wrong:
             click.echo(f"{name}: ledger: {fault}")
     click.echo(f"\n{assumed_text(preset)}")
 
 
-def _tracker_text(name: str, facts: dict) -> str:
-    threshold = "no limit" if facts["mca_threshold"] is None else f"{facts['mca_threshold']} entries"
+def _tracker_text(name: str, figures: dict) -> str:
+    threshold = "no limit" if figures["mca_threshold"] is None else f"{figures['mca_threshold']} entries"
     return (
-        f"{name}: Tracker {facts['tracker_triggers']:,} triggers of {facts['tracker_wavefronts']:,} wavefronts, "
-        f"{facts['dma_descriptors']:,} DMA descriptors, at most {facts['tracker_live_max']:,} tiles live, "
-        f"{facts['tracker_stalls']:,} stores stalled, {facts['tracker_spilled']:,} counts spilled, "
-        f"{facts['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {facts['mca_occupancy']:.1f} entries queued "
-        f"on average -> MCA threshold {threshold}"
+        f"{name}: Tracker {figures['tracker_triggers']:,} triggers of {figures['tracker_wavefronts']:,} wavefronts, "
+        f"{figures['dma_descriptors']:,} DMA descriptors, at most {figures['tracker_live_max']:,} tiles live, "
+        f"{figures['tracker_stalls']:,} stores stalled, {figures['tracker_spilled']:,} counts spilled, "
+        f"{figures['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {figures['mca_occupancy']:.1f} entries "
+        f"queued on average -> MCA threshold {threshold}"
     )

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from sim.counters import COUNTERS
 from sim.results import KernelResult
 from sim.spec import Machine
+from traces.command.document import Block, Heading, Table, Text, to_markdown
+from traces.schema import SECTOR_BYTES
 from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
-SECTOR_BYTES = 32
 INTRODUCTION = """\
 Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
 a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know
@@ -112,12 +113,12 @@ TITLES = {"nsight": "Nsight Compute", "accelsim": "Accel-Sim"}
 
 def page() -> str:
     """The page docs/counters.md."""
-    lines = ["# Counters under other tools' names", "", INTRODUCTION, ""]
+    blocks: list[Block] = [Heading("Counters under other tools' names", 1), Text(INTRODUCTION)]
     for key, counterparts in NAMES.items():
-        lines += [f"## {TITLES[key]}", "", f"| {TITLES[key]} | unit | t3sim | remark |", "|---|---|---|---|"]
-        lines += [f"| `{one.name}` | {one.unit} | {formula(one)} | {one.remark} |" for one in counterparts]
-        lines.append("")
-    return "\n".join([*lines, "## All counters", "", "| counter | meaning |", "|---|---|", *_own(), ""])
+        rows = [(f"`{one.name}`", one.unit, formula(one), one.remark) for one in counterparts]
+        blocks += [Heading(TITLES[key], 2), Table((TITLES[key], "unit", "t3sim", "remark"), rows)]
+    own = [(f"`{unit}.{name}`", text) for unit, counters in COUNTERS.items() for name, text in counters.items()]
+    return to_markdown([*blocks, Heading("All counters", 2), Table(("counter", "meaning"), own)])
 
 
 def formula(one: Counterpart) -> str:
@@ -125,10 +126,6 @@ def formula(one: Counterpart) -> str:
     terms = " + ".join(one.ours).replace("+ -", "- ")
     factor = {1: "", "clock": " x cu.clock_MHz"}.get(one.factor, f" x {one.factor:g}" if one.factor != "clock" else "")
     return f"({terms}){factor}" if factor and len(one.ours) > 1 else terms + factor
-
-
-def _own() -> list[str]:
-    return [f"| `{unit}.{name}` | {text} |" for unit, counters in COUNTERS.items() for name, text in counters.items()]
 
 
 if __name__ == "__main__":

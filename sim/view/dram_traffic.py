@@ -6,7 +6,7 @@ t3sim plot traffic t-nlg-fc2-tp8.h5 -o validation/tables/report/figures/t-nlg-fc
 
 from typing import TYPE_CHECKING
 
-from sim.results import Results
+from sim.results import RunResult
 from sim.view.style import BLUE, ORANGE, SKY, VERMILION, legend_below, new_figure, title_of
 from traces.errors import UserError
 from traces.units import GIGA, PS_PER_US, bytes_per_s
@@ -23,7 +23,7 @@ STREAMS = {
 """Column of the time series -> label and colour."""
 
 
-def draw_traffic(results: Results) -> "Figure":
+def draw_traffic(results: RunResult) -> "Figure":
     """Stacked bandwidth of the streams that moved anything, under the peak of the machine.
 
     Raises:
@@ -36,8 +36,7 @@ def draw_traffic(results: Results) -> "Figure":
     labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]
     times_us = results.times_ps() / PS_PER_US
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = new_figure()
     if moved:
         axes.stackplot(times_us, rates, labels=labels, colors=[STREAMS[name][1] for name in moved], step="pre")
     axes.axhline(peak, color="black", linestyle="--", linewidth=1, label=f"peak, {peak:,.0f} GB/s")

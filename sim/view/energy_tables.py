@@ -1,9 +1,9 @@
-"""Energy tables on stdout: of one run by unit, of the configurations of an evaluation beside each other."""
+"""Energy tables on stdout: of one run by unit, of the configurations of a scenario beside each other."""
 
 from collections.abc import Mapping
 
 from sim.energy import Energy, EnergyPreset, energy_of
-from sim.scenario.evaluation import NEEDS, configuration_totals
+from sim.scenario.result import NEEDS, configuration_totals
 from traces.command.tables import print_table
 
 COLUMNS = ("unit", "uJ", "low", "high", "share", "bytes", "pJ/byte")
@@ -16,11 +16,11 @@ def configuration_energies(
     """Energy of each configuration whose simulations are there, of one GPU.
 
     Args:
-        totals: sim.scenario.evaluation.PARTS name -> "unit.counter" -> count.
+        totals: sim.scenario.result.RUNS name -> "unit.counter" -> count.
         row_bytes: of the machine's DRAM.
         preset: energies.
     """
-    whole = [name for name, needed in NEEDS.items() if all(part in totals for part in needed)]
+    whole = [name for name, needed in NEEDS.items() if all(run in totals for run in needed)]
     return {name: energy_of(configuration_totals(name, totals), row_bytes, preset) for name in whole}
 
 
@@ -33,7 +33,7 @@ def show_energy(energy: Energy) -> None:
 
 
 def show_energies(energies: Mapping[str, Energy]) -> None:
-    """Configurations of an evaluation: uJ of one GPU by unit, and all of it per byte at the DRAM."""
+    """Configurations of a scenario: uJ of one GPU by unit, and all of it per byte at the DRAM."""
     found = {name: energy.as_dict() for name, energy in energies.items()}
     first = next(iter(found.values()))
     rows = [

@@ -1,10 +1,10 @@
-"""How the figures of the evaluation look: paper, palette, labels; and how they are saved."""
+"""How the figures of the evaluation look: paper, palette, labels."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from traces.write import replacing
+from sim.view import style
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
@@ -14,18 +14,7 @@ DPI = 110
 LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
 
 
-def new_figure(width_in: float, height_in: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Any, Any]:
-    """(figure, axes) of matplotlib, without its global state."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width_in, height_in), dpi=DPI, layout="constrained")
-    return figure, figure.subplots(rows, columns, **settings)
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a PNG: the same figure gives the same bytes."""
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+new_figure = partial(style.new_figure, dpi=DPI)
 
 
 def case_title(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sim.results import Results
+from sim.results import RunResult
 from sim.spec import QueueOrganisation
 from sim.view.style import BLUE, GREEN, legend_below, new_figure, title_of
 from traces.errors import UserError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_queue(results: Results) -> "Figure":
+def draw_queue(results: RunResult) -> "Figure":
     """Mean entries of a channel's queue at the end of each interval, under its depth (of both where split).
 
     Workgroups are on the right axis.
@@ -25,8 +25,7 @@ def draw_queue(results: Results) -> "Figure":
     hbm = results.preset.machine.hbm
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
     times_us = results.times_ps() / PS_PER_US
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = new_figure()
     entries = results.series["queue_columns"] / hbm.channels
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
     axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")

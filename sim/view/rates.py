@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sim.counters import ratios
 from sim.hw.request import SECTOR_BYTES
-from sim.results import KernelResult, Results
+from sim.results import KernelResult, RunResult
 from sim.view.style import PALETTE, new_figure, title_of
 from traces.errors import UserError
 from traces.units import GIGA, bytes_per_s
@@ -30,7 +30,7 @@ RATES = {
 }
 
 
-def draw_rates(results: Results) -> "Figure":
+def draw_rates(results: RunResult) -> "Figure":
     """Two panels of bars, a colour per kernel; dashed lines are the peaks of DRAM and L2.
 
     Raises:
@@ -39,8 +39,7 @@ def draw_rates(results: Results) -> "Figure":
     kernels = results.kernels[:KERNELS_MAX]
     if not kernels:
         raise UserError("this run has no kernels")
-    figure = new_figure(2.2 + 0.25 * len(kernels))
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(height_in=2.2 + 0.25 * len(kernels), columns=2)
     for place, kernel in enumerate(kernels):
         _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
         found = ratios(kernel.totals)

@@ -7,7 +7,7 @@ ran (the flush of L2 afterwards is left out) or what L2 was asked for.
 from typing import TYPE_CHECKING
 
 from sim.hw.request import SECTOR_BYTES
-from sim.results import KernelResult, Results
+from sim.results import KernelResult, RunResult
 from sim.view.style import BLUE, VERMILION, legend_below, new_figure, title_of
 from traces.errors import UserError
 from traces.units import GIGA, PS_PER_S, TERA
@@ -29,7 +29,7 @@ DECADES = (0.1, 10.0)
 """The axis reaches this far below and above the points and the ridge."""
 
 
-def draw_roofline(results: Results) -> "Figure":
+def draw_roofline(results: RunResult) -> "Figure":
     """Log-log: a point per kernel and level, under the slopes of DRAM and L2 and the peak of the matrix pipes.
 
     Raises:
@@ -48,8 +48,7 @@ def draw_roofline(results: Results) -> "Figure":
     ridges = [peaks.tensor_flop_per_s / slope for slope in slopes.values()]
     ends = [*ridges, *(point[2] for point in points)]
     low, high = min(ends) * DECADES[0], max(ends) * DECADES[1]
-    figure = new_figure(4.0)
-    axes = figure.subplots()
+    figure, axes = new_figure(height_in=4.0)
     for (level, slope), ridge in zip(slopes.items(), ridges, strict=True):
         line = ([low, ridge], [low * slope / TERA, peaks.tensor_flop_per_s / TERA])
         axes.loglog(*line, color=LEVELS[level][1], label=f"{level}, {slope / GIGA:,.0f} GB/s")

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from sim.results import Results, ResultsArchive
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.results import ResultsArchive, RunResult
+from sim.scenario.archive import COLUMN
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title
 from traces.errors import UserError
 
-SAID = ("part", "workload", "t3.gpus", "gemm.m", "gemm.n", "gemm.k")
+SAID = (COLUMN, "t3.gpus", *(f"kernel.{name}" for name in ("shape", "workload", "m", "n", "k")))
 """Swept fields that the name of the workload says already."""
 
 
@@ -49,7 +50,7 @@ def speedup_cases(archives: Sequence[ResultsArchive]) -> list[SpeedupCase]:
     return cases
 
 
-def _evaluated(archive: ResultsArchive) -> list[Results]:
+def _evaluated(archive: ResultsArchive) -> list[RunResult]:
     """Runs with figures of configurations."""
     found = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in CONFIGURATIONS)]
     if not found:
@@ -62,10 +63,10 @@ def _evaluated(archive: ResultsArchive) -> list[Results]:
     return found
 
 
-def _name(run: Results) -> str:
+def _name(run: RunResult) -> str:
     """The workload, and what was swept beside it."""
-    if "workload" in run.point:
-        name = case_title(run.point["workload"])
+    if "kernel.workload" in run.point:
+        name = case_title(run.point["kernel.workload"])
     else:
         problem = run.options.get("problem", run.options)
         name = f"{problem['m']} x {problem['n']} x {problem['k']}\n{run.options['gpus']} GPUs"

@@ -5,8 +5,9 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, save
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
+from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
+from sim.view.style import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

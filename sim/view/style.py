@@ -9,19 +9,21 @@ from traces.write import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, BLACK = PALETTE = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000"),
-)
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000")
+BLUE, ORANGE, GREEN, VERMILION, SKY = PALETTE[:5]
 """Okabe and Ito's palette."""
 FORMATS = (".png", ".svg")
 DPI = 120
 
 
-def new_figure(height_inches: float = 3.0, width_inches: float = 8.0) -> "Figure":
-    """An empty figure."""
+def new_figure(
+    width_in: float = 8.0, height_in: float = 3.0, rows: int = 1, columns: int = 1, dpi: int = DPI, **settings: Any
+) -> tuple[Any, Any]:
+    """(figure, axes) of matplotlib, without its global state."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width_inches, height_inches), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(width_in, height_in), dpi=dpi, layout="constrained")
+    return figure, figure.subplots(rows, columns, **settings)
 
 
 def check_format(path: Path) -> None:

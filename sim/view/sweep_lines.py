@@ -44,8 +44,7 @@ def draw_sweep(archive: ResultsArchive, figure_name: str, over: str | None, rela
 
 
 def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: str, relative: bool) -> "Figure":
-    figure = new_figure()
-    axes = figure.subplots()
+    figure, axes = new_figure()
     places = {str(x): place for place, x in enumerate(dict.fromkeys(x for line in lines.values() for x, _ in line))}
     same = set.intersection(*(set(others) for others in lines))
     drawn: list[list[float]] = []

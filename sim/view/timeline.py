@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sim.hw.spans import SpanKind
-from sim.run.job_result import JobResult
+from sim.run.result import RunResult
 from traces.errors import UserError
 from traces.units import PS_PER_US
 
@@ -32,24 +32,24 @@ RATES = {
 LEVELS = {"DRAM queue entries": "queue_columns", "live tiles": "tracker_live_tiles"}
 
 
-def trace_events(part: JobResult, interval_ps: int) -> list[Event]:
+def trace_events(run: RunResult) -> list[Event]:
     """All events of a simulation.
 
     Raises:
         UserError: the simulation was run without a time series.
     """
-    if not len(part.spans):
+    if not len(run.spans):
         raise UserError("timeline: this simulation kept none; run it with an output archive (and its time series)")
     names = [_name_event("process_name", process, 0, name) for process, name in PROCESSES.items()]
-    return [*names, *_spans(part), *_triggers(part), *_stages(part), *_counters(part, interval_ps)]
+    return [*names, *_spans(run), *_triggers(run), *_stages(run), *_counters(run)]
 
 
-def chrome_trace(part: JobResult, interval_ps: int, title: str) -> str:
+def chrome_trace(run: RunResult, title: str) -> str:
     """The JSON text."""
     content = {
-        "traceEvents": trace_events(part, interval_ps),
+        "traceEvents": trace_events(run),
         "displayTimeUnit": "ns",
-        "otherData": {"title": title, "time_us": part.time_ps / PS_PER_US},
+        "otherData": {"title": title, "time_us": run.time_ps / PS_PER_US},
     }
     return json.dumps(content, separators=(",", ":"))
 
@@ -82,13 +82,13 @@ def _complete(name: str, process: int, thread: int, start_ps: int, end_ps: int, 
     }
 
 
-def _spans(part: JobResult) -> Iterator[Event]:
+def _spans(run: RunResult) -> Iterator[Event]:
     """Workgroups and DMA transfers."""
     for kind, process, unit_name, what in (
         (SpanKind.WORKGROUP, CUS, "CU", "workgroup"),
         (SpanKind.DMA, DMAS, "engine", "tile"),
     ):
-        spans = part.spans[part.spans["kind"] == kind]
+        spans = run.spans[run.spans["kind"] == kind]
         for unit in np.unique(spans["unit"]):
             own = spans[spans["unit"] == unit]
             rows = places(own["start_ps"], own["end_ps"])
@@ -100,10 +100,10 @@ def _spans(part: JobResult) -> Iterator[Event]:
                 yield _complete(f"{what} {tag}", process, int(unit) * PLACES + int(row), start_ps, end_ps, tag=tag)
 
 
-def _triggers(part: JobResult) -> Iterator[Event]:
-    for chunk in np.unique(part.triggers[:, 2]):
+def _triggers(run: RunResult) -> Iterator[Event]:
+    for chunk in np.unique(run.triggers[:, 2]):
         yield _name_event("thread_name", TRACKER, int(chunk), f"chunk {chunk}")
-    for tile, time_ps, chunk in part.triggers.tolist():
+    for tile, time_ps, chunk in run.triggers.tolist():
         yield {
             "ph": "i",
             "s": "t",
@@ -115,10 +115,10 @@ def _triggers(part: JobResult) -> Iterator[Event]:
         }
 
 
-def _stages(part: JobResult) -> Iterator[Event]:
+def _stages(run: RunResult) -> Iterator[Event]:
     """From the first workgroup of a chunk to the end of its last one; and the chunk's completion."""
-    workgroups = part.spans[part.spans["kind"] == SpanKind.WORKGROUP]
-    chunk_of = dict(part.triggers[:, [0, 2]].tolist())
+    workgroups = run.spans[run.spans["kind"] == SpanKind.WORKGROUP]
+    chunk_of = dict(run.triggers[:, [0, 2]].tolist())
     chunk = np.array([chunk_of.get(tag, 0) for tag in workgroups["tag"].tolist()], np.int64)
     for number in np.unique(chunk):
         own = workgroups[chunk == number]
@@ -127,13 +127,14 @@ def _stages(part: JobResult) -> Iterator[Event]:
         yield _complete(f"stage {number}", STAGES, int(number), start_ps, end_ps, workgroups=len(own))
 
 
-def _counters(part: JobResult, interval_ps: int) -> Iterator[Event]:
-    rows = len(next(iter(part.series.values()), ()))
+def _counters(run: RunResult) -> Iterator[Event]:
+    interval_ps = run.interval_ps
+    rows = len(next(iter(run.series.values()), ()))
     times = [k * interval_ps / PS_PER_US for k in range(rows)]
     for title, columns in RATES.items():
         for k in range(rows):
             rates = {
-                name: round(float(part.series[column][k]) * 1000 / interval_ps, 3) for name, column in columns.items()
+                name: round(float(run.series[column][k]) * 1000 / interval_ps, 3) for name, column in columns.items()
             }
             yield {"ph": "C", "name": title, "pid": COUNTERS, "tid": 0, "ts": times[k], "args": rates}
     for title, column in LEVELS.items():
@@ -144,5 +145,5 @@ def _counters(part: JobResult, interval_ps: int) -> Iterator[Event]:
                 "pid": COUNTERS,
                 "tid": 0,
                 "ts": times[k],
-                "args": {"level": int(part.series[column][k])},
+                "args": {"level": int(run.series[column][k])},
             }

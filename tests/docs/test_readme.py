@@ -9,7 +9,7 @@ from sim import results
 from sim.presets import load_preset
 from sim.results import write_results
 from tests.support.paths import ROOT
-from tracer.verbs.gemm_options import workload_problem
+from tracer.workloads import named_sublayer
 from traces.archive import open_archive
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def test_five_lines_of_python_run(tmp_path):
 def test_the_main_job_names_what_exists():
     commands = [shlex.split(line) for line in block("sh").replace("&&\n", "\n").splitlines()]
     workload, stored = (words for words in commands if words[:2] == [".venv/bin/t3sim", "run"])
-    problem = workload_problem(workload[workload.index("--workload") + 1])
+    problem, _ = named_sublayer(workload[workload.index("--workload") + 1])
     assert f"{problem.m} x {problem.n} x {problem.k}" in README
     with open_archive(ROOT / stored[2]) as trace:
         assert len(trace.kernels) == 1
@@ -57,12 +57,12 @@ def test_every_dependency_is_explained():
 
 @pytest.mark.parametrize("name", ["t-nlg-fc2-tp8-dram.png"])
 def test_figures_are_small(name):
-    assert (ROOT / "validation" / "figures" / name).stat().st_size < 150_000
+    assert (ROOT / "validation" / "tables" / "report" / "figures" / name).stat().st_size < 150_000
 
 
 def test_the_heart_of_the_report_is_the_report():
     section = README[README.index("## How close") : README.index("## Run")]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
-    report = (ROOT / "validation" / "report" / "report.md").read_text(encoding="utf-8").splitlines()
+    report = (ROOT / "validation" / "tables" / "report" / "report.md").read_text(encoding="utf-8").splitlines()
     assert len(rows) >= 12
     assert [row for row in rows if row not in report] == []

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from sim.occupancy import kernel_occupancy, occupancy
 from sim.presets.load import load_preset, presets
+from tests.support.elf_listing import kernel_resources
 from tests.support.paths import ROOT
-from tracer.elf.describe import kernel_resources
 from traces.errors import UserError
 
 TABLE = ROOT / "validation" / "references" / "occupancy.csv"

@@ -21,19 +21,23 @@ TOP_LEVEL = {
 }
 
 
-def tracked_files():
-    """Paths of the project relative to ROOT: what git tracks or would track; without git, all of TOP_LEVEL."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listing.returncode == 0:
-        return [line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
-    files = [path for name in TOP_LEVEL for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
-    return [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
+def listed(*options):
+    """Paths that `git ls-files` lists; None without git."""
+    listing = subprocess.run(["git", "ls-files", *options], cwd=ROOT, capture_output=True, text=True, check=False)
+    return listing.stdout.splitlines() if listing.returncode == 0 else None
 
 
-FILES = tracked_files()
+def project_files():
+    """Paths of the project relative to ROOT: what git tracks, and new files beside it; without git, all of TOP_LEVEL.
+
+    A new file or folder at the root is none of the project's until git tracks it: reports and archives of runs.
+    """
+    tracked = listed()
+    if tracked is None:
+        files = [path for name in TOP_LEVEL for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
+        return [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
+    new = [name for name in listed("--others", "--exclude-standard") if name.split("/")[0] in TOP_LEVEL]
+    return [name for name in (*tracked, *new) if (ROOT / name).is_file()]
+
+
+FILES = project_files()

@@ -37,7 +37,7 @@ def make_tasks(log: Path, count: int) -> list[Task]:
 
 
 def fake_outcomes(tasks: list[Task]) -> dict[str, dict]:
-    """An outcome for every task: JobResults of made-up times, traffic left out, or two kernels side by side."""
+    """An outcome for every task: RunResults of made-up times, traffic left out, or two kernels side by side."""
     return {task.key: _fake(task) for task in tasks}
 
 
@@ -60,6 +60,6 @@ def _fake(task: Task) -> dict:
         "series": series,
         "exactly_once": True,
         "wrong": [],
-        "facts": {},
-        "requests": 1,
+        "figures": {},
+        "line_requests": 1,
     }

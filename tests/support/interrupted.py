@@ -10,8 +10,8 @@ class PulledPlug(Exception):
 class Interrupted(Checkpoint):
     """Ends the program after so many checkpoints."""
 
-    def __init__(self, path, writes):
-        super().__init__(path, 0)
+    def __init__(self, path, writes, key="key"):
+        super().__init__(path, key, 0)
         self.left = writes
 
     def write(self, content):

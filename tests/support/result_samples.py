@@ -13,7 +13,7 @@ from sim.hw.lsu_record import LSU
 from sim.hw.noc_record import NOC
 from sim.hw.tracker import TRACKER
 from sim.presets import load_preset
-from sim.results import KernelResult, Results
+from sim.results import KernelResult, RunResult
 
 RECORDS = {"cu": CU, "lsu": LSU, "l1": L1, "noc": NOC, "l2": L2_BANK, "hbm": CHANNEL}
 RECORDS |= {"link": PORT, "dma": DMA, "tracker": TRACKER}
@@ -34,9 +34,9 @@ def kernel_result(name, start_ps, seed):
 
 def sample_results():
     """Two kernels and two time series of 11 rows on a changed V100."""
-    return Results(
+    return RunResult(
         preset=load_preset("v100", ["hbm.queue_entries=32"]),
-        trace_fingerprint="ab" * 32,
+        input={"trace": "ab" * 32},
         options={"kernels": "1-2", "flush": True},
         kernels=[kernel_result("first", 0, 1), kernel_result("second", 6000, 2)],
         interval_ps=1000,

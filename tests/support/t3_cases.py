@@ -10,8 +10,8 @@ import pytest
 from sim.collective.chunks import Chunks, chunks_of, even_chunks
 from sim.host.cluster import Cluster
 from sim.hw.request import SECTOR_BYTES, Stream
+from sim.run import many_gpus as jobs
 from sim.run.many_gpus import run_collective, run_fused
-from sim.run.one_gpu import many_gpus as jobs
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension
@@ -65,7 +65,7 @@ class T3Case:
         return chunks_of(self.sizes) if self.sizes else even_chunks(self.source.tiles, self.gpus)
 
     def run(self, part):
-        """(JobResult, Cluster) of one of PARTS."""
+        """(RunResult, Cluster) of one of PARTS."""
         with clusters() as seen:
             result = self._run(part)
         return result, seen[0]

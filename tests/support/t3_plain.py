@@ -20,7 +20,7 @@ from tests.support.plain_machine import without_compiler
 from tests.support.plain_records import PlainArray
 from tests.support.t3_cases import TILE, T3Case
 
-FIELDS = ("time_ps", "kernel_ps", "link_bytes", "requests", "exactly_once", "totals", "facts")
+FIELDS = ("time_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "totals", "figures")
 
 
 def outcome():

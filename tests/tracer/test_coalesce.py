@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.lane_twin import WORD, lane_addresses
-from tracer.coalesce import LINES_PER_EVENT, active_lanes, coalesce, count_requests
+from tests.support.request_count import count_requests
+from tracer.coalesce import LINES_PER_EVENT, active_lanes, coalesce
 from tracer.compile.jit import compiled
 from traces.schema import EVENT, EXPLICIT, PLAIN_STRIDE, Kind, Space
 

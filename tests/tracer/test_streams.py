@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.lane_twin import lane_addresses
-from tracer.coalesce import count_requests
+from tests.support.request_count import count_requests
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.errors import UserError
 from traces.schema import Kind

@@ -16,7 +16,8 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
-from validation.against.microbenchmarks import CHASES, Chase, latency_ps
+from validation.against.gpu_rows import CHASES, Chase
+from validation.against.microbenchmarks import latency_ps
 
 TEXT = (ROOT / "validation" / "DEVIATIONS.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (D\d+) \|.*\| (.*) \|$", TEXT, re.MULTILINE)

@@ -18,7 +18,7 @@ from tracer.accelsim.instruction import (
     Trouble,
 )
 from tracer.accelsim.opcode_column import read_opcode
-from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, skip_blanks, skip_word
+from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, read_place, skip_blanks, skip_word
 from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, SLOTS, Cache
 
@@ -42,14 +42,7 @@ def read_prefix(data, pos, end, scan, warp_index):
     """Words before the program counter; the first four must name the block and warp announced."""
     words = scan.prefix
     if scan.ids:
-        x, pos = read_decimal(data, pos, end)
-        y, z, w = 0, 0, 0
-        if pos >= 0:
-            y, pos = read_decimal(data, pos, end)
-        if pos >= 0:
-            z, pos = read_decimal(data, pos, end)
-        if pos >= 0:
-            w, pos = read_decimal(data, pos, end)
+        x, y, z, w, pos = read_place(data, pos, end)
         if pos < 0:
             return BAD_PREFIX
         if x + scan.grid_x * (y + scan.grid_y * z) != scan.block or w != warp_index:

@@ -118,8 +118,6 @@ _list(Pipe.UNIFORM, Latency.UNIFORM,
       "UPSETP UR2UP USEL USGXT USHF USHL USHR UVIRTCOUNT UF2FP UFADD UFFMA UFMUL UFSETP UFSEL UI2F UF2I UVIADD UVIMNMX "
       "UIABS UIMNMX UTMACMDFLUSH UTMACCTL UTMAPF UMEMSETS")  # fmt: skip
 _list(Pipe.UNIFORM, Latency.CONSTANT, "LDC LDCU ULDC")
-_LAST_WIDE_SOURCE = ("WIDE",)
-"""Modifiers of IMAD whose addend and result are 64 bits."""
 
 
 def access_bytes(tokens: list[str], default: int = 4) -> int:

@@ -63,38 +63,48 @@ def read_hex(data, pos, end):
 @compiled
 def read_decimal(data, pos, end):
     """A signed decimal number below 2^63 / 10 in size."""
-    pos = skip_blanks(data, pos, end)
-    negative = pos < end and data[pos] == MINUS
-    if negative:
-        pos += 1
-    first = pos
-    value = 0
-    while pos < end and ZERO <= data[pos] <= NINE:
-        if value > DECIMAL_MAX:
-            return 0, -1
-        value = value * 10 + (data[pos] - ZERO)
-        pos += 1
-    if pos == first or not at_word_end(data, pos, end):
-        return 0, -1
-    return (-value if negative else value), pos
+    value, pos, whole = _read_digits(data, pos, end)
+    return (value, pos) if whole else (0, -1)
 
 
 @compiled
 def read_immediate(data, pos, end):
     """Like read_decimal, but a number of any size (only small ones mean anything): larger ones saturate."""
+    value, pos, _ = _read_digits(data, pos, end)
+    return value, pos
+
+
+@compiled
+def read_place(data, pos, end):
+    """The four decimal numbers x y z warp, and the position after them, -1 where they are not four."""
+    x, pos = read_decimal(data, pos, end)
+    y, z, warp = 0, 0, 0
+    if pos >= 0:
+        y, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        z, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        warp, pos = read_decimal(data, pos, end)
+    return x, y, z, warp, pos
+
+
+@compiled
+def _read_digits(data, pos, end):
+    """Number, position after it (-1: none), and whether all of its digits are in it."""
     pos = skip_blanks(data, pos, end)
     negative = pos < end and data[pos] == MINUS
     if negative:
         pos += 1
-    first = pos
-    value = 0
+    first, value, whole = pos, 0, True
     while pos < end and ZERO <= data[pos] <= NINE:
         if value <= DECIMAL_MAX:
             value = value * 10 + (data[pos] - ZERO)
+        else:
+            whole = False
         pos += 1
     if pos == first or not at_word_end(data, pos, end):
-        return 0, -1
-    return (-value if negative else value), pos
+        return 0, -1, False
+    return (-value if negative else value), pos, whole
 
 
 @compiled

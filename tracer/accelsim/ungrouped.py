@@ -18,7 +18,7 @@ from tracer.accelsim.header import Header
 from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
 from tracer.accelsim.problems import TraceError
 from tracer.accelsim.stream import BadXz
-from tracer.accelsim.text import NEWLINE, RETURN, read_decimal, skip_blanks
+from tracer.accelsim.text import NEWLINE, RETURN, read_place, skip_blanks
 from tracer.compile.jit import compiled
 from traces.source import Workgroup
 
@@ -43,14 +43,7 @@ def find_keys(data, end, line, grid_x, grid_y, grid_z, keys):
         while data[newline] != NEWLINE:
             newline += 1
         line += 1
-        x, after = read_decimal(data, pos, newline)
-        y, z, warp = 0, 0, 0
-        if after >= 0:
-            y, after = read_decimal(data, after, newline)
-        if after >= 0:
-            z, after = read_decimal(data, after, newline)
-        if after >= 0:
-            warp, after = read_decimal(data, after, newline)
+        x, y, z, warp, after = read_place(data, pos, newline)
         if after >= 0 and 0 <= x < grid_x and 0 <= y < grid_y and 0 <= z < grid_z and warp >= 0:
             key = keys[found]
             key.block = x + grid_x * (y + grid_y * z)

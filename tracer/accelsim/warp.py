@@ -33,7 +33,7 @@ from tracer.accelsim.scoreboard import (
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, Cache, Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, Cache, Kind, Space
 
 BUILDER = np.dtype(
     [
@@ -57,12 +57,11 @@ NAMED_BARRIERS = 16
 LANES = 32
 ALL_LANES = (1 << LANES) - 1
 
-COMPUTE, LOAD, STORE, ATOMIC, REDUCE = (int(Action[n]) for n in ("COMPUTE", "LOAD", "STORE", "ATOMIC", "REDUCE"))
+COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
-KIND_WAIT, KIND_BARRIER, KIND_EXIT, KIND_COPY = int(Kind.WAIT), int(Kind.BARRIER), int(Kind.EXIT), int(Kind.ASYNC_COPY)
+KIND_EXIT = int(Kind.EXIT)
 SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
-ALU, BRANCH = int(Pipe.ALU), int(Pipe.BRANCH)
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
      Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER], np.uint8)  # fmt: skip

@@ -35,8 +35,11 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 def cache_root():
     """Folder of all compiled kernels (Path); need not exist."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).absolute()
+    return Path(chosen).absolute() if chosen else user_cache()
+
+
+def user_cache():
+    """The user's cache folder of t3sim (Path); need not exist."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")

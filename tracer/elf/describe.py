@@ -1,27 +1,9 @@
-"""What `t3sim elf info` says about a file, and the list of its kernels."""
+"""What `t3sim elf info` says about a device image of a file."""
 
 from dataclasses import asdict
-from pathlib import Path
 
-from tracer.elf.device_images import DeviceImage, device_images
+from tracer.elf.device_images import DeviceImage
 from tracer.elf.resources import KernelResources
-
-
-def kernel_resources(path: str | Path) -> list[KernelResources]:
-    """Resources of every kernel in a file, for every architecture that it carries as machine code.
-
-    Args:
-        path: cubin, fat binary, AMD code object, offload bundle, or host executable or shared object with them.
-
-    Raises:
-        UserError: unreadable, damaged, or without device code.
-    """
-    return [kernel for image in device_images(path) for kernel in image.kernels()]
-
-
-def describe_elf(path: str | Path) -> list[dict]:
-    """One JSON-ready dict per device image, with its kernels; a PTX text has none."""
-    return [describe_image(image) for image in device_images(path)]
 
 
 def describe_image(image: DeviceImage) -> dict:

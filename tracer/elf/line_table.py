@@ -51,11 +51,6 @@ class LineTable:
         known[known] = self.lines[at[known]] != NO_LINE
         return np.where(known, at, len(self.pcs))
 
-    def lines_of(self, pcs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(file numbers, lines) of program counters; NO_FILE and NO_LINE where the table says nothing."""
-        at = self.ranges_of(pcs)
-        return np.append(self.file_numbers, NO_FILE)[at], np.append(self.lines, NO_LINE)[at]
-
 
 def line_table(path: str | Path, kernel: str, architecture: str | None = None) -> LineTable:
     """The line table of a kernel.

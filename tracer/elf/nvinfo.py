@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MAX_THREADS = 0x05  # x, y, z of __launch_bounds__ (.maxntid)
-PARAM_CBANK = 0x0A  # symbol, offset and size of the parameters in constant bank 0
 REQNTID = 0x10  # x, y, z of .reqntid
 FRAME_SIZE = 0x11  # symbol, bytes of stack of the function alone
 MIN_STACK_SIZE = 0x12  # symbol, bytes of stack including what it calls

@@ -8,12 +8,12 @@ from enum import IntEnum
 
 import numpy as np
 
+from tracer.events import VECTOR_BYTES, access, compute, event
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
-from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+from traces.schema import EVENT, NO_SLOT, Kind, Pipe, Space
 
-SHARED_VECTOR_BYTES = 16
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
 """Of one warp instruction, m16n8k16 (assumed for every machine; the pipe's rate goes by `work`)."""
 TENSOR_LATENCY_CLK = 33
@@ -109,12 +109,12 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
     for site, template in _templates(problem, kernel).items():
         template["pc"] = 16 * site
-        plan[site.name.lower()] = template
+        plan[site.name.lower()] = template[0]
     return plan
 
 
 def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
-    """EVENT record of every site."""
+    """EVENT[1] of every site; compiled code sets addresses and lanes of accesses to global memory."""
     load = Kind.LOAD if kernel.copy == Copy.LDG else Kind.ASYNC_COPY
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
@@ -122,27 +122,28 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     outputs = -(-part // kernel.lanes)
     part_bytes = part * problem.c_bytes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
+    lanes = kernel.lanes
     return {
-        Site.SETUP: _compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
-        Site.LOAD_A: _access(load, kernel.load_cache),
-        Site.LOAD_B: _access(load, kernel.load_cache),
-        Site.SHARE: _shared(Kind.STORE, kernel, stage_bytes(problem, kernel) / kernel.warps),
-        Site.STAGE_BARRIER: _event(Kind.BARRIER, slot=0),
-        Site.FRAGMENTS: _shared(Kind.LOAD, kernel, _fragment_bytes(problem, kernel), slot=Slot.FRAGMENTS),
-        Site.TENSOR: _compute(
+        Site.SETUP: compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
+        Site.LOAD_A: access(load, lanes=lanes, cache=kernel.load_cache),
+        Site.LOAD_B: access(load, lanes=lanes, cache=kernel.load_cache),
+        Site.SHARE: _shared(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
+        Site.STAGE_BARRIER: event(Kind.BARRIER, slot=0),
+        Site.FRAGMENTS: _shared(Kind.LOAD, lanes, _fragment_bytes(problem, kernel), slot=Slot.FRAGMENTS),
+        Site.TENSOR: compute(
             Pipe.TENSOR,
             -(-macs // TENSOR_INSTRUCTION_MACS),
             TENSOR_LATENCY_CLK,
             work=macs,
             wait=1 << Slot.FRAGMENTS,
         ),
-        Site.REUSE_BARRIER: _event(Kind.BARRIER, slot=0),
-        Site.LOAD_SOURCE: _access(Kind.LOAD, kernel.load_cache, slot=Slot.SOURCE),
-        Site.STAGE_OUT: _shared(Kind.STORE, kernel, part_bytes, wait=1 << Slot.ACCUMULATORS),
-        Site.STAGE_IN: _shared(Kind.LOAD, kernel, part_bytes, slot=Slot.FRAGMENTS),
-        Site.CONVERT: _compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
-        Site.STORE: _access(store, kernel.store_cache, wait=output),
-        Site.EXIT: _event(Kind.EXIT),
+        Site.REUSE_BARRIER: event(Kind.BARRIER, slot=0),
+        Site.LOAD_SOURCE: access(Kind.LOAD, lanes=lanes, cache=kernel.load_cache, slot=Slot.SOURCE),
+        Site.STAGE_OUT: _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS),
+        Site.STAGE_IN: _shared(Kind.LOAD, lanes, part_bytes, slot=Slot.FRAGMENTS),
+        Site.CONVERT: compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
+        Site.STORE: access(store, lanes=lanes, cache=kernel.store_cache, wait=output),
+        Site.EXIT: event(Kind.EXIT),
     }
 
 
@@ -152,29 +153,8 @@ def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
     return kernel.tile_k // kernel.fragment_pieces * (rows * problem.a_bytes + columns * problem.b_bytes)
 
 
-def _event(kind: Kind, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    event = np.zeros((), EVENT)
-    event["kind"], event["slot"], event["wait"], event["count"] = kind, slot, wait, 1
-    return event
-
-
-def _access(kind: Kind, cache: Cache, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    event = _event(kind, slot, wait)
-    event["cache"] = cache
-    return event
-
-
-def _shared(kind: Kind, kernel: GemmKernel, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+def _shared(kind: Kind, lanes: int, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
     """Shared-memory accesses of a warp, folded: count x lanes x 16 bytes, rounded up to whole instructions."""
-    event = _event(kind, slot, wait)
-    event["space"], event["inner"] = Space.SHARED, PLAIN_STRIDE
-    event["width_bytes"] = event["stride"] = SHARED_VECTOR_BYTES
-    event["mask"] = (1 << kernel.lanes) - 1
-    event["count"] = -(-data_bytes // (kernel.lanes * SHARED_VECTOR_BYTES))
-    return event
-
-
-def _compute(pipe: Pipe, count: int, latency_clk: int, work: int = 0, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    event = _event(Kind.COMPUTE, slot, wait)
-    event["pipe"], event["count"], event["cycles"], event["work"] = pipe, count, latency_clk, work
-    return event
+    folded = access(kind, lanes=lanes, space=Space.SHARED, slot=slot, wait=wait)
+    folded["count"] = -(-data_bytes // (lanes * VECTOR_BYTES))
+    return folded

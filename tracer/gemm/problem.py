@@ -1,6 +1,6 @@
 """The matrices of C = A B (+ C): shape, element size, layout and place in memory. Knows no kernel and no timing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
@@ -131,32 +131,6 @@ class GemmProblem:
         address = getattr(self, f"{letter}_address")
         address = default_address if address is None else address
         return Matrix(name, rows, columns, getattr(self, f"{letter}_bytes"), layout, leading, address)
-
-
-def k_slice(problem: GemmProblem, rank: int, ranks: int) -> GemmProblem:
-    """The share of `rank` when K is cut into `ranks` equal slices that stay where they are in the whole A and B.
-
-    The result has the leading dimensions of the whole and computes a partial sum of all of C. (A framework that holds
-    each slice in a matrix of its own has dense slices: a problem with the smaller k, see `tracer.workloads`.)
-
-    Raises:
-        UserError: ranks does not divide K, or rank is not one of them.
-    """
-    if ranks < 1 or problem.k % ranks:
-        raise UserError(f"tensor-parallel slices = {ranks}: must divide K = {problem.k}")
-    if not 0 <= rank < ranks:
-        raise UserError(f"tensor-parallel slice {rank}: must be 0 .. {ranks - 1}")
-    a, b, k = problem.a, problem.b, problem.k // ranks
-    return replace(
-        problem,
-        k=k,
-        lda=a.leading_dimension,
-        ldb=b.leading_dimension,
-        a_address=a.address + rank * k * (a.element_bytes if a.layout == Layout.ROW else a.pitch_bytes),
-        b_address=b.address + rank * k * (b.pitch_bytes if b.layout == Layout.ROW else b.element_bytes),
-        c_address=problem.c.address,
-        c_source_address=problem.c_source.address,
-    )
 
 
 def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes: int = 16) -> int:

@@ -9,6 +9,7 @@ left are not made.
 import numpy as np
 
 from tracer.compile.jit import compiled
+from tracer.events import ALL_LANES
 from tracer.gemm.problem import Layout
 from traces.schema import PLAIN_STRIDE
 
@@ -36,7 +37,6 @@ RECTANGLE = np.dtype(
 )
 
 COLUMN_MAJOR = int(Layout.COLUMN)
-ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @compiled

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, check_kernel, registers_per_thread, shared_bytes
 from tracer.gemm.plan import PLAN, make_plan
-from tracer.gemm.problem import GemmProblem, Layout, Matrix, k_slice, padded_leading_dimension
+from tracer.gemm.problem import GemmProblem, Layout, Matrix, padded_leading_dimension
 from tracer.gemm.raster import TileOrder, walk
 from tracer.gemm.store_parts import PARTS, store_parts
 from tracer.gemm.tiles import write_workgroup
@@ -27,7 +27,6 @@ __all__ = [
     "Layout",
     "Matrix",
     "TileOrder",
-    "k_slice",
     "padded_leading_dimension",
 ]
 

@@ -12,6 +12,7 @@ full (its last element is then overwritten), so one call tells how large the arr
 import numpy as np
 
 from tracer.compile.jit import compiled
+from tracer.events import put
 from tracer.gemm.kernel import Copy
 from tracer.gemm.plan import Slot
 from tracer.gemm.raster import tile_at
@@ -47,16 +48,6 @@ def write_workgroup(plans, index, events, first_event):
         at = write_warp(plan, rectangle, index, warp, events, at)
     first_event[plan.warps_m * plan.warps_n] = at
     return at
-
-
-@compiled
-def put(events, at, template, wait, slot):
-    """Append a copy of `template` with these slots to wait for and to set."""
-    event = min(at, events.size - 1)
-    events[event] = template
-    events[event].wait = wait
-    events[event].slot = slot
-    return at + 1
 
 
 @compiled

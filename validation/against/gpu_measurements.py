@@ -12,15 +12,14 @@ from functools import cache
 
 from sim.presets import Preset, load_preset
 from sim.results import KernelResult
-from sim.run.one_gpu import simulate
 from tracer.gemm.source import GemmSource
-from tracer.sequence import CommandSequence
-from tracer.streams import BufferStream, Flow
+from tracer.streams import Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
+from traces.command.document import Block, Heading, Table, Text, to_markdown
 from traces.errors import UserError
 from traces.units import PS_PER_NS, PS_PER_US, clocks_to_ps
-from validation.against.gpu_rows import MeasuredGpu, MeasuredRow, read_rows
-from validation.against.microbenchmarks import CHASES, latency_ps, stream_source
+from validation.against.gpu_rows import CHASES, MeasuredGpu, MeasuredRow, read_rows
+from validation.against.microbenchmarks import latency_ps, replay, stream_source
 
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and buffers that the program moves."""
@@ -30,6 +29,7 @@ SECTORS = {
     "dram_read_sectors": ("hbm.read_columns",),
     "dram_write_sectors": ("hbm.write_columns",),
 }
+COLUMNS = ("kind", "case", "quantity", "unit", "measured", "ours", "error")
 STREAM_L2S = 4
 """A stream's time is what a buffer of twice so many L2 capacities takes longer than one of so many."""
 Simulation = Callable[[MeasuredRow], float]
@@ -44,13 +44,13 @@ def simulation_on(preset: Preset) -> Simulation:
 
     @cache
     def gemm(case: str) -> KernelResult:
-        return _replay(preset, GemmSource(named_sublayer(case)[0], DEFAULT_KERNEL))
+        return replay(preset, GemmSource(named_sublayer(case)[0], DEFAULT_KERNEL))
 
     @cache
     def stream_GBps(case: str) -> float:
         flow, buffers = _known(FLOWS, case)
         half_bytes = STREAM_L2S * preset.machine.l2.bytes
-        half, whole = (_replay(preset, stream_source(preset, flow, size)) for size in (half_bytes, 2 * half_bytes))
+        half, whole = (replay(preset, stream_source(preset, flow, size)) for size in (half_bytes, 2 * half_bytes))
         return buffers * half_bytes * PS_PER_NS / (whole.time_ps - half.time_ps)
 
     def simulated(row: MeasuredRow) -> float:
@@ -66,11 +66,6 @@ def simulation_on(preset: Preset) -> Simulation:
     return simulated
 
 
-def _replay(preset: Preset, source: GemmSource | BufferStream) -> KernelResult:
-    (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
-    return result
-
-
 def _known(table: dict, case: str):
     if case not in table:
         raise UserError(f"case: found {case!r}, allowed are {', '.join(table)}")
@@ -79,20 +74,15 @@ def _known(table: dict, case: str):
 
 def comparison(measured: MeasuredGpu, preset_name: str, simulated: Simulation) -> str:
     """Markdown: measured, ours and the error of every row."""
-    lines = [
-        f"# {measured.gpu} against preset `{preset_name}`",
-        "",
-        *(["**Synthetic figures: invented for a test, not measured.**", ""] if measured.synthetic else []),
-        measured.provenance,
-        "",
-        "| kind | case | quantity | unit | measured | ours | error |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for row in measured.rows:
         ours = simulated(row)
         figures = (f"{row.value:.6g}", f"{ours:.6g}", f"{100 * (ours / row.value - 1):+.1f} %")
-        lines.append(f"| {' | '.join((row.kind, row.case, row.quantity, row.unit, *figures))} |")
-    return "\n".join([*lines, ""])
+        rows.append((row.kind, row.case, row.quantity, row.unit, *figures))
+    blocks: list[Block] = [Heading(f"{measured.gpu} against preset `{preset_name}`", 1)]
+    if measured.synthetic:
+        blocks.append(Text("**Synthetic figures: invented for a test, not measured.**"))
+    return to_markdown([*blocks, Text(measured.provenance), Table(COLUMNS, rows)])
 
 
 def main(arguments: list[str] | None = None) -> int:

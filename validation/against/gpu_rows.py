@@ -1,5 +1,5 @@
-"""Rows of a measured GPU: the CSV that `validation.against.measure_gpu` writes, its reader, and the reader of ncu's
-output.
+"""What is measured on a GPU: pointer chases, the CSV that `validation.against.measure_gpu` writes, readers of it and of
+ncu.
 
 Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. Imports nothing of the simulator,
 so that a machine with a GPU needs little.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from traces.errors import UserError
+from traces.schema import Cache
 
 COLUMNS = ("gpu", "kind", "case", "quantity", "value", "unit", "provenance")
 UNITS = {
@@ -25,6 +26,29 @@ UNITS = {
     ("stream", "bandwidth"): ("GB/s",),
 }
 """(kind, quantity) -> units that it may have."""
+
+
+class Chase(NamedTuple):
+    """A pointer chase whose every load from the `warm`-th on is served by one level.
+
+    column: of `references/gpu_microbenchmarks.csv`.
+    """
+
+    level: str
+    column: str
+    buffer_bytes: int
+    stride_bytes: int
+    warm: int
+    loads: int
+    cache: Cache
+
+
+CHASES = (
+    Chase("L1 hit", "L1_hit_cyc", 8 << 10, 128, 256, 256, Cache.DEFAULT),
+    Chase("L2 hit", "L2_hit_cyc", 128 << 10, 128, 1024, 1024, Cache.BYPASS_L1),
+    Chase("HBM", "HBM_cyc", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, Cache.DEFAULT),
+)
+"""HBM: a new row each time, so that every bank that is asked has another row open."""
 
 
 class MeasuredRow(NamedTuple):

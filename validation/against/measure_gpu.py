@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tracer.workloads import PAPER_CASES, named_sublayer
-from validation.against.gpu_rows import MeasuredRow, ncu_sums, write_rows
+from traces.schema import Cache
+from validation.against.gpu_rows import CHASES, Chase, MeasuredRow, ncu_sums, write_rows
 
 REPEATS = 20
 FLUSH_BYTES = 512 << 20
@@ -38,23 +39,6 @@ NCU_METRICS = {
 }
 """Quantity -> metric of Nsight Compute."""
 
-
-class Chase(NamedTuple):
-    """As `validation.against.microbenchmarks.CHASES`, which needs the simulator; a test compares them."""
-
-    level: str
-    buffer_bytes: int
-    stride_bytes: int
-    warm: int
-    loads: int
-    bypass_l1: bool
-
-
-CHASES = (
-    Chase("L1 hit", 8 << 10, 128, 256, 256, False),
-    Chase("L2 hit", 128 << 10, 128, 1024, 1024, True),
-    Chase("HBM", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, False),
-)
 
 CUDA = r"""
 typedef unsigned long long u64;
@@ -213,7 +197,7 @@ def _chase(cupy: Any, module: Any, chase: Chase, flush: Any) -> Iterator[Measure
     offsets = cupy.asarray(chain_offsets(chase))
     ring[offsets[:-1] // 8] = (offsets[1:] + ring.data.ptr).astype(cupy.uint64)
     out = cupy.zeros(2, dtype=cupy.uint64)
-    kernel = module.get_function("chase_cg" if chase.bypass_l1 else "chase_ca")
+    kernel = module.get_function("chase_cg" if chase.cache == Cache.BYPASS_L1 else "chase_ca")
 
     def run(loads: int) -> float:
         flush.fill(0)

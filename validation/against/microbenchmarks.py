@@ -16,13 +16,20 @@ from sim.results import KernelResult
 from sim.run.one_gpu import simulate
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import Cache
-from traces.units import KIB, MIB, PS_PER_NS, period_ps
+from traces.source import KernelSource
+from traces.units import MIB, PS_PER_NS, period_ps
+from validation.against.gpu_rows import CHASES, Chase
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"
 NOTES = HERE / "against" / "microbenchmarks_notes.md"
 TABLE = HERE / "tables" / "microbenchmarks.md"
+LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
+BANDWIDTH_COLUMNS = (
+    *("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind", "row hits", "data bus busy"),
+)
 LATENCY_TOLERANCE, BANDWIDTH_TOLERANCE = 0.05, 0.10
 WARPS = 8
 """Of a workgroup of a stream."""
@@ -50,28 +57,6 @@ MACHINES = {
 }
 
 
-class Chase(NamedTuple):
-    """A pointer chase whose every load from the `warm`-th on is served by one level.
-
-    column: of REFERENCE.
-    """
-
-    level: str
-    column: str
-    buffer_bytes: int
-    stride_bytes: int
-    warm: int
-    loads: int
-    cache: Cache
-
-
-CHASES = (
-    Chase("L1 hit", "L1_hit_cyc", 8 * KIB, 128, 256, 256, Cache.DEFAULT),
-    Chase("L2 hit", "L2_hit_cyc", 128 * KIB, 128, 1024, 1024, Cache.BYPASS_L1),
-    Chase("HBM", "HBM_cyc", 4096 * MIB, MIB + 8 * KIB + 128, 4000, 4000, Cache.DEFAULT),
-)
-"""HBM: a new row each time, so that every bank that is asked has another row open."""
-
 STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_triad_GBps"))
 """Flow, column of REFERENCE."""
 L2_COLUMN = "L2_bw_GBps"
@@ -95,7 +80,7 @@ def latency_ps(preset: Preset, chase: Chase) -> float:
 
     def time_ps(loads: int) -> int:
         source = PointerChase(chase.buffer_bytes, loads, chase.stride_bytes, cache=chase.cache, lanes=lanes)
-        return _replay(preset, source).time_ps
+        return replay(preset, source).time_ps
 
     return (time_ps(chase.warm + chase.loads) - time_ps(chase.warm)) / chase.loads
 
@@ -119,8 +104,8 @@ class Stream(NamedTuple):
 def stream(name: str, flow: Flow) -> Stream:
     """Bandwidth of an endless stream through HBM: the second half of a buffer, so start and L2 do not count."""
     preset, half_bytes = load_preset(name), MACHINES[name].stream_bytes
-    half = _replay(preset, stream_source(preset, flow, half_bytes))
-    whole = _replay(preset, stream_source(preset, flow, 2 * half_bytes))
+    half = replay(preset, stream_source(preset, flow, half_bytes))
+    whole = replay(preset, stream_source(preset, flow, 2 * half_bytes))
     total = whole.totals
     buffers = 2 if flow == Flow.COPY else 1
     return Stream(
@@ -149,12 +134,13 @@ def l2_GBps(name: str) -> float:
             cache=Cache.BYPASS_L1,
             lanes=cu.lanes_per_warp,
         )
-        return _replay(preset, source).time_ps
+        return replay(preset, source).time_ps
 
     return L2_PASSES * buffer_bytes * PS_PER_NS / (time_ps(2 * L2_PASSES) - time_ps(L2_PASSES))
 
 
-def _replay(preset: Preset, source: PointerChase | BufferStream) -> KernelResult:
+def replay(preset: Preset, source: KernelSource) -> KernelResult:
+    """One kernel on a machine, L2 empty before and not flushed after."""
     (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
     return result
 
@@ -166,7 +152,7 @@ def _cells(name: str, level: str, theirs: float, ours: float, tolerance: float, 
     return [name, level, f"{theirs:,.0f}", f"{ours:,.1f}", f"{100 * error:+.1f} %", verdict, kind]
 
 
-def latency_rows(name: str) -> list[str]:
+def latency_rows(name: str) -> list[list[str]]:
     """Rows of the table of latencies, in clocks of the measured machine; none where nothing was measured."""
     preset, row = load_preset(name), measured(MACHINES[name].row)
     clock_ps = period_ps(float(row["clock_MHz"]))
@@ -174,61 +160,57 @@ def latency_rows(name: str) -> list[str]:
     for chase in CHASES:
         if row[chase.column]:
             ours = latency_ps(preset, chase) / clock_ps
-            cells = _cells(name, chase.level, float(row[chase.column]), ours, LATENCY_TOLERANCE, chase.column)
-            lines.append(f"| {' | '.join(cells)} |")
+            theirs = float(row[chase.column])
+            lines.append(_cells(name, chase.level, theirs, ours, LATENCY_TOLERANCE, chase.column))
     return lines
 
 
-def l2_rows(name: str) -> list[str]:
+def l2_rows(name: str) -> list[list[str]]:
     """Row of the bandwidth of L2; none where nothing was measured."""
     theirs = measured(MACHINES[name].row)[L2_COLUMN]
     if not theirs:
         return []
-    cells = _cells(name, "L2 read", float(theirs), l2_GBps(name), BANDWIDTH_TOLERANCE, L2_COLUMN)
-    return [f"| {' | '.join([*cells, '-', '-'])} |"]
+    return [[*_cells(name, "L2 read", float(theirs), l2_GBps(name), BANDWIDTH_TOLERANCE, L2_COLUMN), "-", "-"]]
 
 
-def stream_rows(name: str) -> list[str]:
+def stream_rows(name: str) -> list[list[str]]:
     """Rows of the table of HBM bandwidths: what the program moves per second, and how the channels did it."""
     row, lines = measured(MACHINES[name].row), []
     for flow, column in STREAMS:
         found = stream(name, flow)
         level = f"HBM {flow.name.lower()}"
         cells = _cells(name, level, float(row[column]), found.GBps, BANDWIDTH_TOLERANCE, column)
-        lines.append(f"| {' | '.join([*cells, f'{found.row_hits:.2f}', f'{found.bus_busy:.2f}'])} |")
+        lines.append([*cells, f"{found.row_hits:.2f}", f"{found.bus_busy:.2f}"])
     return lines
 
 
 def table() -> str:
     """All presets as Markdown, with the explanation of NOTES."""
-    return "\n".join(
+    head = (
+        "Generated by `python -m validation.against.microbenchmarks`.\n"
+        "Measured: `validation/references/gpu_microbenchmarks.csv`. Ok: latency within "
+        f"{LATENCY_TOLERANCE:.0%}, bandwidth within {BANDWIDTH_TOLERANCE:.0%}."
+    )
+    about_streams = (
+        f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
+        "dispatched in the order of the buffer. GB/s that the program moves. Copy stands against the measured "
+        "triad. L2: a buffer of some MiB read again and again."
+    )
+    bandwidths = [row for name in MACHINES for row in (*l2_rows(name), *stream_rows(name))]
+    return to_markdown(
         [
-            "# Latency and bandwidth against microbenchmarks",
-            "",
-            "Generated by `python -m validation.against.microbenchmarks`.",
-            "Measured: `validation/references/gpu_microbenchmarks.csv`. Ok: latency within "
-            f"{LATENCY_TOLERANCE:.0%}, bandwidth within {BANDWIDTH_TOLERANCE:.0%}.",
-            "",
-            "| preset | level | measured (clocks) | ours | error | verdict | kind |",
-            "|---" * 7 + "|",
-            *(line for name in MACHINES for line in latency_rows(name)),
-            "",
-            f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
-            "dispatched in the order of the buffer. GB/s that the program moves. Copy stands against the measured "
-            "triad. L2: a buffer of some MiB read again and again.",
-            "",
-            "| preset | level | measured (GB/s) | ours | error | verdict | kind | row hits | data bus busy |",
-            "|---" * 9 + "|",
-            *(line for name in MACHINES for line in (*l2_rows(name), *stream_rows(name))),
-            "",
-            NOTES.read_text(encoding="utf-8"),
+            Heading("Latency and bandwidth against microbenchmarks", 1),
+            Text(head),
+            Table(LATENCY_COLUMNS, [row for name in MACHINES for row in latency_rows(name)]),
+            Text(about_streams),
+            Table(BANDWIDTH_COLUMNS, bandwidths),
+            notes(NOTES),
         ]
     )
 
 
 def main() -> None:
-    TABLE.write_text(table(), encoding="utf-8")
-    print(TABLE.read_text(encoding="utf-8"))
+    write_page(TABLE, table())
 
 
 if __name__ == "__main__":

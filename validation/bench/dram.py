@@ -1,22 +1,16 @@
 """Benchmark of the HBM channel alone: `python -m validation.bench.dram` prints a table.
 
 One channel, timing set G, the reference streams of 200,000 64-byte requests, one core. Machines differ and are shared,
-so each time also stands as a multiple of one step of a fixed loop (xorshift and a table look-up) timed in the same
-process right before it.
+so each time also stands as a multiple of one look-up of `validation.bench.yardstick`, timed right before it.
 """
-
-import resource
-import sys
-from time import perf_counter
-
-import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from sim.run.dram import run_stream
 from sim.run.dram_stream import read_stream
-from tracer.compile.jit import compile_seconds, compiled
+from tracer.compile.jit import compile_seconds
+from tracer.compile.process import process_costs
+from traces.command.tables import print_table
 from validation.against.dram_reference import STREAMS
+from validation.bench.yardstick import lookup_ns
 
 ROWS = (
     ("sequential read", "a_seq_read", "BG", False),
@@ -29,60 +23,25 @@ ROWS = (
     ("one bank", "f_bank_conflict_read", "BG", False),
 )
 REPEATS = 5
-LOOP_STEPS = 5_000_000
-KIB_PER_MIB = 1024
-
-
-@compiled
-def reference_loop(table, steps):
-    """Fixed work: a xorshift generator that walks over a small table."""
-    state = 88172645463325252
-    total = 0
-    for _ in range(steps):
-        state ^= (state << 13) & 0x7FFFFFFFFFFFFFFF
-        state ^= state >> 7
-        state ^= (state << 17) & 0x7FFFFFFFFFFFFFFF
-        total += table[state & 4095]
-    return total
-
-
-def loop_step_ns(table: np.ndarray) -> float:
-    """Time of one step of the reference loop."""
-    start_s = perf_counter()
-    reference_loop(table, LOOP_STEPS)
-    return (perf_counter() - start_s) / LOOP_STEPS * 1e9
-
-
-def peak_mib() -> float:
-    """Largest resident size of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / KIB_PER_MIB if sys.platform != "darwin" else peak / KIB_PER_MIB**2
+COLUMNS = ("stream", "map", "requests/s", "ns/request", "yardsticks/request", "simulated clocks/s")
 
 
 def main() -> None:
-    table = np.arange(4096)
-    reference_loop(table, 1)
-    report = Table(title="HBM channel alone, set G, one core")
-    for heading in ("stream", "map", "requests/s", "ns/request", "loop steps/request", "simulated clocks/s"):
-        report.add_column(heading, justify="left" if heading in ("stream", "map") else "right")
+    rows = []
     for title, name, bank_map, updates in ROWS:
         stream = read_stream(STREAMS / f"{name}.trace.xz")
         step_ns, runs = [], []
         for _ in range(REPEATS):
-            step_ns.append(loop_step_ns(table))
+            step_ns.append(lookup_ns())
             runs.append(run_stream(stream, "G", bank_map, nmc_updates=updates))
         best = min(runs, key=lambda run: run.wall_s)
         request_ns = best.wall_s / best.requests * 1e9
-        report.add_row(
-            title + (", near memory" if updates else ""),
-            bank_map,
-            f"{1e9 / request_ns:,.0f}",
-            f"{request_ns:.0f}",
-            f"{request_ns / min(step_ns):.0f}",
-            f"{best.cycles / best.wall_s:,.0f}",
-        )
-    Console().print(report)
-    print(f"compiled in {compile_seconds():.1f} s (0 when cached); peak memory {peak_mib():.0f} MiB")
+        title += ", near memory" if updates else ""
+        speed = best.cycles / best.wall_s
+        rows.append((title, bank_map, 1e9 / request_ns, request_ns, request_ns / min(step_ns), speed))
+    print_table("HBM channel alone, set G, one core", COLUMNS, rows)
+    peak_MB = (process_costs()["peak_rss_bytes"] or 0) / 1e6
+    print(f"compiled in {compile_seconds():.1f} s (0 when cached); peak memory {peak_MB:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,9 @@ multiple of one look-up of `validation.bench.yardstick`, timed right beside it, 
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from time import perf_counter, process_time
@@ -21,15 +19,16 @@ from typing import Any
 
 from sim.host.gpu import Gpu
 from sim.presets import load_preset
-from tracer.compile.process import process_costs
+from tracer.compile.process import machine_text, process_costs
 from tracer.gemm.source import GemmProblem, GemmSource
-from tracer.verbs.gemm_options import workload_problem
-from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
+from traces.command.document import Block, Heading, Table, Text, notes, to_markdown
+from traces.units import PS_PER_US
 from validation.bench.engine_profile import TimedGpu
-from validation.bench.units import UNITS
+from validation.bench.units import LOOPS, ROUNDS, request_ns
 from validation.bench.yardstick import lookup_ns
-from validation.c_twins import FLAGS, ROUNDS, compiler_version
 
+NOTES = Path(__file__).with_name("run_notes.md")
 TABLE = Path(__file__).parents[1] / "tables" / "bench_run.md"
 START = "from traces.command.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
 """The smallest run: what it takes is the start of the simulator."""
@@ -42,21 +41,24 @@ RUNS = 3
 def end_to_end(workload: str, preset: str) -> dict[str, Any]:
     """Replay a sub-layer RUNS times; requests/s of CPU and of wall time. Compiling is done before on a small GEMM."""
     Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
-    runs = [_whole_run(workload, preset) for _ in range(RUNS)]
+    problem = named_sublayer(workload)[0]
+    runs = [_replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
     fastest = min(runs, key=lambda run: run["cpu_s"])
-    return fastest | {"requests_per_cpu_s_of_runs": sorted(run["requests_per_cpu_s"] for run in runs)}
+    return fastest | {
+        "workload": f"{workload} ({problem.m} x {problem.n} x {problem.k}) on {preset}",
+        "simulated_TFLOP_per_s": 2 * problem.m * problem.n * problem.k / fastest["simulated_us"] / PS_PER_US,
+        "requests_per_cpu_s_of_runs": sorted(run["requests_per_cpu_s"] for run in runs),
+    }
 
 
-def _whole_run(workload: str, preset: str) -> dict[str, Any]:
-    problem = workload_problem(workload)
+def _replay(source: GemmSource, preset: str) -> dict[str, Any]:
     step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine)
     wall_s, cpu_s = perf_counter(), process_time()
-    time_ps = gpu.run_kernel(GemmSource(problem, DEFAULT_KERNEL), 0, None)
+    time_ps = gpu.run_kernel(source, 0, None)
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
     step_ns = min(step_ns, lookup_ns())
     lines = int(gpu.counters()["lsu"]["line_requests"].sum())
     return {
-        "workload": f"{workload} ({problem.m} x {problem.n} x {problem.k}) on {preset}",
         "line_requests": lines,
         "cpu_s": cpu_s,
         "wall_s": wall_s,
@@ -66,31 +68,23 @@ def _whole_run(workload: str, preset: str) -> dict[str, Any]:
         "yardsticks_per_request": cpu_s / lines * 1e9 / step_ns,
         "yardstick_ns": step_ns,
         "peak_rss_bytes": process_costs()["peak_rss_bytes"],
-        "simulated_us": time_ps / 1e6,
-        "simulated_TFLOP_per_s": 2 * problem.m * problem.n * problem.k / time_ps,
+        "simulated_us": time_ps / PS_PER_US,
     }
 
 
-def scale(preset: str) -> list[dict[str, float]]:
+def scale(preset: str) -> list[dict[str, Any]]:
     """The same GEMM with 1, 2, 4 and 8 times the K-steps: CPU time per request."""
-    rows = []
-    for times in SCALE_TIMES:
-        source = GemmSource(aligned_problem(*SCALE_SHAPE, SCALE_K * times), DEFAULT_KERNEL)
-        step_ns, gpu, cpu_s = lookup_ns(), Gpu(load_preset(preset).machine), process_time()
-        gpu.run_kernel(source, 0, None)
-        cpu_s = process_time() - cpu_s
-        step_ns = min(step_ns, lookup_ns())
-        lines = int(gpu.counters()["lsu"]["line_requests"].sum())
-        ns = cpu_s / lines * 1e9
-        rows.append({"times": times, "line_requests": lines, "ns_per_request": ns, "yardsticks": ns / step_ns})
-    return rows
+    sources = {
+        times: GemmSource(aligned_problem(*SCALE_SHAPE, SCALE_K * times), DEFAULT_KERNEL) for times in SCALE_TIMES
+    }
+    return [{"times": times} | _replay(source, preset) for times, source in sources.items()]
 
 
 def profile(workload: str, preset: str) -> dict[str, Any]:
     """Seconds per phase of the windows, and steps of the units."""
     gpu = TimedGpu(load_preset(preset).machine)
     wall_s = perf_counter()
-    gpu.run_kernel(GemmSource(workload_problem(workload), DEFAULT_KERNEL), 0, None)
+    gpu.run_kernel(GemmSource(named_sublayer(workload)[0], DEFAULT_KERNEL), 0, None)
     wall_s = perf_counter() - wall_s
     engine = gpu.node.engine[0]
     steps = {name: int(engine[name]) for name in ("windows", "cu_steps", "bank_steps", "channel_steps")}
@@ -127,51 +121,33 @@ def _children_cpu_s() -> float:
     return times.children_user + times.children_system
 
 
-def units(requests: int) -> dict[str, dict[str, float | None]]:
-    """Each unit alone: ns per request, requests/s, in look-ups of the yardstick, and ns of the same loop in C."""
+def units(requests: int) -> dict[str, dict[str, float]]:
+    """Each unit alone: ns per request, requests/s, and look-ups of the yardstick."""
     found = {}
-    for name, bench in UNITS.items():
+    for name, make in LOOPS.items():
         step_ns = lookup_ns()
-        cost = bench(requests)
+        unit_ns = request_ns(make(requests), requests)
         step_ns = min(step_ns, lookup_ns())
         found[name] = {
-            "ns_per_request": cost.kernel_ns,
-            "requests_per_s": 1e9 / cost.kernel_ns,
-            "yardsticks_per_request": cost.kernel_ns / step_ns,
-            "c_ns_per_request": cost.c_ns,
+            "ns_per_request": unit_ns,
+            "requests_per_s": 1e9 / unit_ns,
+            "yardsticks_per_request": unit_ns / step_ns,
         }
     return found
 
 
-def machine_text() -> str:
-    """Processor, cores and versions."""
-    model = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    except OSError:
-        pass  # not Linux
-    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-
-
 def tables(report: dict[str, Any]) -> str:
-    """The report as Markdown."""
-    sections = (_end_to_end_lines, _scale_lines, _profile_lines, _unit_lines, _start_lines)
-    lines = [
-        "# Benchmark",
-        "",
-        f"Generated by `python -m validation.bench.run --save` on {report['date']}; {report['machine']}, shared and",
-        "noisy. CPU time of one core; a yardstick is one look-up of `validation/bench/yardstick.py`, timed beside it.",
-    ]
-    return "\n".join([*lines, *(line for section in sections for line in ("", *section(report))), ""])
+    """The report as Markdown, with the text of NOTES."""
+    head = (
+        f"Generated by `python -m validation.bench.run --save` on {report['date']}; {report['machine']}, shared and\n"
+        "noisy. CPU time of one core; a yardstick is one look-up of `validation/bench/yardstick.py`, timed beside it."
+    )
+    sections = (_end_to_end_blocks, _scale_blocks, _profile_blocks, _unit_blocks, _start_blocks)
+    blocks = [block for section in sections for block in section(report)]
+    return to_markdown([Heading("Benchmark", 1), Text(head), *blocks, notes(NOTES)])
 
 
-def _rows(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """A Markdown table."""
-    return [f"| {' | '.join(cells)} |" for cells in (columns, ("---",) * len(columns), *rows)]
-
-
-def _end_to_end_lines(report: dict[str, Any]) -> list[str]:
+def _end_to_end_blocks(report: dict[str, Any]) -> list[Block]:
     run = report["end_to_end"]
     cells = {
         "line requests": f"{run['line_requests']:,}",
@@ -180,26 +156,30 @@ def _end_to_end_lines(report: dict[str, Any]) -> list[str]:
         "ns/request": f"{run['ns_per_request']:.0f}",
         "yardsticks/request": f"{run['yardsticks_per_request']:.1f}",
         "yardstick (ns)": f"{run['yardstick_ns']:.1f}",
-        "peak memory": _megabytes(run["peak_rss_bytes"]),
+        "peak memory": megabytes(run["peak_rss_bytes"]),
         "simulated": f"{run['simulated_us']:,.1f} us",
         "TFLOP/s": f"{run['simulated_TFLOP_per_s']:.1f}",
     }
     every = ", ".join(f"{rate:,.0f}" for rate in run["requests_per_cpu_s_of_runs"])
     text = f"The fastest of {RUNS} runs; all of them, requests/s of CPU time: {every}."
-    return [f"## End to end: {run['workload']}", "", *_rows(tuple(cells), [tuple(cells.values())]), "", text]
+    return [Heading(f"End to end: {run['workload']}", 2), Table(list(cells), [list(cells.values())], ()), Text(text)]
 
 
-def _scale_lines(report: dict[str, Any]) -> list[str]:
+def _scale_blocks(report: dict[str, Any]) -> list[Block]:
     shape = " x ".join(map(str, SCALE_SHAPE))
     rows = [
-        (str(row["times"]), f"{row['line_requests']:,}", f"{row['ns_per_request']:.0f}", f"{row['yardsticks']:.1f}")
+        (f"{row['times']}", f"{row['line_requests']:,}", f"{row['ns_per_request']:.0f}", _yardsticks(row))
         for row in report["scale"]
     ]
     columns = ("times", "line requests", "ns/request", "yardsticks/request")
-    return [f"## Cost against requests: GEMM {shape} x {SCALE_K} times 1, 2, 4, 8", "", *_rows(columns, rows)]
+    return [Heading(f"Cost against requests: GEMM {shape} x {SCALE_K} times 1, 2, 4, 8", 2), Table(columns, rows, ())]
 
 
-def _profile_lines(report: dict[str, Any]) -> list[str]:
+def _yardsticks(row: dict[str, Any]) -> str:
+    return f"{row['yardsticks_per_request']:.1f}"
+
+
+def _profile_blocks(report: dict[str, Any]) -> list[Block]:
     lines = report["end_to_end"]["line_requests"]
     phases = {name: max(0.0, spent_s) for name, spent_s in report["profile"]["phase_s"].items()}
     whole_s = sum(phases.values()) or 1.0  # nothing measurable
@@ -208,63 +188,34 @@ def _profile_lines(report: dict[str, Any]) -> list[str]:
         (name, f"{spent_s:.2f}", f"{100 * spent_s / whole_s:.0f} %", f"{spent_s / lines * 1e9:.0f}")
         for name, spent_s in phases.items()
     ]
-    return [
-        "## Where the time goes",
-        "",
+    text = (
         "A second run; each phase of the engine's time windows timed on its own "
-        "(`validation/bench/engine_profile.py`):",
-        f"{steps}.",
-        "CPU time, without the making of the trace's events; what calls from Python cost is subtracted.",
-        "",
-        *_rows(("phase", "s", "share", "ns/line request"), rows),
-    ]
+        "(`validation/bench/engine_profile.py`):\n"
+        f"{steps}.\nCPU time, without the making of the trace's events; what calls from Python cost is subtracted."
+    )
+    return [Heading("Where the time goes", 2), Text(text), Table(("phase", "s", "share", "ns/line request"), rows, ())]
 
 
-def _unit_lines(report: dict[str, Any]) -> list[str]:
+def _unit_blocks(report: dict[str, Any]) -> list[Block]:
     rows = [
-        (
-            name,
-            f"{unit['requests_per_s']:,.0f}",
-            f"{unit['ns_per_request']:.1f}",
-            f"{unit['yardsticks_per_request']:.1f}",
-            *_c_cells(unit["ns_per_request"], unit["c_ns_per_request"]),
-        )
+        (name, f"{unit['requests_per_s']:,.0f}", f"{unit['ns_per_request']:.1f}", _yardsticks(unit))
         for name, unit in report["units"].items()
     ]
-    columns = ("unit", "requests/s", "ns/request", "yardsticks/request", "C, ns", "ratio to C")
-    return ["## Units alone, and the same loops in C", "", *_c_notes(report), "", *_rows(columns, rows)]
+    text = Text(f"The same work again and again, the fastest of {ROUNDS} counts.")
+    columns = ("unit", "requests/s", "ns/request", "yardsticks/request")
+    return [Heading("Units alone", 2), text, Table(columns, rows, ())]
 
 
-def _c_cells(unit_ns: float, c_ns: float | None) -> tuple[str, str]:
-    return ("", "") if c_ns is None else (f"{c_ns:.1f}", f"{unit_ns / c_ns:.2f}")
-
-
-def _c_notes(report: dict[str, Any]) -> list[str]:
-    if report["c_compiler"] is None:
-        return ["This machine has no C compiler: the last two columns are empty."]
-    return [
-        f"`validation/c_loops`, compiled by {report['c_compiler']} ({' '.join(FLAGS)}):",
-        "the same work on the same records; both must leave the same bytes. Kernel and C run in turns, the fastest of",
-        f"{ROUNDS} counts.",
-    ]
-
-
-def _start_lines(report: dict[str, Any]) -> list[str]:
+def _start_blocks(report: dict[str, Any]) -> list[Block]:
     rows = [
-        (
-            name,
-            f"{begin['cpu_s']:.1f}",
-            f"{begin['wall_s']:.1f}",
-            f"{begin['compile_s']:.1f}",
-            _megabytes(begin["rss_bytes"]),
-        )
+        (name, *(f"{begin[key]:.1f}" for key in ("cpu_s", "wall_s", "compile_s")), megabytes(begin["rss_bytes"]))
         for name, begin in (("empty", report["start"]["cold"]), ("filled", report["start"]["warm"]))
     ]
     columns = ("compile cache", "CPU time (s)", "wall time (s)", "of it compiling (s)", "peak memory")
-    return ["## Start: a 64 x 64 x 32 GEMM in a fresh process", "", *_rows(columns, rows)]
+    return [Heading("Start: a 64 x 64 x 32 GEMM in a fresh process", 2), Table(columns, rows, ())]
 
 
-def _megabytes(size_bytes: int | None) -> str:
+def megabytes(size_bytes: int | None) -> str:
     return "-" if size_bytes is None else f"{size_bytes / 1e6:,.0f} MB"
 
 
@@ -273,7 +224,6 @@ def measure(workload: str, preset: str, requests: int) -> dict[str, Any]:
     return {
         "date": date.today().isoformat(),
         "machine": machine_text(),
-        "c_compiler": compiler_version(),
         "end_to_end": end_to_end(workload, preset),
         "scale": scale(preset),
         "profile": profile(workload, preset),

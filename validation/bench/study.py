@@ -16,7 +16,7 @@ from sim.study import load_study, sweep
 from tracer.compile.process import machine_text
 from traces.command.tables import print_table
 
-STUDY = "[gemm]\nm = 1024\nn = 1024\nk = 2048\n[axes]\ndispatch.jitter_ps = {}\n"
+STUDY = "kernel = 'gemm:m=1024,n=1024,k=2048'\n[axes]\ndispatch.jitter_ps = {}\n"
 POINTS = 96
 
 

@@ -1,12 +1,12 @@
 """Speed of single units: each driven alone, as fast as it goes, by requests made beforehand.
 
-Every benchmark returns the CPU time of one request in ns, of the kernel and of the same loop in C
-(`validation.c_twins`), after a first, short run that compiles.
+`request_ns` gives the CPU time of one request, after a first run that compiles; the fastest of ROUNDS counts.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from time import process_time
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from tracer.coalesce import LINES_PER_EVENT, coalesce
 from tracer.compile.jit import compiled
 from tracer.streams import BufferStream, Flow
 from traces.schema import EVENT, PLAIN_STRIDE, Kind
-from validation.c_records import PACKETS_PER_WINDOW
-from validation.c_twins import Loop, race
 
 ATOM_BYTES = 64
 BANK_LINES = 512
@@ -36,13 +34,16 @@ CHANNEL_BYTES = 1 << 30
 LINES_PER_ROUND = 256
 MEMORY_PS = 500_000
 """From a CU's request to its answer, in the benchmark of the CU alone."""
+PACKETS_PER_WINDOW = 6
+"""That each CU of the crossbar's benchmark sends in a time window."""
+ROUNDS = 5
 
 
-class UnitCost(NamedTuple):
-    """CPU time of one request in ns; `c_ns` is None where there is no C loop, or no compiler."""
+class Loop(NamedTuple):
+    """A benchmark's loop: the compiled function, and what it is called with, all state new."""
 
-    kernel_ns: float
-    c_ns: float | None
+    function: Callable[..., object]
+    fresh: Callable[[], tuple[Any, ...]]
 
 
 def channel_loop(requests: int, random: bool) -> Loop:
@@ -52,7 +53,7 @@ def channel_loop(requests: int, random: bool) -> Loop:
         address = np.random.default_rng(1).integers(0, CHANNEL_BYTES // ATOM_BYTES, requests) * ATOM_BYTES
     reads = Stream(np.zeros(requests, np.uint8), address, np.zeros(requests, np.int64))
     spec = channel_spec("G", "BG")
-    return Loop(drive, "hbm_channel_loop", lambda: stream_state(reads, spec))
+    return Loop(drive, lambda: stream_state(reads, spec))
 
 
 @compiled
@@ -92,7 +93,7 @@ def bank_loop(requests: int) -> Loop:
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
     _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
     state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
-    return Loop(_drive_bank, "l2_bank_loop", lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
+    return Loop(_drive_bank, lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
 
 
 def _aligned_copy(records: np.ndarray) -> np.ndarray:
@@ -102,7 +103,7 @@ def _aligned_copy(records: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps, step_bytes):
+def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps):
     """Carry at least `requests` reads to the banks, window by window, as many from each CU as it may send in one."""
     noc = nocs[0]
     moved = 0
@@ -120,7 +121,7 @@ def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps, step_bytes)
                 request.op = Op.READ
                 request.source = c
                 request.ready_ps = begin_ps + k * window_ps // PACKETS_PER_WINDOW
-                line += step_bytes
+                line += LINE_BYTES
         noc_requests(noc, fifos, pool, begin_ps, begin_ps + window_ps, bank_wake_ps)
         for b in range(noc.banks):
             bank = fifos[noc.first_request_fifo + b]
@@ -130,13 +131,13 @@ def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps, step_bytes)
     return moved
 
 
-def noc_loop(requests: int, step_bytes: int = LINE_BYTES) -> Loop:
+def noc_loop(requests: int) -> Loop:
     """The crossbar of t3_2024, 80 CUs to 64 banks, read requests in the order of their lines."""
     machine = load_preset("t3_2024").machine
     node, _ = build(machine)
     state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
-    numbers = (requests, window_ps(machine), step_bytes)
-    return Loop(_drive_noc, "noc_loop", lambda: (*map(_aligned_copy, state), *numbers))
+    numbers = (requests, window_ps(machine))
+    return Loop(_drive_noc, lambda: (*map(_aligned_copy, state), *numbers))
 
 
 @compiled
@@ -160,7 +161,7 @@ def coalesce_loop(requests: int) -> Loop:
         lines = (np.zeros(LINES_PER_EVENT, kind) for kind in outputs)
         return events, np.zeros(1, np.uint64), *lines, -(-requests // LINES_PER_ROUND)
 
-    return Loop(_coalesce_all, "coalesce_loop", fresh)
+    return Loop(_coalesce_all, fresh)
 
 
 @compiled
@@ -194,13 +195,18 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first one: the rest of the window is empty
     numbers = (node.events[slab], node.addresses[slab], window_ps(machine), MEMORY_PS)
-    return Loop(partial(_drive_cu, node.output), "cu_loop", lambda: (*map(_aligned_copy, state), *numbers))
+    return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))
 
 
-def loop_cost(make: Callable[[int], Loop], requests: int) -> UnitCost:
-    """Kernel and C loop in turns."""
-    cost = race(make(requests))
-    return UnitCost(cost.kernel_s / requests * 1e9, None if cost.c_s is None else cost.c_s / requests * 1e9)
+def request_ns(loop: Loop, requests: int) -> float:
+    """CPU time of one of the loop's requests in ns."""
+    times_s = []
+    for _ in range(ROUNDS + 1):
+        arguments = loop.fresh()
+        began_s = process_time()
+        loop.function(*arguments)
+        times_s.append(process_time() - began_s)
+    return min(times_s[1:]) / requests * 1e9
 
 
 LOOPS: dict[str, Callable[[int], Loop]] = {
@@ -212,5 +218,3 @@ LOOPS: dict[str, Callable[[int], Loop]] = {
     "CU, load/store unit and L1, 128-byte lines that hit": cu_loop,
 }
 """What is measured -> its loop for a number of requests."""
-UNITS: dict[str, Callable[[int], UnitCost]] = {name: partial(loop_cost, make) for name, make in LOOPS.items()}
-"""What is measured -> its benchmark: requests -> cost of one."""

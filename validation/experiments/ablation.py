@@ -5,7 +5,7 @@ What is left out, and how, is told in `validation.experiments.ablation_runs`.
 
 import msgspec
 
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from traces.units import PS_PER_US
 from validation.experiments.ablation_runs import VARIANTS, variant_tasks
 from validation.experiments.cases import Workbench
@@ -33,7 +33,7 @@ class Ablation(Experiment, tag="ablation", frozen=True, kw_only=True):
     seeds: tuple[int, ...]
     bench: Workbench = Workbench()
 
-    def _seeded(self) -> dict[tuple[str, int], Case]:
+    def _seeded(self) -> dict[tuple[str, int], Scenario]:
         """(case, seed) -> case."""
         found = {(name, 0): case for name, case in self.bench.cases(self.cases).items()}
         for seed in self.seeds:

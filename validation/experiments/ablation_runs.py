@@ -28,9 +28,9 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.request import Stream
 from sim.hw.space import Map
-from sim.run.job_result import moved_bytes
+from sim.run.cluster_result import moved_bytes
 from sim.run.many_gpus import replace_unit, staggered_launch
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter, Topology
 from tracer.gemm.source import GemmSource
 from traces.errors import UserError
@@ -72,19 +72,19 @@ LEAST_GPUS = 5
 """With fewer, what leaves one of them would come round to another."""
 
 
-def variant_tasks(case: Case) -> list[Task]:
+def variant_tasks(case: Scenario) -> list[Task]:
     """A simulation per ring."""
     gemm = part_task(case, "gemm")
     tasks = []
     for number, ring in enumerate(RINGS):
         busy = len(ring) - ring.count(None)
         title = gemm.title.replace("gemm", "t3 with traffic left out,", 1)
-        key = task_key(__name__, number, case.part_key("t3"))
+        key = task_key(__name__, number, case.run("t3").key)
         tasks.append(Task(key, title, busy * gemm.cost, partial(run_ring, case, ring)))
     return tasks
 
 
-def run_ring(case: Case, ring: Sequence[Variant | None]) -> Outcome:
+def run_ring(case: Scenario, ring: Sequence[Variant | None]) -> Outcome:
     """Name of each variant in the ring -> what its GPU found: times, bytes per stream, bytes on its links.
 
     Raises:
@@ -125,7 +125,7 @@ def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[R
     return regions
 
 
-def _launches(case: Case, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
+def _launches(case: Scenario, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
     """The GEMM, if there is one; it stores elsewhere if its updates are left out."""
     if variant is None:
         return []

@@ -1,7 +1,7 @@
 """Experiment: collectives alone on idle machines: what near-memory updates gain, and time against size."""
 
 from sim.presets import load_preset
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
 from traces.units import PS_PER_US
@@ -55,10 +55,10 @@ class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
     gpus: tuple[int, ...]
     sizes_MB: tuple[int, ...]
 
-    def cases(self) -> dict[str, Case]:
+    def cases(self) -> dict[str, Scenario]:
         preset = load_preset(self.preset, self.overrides)
         return {
-            f"{gpus}/{megabytes}MB": Case(preset, _buffer(megabytes * MEGA), DEFAULT_KERNEL, gpus)
+            f"{gpus}/{megabytes}MB": Scenario(preset, _buffer(megabytes * MEGA), DEFAULT_KERNEL, gpus)
             for gpus in self.gpus
             for megabytes in self.sizes_MB
         }

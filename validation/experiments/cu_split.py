@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sim.presets import load_preset
-from sim.run.many_gpus import run_side_by_side
-from sim.scenario.configurations import Case
+from sim.run.run import SideBySideRun
+from sim.scenario.scenario import Scenario
 from traces.units import PS_PER_US
 from validation.experiments.cases import Workbench
-from validation.experiments.parts import SIMULATOR, TIMED_PARTS, part_task
+from validation.experiments.parts import TIMED_PARTS, part_task
 from validation.experiments.sublayers import PERCENT, geomean
-from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
+from validation.experiments.task import Experiment, Outcome, Outcomes, Task
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,26 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
                 speedups.setdefault(at, []).append(answers[f"{name}/{at}/speedup"])
         return answers | {f"geomean/{at}/speedup": geomean(each) for at, each in speedups.items()}
 
-    def _split(self, case: Case, cus: int) -> _Split:
+    def _split(self, case: Scenario, cus: int) -> _Split:
         gemm_cus = case.preset.machine.cu.count - cus
         fewer = load_preset(self.bench.preset, (*self.bench.overrides, f"cu.count={gemm_cus}"))
         few = load_preset(self.bench.preset, (*self.bench.overrides, f"collective.cus={cus}"))
         title = f"GEMM on {gemm_cus} CUs beside a reduce-scatter on {cus}"
         gemm = part_task(case, TIMED_PARTS[0])
         return _Split(
-            Task(task_key(SIMULATOR, "split", cus, case.part_key("t3")), title, gemm.cost, partial(_both, case, cus)),
+            Task(_both_run(case, cus).key, title, gemm.cost, partial(_both, case, cus)),
             part_task(replace(case, preset=fewer), "gemm"),
             part_task(replace(case, preset=few), "rs"),
         )
 
 
-def _both(case: Case, cus: int) -> Outcome:
-    result, gemm_end_ps, rs_end_ps = run_side_by_side(
-        case.preset.machine, case.source(), case.cut(), "reduce_scatter", cus
+def _both_run(case: Scenario, cus: int) -> SideBySideRun:
+    return SideBySideRun(
+        preset=case.preset, source=case.source(), chunks=case.cut(), kind="reduce_scatter", collective_cus=cus
     )
-    return {"time_ps": result.time_ps, "gemm_end_ps": gemm_end_ps, "rs_end_ps": rs_end_ps}
+
+
+def _both(case: Scenario, cus: int) -> Outcome:
+    found = _both_run(case, cus).execute()
+    ends = {"gemm_end_ps": found.figures["gemm_end_ps"], "rs_end_ps": found.figures["collective_end_ps"]}
+    return {"time_ps": found.time_ps, **ends}

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from sim.scenario.configurations import Case
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL, Evaluation
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL, ScenarioResult
+from sim.scenario.scenario import Scenario
 from tracer.workloads import MODELS, Model
 from traces.units import PS_PER_S, PS_PER_US
 from validation.experiments.cases import Workbench
@@ -80,7 +80,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
     def tasks(self) -> list[Task]:
         return [task for name in self.models for case in self._cases(name).values() for task in case_tasks(case)]
 
-    def _cases(self, name: str) -> dict[str, Case]:
+    def _cases(self, name: str) -> dict[str, Scenario]:
         model, degree = name.split("/")
         names = {layer: f"{model}/{layer}/{degree}" for layer in REDUCED["training"]}
         cases = self.bench.cases(tuple(names.values()))
@@ -103,7 +103,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
             answers |= {key.format("geomean"): geomean(values), key.format("max"): max(values)}
         return answers
 
-    def _other_ps(self, name: str, run: str, found: dict[str, Evaluation]) -> float:
+    def _other_ps(self, name: str, run: str, found: dict[str, ScenarioResult]) -> float:
         """All operators of a layer that no all-reduce follows."""
         table, sizes = operator_table(self.operators), _sizes(name, operator_table(self.operators).heads)
         flops_per_ps = _gemm_rate(list(found.values()))
@@ -116,7 +116,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         )
 
 
-def _run_answers(other_ps: float, reduced: list[Evaluation]) -> dict[str, float]:
+def _run_answers(other_ps: float, reduced: list[ScenarioResult]) -> dict[str, float]:
     """Time of one layer by configuration, its speed-up, and the share of the sub-layers with an all-reduce."""
     times = {name: sum(each.configurations[name].time_ps for each in reduced) + other_ps for name in CONFIGURATIONS}
     answers = {"other_us": other_ps / PS_PER_US, "share": 1 - other_ps / times[SEQUENTIAL]}
@@ -125,10 +125,10 @@ def _run_answers(other_ps: float, reduced: list[Evaluation]) -> dict[str, float]
     return answers
 
 
-def _gemm_rate(found: list[Evaluation]) -> float:
+def _gemm_rate(found: list[ScenarioResult]) -> float:
     """Flops per ps of all simulated GEMMs of a model together."""
     flops = sum(2.0 * each.problem.m * each.problem.n * each.problem.k for each in found)
-    return flops / sum(each.parts["gemm"].time_ps for each in found)
+    return flops / sum(each.runs["gemm"].time_ps for each in found)
 
 
 def _sizes(name: str, heads: dict[str, int]) -> dict[str, int]:

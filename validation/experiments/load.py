@@ -11,7 +11,7 @@ from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.machines import GemmTime, MachineCollectives, Microbenchmarks
-from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel, Recorded
+from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.task import Experiment
@@ -31,7 +31,6 @@ Kind = (
     | Microbenchmarks
     | GemmTime
     | MachineCollectives
-    | Recorded
 )
 
 

@@ -1,20 +1,16 @@
 """Experiments on single units and single kernels: against other simulators and hardware counters.
 
-They run what the scripts beside this folder run for their tables. `Recorded` takes what a longer script has written.
+They run what the scripts beside this folder run for their tables.
 """
 
-import csv
 from functools import partial
-from pathlib import Path
 
 from sim.presets import load_preset
-from traces.errors import UserError
 from validation.against import accelsim_cycles, dram_reference, gemm_counters
 from validation.experiments.sublayers import PERCENT
 from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
-TABLES = Path(__file__).parent.parent / "tables"
-SCRIPTS = "validation.{}"
+SCRIPTS = "validation.against.{}"
 
 
 class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):
@@ -64,31 +60,6 @@ class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=Tru
 
     def answers(self, outcomes: Outcomes) -> dict[str, float]:
         return _prefixed(self.traces, self.tasks(), outcomes)
-
-
-class Recorded(Experiment, tag="recorded", frozen=True, kw_only=True):
-    """Answers that a script of its own has written: a CSV file of `validation/tables` with columns answer and value.
-
-    Attributes:
-        file: its name; while it is missing there are no answers.
-        made_by: the command that writes it.
-    """
-
-    file: str
-    made_by: str
-
-    def tasks(self) -> list[Task]:
-        return []
-
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        path = TABLES / self.file
-        if not path.is_file():
-            return {}
-        with path.open(encoding="utf-8", newline="") as file:
-            try:
-                return {row["answer"]: float(row["value"]) for row in csv.DictReader(file)}
-            except (KeyError, ValueError) as problem:
-                raise UserError(f"{path.name}: not columns answer and value: {problem}") from None
 
 
 def _prefixed(names: tuple[str, ...], tasks: list[Task], outcomes: Outcomes) -> dict[str, float]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sim.scenario.evaluation import IDEAL, SEQUENTIAL, T3, T3_MCA
+from sim.scenario.result import IDEAL, SEQUENTIAL, T3, T3_MCA
 from validation.experiments.cases import Workbench
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.task import Experiment, Outcomes, Task

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from sim.scenario.evaluation import CONFIGURATIONS, IDEAL, SEQUENTIAL, Evaluation
+from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, ScenarioResult
 from traces.units import PS_PER_US
 from validation.experiments.cases import Workbench, layer_of
 from validation.experiments.parts import case_tasks, evaluation
@@ -31,7 +31,7 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
         cases = self.bench.cases(self.cases).values()
         return [task for case in cases for task in case_tasks(case, self.configurations)]
 
-    def evaluations(self, outcomes: Outcomes) -> dict[str, Evaluation]:
+    def evaluations(self, outcomes: Outcomes) -> dict[str, ScenarioResult]:
         """Name of each case -> what it found."""
         cases = self.bench.cases(self.cases)
         return {name: evaluation(case, outcomes, self.configurations) for name, case in cases.items()}
@@ -48,7 +48,7 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
         return answers
 
 
-def case_answers(found: Evaluation) -> dict[str, float]:
+def case_answers(found: ScenarioResult) -> dict[str, float]:
     """Times, speed-ups and traffic of one case, by configuration."""
     answers: dict[str, float] = {}
     for name, each in found.configurations.items():
@@ -68,12 +68,12 @@ def case_answers(found: Evaluation) -> dict[str, float]:
         answers |= {f"{name}/{stream}_MB": moved / MEGA for stream, moved in each.dram_bytes.items()}
     answers["output_MB"] = found.output_bytes / MEGA
     answers["zeroing_MB"] = found.zeroing_bytes / MEGA
-    for part, job in found.parts.items():
-        answers |= {f"{part}/{name}": float(fact) for name, fact in job.facts.items() if fact is not None}
+    for name, run in found.runs.items():
+        answers |= {f"{name}/{key}": float(value) for key, value in run.figures.items() if value is not None}
     return answers
 
 
-def means(found: list[Evaluation]) -> dict[str, float]:
+def means(found: list[ScenarioResult]) -> dict[str, float]:
     """Geometric means and extremes over cases."""
     answers: dict[str, float] = {}
     names = list(found[0].configurations)
@@ -94,12 +94,12 @@ def means(found: list[Evaluation]) -> dict[str, float]:
     return answers
 
 
-def loss(found: Evaluation, name: str) -> float:
+def loss(found: ScenarioResult, name: str) -> float:
     """Time beyond the ideal overlap, in percent of it."""
     return PERCENT * (found.configurations[name].time_ps / found.configurations[IDEAL].time_ps - 1)
 
 
-def dram_change(found: Evaluation, name: str, *, with_ag: bool) -> float:
+def dram_change(found: ScenarioResult, name: str, *, with_ag: bool) -> float:
     """DRAM traffic against Sequential in percent, the all-gather counted or left out."""
 
     def counted(configuration: str) -> int:

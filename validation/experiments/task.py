@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from validation.experiments.code_key import code_key
+from sim.run.code import code_key, policy_key
 
 Outcome = dict[str, Any]
 """What a task found: plain values that JSON can hold."""
@@ -62,4 +62,4 @@ def task_key(module: str, *inputs: object) -> str:
         module: dotted name of the module whose code, imports included, decides the result.
         inputs: plain values that decide it.
     """
-    return sha256(dumps([code_key(module), inputs], sort_keys=True, default=str).encode()).hexdigest()
+    return sha256(dumps([code_key(module), policy_key(), inputs], sort_keys=True, default=str).encode()).hexdigest()

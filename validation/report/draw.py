@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sim.scenario.evaluation import SEQUENTIAL
+from sim.scenario.result import SEQUENTIAL
 from sim.view import speedups
+from traces.command.document import Picture
 from validation.claims.claim import Claim
 from validation.experiments.cases import case_names
 from validation.experiments.collectives import ScatterSizes
@@ -14,7 +15,6 @@ from validation.experiments.parts import part_task
 from validation.experiments.sensitivity import HEADLINES, Sensitivity, swings
 from validation.experiments.sublayers import Sublayers
 from validation.report.answers import Evaluated
-from validation.report.document import Picture
 from validation.report.figures import (
     cu_split,
     end_to_end,

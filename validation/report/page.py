@@ -3,14 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from traces.command.tables import number_text
-from traces.write import replacing
-from validation.experiments.layers import Layers, operator_table
-from validation.experiments.references import Recorded
-from validation.experiments.task import Experiment
-from validation.report.answers import Evaluated
-from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
-from validation.report.document import (
+from traces.command.document import (
     Block,
     Bullets,
     Heading,
@@ -21,6 +14,12 @@ from validation.report.document import (
     to_html,
     to_markdown,
 )
+from traces.command.tables import number_text
+from traces.write import replacing
+from validation.experiments.layers import Layers, operator_table
+from validation.experiments.task import Experiment
+from validation.report.answers import Evaluated
+from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
 
 NOTES = Path(__file__).parent / "evaluation_notes.md"
@@ -104,8 +103,6 @@ def claim_table(rows: Sequence[Row]) -> Table:
 
 def _experiment_blocks(name: str, found: Evaluated, pictures: Sequence[Picture]) -> list[Block]:
     experiment, answers = found.experiments[name], found.answers[name]
-    if isinstance(experiment, Recorded):
-        return []
     blocks: list[Block] = [Heading(experiment.title, 2), *pictures]
     blocks += answer_tables(experiment, answers)
     assumed = assumptions(experiment)
@@ -123,6 +120,5 @@ def _missing(found: Evaluated) -> list[Block]:
     for name, experiment in found.experiments.items():
         if name in found.failed or found.answers.get(name):
             continue
-        how = experiment.made_by if isinstance(experiment, Recorded) else "t3sim validate --full"
-        lines.append(f"{name}: {experiment.title}: not run ({how})")
+        lines.append(f"{name}: {experiment.title}: not run (t3sim validate --full)")
     return [Heading("Not in this report", 2), Bullets(lines)] if lines else []

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
+from traces.command.document import Block, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.ablation import Ablation
 from validation.experiments.cases import case_names
@@ -12,7 +13,6 @@ from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.task import Experiment
-from validation.report.document import Block, Table, Text
 
 SPLIT_COLUMNS = {
     "gemm_share_slowdown": "GEMM slower, alone (%)",

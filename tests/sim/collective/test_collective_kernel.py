@@ -1,5 +1,7 @@
 """Collective kernels: each tile's sectors once per buffer, loads before stores, order, gates, accesses in flight."""
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ from sim.spec import Topology
 from tests.support.t3_cases import T3Case
 from tests.support.tile_shapes import sectors_of, tile_record
 from tracer.coalesce import LINES_PER_EVENT, coalesce
+from tracer.gemm.source import GemmKernel, GemmSource
+from tracer.workloads import aligned_problem
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Cache, Kind
 
@@ -54,6 +58,20 @@ def touched_by_tile(kernel, kind):
                 some = [int(line[i]) + SECTOR_BYTES * s for s in range(4) if sectors[i] >> s & 1]
                 found.setdefault(tag + int(event["work"]), []).extend(some)
     return {tag: sorted(addresses) for tag, addresses in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("update", "reads", "golden"),
+    [(False, (0,), "e934af42d465"), (False, (0, 1 << 30), "15df27058bc5"), (True, (0, 1 << 30), "788c3e5d14ce")],
+)
+def test_events_stay_what_they_are(update, reads, golden):
+    tiles = GemmSource(aligned_problem(256, 320, 64), GemmKernel(64, 64, 32, 2, 2)).output_tiles()
+    gated = Step(range(8, 20), reads, 1 << 34, gates=tuple(range(12)))
+    source = make_kernel(tiles, [Step(range(8), reads, 1 << 33, update, 5), gated], warps=4, unroll=3)
+    digest = sha256()
+    for workgroup in source.workgroups():
+        digest.update(workgroup.events.tobytes() + workgroup.first_event.tobytes())
+    assert digest.hexdigest()[:12] == golden
 
 
 def programs(workgroup):

@@ -17,7 +17,7 @@ from sim.hw.space import Map
 from sim.machine.build import build
 from sim.presets import load_preset, presets
 from sim.presets.preset import KINDS
-from sim.scenario.configurations import Case, evaluate
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.spec import Granularity, Topology
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -207,7 +207,7 @@ def test_parts_that_no_descriptor_can_name_are_refused():
 
 
 def test_whole_chunks_have_no_parts():
-    words = "tracker.granularity: found wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup"
+    words = "tracker.granularity: found wavefront, allowed is workgroup, as dma.policy = chunk sends whole chunks"
     with pytest.raises(UserError, match=words):
         load_preset("t3_2024", ["tracker.granularity=wavefront", "dma.policy=chunk"])
 
@@ -271,9 +271,9 @@ def test_a_case_whose_chunks_are_not_those_of_its_output_is_refused():
         (2, (4, 4), "8 tiles"),
     ):
         with pytest.raises(UserError, match=words):
-            evaluate(Case(preset, problem, kernel, gpus, chunks_of(cut)))
+            simulate_scenario(Scenario(preset, problem, kernel, gpus, chunks_of(cut)))
     with pytest.raises(UserError, match="gpus: found 16 for an output of 9 tiles"):
-        evaluate(Case(preset, problem, GemmKernel(tile_m=32, tile_n=32, warps_m=1, warps_n=1), 16))
+        simulate_scenario(Scenario(preset, problem, GemmKernel(tile_m=32, tile_n=32, warps_m=1, warps_n=1), 16))
 
 
 def test_unequal_chunks_need_all_gpus():

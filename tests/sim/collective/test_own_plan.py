@@ -9,9 +9,9 @@ from sim import results
 from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
 from sim.collective.space import check_regions
+from sim.run import run
 from sim.run.many_gpus import run_collective, run_fused
-from sim.scenario import configurations
-from sim.scenario.configurations import Case
+from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter
 from sim.study import load_study, sweep
 from tests.support.doc_blocks import file_of
@@ -37,7 +37,7 @@ def fused_regions(chunks, gpu, torus=fused_regions):
     return regions
 """
 )
-SHAPE = ["--m", "256", "--n", "256", "--k", "32", "--gpus", "4", "--tile", "64x64x32", "--warps", "2x2"]
+SHAPE = ["--kernel", "gemm:m=256,n=256,k=32,tile=64x64x32,warps=2x2", "--gpus", "4"]
 SHAPE += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2"]
 
 
@@ -109,16 +109,16 @@ def test_an_update_that_is_forgotten_is_found(plan_of):
 
 
 def test_a_case_is_known_by_its_plan(plan_of):
-    case = Case(small_preset(), fp16_problem(128, 128, 32), TILE, 4)
+    case = Scenario(small_preset(), fp16_problem(128, 128, 32), TILE, 4)
     one, other = (replace(case, own=plan_of(text)) for text in (TORUS, TORUS + "\n"))
-    assert one.part_key("gemm") == case.part_key("gemm")
-    assert len({found.part_key("t3") for found in (case, one, other)}) == 3
+    assert one.run("gemm").key == case.run("gemm").key
+    assert len({found.run("t3").key for found in (case, one, other)}) == 3
 
 
 def test_in_a_study(plan_of, tmp_path):
     plan_of(TORUS)
     (tmp_path / "study.toml").write_text(
-        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 4\n'
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 4\n'
         't3.configurations = ["T3"]\n[[points]]\nt3.explicit = false\n[[points]]\nt3.plan = "torus.py"\n'
     )
     study = load_study(tmp_path / "study.toml")
@@ -152,9 +152,9 @@ def test_in_a_study(plan_of, tmp_path):
 )
 def test_a_wrong_plan_is_one_line_before_anything_is_simulated(text, words, plan_of, monkeypatch, tmp_path, capsys):
     def simulated(*_, **__):
-        raise AssertionError("a part was simulated")
+        raise AssertionError("a run was simulated")
 
-    monkeypatch.setattr(configurations, "run_gemm", simulated)
+    monkeypatch.setattr(run, "simulate", simulated)
     if text is not None:
         (tmp_path / "torus.py").write_text(text)
     assert main(["t3", *SHAPE, "--plan", "torus.py", "-o", "x.h5"]) == 2

@@ -80,7 +80,7 @@ def test_stored_preset_reads_back():
         ("cu.count='a'", ["cu.count", "found 'a'", "int"]),
         ("cu.clock_MHz=-1", ["cu.clock_MHz", "found -1"]),
         ("l1.unified_with_shared=1", ["l1.unified_with_shared", "bool"]),
-        ("cu.lanes_per_warp=16", ["cu.lanes_per_warp", "32 and 64"]),
+        ("cu.lanes_per_warp=16", ["cu.lanes_per_warp", "32 or 64"]),
         ("cu.threads=4096", ["cu.threads", "2048"]),
         ("cu.warps=63", ["cu.warps"]),
         ("l1.ways=30", ["l1.bytes", "131072"]),

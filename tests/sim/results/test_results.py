@@ -99,14 +99,14 @@ def test_refuses_other_files(archive, tmp_path):
         sim.results.open(tmp_path / "text.h5").run()
     with h5py.File(archive, "r+") as file:
         file.attrs["file_type"] = "t3sim-trace"
-    with pytest.raises(ResultsError, match="'t3sim-trace', allowed are 't3sim-results' and 't3sim-eval"):
+    with pytest.raises(ResultsError, match="'t3sim-trace', allowed is 't3sim-results'"):
         sim.results.open(archive).run()
 
 
 def test_refuses_a_newer_version(archive):
     with h5py.File(archive, "r+") as file:
         file.attrs["format_version"] = 99
-    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 2"):
+    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 3"):
         sim.results.open(archive).run()
 
 
@@ -151,7 +151,7 @@ def test_reads_version_1(tmp_path):
     again = sim.results.open(tmp_path / "new.h5").run()
     assert run_digest(again) == run_digest(found)
     with h5py.File(tmp_path / "new.h5") as file:
-        assert file.attrs["format_version"] == 2
+        assert file.attrs["format_version"] == 3
 
 
 def test_a_field_that_came_later_does_not_spoil_the_checksum(results, archive, monkeypatch):

@@ -52,6 +52,7 @@ def test_a_flush_belongs_to_its_kernel():
     assert second.totals["hbm.write_columns"] == 0
     kept = simulate(CommandSequence([WRITE, READ]), small_preset(), flush_l2=False)
     assert sum(result.totals["hbm.write_columns"] for result in kept.kernels) == 0
+    assert first.time_ps == kept.kernels[0].time_ps  # the flush is not in its time
 
 
 @pytest.mark.parametrize(("size_bytes", "misses"), [(32 * 128, 0), (31 * 128 + 1, 0), (31 * 128, 1), (1, 31), (0, 32)])

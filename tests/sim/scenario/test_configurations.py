@@ -1,4 +1,4 @@
-"""Configurations: which parts they need, what a part depends on, and the phases put together."""
+"""Configurations: which runs they need, what a run depends on, and the phases put together."""
 
 from dataclasses import replace
 
@@ -6,30 +6,31 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of
-from sim.run.job_result import JobResult
-from sim.scenario.configurations import Case, assemble, parts_of
-from sim.scenario.evaluation import CONFIGURATIONS, IDEAL, IDEAL_NMC, PARTS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
+from sim.run.result import KernelResult, RunResult
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, RUNS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
+from sim.scenario.scenario import Scenario, assemble, runs_of
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 
-CASE = Case(small_preset(), fp16_problem(96, 80, 32), TILE, 3)
+CASE = Scenario(small_preset(), fp16_problem(96, 80, 32), TILE, 3)
 
 
-def part(number):
-    """A result whose every figure tells which part it is."""
+def made(number):
+    """A result whose every figure tells which run it is."""
     traffic = np.arange(4) + 10 * number
-    return JobResult(time_ps=1000 * number, kernel_ps=1, dram_bytes=traffic, link_bytes=7 * number, totals={})
+    kernel = KernelResult("", 0, 1000 * number, {}, {})
+    return RunResult(CASE.preset, {}, {}, [kernel], mean_dram_bytes=traffic, link_bytes=7 * number)
 
 
-MADE = {name: part(number) for number, name in enumerate(PARTS, 1)}  # gemm 1, rs 2, rs_nmc 3, ag 4, t3 5, t3_mca 6
+MADE = {name: made(number) for number, name in enumerate(RUNS, 1)}  # gemm 1, rs 2, rs_nmc 3, ag 4, t3 5, t3_mca 6
 
 
-def test_parts_that_configurations_need():
-    assert parts_of(CONFIGURATIONS) == list(PARTS)
-    assert parts_of([T3]) == ["ag", "t3"] and parts_of([IDEAL_NMC, SEQUENTIAL]) == ["gemm", "rs", "rs_nmc", "ag"]
+def test_runs_that_configurations_need():
+    assert runs_of(CONFIGURATIONS) == list(RUNS)
+    assert runs_of([T3]) == ["ag", "t3"] and runs_of([IDEAL_NMC, SEQUENTIAL]) == ["gemm", "rs", "rs_nmc", "ag"]
 
 
-def test_phases_and_traffic_are_those_of_the_parts():
+def test_phases_and_traffic_are_those_of_the_runs():
     found = assemble(CASE, MADE).configurations
     times = {name: (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps) for name, one in found.items()}
     assert times == {
@@ -46,7 +47,7 @@ def test_phases_and_traffic_are_those_of_the_parts():
     assert (found[SEQUENTIAL].link_bytes, found[T3_MCA].link_bytes) == (7 * 7, 7 * 10)
 
 
-def test_one_part_whose_ledger_disagrees_spoils_those_that_need_it():
+def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
     bad = {**MADE, "rs": replace(MADE["rs"], exactly_once=False, wrong=("GPU 1: triggers",))}
     found = assemble(CASE, bad)
     assert {name for name, one in found.configurations.items() if not one.exactly_once} == {SEQUENTIAL, IDEAL}
@@ -72,11 +73,11 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
         ({"preset": small_preset("hbm.queue_entries=32")}, set()),
         ({"explicit": True}, {"gemm"}),
         ({"chunks": chunks_of((2, 3, 4))}, {"gemm"}),
-        ({"chunks": chunks_of((3, 3, 3))}, set(PARTS)),  # what even chunks are
+        ({"chunks": chunks_of((3, 3, 3))}, set(RUNS)),  # what even chunks are
         ({"interval_ps": 5}, set()),
     ],
 )
-def test_what_a_part_depends_on(change, same):
+def test_what_a_run_depends_on(change, same):
     other = replace(CASE, **change)
-    assert {name for name in PARTS if CASE.part_key(name) == other.part_key(name)} == same
-    assert len({CASE.part_key(name) for name in PARTS}) == len(PARTS)
+    assert {name for name in RUNS if CASE.run(name).key == other.run(name).key} == same
+    assert len({CASE.run(name).key for name in RUNS}) == len(RUNS)

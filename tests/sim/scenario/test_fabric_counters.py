@@ -5,9 +5,11 @@ import pytest
 from sim.counters import FABRIC, add_totals
 from sim.energy import energy_of, load_energy
 from sim.hw.request import Stream
-from sim.run.many_gpus import run_gemm
-from sim.scenario.evaluation import configuration_totals
+from sim.run.one_gpu import simulate
+from sim.scenario.result import configuration_totals
+from tests.support.programs import small_preset
 from tests.support.t3_cases import T3Case
+from tracer.sequence import CommandSequence
 
 CASE = T3Case(256, 144, 32, 4, explicit=False)
 """Rows of 288 bytes: tiles begin inside lines."""
@@ -27,17 +29,17 @@ def test_links_count_what_leaves_and_what_comes(fused):
 def test_dma_engines_count_whole_sectors(fused):
     assert fused.totals["dma.read_bytes"] == fused.dram_bytes[Stream.COMM_READ] == 2 * D // 4
     assert fused.totals["dma.lines"] * 128 > 2 * D // 4
-    assert fused.totals["dma.descriptors"] == fused.facts["dma_descriptors"] > 0
+    assert fused.totals["dma.descriptors"] == fused.figures["dma_descriptors"] > 0
 
 
 def test_the_tracker_counts_its_tiles(fused):
     tracked = CASE.chunks.tiles - len(CASE.chunks.span(0, 0))
     assert fused.totals["tracker.triggers"] == fused.totals["tracker.begun"] == tracked
-    assert fused.totals["tracker.wavefronts"] == fused.facts["tracker_wavefronts"] == tracked  # of one warp each
+    assert fused.totals["tracker.wavefronts"] == fused.figures["tracker_wavefronts"] == tracked  # of one warp each
 
 
 def test_a_gpu_by_itself_has_no_such_units():
-    alone = run_gemm(CASE.machine, CASE.source)
+    alone = simulate(CommandSequence([CASE.source]), small_preset())
     joined = CASE.run("rs")[0]
     assert not {name.split(".")[0] for name in alone.totals} & set(FABRIC)
     assert {name.split(".")[0] for name in joined.totals} >= set(FABRIC)

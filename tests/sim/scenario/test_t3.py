@@ -180,7 +180,7 @@ def test_the_order_in_which_gpus_are_simulated_does_not_matter(part, settings_):
 def test_the_same_run_gives_the_same_bits():
     case = T3Case(160, 96, 48, 3, settings=("dispatch.jitter_ps=300000",), sizes=(3, 7, 5))
     (one, first), (two, second) = (case.run("t3") for _ in range(2))
-    assert one.totals == two.totals and one.facts == two.facts and one.time_ps == two.time_ps
+    assert one.totals == two.totals and one.figures == two.figures and one.time_ps == two.time_ps
     assert state(first) == state(second)
 
 
@@ -194,7 +194,7 @@ def test_a_small_tracker_costs_time_and_no_byte(entries, granularity):
     stalls = sum(int(gpu.node.output.tracker[0]["stalls"]) for gpu in cluster.gpus)
     assert (stalls > 0) == (entries > 0)
     tracked = case.chunks.tiles - len(case.chunks.span(0, 0))
-    assert result.facts["tracker_triggers"] == tracked
+    assert result.figures["tracker_triggers"] == tracked
     assert all(0 < gpu.node.output.tracker[0]["live_max"] <= tracked for gpu in cluster.gpus)
 
 
@@ -208,11 +208,11 @@ def test_parts_of_wavefronts_move_the_bytes_of_whole_tiles_and_the_first_goes_ea
     (one, before), (other, cluster) = whole.run("t3"), parts.run("t3")
     check_traffic(parts, "t3", other, cluster)
     assert (one.dram_bytes[1:] == other.dram_bytes[1:]).all() and one.link_bytes == other.link_bytes
-    for result, descriptors in ((one, one.facts["dma_tiles"]), (other, sent_parts(cluster.plans[0]))):
-        assert result.facts["dma_descriptors"] == descriptors
+    for result, descriptors in ((one, one.figures["dma_tiles"]), (other, sent_parts(cluster.plans[0]))):
+        assert result.figures["dma_descriptors"] == descriptors
         reached = (cluster.gpus[0].node.output.wavefronts["threshold_bytes"] > 0).sum()
-        assert result.facts["tracker_wavefronts"] == reached
-    assert one.facts["dma_tiles"] == other.facts["dma_tiles"] == (cluster.plans[0].tiles["map"] == Map.DMA).sum()
+        assert result.figures["tracker_wavefronts"] == reached
+    assert one.figures["dma_tiles"] == other.figures["dma_tiles"] == (cluster.plans[0].tiles["map"] == Map.DMA).sum()
     first_ps = [int(c.gpus[0].node.output.released[0, 2]) for c in (before, cluster)]
     assert first_ps[1] < first_ps[0]  # up to then both runs are the same
 
@@ -239,10 +239,10 @@ def test_each_counter_holds_its_threshold_at_the_end():
 def test_mca_takes_its_threshold_from_the_first_stage(strict_from):
     shares = ("mca.loose_from=0.0", "mca.medium_from=0.0", f"mca.strict_from={strict_from}", "mca.medium=11")
     result, cluster = T3Case(256, 128, 32, 4, settings=(*shares, "mca.strict=3"), explicit=False).run("t3")
-    busy = result.facts["mca_occupancy"] / cluster.machine.hbm.queue_entries
+    busy = result.figures["mca_occupancy"] / cluster.machine.hbm.queue_entries
     assert 0 < busy < 0.9
-    assert result.facts["mca_threshold"] == (3 if strict_from == 0 else 11)
-    assert set(cluster.gpus[0].node.channels["comm_limit"]) == {result.facts["mca_threshold"]}
+    assert result.figures["mca_threshold"] == (3 if strict_from == 0 else 11)
+    assert set(cluster.gpus[0].node.channels["comm_limit"]) == {result.figures["mca_threshold"]}
 
 
 def test_a_launch_overhead_delays_a_fused_gemm():
@@ -254,7 +254,8 @@ def test_a_launch_overhead_delays_a_fused_gemm():
 def test_software_overlap_of_a_gemm_and_a_collective():
     """Both do what they do alone, slower, on CUs of their own."""
     case = T3Case(256, 256, 64, 4, BIG_TILE)
-    result, gemm_ps, collective_ps = run_side_by_side(case.machine, case.source, case.chunks, "reduce_scatter", 1)
+    result = run_side_by_side(case.machine, case.source, case.chunks, "reduce_scatter", 1)
+    gemm_ps, collective_ps = result.figures["gemm_end_ps"], result.figures["collective_end_ps"]
     assert result.exactly_once and gemm_ps > 0 and 0 < collective_ps <= result.time_ps
     alone, _ = case.run("rs")
     assert (result.dram_bytes[2:] == alone.dram_bytes[2:]).all() and result.link_bytes == alone.link_bytes

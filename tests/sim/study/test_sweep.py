@@ -14,10 +14,11 @@ from distributed import LocalCluster
 from sim import results
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
-from sim.scenario.configurations import Case, evaluate
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.study import load_study, sweep
 from tests.support.paths import ROOT
 from tracer.gemm.source import GemmProblem, GemmSource
+from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from traces.archive import write_archive
@@ -25,10 +26,7 @@ from traces.errors import UserError
 
 STUDY = """
 interval_ns = 1000
-[gemm]
-m = 256
-n = 128
-k = 64
+kernel = "gemm:m=256,n=128,k=64"
 [axes]
 hbm.queue_entries = [16, 64]
 l2.ways = [12, 5, 24]
@@ -55,7 +53,7 @@ def expected(tmp_path_factory):
 def test_a_point_is_a_run_and_failures_have_reasons(expected):
     found = results.open(expected)
     plain = simulate(
-        CommandSequence([GemmSource(GemmProblem(256, 128, 64), DEFAULT_KERNEL)]),
+        CommandSequence([make_kernel("gemm:m=256,n=128,k=64")]),
         load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12}),
         interval_ps=1_000_000,
     )
@@ -135,12 +133,12 @@ def test_a_replay_of_a_trace_whose_content_counts(tmp_path):
 
 def test_the_configurations_of_the_paper(tmp_path):
     (tmp_path / "study.toml").write_text(
-        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\n'
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\n'
         't3.configurations = ["Sequential", "Ideal-GEMM-RS-Overlap"]\n[axes]\nt3.gpus = [2, 3]\n'
     )
     found = results.open(sweep(load_study(tmp_path / "study.toml"), tmp_path, workers=0).archive)
-    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
-    direct = evaluate(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
+    case = Scenario(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2)
+    direct = simulate_scenario(case, ("Sequential", "Ideal-GEMM-RS-Overlap"))
     figures = found.runs[0].figures
     assert figures["Sequential.time_ns"] * 1000 == direct.configurations["Sequential"].time_ps
     assert figures["Ideal-GEMM-RS-Overlap.speedup"] == direct.speedup("Ideal-GEMM-RS-Overlap")
@@ -153,7 +151,7 @@ def test_the_configurations_of_the_paper(tmp_path):
 def test_time_series_of_the_configurations(tmp_path):
     """A point is a run of figures and, with interval_ns, one for each simulation behind it."""
     text = (
-        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
         't3.configurations = ["T3", "Sequential"]\n[axes]\nlink.GB_per_s = [75.0, 150.0]\n'
     )
     (tmp_path / "plain.toml").write_text(text)
@@ -164,18 +162,18 @@ def test_time_series_of_the_configurations(tmp_path):
     found, figures = results.open(outcome.archive), results.open(sweep(plain, tmp_path, workers=0).archive)
     parts = ["all", "gemm", "rs", "ag", "t3"]
     assert [run.point for run in found.runs] == [
-        {"link.GB_per_s": speed, "part": part} for speed in (75.0, 150.0) for part in parts
+        {"link.GB_per_s": speed, "simulation": part} for speed in (75.0, 150.0) for part in parts
     ]
     assert [found.runs[k].figures for k in (0, 5)] == [run.figures for run in figures.runs]
-    case = Case(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
-    direct = case.run_part("t3")
+    case = Scenario(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
+    direct = case.run("t3").execute()
     fused = found.runs[9]
     assert fused.time_ps == direct.time_ps and fused.totals == direct.totals and fused.interval_ps == 1_000_000
     assert fused.series.keys() == direct.series.keys()
     assert all((fused.series[name] == direct.series[name]).all() for name in direct.series)
     intervals = found.intervals_frame()
-    assert set(intervals["part"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
-    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "part")
+    assert set(intervals["simulation"]) == set(parts[1:]) and intervals.loc[9, "dram_comm_write_bytes"].sum() > 0
+    assert found.dataset()["time_ns"].dims == ("link.GB_per_s", "simulation")
     content = outcome.archive.read_bytes()
     again = sweep(study, tmp_path, workers=0)
     assert again.kept == 2
@@ -206,7 +204,7 @@ def test_a_lost_worker_costs_its_point_only(tmp_path):
     """A policy that kills the worker as lack of memory would: nothing is recorded, the next call tries again."""
     (tmp_path / "killer.py").write_text(KILLER)
     (tmp_path / "study.toml").write_text(
-        '[gemm]\nm = 64\nn = 64\nk = 32\n[[points]]\nflush_l2 = true\n[[points]]\npolicy = "killer.py"\n'
+        'kernel = "gemm:m=64,n=64,k=32"\n[[points]]\nflush_l2 = true\n[[points]]\npolicy = "killer.py"\n'
     )
     study = load_study(tmp_path / "study.toml")
     outcome = sweep(study, tmp_path, workers=1)

@@ -5,7 +5,7 @@ import pytest
 from sim.study import StudyError, load_study
 from sim.study.point import point_content
 
-BASE = "[gemm]\nm = 64\nn = 64\nk = 32\n"
+BASE = "kernel = 'gemm:m=64,n=64,k=32'\n"
 T3 = 'run = "t3"\n' + BASE
 POLICY = "def pick(channel, now_ps):\n    return -1\n"
 
@@ -23,11 +23,20 @@ def study(tmp_path):
 
 
 def test_axes_are_cartesian_and_the_last_is_fastest(study):
-    found = study(BASE + "[axes]\nhbm.queue_entries = [16, 32]\ngemm.tile_m = [64, 128, 256]\n")
+    found = study(BASE + "[axes]\nhbm.queue_entries = [16, 32]\nkernel.tile_m = [64, 128, 256]\n")
     assert [tuple(point.coordinates.values()) for point in found.points] == [
         (entries, tile) for entries in (16, 32) for tile in (64, 128, 256)
     ]
-    assert found.points[4].settings["gemm.m"] == 64 and found.points[4].settings["gemm.tile_m"] == 128
+    assert found.points[4].settings["kernel.tile_m"] == 128
+
+
+def test_kernels_are_swept_whole_or_by_field(study):
+    """A field in an axis or a listed point is added to the text of the kernel, or replaces what it says."""
+    whole = study('[[points]]\nkernel = "gemm:m=64,n=64,k=32"\n[[points]]\nkernel = "layernorm:rows=8,cols=64"\n')
+    by_field = study(BASE + "axes.kernel.k = [32, 64]\n")
+    traces = [point_content(point)["trace"] for point in by_field.points]
+    assert traces[0] == point_content(whole.points[0])["trace"] != traces[1]
+    assert point_content(whole.points[1])["trace"] not in traces
 
 
 def test_listed_points_go_with_every_point_of_the_axes(study):
@@ -44,7 +53,7 @@ def test_listed_points_go_with_every_point_of_the_axes(study):
 
 def test_layout_does_not_decide_the_digest_but_content_does(study):
     first = study(BASE + "[axes]\nl2.mshrs = [64, 96]\n")
-    same = study('# a remark\ntitle = "other words"\nrun = "gemm"\ngemm = {n = 64, k = 32, m = 64}\n'
+    same = study('# a remark\ntitle = "other words"\nrun = "kernel"\nkernel = "gemm: n=64, k=32, m=64"\n'
                  "axes.l2.mshrs = [64, 96]\n")  # fmt: skip
     assert first.digest == same.digest and first.archive_name == same.archive_name
     others = [
@@ -97,30 +106,39 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (BASE + '[axes]\nl2.mshrs = [1, "many"]\n', ["l2.mshrs", "'many'", "int"]),
         (BASE + "[set]\nl2.mshrs = -1\n", ["l2.mshrs", "-1", ">= 1"]),
         (BASE + '[set]\nhbm.queue = "both"\n', ["hbm.queue", "'both'", "unified, split"]),
-        (BASE + 'order = "spiral"\n', ["gemm.order", "'spiral'", "grouped"]),
-        (BASE + "colour = 1\n", ["gemm.colour", "unknown"]),
+        (BASE + '[axes]\nkernel.order = ["spiral"]\n', ["gemm: order", "'spiral'", "grouped"]),
+        (BASE + "[axes]\nkernel.colour = [1]\n", ["kernel.colour", "unknown"]),
+        (BASE + "[axes]\nkernel.rows = [1]\n", ["gemm: rows", "unknown"]),
+        (BASE + "[axes]\nkernel.m = [1.5]\n", ["kernel.m", "1.5"]),
+        (BASE + '[axes]\nkernel.m = ["x"]\n', ["gemm: m", "'x'"]),
+        ('kernel = "gem:m=3"\n', ["'gem'", "gemm, layernorm"]),
+        ('kernel = "gemm:m=3,m=4"\n', ["gemm: m", "twice"]),
+        ("[kernel]\nm = 3\n", ["[kernel]", "kernel is a text"]),
+        ("[axes]\nkernel.m = [3]\n", ["no point can run", "kernel: missing"]),
+        (BASE + "kernels = [0]\n", ['kernels: not with run = "kernel"']),
         ("interval = 3\n" + BASE, ["interval", "interval_ns"]),
         (BASE + "[l2]\nmshrs = 3\n", ["[l2]", "[set]"]),
         (BASE + "[axes]\nl2.mshrs = [1, 2]\n[[points]]\nl2.mshrs = 3\n", ["l2.mshrs", "axes and in points"]),
         (BASE + "[points]\nl2.mshrs = 3\n", ["points", "[[points]]"]),
         ("axes = 3\n" + BASE, ["axes", "3"]),
-        ("gemm = 3\n", ["gemm", "3"]),
+        ("kernel = 3\n", ["kernel", "3"]),
         (f"{BASE}[axes]\nl2.mshrs = {[*range(1, 201)]}\nl1.mshrs = {[*range(1, 201)]}\n", ["40,000 points"]),
-        ("[gemm]\nm = 64\n", ["no point can run", "gemm.n", "workload"]),
-        ('workload = "t-nlg/fc2/tp8"\n' + BASE, ["no point can run", "gemm.m"]),
-        ('workload = "t-nlg/fc2/8"\n', ["model/layer/tpN"]),
-        ('run = "fly"\n', ["run", "'fly'", "replay, gemm, t3"]),
+        ('kernel = "gemm:m=64"\n', ["no point can run", "gemm: n: missing", "workload"]),
+        ('kernel = "gemm:workload=t-nlg/fc2/tp8,m=64"\n', ["no point can run", "workload", "gives m"]),
+        ('kernel = "gemm:workload=t-nlg/fc2/8"\n', ["model/layer/tpN"]),
+        ('run = "fly"\n', ["run", "'fly'", "replay, kernel, t3"]),
         ('run = "replay"\n', ["no point can run", "trace"]),
         ('run = "replay"\ntrace = "none.h5"\n', ["trace: no file none.h5"]),
         ('preset = "none.toml"\n' + BASE, ["preset: no file none.toml"]),
         (BASE + '[axes]\npreset = ["v100", "none.toml"]\n', ["preset: no file none.toml"]),
-        ('trace = "study.toml"\n' + BASE, ["no point can run", 'trace: not with run = "gemm"']),
-        ('run = "replay"\ntrace = "study.toml"\n' + BASE, ['gemm.m: not with run = "replay"']),
-        ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "gemm"']),
+        ('trace = "study.toml"\n' + BASE, ["no point can run", 'trace: not with run = "kernel"']),
+        ('run = "replay"\ntrace = "study.toml"\n' + BASE, ['kernel: not with run = "replay"']),
+        ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "kernel"']),
         (T3, ["t3.gpus: give it"]),
         (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
         (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
-        ('run = "t3"\nworkload = "t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "its own"]),
+        ('run = "t3"\nkernel = "gemm:workload=t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "its own"]),
+        ('run = "t3"\nkernel = "layernorm:rows=8,cols=8"\n[t3]\ngpus = 4\n', ["found layernorm", "gemm"]),
         ("flush_l2 = true\n" + T3 + "[t3]\ngpus = 4\n", ['flush_l2: not with run = "t3"']),
         ('preset = "v10"\n' + BASE, ["no point can run", "'v10'", "v100"]),
         ('policy = "none.py"\n' + BASE, ["policy: no file none.py"]),

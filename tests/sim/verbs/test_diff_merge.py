@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 from tests.support.result_samples import sample_results
 from traces.command.cli import main
 
-OLD = ROOT / "tests" / "sim" / "archives" / "results_v1.h5"
+OLD = ROOT / "tests" / "sim" / "results" / "archives" / "results_v1.h5"
 
 
 @pytest.fixture

@@ -32,15 +32,12 @@ PRESET = (FOLDER / "v100.toml").read_text(encoding="utf-8")
 STUDY = """
 preset = "v100"
 flush_l2 = true
-[gemm]
-m = 64
-n = 64
-k = 32
+kernel = "gemm:m=64,n=64,k=32"
 [set]
 hbm.queue_entries = 32
 [axes]
 l2.mshrs = [64, 96]
-gemm.order = ["row", "grouped"]
+kernel.order = ["row", "grouped"]
 [[points]]
 interval_ns = 10
 """
@@ -51,7 +48,7 @@ ALPHABET = "[]{}\"'=.,#\n -_0123456789abcdefgxyzTF\\\x00é"
 def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_results("result.h5", sample_results())
-    Path("study.toml").write_text("[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nl2.mshrs = [64, 96]\n")
+    Path("study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     return tmp_path
 
 
@@ -106,7 +103,7 @@ def drawable():
 
 @pytest.mark.parametrize(
     "arguments",
-    ["run --gemm 16384x16384x64 -o out.h5", "trace gemm --m 8192 --n 8192 --k 8192 -o out.h5"],
+    ["run --gemm 16384x16384x64 -o out.h5", "trace make gemm:m=8192,n=8192,k=8192 -o out.h5"],
 )
 def test_ctrl_c_leaves_nothing(arguments, desk):
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]

@@ -12,7 +12,7 @@ from traces.command.cli import main
 
 WRITING_VERBS = {
     "run": ["run", SMALL_TRACE],
-    "gemm": ["trace", "gemm", "--m", "256", "--n", "256", "--k", "64"],
+    "gemm": ["trace", "make", "gemm:m=256,n=256,k=64"],
     "import": ["trace", "import", SMALL_TRACE_TEXT],
 }
 EVERY_WRITING_VERB = pytest.mark.parametrize("arguments", WRITING_VERBS.values(), ids=WRITING_VERBS)

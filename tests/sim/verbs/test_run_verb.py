@@ -10,6 +10,7 @@ import pytest
 from sim import results
 from tests.support.paths import ROOT
 from traces.command.cli import main
+from traces.errors import UserError
 
 SMALL = ["--gemm", "256x256x64", "--preset", "v100"]
 KEYS = {
@@ -47,14 +48,35 @@ def test_same_input_gives_the_same_bytes(tmp_path, capsys):
     assert found.interval_ps == 500_000 and len(found.series_frame()) >= 1
 
 
-def test_a_stored_trace_gives_what_the_gemm_gives(tmp_path, capsys):
-    trace = tmp_path / "gemm.h5"
-    assert main(["trace", "gemm", "--m", "256", "--n", "256", "--k", "64", "-o", str(trace)]) == 0
-    stored, direct = run_json(capsys, trace), run_json(capsys, *SMALL)
+@pytest.mark.parametrize("kernel", ["gemm:m=256,n=256,k=64", "layernorm:rows=20,cols=1024,stats=true"])
+def test_a_stored_trace_gives_what_the_kernel_gives(kernel, tmp_path, capsys):
+    trace = tmp_path / "kernel.h5"
+    assert main(["trace", "make", kernel, "-o", str(trace)]) == 0
+    stored, direct = run_json(capsys, trace), run_json(capsys, "--kernel", kernel)
     varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint"}
     assert {name: stored[name] for name in stored.keys() - varying} == {
         name: direct[name] for name in direct.keys() - varying
     }
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        (["--gemm", "100x90x80"], "gemm:m=100,n=90,k=80"),
+        (["--workload", "t-nlg/op/tp16"], "gemm:workload=t-nlg/op/tp16"),
+    ],
+)
+def test_short_forms_name_the_same_kernel(short, long, monkeypatch, capsys):
+    """The run itself is left out: what it is given tells."""
+    given = []
+
+    def simulate(source, *_, **__):
+        given.append(source.fingerprint())
+        raise UserError("enough")
+
+    monkeypatch.setattr("sim.verbs.run.simulate", simulate)
+    assert main(["run", *short]) == main(["run", "--kernel", long]) == 2
+    assert given[0] == given[1] and capsys.readouterr().err.count("enough") == 2
 
 
 def test_machine_changes_by_set(capsys):
@@ -68,7 +90,7 @@ def test_machine_changes_by_set(capsys):
         ([], ["one of TRACE"]),
         (["x.h5", "--gemm", "8x8x8"], ["one of TRACE"]),
         (["missing.h5"], ["missing.h5"]),
-        (["--gemm", "8x8"], ["--gemm", "'8x8'"]),
+        (["--gemm", "8x8"], ["shape", "'8x8'"]),
         (["--gemm", "0x8x8"], ["m = 0"]),
         (["--workload", "t-nlg/fc9/tp8"], ["fc9", "fc2"]),
         (["--workload", "t-nlg"], ["model/layer/tpN"]),
@@ -80,7 +102,10 @@ def test_machine_changes_by_set(capsys):
         (["--gemm", "8x8x8", "-o", "no/where.h5"], ["no/where.h5", "no such folder"]),
         (["--gemm", "8x8x8", "-o", ""], ["cannot write", "folder"]),
         (["--gemm", "8x8x8", "--interval-ns", "0"], ["--interval-ns", "0"]),
-        (["text.g", "--tile", "8x8x8"], ["--tile", "--gemm"]),
+        (["--kernel", "layernrm:rows=8,cols=8"], ["'layernrm'", "layernorm"]),
+        (["--kernel", "layernorm:rows=8"], ["layernorm: cols: missing"]),
+        (["--kernel", "gemm:m=8,n=8,k=8", "--gemm", "8x8x8"], ["one of TRACE"]),
+        (["text.g", "--kernel", "gemm:m=8,n=8,k=8"], ["one of TRACE"]),
         (["text.g"], ["text.g"]),
     ],
 )

@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 from tracer.compile.jit import compiled
 from traces.command.cli import main
 
-STUDY = 'title = "Queues"\n[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nhbm.queue_entries = [16, 64]\nl2.ways = [24, 5]\n'
+STUDY = 'title = "Queues"\nkernel = "gemm:m=64,n=64,k=32"\n[axes]\nhbm.queue_entries = [16, 64]\nl2.ways = [24, 5]\n'
 NEWEST = file_of("policies.md", "newest_first.py")
 """Compiling the machine with it takes a while, once."""
 
@@ -56,7 +56,7 @@ def test_table_and_list(desk, capsys):
 
 def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
     (desk / "t3.toml").write_text(
-        'run = "t3"\npreset = "t3_2024"\ninterval_ns = 1000\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        'run = "t3"\npreset = "t3_2024"\ninterval_ns = 1000\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
         't3.configurations = ["T3", "Sequential"]\n[axes]\nhbm.queue_entries = [32, 64]\n'
     )
     assert main(["sweep", "t3.toml", "--workers", "0"]) == 0
@@ -129,7 +129,7 @@ def test_a_policy_on_the_command_line(desk):
 def test_a_policy_in_a_sweep(desk):
     """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
     (desk / "study.toml").write_text(
-        'preset = "t3_2024"\ngemm = {m = 1024, n = 1024, k = 256}\n[set]\nl2.bytes = 131072\n'
+        'preset = "t3_2024"\nkernel = "gemm:m=1024,n=1024,k=256"\n[set]\nl2.bytes = 131072\n'
         '[[points]]\npolicy = "newest.py"\n[[points]]\nhbm.arbiter = "fcfs"\n'
     )
     assert main(["sweep", "study.toml", "--workers", "0"]) == 0

@@ -6,14 +6,17 @@ import h5py
 import numpy as np
 import pytest
 
-from sim.scenario import configurations
-from sim.scenario.evaluation import CONFIGURATIONS, TRAFFIC
-from sim.scenario.evaluation_archive import open_evaluation
+from sim.results import write_results
+from sim.run import run
+from sim.scenario.archive import open_scenario
+from sim.scenario.result import CONFIGURATIONS, TRAFFIC
+from tests.support.result_samples import sample_results
 from traces.command.cli import main
 from traces.errors import UserError
 
 MACHINE = ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2"]
-SHAPE = ["--m", "256", "--n", "256", "--k", "32", "--gpus", "4", "--tile", "64x64x32", "--warps", "2x2"]
+GEMM = "gemm:m=256,n=256,k=32,tile=64x64x32,warps=2x2"
+SHAPE = ["--kernel", GEMM, "--gpus", "4"]
 FIELDS = {"time_ns", "gemm_ns", "rs_ns", "ag_ns", "speedup", "dram_bytes", "link_bytes", "ledger"}
 D = 256 * 256 * 2
 
@@ -88,7 +91,7 @@ def test_how_configurations_are_put_together(capsys):
 
 def test_symmetric_and_explicit_agree(capsys):
     one, all_ = run_json(capsys, *SHAPE), run_json(capsys, *SHAPE, "--explicit")
-    assert one["parts"]["t3"]["simulated_gpus"] == 1 and all_["parts"]["t3"]["simulated_gpus"] == 4
+    assert one["runs"]["t3"]["simulated_gpus"] == 1 and all_["runs"]["t3"]["simulated_gpus"] == 4
     for name in CONFIGURATIONS:
         first, second = (found["configurations"][name] for found in (one, all_))
         assert first["link_bytes"] == second["link_bytes"]
@@ -98,8 +101,8 @@ def test_symmetric_and_explicit_agree(capsys):
 def test_only_some_configurations_and_unequal_chunks(capsys):
     found = run_json(capsys, *SHAPE, "--configuration", "T3", "--chunks", "2,5,3,6")
     (one,) = found["configurations"].values()
-    assert one["speedup"] is None and one["ledger"]["exactly_once"] and found["parts"].keys() == {"ag", "t3"}
-    assert found["parts"]["t3"]["simulated_gpus"] == 4
+    assert one["speedup"] is None and one["ledger"]["exactly_once"] and found["runs"].keys() == {"ag", "t3"}
+    assert found["runs"]["t3"]["simulated_gpus"] == 4
     # Over all GPUs every chunk is first once and own once: the mean is that of equal chunks.
     assert [one["dram_bytes"][kind] * 4 // D for kind in TRAFFIC[1:4]] == [3, 2, 3]
 
@@ -107,20 +110,20 @@ def test_only_some_configurations_and_unequal_chunks(capsys):
 def test_archive(tmp_path, capsys):
     path = tmp_path / "a.h5"
     found = run_json(capsys, *SHAPE, "-o", path, "--interval-ns", 500)
-    summary, parts = open_evaluation(path)
-    assert summary["configurations"] == found["configurations"] and summary["workload"] == found["workload"]
-    assert list(parts) == sorted(["gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"])
-    fused = parts["t3_mca"]
-    assert fused.exactly_once and fused.wrong == () and fused.facts == found["parts"]["t3_mca"]
+    row, runs = open_scenario(path)
+    assert row.figures["T3.time_ns"] == found["configurations"]["T3"]["time_ns"] and row.options == found["workload"]
+    assert list(runs) == ["gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"]
+    fused = runs["t3_mca"]
+    assert fused.exactly_once and fused.wrong == () and fused.figures == found["runs"]["t3_mca"]
     for name, stream in (("compute_write", 1), ("comm_read", 2), ("comm_write", 3)):
         assert fused.series[f"dram_{name}_bytes"].sum() == fused.dram_bytes[stream]
     assert fused.series["link_bytes"].sum() == fused.link_bytes == 3 * D // 4
-    assert fused.series["tracker_triggers"].sum() == fused.facts["tracker_triggers"] == 12
+    assert fused.series["tracker_triggers"].sum() == fused.figures["tracker_triggers"] == 12
     with h5py.File(path) as file:
-        time_ps = file["parts/t3_mca/series/time_ps"][:]
+        time_ps = file["runs/00006/series/time_ps"][:]
         assert (np.diff(time_ps) == 500_000).all() and time_ps[0] == 500_000
         assert time_ps[-1] - 500_000 < fused.time_ps <= time_ps[-1] + 500_000
-        assert json.loads(file["spec"].asstr()[()])["fields"]["cu.count"]["value"] == 4
+        assert json.loads(file["runs/00006/spec"].asstr()[()])["fields"]["cu.count"]["value"] == 4
 
 
 def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
@@ -144,59 +147,58 @@ def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
 
 def test_an_archive_that_is_none_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such file"):
-        open_evaluation(tmp_path / "none.h5")
-    broken, other = tmp_path / "broken.h5", tmp_path / "other.h5"
-    broken.write_bytes(b"hello")
-    with pytest.raises(UserError, match="damaged, truncated, or not an HDF5 file"):
-        open_evaluation(broken)
-    with h5py.File(other, "w") as file:
-        file.attrs["file_type"] = "t3sim-trace"
-    with pytest.raises(UserError, match="not an evaluation archive: file_type is 't3sim-trace'"):
-        open_evaluation(other)
-    with h5py.File(other, "w") as file:
-        file.attrs["file_type"], file.attrs["format_version"] = "t3sim-evaluation", 99
-    with pytest.raises(UserError, match="format_version is 99, allowed is 1 to"):
-        open_evaluation(other)
+        open_scenario(tmp_path / "none.h5")
+    former, other = tmp_path / "former.h5", tmp_path / "other.h5"
+    with h5py.File(former, "w") as file:
+        file.attrs["file_type"], file.attrs["format_version"] = "t3sim-evaluation", 1
+    with pytest.raises(UserError, match="of an older t3sim, allowed is 't3sim-results': run t3sim t3 again"):
+        open_scenario(former)
+    write_results(other, sample_results())
+    with pytest.raises(UserError, match="holds no scenario"):
+        open_scenario(other)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--split-k", "2"],
+        ["--kernel", f"{GEMM},split_k=2"],
         ["--set", "tracker.wavefronts=2"],
         ["--set", "tracker.counter_bits=8"],
-        ["--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+        ["--set", "tracker.granularity=wavefront", "--kernel", f"{GEMM},epilogue=staged"],
     ],
 )
 def test_what_cannot_be_fused_is_refused_before_anything_is_simulated(arguments, monkeypatch, capsys):
     def simulated(*_, **__):
-        raise AssertionError("a part was simulated")
+        raise AssertionError("a run was simulated")
 
-    monkeypatch.setattr(configurations, "run_gemm", simulated)
+    monkeypatch.setattr(run, "simulate", simulated)
     assert main(["t3", *SHAPE, *MACHINE, *arguments]) == 2
     assert capsys.readouterr().err.startswith("t3sim: ")
     with pytest.raises(AssertionError):  # what needs no fused GEMM may run
-        main(["t3", *SHAPE, *MACHINE, "--configuration", "Sequential"])
+        main(["t3", *SHAPE, *MACHINE, "--configuration", "Sequential", "--fresh"])
 
 
-FREE = ["--m", "256", "--n", "256", "--k", "32"]
+FREE = ["--kernel", "gemm:m=256,n=256,k=32"]
 MODEL = ["--model", "t-nlg", "--layer", "fc2"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["--model, --layer and --tp, or --m, --n, --k and --gpus"]),
+        ([], ["--kernel gemm:... and --gpus, or --model, --layer and --tp"]),
         (FREE, ["--gpus"]),
-        ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --m"]),
+        ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --model"]),
         ([*FREE, "--gpus", "1"], ["gpus", "found 1", "2"]),
         ([*FREE, "--gpus", "0"], ["gpus", "found 0"]),
         ([*FREE, "--gpus", "33"], ["gpus", "found 33", "32"]),
         ([*FREE, "--gpus", "8"], ["gpus", "found 8", "4 tiles"]),
-        ([*MODEL, "--tp", "1"], ["--tp", "found 1"]),
+        ([*MODEL, "--tp", "1"], ["--tp 1", "2 and more"]),
+        (MODEL, ["or --model, --layer and --tp"]),
+        ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),
+        (["--kernel", "layernorm:rows=8,cols=8", "--gpus", "4"], ["found layernorm", "gemm"]),
         (["--model", "gpt-9", "--layer", "fc2", "--tp", "8"], ["gpt-9", "t-nlg"]),
         (["--model", "t-nlg", "--layer", "fc7", "--tp", "8"], ["fc7", "fc2"]),
-        (["--m", "0", "--n", "8", "--k", "8", "--gpus", "2"], ["m = 0"]),
+        (["--kernel", "gemm:m=0,n=8,k=8", "--gpus", "2"], ["m = 0"]),
         ([*SHAPE, "--chunks", "4,4,4"], ["--chunks", "found 3", "4 GPUs"]),
         ([*SHAPE, "--chunks", "4,4,4,x"], ["--chunks", "'4,4,4,x'"]),
         ([*SHAPE, "--chunks", "4,4,4,5"], ["chunks", "17 tiles", "16"]),
@@ -207,11 +209,11 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([*SHAPE, "--set", "tracker.wavefronts=2"], ["tracker.wavefronts", "found 2", "4 wavefronts"]),
         ([*SHAPE, "--set", "tracker.granularity=tile"], ["tracker.granularity", "'tile'", "wavefront"]),
         (
-            [*SHAPE, "--set", "tracker.granularity=wavefront", "--epilogue", "staged"],
+            [*SHAPE, "--set", "tracker.granularity=wavefront", "--kernel", f"{GEMM},epilogue=staged"],
             ["tracker.granularity", "found wavefront", "epilogue direct"],
         ),
         ([*SHAPE, "--set", "link.topology=mesh"], ["link.topology", "'mesh'", "ring"]),
-        ([*SHAPE, "--split-k", "2"], ["split_k = 2"]),
+        ([*SHAPE, "--kernel", f"{GEMM},split_k=2"], ["split_k = 2"]),
         ([*SHAPE, "--interval-ns", "0"], ["--interval-ns", "0"]),
         ([*SHAPE, "-o", "no/where.h5"], ["no/where.h5", "no such folder"]),
     ],

@@ -147,4 +147,4 @@ def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
 
 def test_save_refuses_other_formats(tmp_path):
     with pytest.raises(Exception, match=r"found \.jpg"):
-        save(new_figure(), tmp_path / "x.jpg")
+        save(new_figure()[0], tmp_path / "x.jpg")

@@ -6,12 +6,12 @@ import pytest
 
 from sim import results
 from sim.results import Failure, ResultsArchive
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.speedup_cases import mean_speedups, speedup_cases
 from tests.support.result_samples import sample_results
 from traces.command.cli import main
 
-SHAPE = ["--m", "256", "--n", "256", "--k", "64", "--gpus", "2"]
+SHAPE = ["--kernel", "gemm:m=256,n=256,k=64", "--gpus", "2"]
 SHOWN = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
 
 
@@ -22,7 +22,7 @@ def desk(tmp_path_factory):
     assert main(["t3", *SHAPE, "-o", str(folder / "one.h5")]) == 0
     assert main(["t3", *SHAPE, "--configuration", "T3", "-o", str(folder / "t3.h5")]) == 0
     (folder / "study.toml").write_text(
-        'run = "t3"\npreset = "t3_2024"\ngemm = {m = 256, n = 256, k = 64}\nt3.gpus = 2\n'
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
         't3.configurations = ["Sequential", "T3"]\n[axes]\nlink.GB_per_s = [75.0, 150.0]\n'
     )
     assert main(["sweep", str(folder / "study.toml"), "-o", str(folder), "--workers", "0"]) == 0
@@ -51,7 +51,7 @@ def test_cases_that_look_the_same_are_told_apart(desk):
     other = ResultsArchive(one.runs, path="elsewhere/two.h5")
     assert [case.title.splitlines()[-1] for case in speedup_cases([one, other])] == ["one", "two"]
     named = sample_results()
-    named.point, named.figures = {"workload": "t-nlg/fc2/tp8"}, one.runs[0].figures
+    named.point, named.figures = {"kernel.workload": "t-nlg/fc2/tp8"}, one.runs[0].figures
     first, second = speedup_cases([one, ResultsArchive([named, Failure({}, "does not fit")])])
     assert first.title.splitlines()[-1] == "t3_2024" and second.title == "FC-2 TP 8\nt-nlg\nv100"
 

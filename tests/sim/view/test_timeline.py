@@ -8,9 +8,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from sim.scenario.configurations import Case, evaluate
-from sim.scenario.evaluation import T3
-from sim.scenario.evaluation_archive import open_evaluation, write_evaluation
+from sim.scenario.archive import open_scenario, write_scenario
+from sim.scenario.result import T3
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.timeline import CUS, DMAS, STAGES, TRACKER, places, trace_events
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel
@@ -25,22 +25,22 @@ GPUS = 4
 def archive(tmp_path_factory):
     path = tmp_path_factory.mktemp("timeline") / "small.h5"
     kernel = GemmKernel(64, 64, 32, 2, 2)
-    case = Case(small_preset(), aligned_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
-    write_evaluation(path, evaluate(case, [T3]))
+    case = Scenario(small_preset(), aligned_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
+    write_scenario(path, simulate_scenario(case, [T3]))
     return path
 
 
 @pytest.fixture(scope="module")
-def part(archive):
-    return open_evaluation(archive)[1]["t3"]
+def run(archive):
+    return open_scenario(archive)[1]["t3"]
 
 
 def of(events, process, phase):
     return [event for event in events if event["pid"] == process and event["ph"] == phase]
 
 
-def test_every_workgroup_transfer_and_trigger_is_there(part):
-    events = trace_events(part, 1_000_000)
+def test_every_workgroup_transfer_and_trigger_is_there(run):
+    events = trace_events(run)
     workgroups, sent = of(events, CUS, "X"), of(events, DMAS, "X")
     assert sorted(event["args"]["tag"] for event in workgroups) == list(range(16))
     assert sorted(event["args"]["tag"] for event in sent) == list(range(4, 12))  # neither the first nor the own chunk
@@ -49,15 +49,15 @@ def test_every_workgroup_transfer_and_trigger_is_there(part):
     for event in sent:  # a tile leaves only when it is complete
         assert event["ts"] >= triggers[event["args"]["tag"]]["ts"]
     assert [event["args"]["workgroups"] for event in of(events, STAGES, "X")] == [4] * GPUS
-    end_us = part.time_ps / 1e6
+    end_us = run.time_ps / 1e6
     assert all(event["ts"] >= 0 and event["ts"] + event["dur"] <= end_us for event in workgroups + sent)
 
 
-def test_counters_add_up_to_the_traffic(part):
-    events = trace_events(part, 1_000_000)
+def test_counters_add_up_to_the_traffic(run):
+    events = trace_events(run)
     rates = [event["args"] for event in events if event["name"] == "DRAM GB/s"]
     moved = sum(sum(rate.values()) for rate in rates) * 1_000_000 / 1000
-    assert moved == pytest.approx(part.dram_bytes.sum(), rel=1e-3)
+    assert moved == pytest.approx(run.dram_bytes.sum(), rel=1e-3)
 
 
 def test_rows_do_not_overlap():
@@ -77,14 +77,14 @@ def test_the_verb_writes_what_perfetto_reads(archive, tmp_path, capsys):
     assert main(["timeline", str(archive), "-o", str(tmp_path / "t.json")]) == 0
     content = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
     assert {event["ph"] for event in content["traceEvents"]} == {"M", "X", "i", "C"}
-    assert main(["timeline", str(archive), "--part", "rs", "-o", str(tmp_path / "t.json")]) == 2
-    assert "--part: found 'rs', allowed are" in capsys.readouterr().err
+    assert main(["timeline", str(archive), "--run", "rs", "-o", str(tmp_path / "t.json")]) == 2
+    assert "--run: found 'rs', allowed are" in capsys.readouterr().err
     assert main(["timeline", str(archive), "-o", str(tmp_path / "t.txt")]) == 2
 
 
 def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
-    case = Case(small_preset(), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
-    write_evaluation(tmp_path / "a.h5", evaluate(case, [T3]))
+    case = Scenario(small_preset(), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
+    write_scenario(tmp_path / "a.h5", simulate_scenario(case, [T3]))
     assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.json")]) == 2
     assert "kept none" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.elf.describe import kernel_resources
+from tests.support.elf_listing import kernel_resources
 
 BINARIES = Path(__file__).parent / "binaries"
 

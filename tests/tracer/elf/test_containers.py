@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.elf.describe import describe_elf, kernel_resources
+from tests.support.elf_listing import describe_elf, kernel_resources
 from tracer.elf.names import plain_name
 from traces.errors import UserError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.elf.describe import kernel_resources
+from tests.support.elf_listing import kernel_resources
 
 BINARIES = Path(__file__).parent / "binaries"
 SCALE = "_ZN7stencil5scaleIfEEvPT_PKS1_5Shapec"

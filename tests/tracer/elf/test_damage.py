@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.elf.describe import describe_elf
+from tests.support.elf_listing import describe_elf
 from tracer.elf.image import Image
 from tracer.elf.line_table import line_table
 from traces.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tracer.elf.describe import kernel_resources
+from tests.support.elf_listing import kernel_resources
 from tracer.elf.line_table import line_table
 
 BINARIES = Path(__file__).parent / "binaries"

@@ -7,7 +7,7 @@ import pytest
 
 from tracer.elf.by_line import attribute
 from tracer.elf.cursor import Cursor
-from tracer.elf.line_table import NO_FILE, NO_LINE, line_table
+from tracer.elf.line_table import line_table
 from traces.errors import UserError
 from traces.schema import EVENT, EXPLICIT, PLAIN_STRIDE, Kind, Space
 from traces.source import Workgroup
@@ -47,9 +47,9 @@ def test_older_abi_with_implicit_addends():
 
 def test_lines_of_program_counters():
     table = line_table(BINARIES / "lines_sm90.cubin", "promised")
-    files, lines = table.lines_of(np.array([0x0, 0xF, 0x10, 0x50, 0x60, 0xF0, 0x100, 0x1000]))
-    assert lines.tolist() == [51, 51, 52, 52, 53, 53, NO_LINE, NO_LINE]
-    assert files.tolist() == [0] * 6 + [NO_FILE] * 2
+    at = table.ranges_of(np.array([0x0, 0xF, 0x10, 0x50, 0x60, 0xF0, 0x100, 0x1000]))
+    assert table.lines[at[:6]].tolist() == [51, 51, 52, 52, 53, 53] and not table.file_numbers[at[:6]].any()
+    assert at[6:].tolist() == [len(table.pcs)] * 2
 
 
 @pytest.mark.parametrize(

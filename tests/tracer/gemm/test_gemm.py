@@ -13,7 +13,7 @@ from tests.support.gemm_twin import naive_walk
 from tests.support.lane_twin import lane_addresses
 from tracer.gemm.plan import Site, Slot
 from tracer.gemm.raster import walk
-from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder, k_slice
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Kind, Pipe, Space
 
@@ -240,12 +240,6 @@ def test_default_kernel_leaves_room_for_two_workgroups_per_compute_unit():
 def test_impossible_problems_are_refused(fields, message):
     with pytest.raises(UserError, match=message):
         GemmProblem(**({"m": 32, "n": 32, "k": 96} | fields))
-
-
-@pytest.mark.parametrize("rank, ranks, message", [(0, 5, "must divide K = 96"), (3, 3, "slice 3: must be 0 .. 2")])
-def test_impossible_slices_are_refused(rank, ranks, message):
-    with pytest.raises(UserError, match=message):
-        k_slice(SMALL, rank, ranks)
 
 
 @pytest.mark.parametrize(

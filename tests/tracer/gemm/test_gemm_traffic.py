@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.gemm_cases import at_site, gemms
 from tests.support.gemm_twin import naive_items, needed_operands, needed_outputs, touches
-from tracer.coalesce import count_requests
+from tests.support.request_count import count_requests
 from tracer.gemm.plan import Site
-from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout, k_slice
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout
 from traces.schema import Kind
 
 COUNTERS = Path(__file__).parents[3] / "validation" / "references" / "v100_gemm_counters.csv"
@@ -133,6 +133,21 @@ def test_waves_of_the_persistent_kernel_need_what_its_l2_misses():
         panels += np.unique(wave["row"]).size + np.unique(wave["column"]).size
     panel_sectors = 128 * problem.k * 2 // 32
     assert panels * panel_sectors + problem.output_bytes // 32 == int(row["l2_read_miss_sectors"]) == 16_973_824
+
+
+def k_slice(problem, rank, ranks):
+    """The share of `rank` when K is cut into equal slices that stay where they are in the whole A and B."""
+    a, b, k = problem.a, problem.b, problem.k // ranks
+    return replace(
+        problem,
+        k=k,
+        lda=a.leading_dimension,
+        ldb=b.leading_dimension,
+        a_address=a.address + rank * k * (a.element_bytes if a.layout == Layout.ROW else a.pitch_bytes),
+        b_address=b.address + rank * k * (b.pitch_bytes if b.layout == Layout.ROW else b.element_bytes),
+        c_address=problem.c.address,
+        c_source_address=problem.c_source.address,
+    )
 
 
 @settings(max_examples=60, deadline=None)

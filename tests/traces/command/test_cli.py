@@ -8,6 +8,7 @@ import click
 import pytest
 
 from sim.results import write_results
+from sim.verbs.warm import ACCELSIM_TRACE
 from tests.support.result_samples import sample_results
 from tracer.accelsim.writer import same_events
 from traces.archive import open_archive
@@ -16,32 +17,6 @@ from traces.command.numbers import numbers_of
 from traces.command.verbs import verbs
 from traces.errors import UserError
 
-ACCELSIM_TRACE = """\
--kernel name = one_load
--kernel id = 2
--grid dim = (1,1,1)
--block dim = (32,1,1)
--shmem = 0
--nregs = 8
--binary version = 70
--cuda stream id = 0
--shmem base_addr = 0x00007f0000000000
--local mem base_addr = 0x00007efffe000000
--nvbit version = 1.7
--accelsim tracer version = 5
--enable lineinfo = 0
-
-#BEGIN_TB
-
-thread block = 0,0,0
-
-warp = 0
-insts = 2
-0000 ffffffff 1 R2 LDG.E.SYS 1 R4 4 1 0x700000000000 4 0
-0010 ffffffff 0 EXIT 0 0 0
-
-#END_TB
-"""
 STREAM = "R 0 0\nR 64 0\nW 4096 0\n"
 ALL_VERBS = [tuple(name.split(".")) for name in verbs()]
 
@@ -50,7 +25,7 @@ ALL_VERBS = [tuple(name.split(".")) for name in verbs()]
 def archive(tmp_path):
     """A small trace archive."""
     path = tmp_path / "gemm.h5"
-    assert main(["trace", "gemm", "--m", "64", "--n", "64", "--k", "32", "-o", str(path)]) == 0
+    assert main(["trace", "make", "gemm:m=64,n=64,k=32", "-o", str(path)]) == 0
     return path
 
 
@@ -82,7 +57,7 @@ def test_the_list_of_verbs_imports_none_of_them():
 
 
 def test_a_verb_loads_only_what_it_needs():
-    program = "import sys; from traces.command.cli import main; main(['trace', 'gemm', '--help']); print(*sys.modules)"
+    program = "import sys; from traces.command.cli import main; main(['trace', 'make', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if name == "sim.machine.build" or name.startswith("matplotlib")]
 
@@ -97,10 +72,10 @@ def test_trace_verbs(archive, capsys):
     assert "gemm_64x64x32" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("options", ["", "--copy async --dtype fp16 --read-c", "--epilogue staged --order grouped"])
+@pytest.mark.parametrize("options", ["", ",copy=async,dtype=fp16,with_c=true", ",epilogue=staged,order=grouped"])
 def test_export_and_import_give_the_trace_back(options, tmp_path, capsys):
     archive = tmp_path / "gemm.h5"
-    printed_json(capsys, "trace", "gemm", *f"--m 100 --n 130 --k 72 {options}".split(), "-o", archive)
+    printed_json(capsys, "trace", "make", f"gemm:m=100,n=130,k=72{options}", "-o", archive)
     exported = printed_json(capsys, "trace", "export", archive, "-o", tmp_path / "text", "--xz")
     imported = printed_json(capsys, "trace", "import", tmp_path / "text", "-o", tmp_path / "again.h5")
     original = printed_json(capsys, "trace", "verify", archive)
@@ -152,11 +127,11 @@ def test_lenient_import_counts_what_it_skips(tmp_path, capsys):
     assert "kernelslist.g:1: skipped" in capsys.readouterr().err
 
 
-def test_gemm_options_reach_the_synthesiser(tmp_path, capsys):
+def test_fields_of_a_kernel_reach_the_synthesiser(tmp_path, capsys):
     out = tmp_path / "odd.h5"
-    options = "--tile 64x32x16 --warps 2x1 --order grouped --group 2 --copy async --epilogue staged --lanes 64"
-    problem = "--m 100 --n 60 --k 40 --dtype fp32 --out-dtype fp16 --b-layout column --ldb 48 --read-c"
-    written = printed_json(capsys, "trace", "gemm", *problem.split(), *options.split(), "-o", out)
+    options = "tile=64x32x16,warps=2x1,order=grouped,group=2,copy=async,epilogue=staged,lanes=64"
+    problem = "m=100,n=60,k=40,dtype=fp32,out_dtype=fp16,b_layout=column,ldb=48,with_c=true"
+    written = printed_json(capsys, "trace", "make", f"gemm:{problem},{options}", "-o", out)
     found = printed_json(capsys, "trace", "info", out)["kernels"][0]["attributes"]
     assert written["workgroups"] == 4
     kernel, gemm = found["kernel"], found["problem"]
@@ -213,11 +188,13 @@ def test_dram(tmp_path, capsys):
         (["show", "result.h5", "--unit", "l9"], ["l9", "hbm"]),
         (["show", "result.h5", "--colour"], ["--colour"]),
         (["trace", "info", "result.h5"], ["result.h5", "t3sim-results", "t3sim-trace"]),
-        (["trace", "gemm", "--m", "0", "--n", "1", "--k", "1", "-o", "x.h5"], ["m = 0", ">= 1"]),
-        (["trace", "gemm", "--m", "x", "--n", "1", "--k", "1", "-o", "x.h5"], ["--m", "'x'"]),
-        (["trace", "gemm", "--tile", "1x2"], ["--tile", "'1x2'", "NxNxN"]),
-        (["trace", "gemm", "--order", "spiral"], ["--order", "spiral", "grouped"]),
-        (["trace", "gemm", "--m", "8", "--n", "8", "--k", "8", "-o", "no/x.h5"], ["no/x.h5"]),
+        (["trace", "make", "gemm:m=0,n=1,k=1", "-o", "x.h5"], ["m = 0", ">= 1"]),
+        (["trace", "make", "gemm:m=0,n=1,k=1", "-o", "x.h5"], ["m = 0", ">= 1"]),
+        (["trace", "make", "gemm:m=x,n=1,k=1", "-o", "x.h5"], ["gemm: m", "'x'"]),
+        (["trace", "make", "gemm:m=8,n=8,k=8,tile=1x2", "-o", "x.h5"], ["tile", "'1x2'", "<number>x<number>x<number>"]),
+        (["trace", "make", "gemm:m=8,n=8,k=8,order=spiral", "-o", "x.h5"], ["order", "spiral", "grouped"]),
+        (["trace", "make", "gemm:m=8,n=8,k=8", "-o", "no/x.h5"], ["no/x.h5"]),
+        (["trace", "make", "attention:heads=8", "-o", "x.h5"], ["'attention'", "layernorm"]),
         (["presets", "v10"], ["'v10'", "v100"]),
         (["presets", "v100", "--set", "l2.mshr=3"], ["l2.mshr", "l2.mshrs"]),
         (["dram", "missing.trace"], ["missing.trace"]),

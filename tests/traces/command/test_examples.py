@@ -40,13 +40,13 @@ def desk(tmp_path_factory):
     shutil.copytree(SMALL_TRACE_TEXT, folder / "traces")
     shutil.copy(BINARIES / "lines_sm90.cubin", folder / "app")
     write_archive(folder / "app.h5", Trace(OneKernel("promised", {"architecture": "sm_90"})))
-    (folder / "study.toml").write_text("[gemm]\nm = 64\nn = 64\nk = 32\n[axes]\nl2.mshrs = [64, 96]\n")
+    (folder / "study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     (folder / "requests.trace.gz").write_bytes(gzip.compress(b"R 0 0\nW 64 10\nU 4096 10\n"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["trace", "gemm", "--m", "256", "--n", "256", "--k", "64", "-o", "gemm.h5"]) == 0
+        assert main(["trace", "make", "gemm:m=256,n=256,k=64", "-o", "gemm.h5"]) == 0
         assert main(["run", "gemm.h5", "-o", "result.h5"]) == 0
-        assert main(["t3", "--m", "256", "--n", "256", "--k", "64", "--gpus", "2", "-o", "small.h5"]) == 0
+        assert main(["t3", "--kernel", "gemm:m=256,n=256,k=64", "--gpus", "2", "-o", "small.h5"]) == 0
     return folder
 
 
@@ -78,10 +78,10 @@ for command in commands:
 """
 COMMANDS = """\
 run gemm.h5 --preset v100 --interval-ns 1000
-run --gemm 64x64x64 --preset accelsim_qv100 --split-k 2 --copy async --epilogue staged --keep-l2
+run --kernel gemm:shape=64x64x64,split_k=2,copy=async,epilogue=staged --preset accelsim_qv100 --keep-l2
 run --gemm 64x64x64 --line-trace --set hbm.arbiter=round_robin
 run traces
-trace gemm --m 64 --n 64 --k 64 --lanes 64 --order grouped --persistent 2 --read-c -o later.h5
+trace make gemm:m=64,n=64,k=64,lanes=64,order=grouped,persistent=2,with_c=true -o later.h5
 trace export gemm.h5 -o later
 trace import later -o later.h5
 trace verify later.h5

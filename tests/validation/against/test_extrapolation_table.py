@@ -12,16 +12,18 @@ from tests.support.programs import small_preset
 from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
 from traces.command.cli import main
+from traces.command.document import table_line
 from validation.against.extrapolation import PROMISE, PROMISED_ERROR, TABLE, Case, cases, outcome, report, table_row
 
 MACHINE = [f"--set={value}" for value in ("cu.count=4", "l2.banks=4", "hbm.channels=2", "l2.bytes=262144")]
-LONG = ["run", "--gemm", "8192x2048x32", "--tile", "64x64x32", "--warps", "2x2", "--preset", "t3_2024", *MACHINE]
+GEMM = "gemm:m=8192,n=2048,k=32,tile=64x64x32,warps=2x2"
+LONG = ["run", "--preset", "t3_2024", *MACHINE, "--kernel"]
 EXTRAPOLATED_ROW = re.compile(r"^\| .* \| ([\d,]+) of ([\d,]+) \| .*? \| ([-+.\d]+) % \| ([.\d]+) % \|", re.MULTILINE)
 
 
 def test_marked_wherever_it_is_shown(tmp_path, capsys):
     file = str(tmp_path / "r.h5")
-    assert main([*LONG, "--extrapolate", "-o", file]) == 0
+    assert main([*LONG, GEMM, "--extrapolate", "-o", file]) == 0
     shown = capsys.readouterr()
     assert "EXTRAPOLATED" in shown.out and "extrapolated_from_workgroups" in shown.out
     assert "run whole" not in shown.err
@@ -48,11 +50,11 @@ def test_a_whole_run_says_so(capsys):
     ("arguments", "said"),
     [
         (["run", str(SMALL_TRACE)], "--extrapolate: found TRACE"),
-        ([*LONG, "--kernels", "0"], "--extrapolate: found --kernels"),
-        ([*LONG, "--checkpoint", "c"], "--extrapolate: found --checkpoint"),
-        ([*LONG, "--line-trace"], "--extrapolate: found --line-trace"),
-        ([*LONG, "--persistent", "4"], "found a GEMM with persistent workgroups"),
-        ([*LONG, "--split-k", "2", "--gemm", "256x256x128"], "found a GEMM with split-K"),
+        ([*LONG, GEMM, "--kernels", "0"], "--extrapolate: found --kernels"),
+        ([*LONG, GEMM, "--checkpoint", "c"], "--extrapolate: found --checkpoint"),
+        ([*LONG, GEMM, "--line-trace"], "--extrapolate: found --line-trace"),
+        ([*LONG, f"{GEMM},persistent=4"], "found a GEMM with persistent workgroups"),
+        ([*LONG, "gemm:shape=256x256x128,split_k=2"], "found a GEMM with split-K"),
     ],
 )
 def test_what_does_not_go_with_it(arguments, said, capsys):
@@ -65,12 +67,12 @@ def test_rows_of_a_case_that_is_cut_and_of_one_that_is_not(monkeypatch):
     monkeypatch.setattr(validation.against.extrapolation, "load_preset", lambda name: small_preset("l2.bytes=262144"))
     kernel = replace(DEFAULT_KERNEL, tile_m=64, tile_n=64, warps_m=2, warps_n=2)
     cut, whole = (outcome(Case("x", "p", GemmProblem(m, 2048, 32), kernel)) for m in (8192, 512))
-    ((simulated, of, error, uncertainty),) = EXTRAPOLATED_ROW.findall(table_row(cut))
+    ((simulated, of, error, uncertainty),) = EXTRAPOLATED_ROW.findall(table_line(table_row(cut)))
     figures = cut.cut.results.figures
     assert (simulated, of) == (f"{figures['extrapolated_from_workgroups']:,}", "4,096")
     assert float(error) == pytest.approx(100 * (cut.cut.results.time_ps / cut.whole.results.time_ps - 1), abs=0.01)
     assert 0 < float(uncertainty) <= 1
-    assert whole.whole is whole.cut and "| all |" in table_row(whole)
+    assert whole.whole is whole.cut and "all" in table_row(whole)
     assert f"1 extrapolated: mean absolute error {abs(float(error)):.2f} %" in report([cut, whole])
 
 

@@ -7,16 +7,11 @@ from math import ceil
 
 import pytest
 
-from validation.against.gemm_counters import (
-    CASES,
-    SAMPLE,
-    SAMPLE_PROBLEM,
-    TABLE,
-    TOLERANCE,
-    measured,
-    replay,
-    table_row,
-)
+from traces.command.document import table_line
+from validation.against.gemm_counters import CASES, SAMPLE, SAMPLE_PROBLEM, TABLE, measured, replay, table_row
+
+TOLERANCE = 0.02
+"""Of the L2 misses of the 4096^3 kernel, whose workgroups need not run in phase."""
 
 CUTLASS_CASES, PERSISTENT = CASES[:3], CASES[3]
 
@@ -53,7 +48,7 @@ def test_cutlass_kernels_are_exact(case):
     assert outcome.l1_read_miss_sectors == int(row["l1_read_miss_sectors"])
     assert outcome.l2_read_miss_sectors == int(row["l2_read_miss_sectors"])
     assert int(row["dram_read_sectors"]) - outcome.dram_read_sectors == 8  # the same in all three: noise
-    assert table_row(outcome) in TABLE.read_text(encoding="utf-8").splitlines()
+    assert table_line(table_row(outcome)) in TABLE.read_text(encoding="utf-8").splitlines()
 
 
 def test_persistent_kernel_is_exact_in_l1_and_within_two_percent_in_l2():

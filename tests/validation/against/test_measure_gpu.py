@@ -11,11 +11,12 @@ from sim.presets import load_preset
 from tests.support.paths import ROOT
 from tracer.streams import PointerChase
 from traces.errors import UserError
-from validation.against import gpu_measurements, measure_gpu, microbenchmarks
+from traces.schema import Cache
+from validation.against import gpu_measurements, measure_gpu
 from validation.against.gpu_measurements import comparison, simulation_on
-from validation.against.gpu_rows import MeasuredRow, ncu_sums, read_rows, write_rows
+from validation.against.gpu_rows import CHASES, Chase, MeasuredRow, ncu_sums, read_rows, write_rows
 
-SYNTHETIC = ROOT / "tests" / "validation" / "gpu_synthetic.csv"
+SYNTHETIC = ROOT / "tests" / "validation" / "against" / "gpu_synthetic.csv"
 NCU = """==PROF== Connected to process 7
 "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
 "0","gemm","dram__sectors_read.sum","sector","1,200,000"
@@ -48,13 +49,11 @@ def test_with_a_driver_but_nothing_to_measure_with(tmp_path, monkeypatch, capsys
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("here", "there"), list(zip(measure_gpu.CHASES, microbenchmarks.CHASES, strict=True)))
-def test_chases_are_those_that_the_simulator_runs(here, there):
-    assert here.level == there.level
-    assert here[1:5] == (there.buffer_bytes, there.stride_bytes, there.warm, there.loads)
-    simulated = PointerChase(here.buffer_bytes, here.warm + here.loads, here.stride_bytes, address=0)
+@pytest.mark.parametrize("chase", CHASES, ids=lambda chase: chase.level)
+def test_chases_are_those_that_the_simulator_runs(chase):
+    simulated = PointerChase(chase.buffer_bytes, chase.warm + chase.loads, chase.stride_bytes, address=0)
     (workgroup,) = simulated.workgroups()
-    assert measure_gpu.chain_offsets(here)[:-1].tolist() == workgroup.events["base"][:-1].tolist()
+    assert measure_gpu.chain_offsets(chase)[:-1].tolist() == workgroup.events["base"][:-1].tolist()
 
 
 def test_a_chain_is_linked_and_timed_per_load():
@@ -90,7 +89,7 @@ def test_a_chain_is_linked_and_timed_per_load():
         uint64=np.uint64,
         cuda=SimpleNamespace(Event=Event, get_elapsed_time=lambda begin, end: 0.001),
     )
-    chase = measure_gpu.Chase("L1 hit", 1024, 128, 3, 6, False)
+    chase = Chase("L1 hit", "", 1024, 128, 3, 6, Cache.DEFAULT)
     flush = SimpleNamespace(fill=lambda value: None)
     clocks, times = measure_gpu._chase(cupy, SimpleNamespace(get_function=lambda name: kernel), chase, flush)
     assert clocks == MeasuredRow("chase", "L1 hit", "latency", 7.0, "clock")

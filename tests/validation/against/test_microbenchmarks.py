@@ -5,9 +5,10 @@ import pytest
 from sim.machine.build import window_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
+from traces.command.document import table_line
+from validation.against.gpu_rows import CHASES
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
-    CHASES,
     LATENCY_TOLERANCE,
     MACHINES,
     TABLE,
@@ -109,5 +110,5 @@ def test_accelsim_crossbar_and_l2_have_together_what_its_configuration_says():
 def test_committed_table_has_these_latencies():
     committed = TABLE.read_text(encoding="utf-8").splitlines()
     for name in MACHINES:
-        assert set(latency_rows(name)) <= set(committed)
-    assert set(l2_rows("a100_80g")) <= set(committed)
+        assert set(map(table_line, latency_rows(name))) <= set(committed)
+    assert set(map(table_line, l2_rows("a100_80g"))) <= set(committed)

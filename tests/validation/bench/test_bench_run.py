@@ -7,7 +7,7 @@ from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from validation.bench import run as bench_run
 from validation.bench.engine_profile import BETWEEN, PHASES, TimedGpu
-from validation.bench.units import UNITS
+from validation.bench.units import LOOPS, request_ns
 
 SOURCE = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2))
 
@@ -25,11 +25,11 @@ def test_the_profiled_loop_gives_what_the_engine_gives():
 
 
 def test_every_unit_is_timed():
-    assert all(0 < bench(2000).kernel_ns < 1e6 for bench in UNITS.values())
+    assert all(0 < request_ns(make(2000), 2000) < 1e6 for make in LOOPS.values())
 
 
 def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(bench_run, "workload_problem", lambda name: SOURCE.problem)
+    monkeypatch.setattr(bench_run, "named_sublayer", lambda name: (SOURCE.problem, 2))
     monkeypatch.setattr(bench_run, "SCALE_SHAPE", (64, 64))
     monkeypatch.setattr(bench_run, "TABLE", tmp_path / "bench.md")
     start = {"wall_s": 1.0, "cpu_s": 1.0, "compile_s": 0.0, "rss_bytes": None}
@@ -39,4 +39,4 @@ def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
     report = json.loads(capsys.readouterr().out)
     assert report["end_to_end"]["line_requests"] > 0
     text = (tmp_path / "bench.md").read_text()
-    assert all(name in text for name in (*UNITS, *PHASES, report["machine"], report["date"]))
+    assert all(name in text for name in (*LOOPS, *PHASES, report["machine"], report["date"]))

@@ -2,13 +2,13 @@
 
 import pytest
 
-from sim.scenario.evaluation import CONFIGURATIONS, T3_MCA
+from sim.run.code import code_key, syntax
+from sim.scenario.result import CONFIGURATIONS, T3_MCA
 from tests.support.doc_blocks import file_of
 from tests.support.fake_tasks import TIMES_US, fake_outcomes
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
-from validation.experiments.cases import PAPER, Workbench, case_names, kernel_from
-from validation.experiments.code_key import code_key, syntax
+from validation.experiments.cases import PAPER, Workbench, case_names
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers, Term, operator_table
@@ -63,7 +63,7 @@ def test_keys_tell_apart_what_differs():
     base = keys(SMALL)
     assert keys(Workbench(tokens=256)) == base
     assert not keys(Workbench(tokens=512)) & base
-    assert not keys(Workbench(tokens=256, overrides=("link.GB_per_s=75.0",))) & base
+    assert len(keys(Workbench(tokens=256, overrides=("link.GB_per_s=75.0",))) & base) == 1  # a GEMM has no link
     deeper = keys(Workbench(tokens=256, kernel={"pipeline_depth": 3}))
     assert len(deeper & base) == 3  # collectives do not see the kernel
     timed = keys(Workbench(tokens=256, series=(CASE,)))
@@ -76,7 +76,7 @@ def test_words_do_not_change_a_key_but_code_does():
     assert syntax(source) == syntax(words)
     assert syntax(source) != syntax(source.replace("= 8", "= 16"))
     assert syntax(source) != syntax(source.replace("x +", "x -"))
-    assert code_key("sim.scenario.configurations") != code_key("sim.run.dram")
+    assert code_key("sim.run.run") != code_key("sim.run.dram")
 
 
 def test_speedups_and_traffic_of_made_up_parts():
@@ -173,7 +173,7 @@ def test_mistakes_in_files(tmp_path, text, words):
         load_experiments(tmp_path)
 
 
-@pytest.mark.parametrize("given", [{"tile": 3}, {"order": "spiral"}])
+@pytest.mark.parametrize("given", [{"tile": 3}, {"order": "spiral"}, {"m": 64}])
 def test_mistakes_in_kernels(given):
     with pytest.raises(UserError, match="kernel"):
-        kernel_from(given)
+        Workbench(kernel=given).cases((CASE,))

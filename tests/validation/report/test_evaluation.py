@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.fake_tasks import fake_outcomes
 from traces.command.cli import main as t3sim
-from traces.command.tables import answers as evaluation
+from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
 from validation.claims.claim import Claim
 from validation.experiments.ablation import Ablation
@@ -18,10 +18,10 @@ from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.store import Store
 from validation.experiments.sublayers import Sublayers
+from validation.report import answers as evaluation
 from validation.report.answers import evaluate_claims
 from validation.report.archive import write_evaluation
 from validation.report.compare import INSIDE, NOT_RUN
-from validation.report.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from validation.report.draw import draw_figures
 from validation.report.page import write_report
 from validation.verbs import validate as verb

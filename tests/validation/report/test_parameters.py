@@ -3,7 +3,7 @@
 import pytest
 
 from sim.presets import load_preset, presets
-from traces.command.tables import parameters
+from validation.report import parameters
 
 
 def test_committed_table_is_what_the_presets_say():

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, save
+from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
+from sim.view.style import save
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[str], path: Path) -> None:

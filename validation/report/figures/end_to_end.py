@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.scenario.evaluation import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import grouped_bars, legend_below, new_figure, save
+from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
+from sim.view.paper import grouped_bars, legend_below, new_figure
+from sim.view.style import save
 
 RUNS = {"training": "training step", "inference": "inference, prompt phase"}
 

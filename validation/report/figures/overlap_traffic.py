@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.view.dram_traffic import STREAMS
-from sim.view.paper import legend_below, new_figure, save
+from sim.view.paper import legend_below, new_figure
+from sim.view.style import save
 from traces.units import GIGA, PS_PER_US, bytes_per_s
 
 PANELS = {"gemm": "GEMM alone (then the flush of L2)", "t3": "T3 (round-robin)", "t3_mca": "T3-MCA"}

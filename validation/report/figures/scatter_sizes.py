@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.view.paper import COLOURS, new_figure, save
+from sim.view.paper import COLOURS, new_figure
+from sim.view.style import save
 
 MARKERS = "os^Dv<>P"
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.scenario.evaluation import SEQUENTIAL
-from sim.view.paper import COLOURS, HATCHES, case_title, legend_below, new_figure, save
+from sim.scenario.result import SEQUENTIAL
+from sim.view.paper import COLOURS, HATCHES, case_title, legend_below, new_figure
+from sim.view.style import save
 
 PHASES = {"gemm_us": "GEMM", "rs_us": "reduce-scatter", "ag_us": "all-gather"}
 PERCENT = 100

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.view.paper import COLOURS, new_figure, save
+from sim.view.paper import COLOURS, new_figure
+from sim.view.style import save
 from validation.experiments.sensitivity import Swing
 
 DOWN, UP = COLOURS[3], COLOURS[0]

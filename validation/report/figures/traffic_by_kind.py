@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.scenario.evaluation import SEQUENTIAL, T3_MCA
-from sim.view.paper import COLOURS, case_title, legend_below, new_figure, save
+from sim.scenario.result import SEQUENTIAL, T3_MCA
+from sim.view.paper import COLOURS, case_title, legend_below, new_figure
+from sim.view.style import save
 
 KINDS = {
     "gemm_reads": "GEMM reads",

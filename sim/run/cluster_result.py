@@ -1,0 +1,104 @@
+"""What GPUs that have come to rest found: time, traffic, counters, time series, timeline, and the ledger's verdict."""
+
+from typing import Any
+
+import numpy as np
+
+from sim.collective import ledger
+from sim.counters import totals
+from sim.host.cluster import Cluster
+from sim.host.gpu import Gpu
+from sim.hw.request import NEVER, SECTOR_BYTES, Stream
+from sim.hw.space import Map
+from sim.hw.tracker import tracker_bits
+from sim.presets import Preset
+from sim.run.result import KernelResult, RunResult
+from sim.spec import CollectiveCache
+
+
+def moved_bytes(gpu: Gpu) -> np.ndarray:
+    """Bytes at the memory controllers of a GPU: reads, writes and updates together, per Stream, i8 [4]."""
+    channels = gpu.counters()["hbm"]
+    columns = np.zeros(len(Stream), np.int64)
+    for name in ("read_columns", "write_columns", "update_columns"):
+        columns += channels[name].sum(axis=0)
+    return columns * SECTOR_BYTES
+
+
+def end_of(gpu: Gpu) -> int:
+    """When the last warp of a GPU had left, its last data were in memory, and its Tracker had told of the last tile."""
+    node = gpu.node
+    ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
+    return max(int(end) for end in ends)
+
+
+def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
+    """Of GPUs that have come to rest. What ran on which machine is for the caller to add.
+
+    Args:
+        cluster: the GPUs.
+        name: of what they ran.
+        interval_ps: of the time series, 0 = none.
+    """
+    gpus, first = cluster.gpus, cluster.gpus[0]
+    end_ps = max(end_of(gpu) for gpu in gpus)
+    kernel_ps = max(int(gpu.node.cus["last_exit_ps"].max()) for gpu in gpus)
+    if cluster.machine.collective.cache == CollectiveCache.ALLOCATE:
+        for gpu in gpus:
+            gpu.flush_l2()
+    moved = sum((moved_bytes(gpu) for gpu in gpus), np.zeros(len(Stream), np.int64))
+    units = first.counted()
+    outputs = [gpu.node.output for gpu in gpus]
+    verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
+    found = RunResult(
+        preset=Preset("", "", cluster.machine, {}),
+        input={},
+        options={},
+        kernels=[KernelResult(name, 0, end_ps, units, totals(units))],
+        exactly_once=verdict.exactly_once,
+        wrong=verdict.wrong,
+        kernel_ps=kernel_ps,
+        mean_dram_bytes=moved // len(gpus),
+        link_bytes=sum(int(gpu.node.ports["bytes"].sum()) for gpu in gpus) // len(gpus),
+        line_requests=sum(int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum()) for gpu in gpus),
+        figures=_figures(cluster),
+    )
+    if interval_ps:
+        found.interval_ps, found.series, found.spans = interval_ps, first.series(), first.spans()
+        found.triggers = _triggers(cluster)
+    return found
+
+
+def _triggers(cluster: Cluster) -> np.ndarray:
+    """(tile, complete at, local chunk) of the tracked tiles of GPU 0, in the order of time."""
+    tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
+    local = np.zeros(len(tiles), np.int64)
+    for stage in range(chunks.gpus):
+        span = chunks.span(0, stage)
+        local[span.start : span.stop] = stage
+    tracked = np.flatnonzero(tiles["triggers"])
+    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
+    return found[np.lexsort((found[:, 0], found[:, 1]))]
+
+
+def _figures(cluster: Cluster) -> dict[str, Any]:
+    """Of single units of GPU 0: Tracker, MCA, links."""
+    node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
+    tracker, engine = node.output.tracker[0], node.engine[0]
+    chosen = int(engine["mca_chosen"])
+    return {
+        "simulated_gpus": len(cluster.gpus),
+        "tracker_triggers": int(tracker["triggers"]),
+        "tracker_wavefronts": int(tracker["wavefronts"]),
+        "tracker_live_max": int(tracker["live_max"]),
+        "tracker_stalls": int(tracker["stalls"]),
+        "tracker_spilled": int(tracker["spilled"]),
+        "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
+        "mca_threshold": None if chosen == NEVER else chosen,
+        "mca_occupancy": float(engine["mca_occupancy"]),
+        "link_busy_ps": int(node.ports["busy_ps"].max()),
+        "credit_stalls": int(node.ports["credit_stalls"].sum()),
+        "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
+        "dma_tiles": int(((tiles["map"] == Map.DMA) & (tiles["sent_bytes"] == tiles["bytes"])).sum()),
+        "dma_descriptors": int(node.dmas["descriptors"].sum()),
+    }

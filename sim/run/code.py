@@ -1,0 +1,58 @@
+"""What decides a result in the simulator's code: a hash of the syntax of modules and of all that they import.
+
+Comments, docstrings and layout are left out, so that an edit of words does not throw hours of results away.
+"""
+
+import ast
+import sys
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from sim.hw.policy import MODULE
+from tracer.compile.fingerprint import ROOT, import_closure
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def code_key(*modules: str) -> str:
+    """Hexadecimal SHA-256 for modules of the project; a user's policy file has a key of its own (`policy_key`).
+
+    Args:
+        modules: dotted names.
+    """
+    files: dict[str, Path] = {}
+    for module in modules:
+        files |= import_closure(module, ROOT / f"{module.replace('.', '/')}.py")
+    return _key_of(files)
+
+
+def policy_key() -> str:
+    """The same for the user's policy that this process has bound (`sim.hw.policy`), "" where it has none."""
+    bound = sys.modules.get(MODULE)
+    if bound is None or bound.__file__ is None:
+        return ""
+    return _key_of(import_closure(MODULE, Path(bound.__file__).resolve()))
+
+
+def _key_of(files: dict[str, Path]) -> str:
+    digest = sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{syntax(files[name].read_text(encoding='utf-8'))}\0".encode())
+    return digest.hexdigest()
+
+
+def syntax(source: str) -> str:
+    """A text that is equal for two sources that do the same, but for words and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, DOCUMENTED) and isinstance(body, list):
+            node.body = [line for line in body if not _is_text(line)]
+    return ast.dump(tree, annotate_fields=False)
+
+
+def _is_text(line: ast.stmt) -> bool:
+    """A docstring, or a text below a constant that says what it is."""
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

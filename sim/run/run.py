@@ -1,0 +1,349 @@
+"""A run: the description of one simulation, from which it can be done anywhere, and the key of its result.
+
+    KernelRun       the kernels of a trace, or a GEMM, on one GPU
+    CollectiveRun   a collective on CUs
+    FusedRun        T3: a GEMM whose stores become a reduce-scatter
+    SideBySideRun   a GEMM and a collective of other data at once, on CUs of their own
+
+The key is the hash of everything that decides the result and of nothing else: values of the machine that this kind of
+run does not read are left out, and so are names, titles and sources of values. `sim.run.store` keeps results by it.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from sim.collective.chunks import Chunks
+from sim.collective.own_plan import OwnPlan
+from sim.host.gpu import Progress
+from sim.host.state import Breaks
+from sim.presets import Preset
+from sim.run.code import code_key, policy_key
+from sim.run.extrapolation import simulate_gemm
+from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
+from sim.run.one_gpu import simulate
+from sim.run.policy_file import bound_digest
+from sim.run.result import RunResult
+from sim.spec import Arbiter
+from tracer.compile.fingerprint import ROOMS
+from tracer.gemm.source import GemmSource
+from tracer.sequence import CommandSequence
+from traces.checksum import canonical_json
+from traces.source import Prefill, TraceSource
+
+LINE_BYTES = 128
+OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
+"""Units that a GPU alone does not have, or that only communication meets there."""
+COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}
+"""Line requests per line of the output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One simulation.
+
+    Attributes:
+        preset: the machine.
+        interval_ps: of the time series, 0 = none.
+    """
+
+    preset: Preset
+    interval_ps: int = 0
+
+    @property
+    def title(self) -> str:
+        """One line for people."""
+        raise NotImplementedError
+
+    @property
+    def cost(self) -> float:
+        """Guess of the line requests, for the order in which runs start."""
+        raise NotImplementedError
+
+    def input(self) -> dict[str, Any]:
+        """What runs, as plain values."""
+        raise NotImplementedError
+
+    def own_options(self) -> dict[str, Any]:
+        """How it runs, as plain values."""
+        raise NotImplementedError
+
+    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+        """Do it."""
+        raise NotImplementedError
+
+    def arbiter(self) -> Arbiter:
+        """Of the DRAM queues in this run."""
+        return self.preset.machine.hbm.arbiter
+
+    def modules(self) -> tuple[str, ...]:
+        """Modules whose code, imports included, decides the result."""
+        return (__name__,)
+
+    def reads(self, field: str) -> bool:
+        """Can a value of the machine decide the result?"""
+        return True
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """How it runs, with the user's policy where one decides."""
+        policy = bound_digest() if self.arbiter() == Arbiter.USER else ""
+        return self.own_options() | ({"policy_sha256": policy} if policy else {})
+
+    def identity(self) -> dict[str, Any]:
+        """Everything but code that decides the result, as plain values."""
+        machine = self.preset.values() | {"hbm.arbiter": self.arbiter().name.lower()}
+        return {
+            "kind": type(self).__name__,
+            "input": self.input(),
+            "options": self.own_options(),
+            "machine": {field: value for field, value in machine.items() if self.reads(field)},
+            "interval_ps": self.interval_ps,
+            "policy": policy_key() if self.arbiter() == Arbiter.USER else "",
+        }
+
+    @cached_property
+    def code(self) -> str:
+        """Hash of the code that decides the result."""
+        return code_key(*self.modules())
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of everything that decides the result."""
+        return sha256(canonical_json([self.code, self.identity()]).encode()).hexdigest()
+
+    def execute(self, progress: Progress | None = None, breaks: Breaks | None = None) -> RunResult:
+        """Simulate it.
+
+        Args:
+            progress: called with (kernel, workgroups done, workgroups).
+            breaks: at which it can be kept.
+
+        Raises:
+            UserError: something that this machine cannot run, a deadlock.
+        """
+        return self.signed(self.simulated(progress, breaks))
+
+    def signed(self, found: RunResult) -> RunResult:
+        """A result of this key as that of this run: its machine with the sources of the values, its input."""
+        return replace(
+            found,
+            preset=self.preset,
+            input=self.input(),
+            options=self.options,
+            interval_ps=self.interval_ps,
+            code=self.code,
+            point={},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRun(Run):
+    """Kernels of a trace on one GPU, one after the other.
+
+    Attributes:
+        source: the trace.
+        kernels: numbers of those to run, counted from 0; None = all.
+        flush_l2: write back and empty L2 after every kernel.
+        extrapolate: of one GEMM: count on from steady waves (`sim.run.extrapolation`).
+    """
+
+    source: TraceSource
+    kernels: tuple[int, ...] | None = None
+    flush_l2: bool = True
+    extrapolate: bool = False
+
+    @cached_property
+    def _gemm(self) -> GemmSource | None:
+        """The GEMM where the trace is nothing else."""
+        commands = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
+        return commands[0] if len(commands) == 1 and isinstance(commands[0], GemmSource) else None
+
+    @property
+    def title(self) -> str:
+        what = self._gemm.info.name if self._gemm else "trace"
+        return f"{what} on {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        if self._gemm:
+            return gemm_cost(self._gemm)
+        kernels = [command for command in self.source.commands() if not isinstance(command, Prefill)]
+        return float(sum(LINE_BYTES * kernel.info.workgroups * kernel.info.warps_per_workgroup for kernel in kernels))
+
+    @cached_property
+    def _input(self) -> dict[str, Any]:
+        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else {})
+
+    def input(self) -> dict[str, Any]:
+        return self._input
+
+    def own_options(self) -> dict[str, Any]:
+        kernels = None if self.kernels is None else sorted(self.kernels)
+        return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"extrapolate": True} if self.extrapolate else {})
+
+    def modules(self) -> tuple[str, ...]:
+        sources = [self.source, *(self.source.commands() if isinstance(self.source, CommandSequence) else ())]
+        readers = {type(source).__module__ for source in sources}
+        return (__name__, *sorted(module for module in readers if module.partition(".")[0] in ROOMS))
+
+    def reads(self, field: str) -> bool:
+        return self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS)
+
+    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+        settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
+        if self.extrapolate:
+            return simulate_gemm(self.source, self.preset, **settings)
+        return simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GpusRun(Run):
+    """Base of the runs of several GPUs.
+
+    Attributes:
+        source: the GEMM of one GPU; a collective sees its output only.
+        chunks: how the output is cut.
+        explicit: simulate every GPU, not one for all.
+        own: a user's topology and plan, in place of the machine's.
+    """
+
+    source: GemmSource
+    chunks: Chunks
+    explicit: bool = False
+    own: OwnPlan | None = None
+
+    def own_options(self) -> dict[str, Any]:
+        return {"explicit": self.explicit}
+
+    def _gpus_input(self) -> dict[str, Any]:
+        cut: dict[str, Any] = {"gpus": self.chunks.gpus, "edges": list(self.chunks.edges)}
+        return cut | ({"plan_sha256": self.own.digest} if self.own else {})
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {"explicit": self.explicit, "own": self.own, "interval_ps": self.interval_ps}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveRun(_GpusRun):
+    """A collective on CUs, alone.
+
+    Attributes:
+        kind: one of `sim.run.many_gpus.COLLECTIVES`.
+        update: the receiver adds near memory (reduce-scatter only).
+    """
+
+    kind: str
+    update: bool = False
+
+    @property
+    def title(self) -> str:
+        near = " near memory" if self.update else ""
+        megabytes = f"{self.source.problem.output_bytes / 1e6:,.1f} MB"
+        return f"{self.kind}{near} of {megabytes} on {self.chunks.gpus} GPUs, {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        return COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES / (2 if self.update else 1)
+
+    def input(self) -> dict[str, Any]:
+        output = sha256(self.source.output_tiles().tobytes()).hexdigest()
+        return {"collective": self.kind, "update": self.update, "output_sha256": output} | self._gpus_input()
+
+    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+        return run_collective(
+            *(self.preset.machine, self.kind, self.source.output_tiles(), self.chunks),
+            **self._settings | {"update": self.update, "progress": progress, "breaks": breaks},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedRun(_GpusRun):
+    """T3: a GEMM whose stores become a reduce-scatter.
+
+    Attributes:
+        arbitration: of the DRAM queues, in place of the machine's.
+    """
+
+    arbitration: Arbiter
+
+    @property
+    def title(self) -> str:
+        name = self.source.info.name
+        return f"{name} fused, {self.arbitration.name.lower()}, on {self.chunks.gpus} GPUs, {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        return gemm_cost(self.source) + 2 * self.source.problem.output_bytes / LINE_BYTES
+
+    def input(self) -> dict[str, Any]:
+        return {"fused": gemm_input(self.source)} | self._gpus_input()
+
+    def own_options(self) -> dict[str, Any]:
+        return {"explicit": self.explicit, "arbiter": self.arbitration.name.lower()}
+
+    def arbiter(self) -> Arbiter:
+        return self.arbitration
+
+    def reads(self, field: str) -> bool:
+        return field == "collective.cache" or not field.startswith("collective.")
+
+    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+        return run_fused(
+            *(self.preset.machine, self.source, self.chunks, self.arbitration),
+            **self._settings | {"progress": progress, "breaks": breaks},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySideRun(_GpusRun):
+    """A GEMM and a collective of other data of the same shape at once, on CUs of their own.
+
+    Attributes:
+        kind: of the collective.
+        collective_cus: CUs that it takes from the GEMM.
+    """
+
+    kind: str
+    collective_cus: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.source.info.name} beside a {self.kind} on {self.collective_cus} CUs, {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        return gemm_cost(self.source) + COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES
+
+    def input(self) -> dict[str, Any]:
+        return {"gemm": gemm_input(self.source), "collective": self.kind} | self._gpus_input()
+
+    def own_options(self) -> dict[str, Any]:
+        return {"collective_cus": self.collective_cus}
+
+    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+        return run_side_by_side(
+            *(self.preset.machine, self.source, self.chunks, self.kind, self.collective_cus),
+            interval_ps=self.interval_ps,
+            progress=progress,
+            breaks=breaks,
+        )
+
+
+def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0) -> KernelRun:
+    """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
+    return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps)
+
+
+def gemm_input(source: GemmSource) -> dict[str, Any]:
+    """A GEMM as plain values."""
+    return {"name": source.info.name, "problem": asdict(source.problem), "kernel": asdict(source.kernel)}
+
+
+def gemm_cost(source: GemmSource) -> float:
+    """Guess of the line requests."""
+    problem, kernel = source.problem, source.kernel
+    operands = problem.m * problem.n * problem.k * problem.a_bytes * (1 / kernel.tile_m + 1 / kernel.tile_n)
+    return operands / LINE_BYTES + 2 * problem.output_bytes / LINE_BYTES

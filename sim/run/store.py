@@ -1,0 +1,213 @@
+"""The store of finished runs: what a simulation found is kept under the key of its run, for whoever asks again.
+
+    FOLDER/KEY.h5           a results archive of one run (`sim.results.archive`), its `study` is the key
+    FOLDER/KEY.npz          the checkpoint of a run in progress (`sim.host.checkpoint`)
+
+FOLDER is $T3SIM_STORE, or `t3sim/store` in the user's cache folder; delete it at any time. Files are written under a
+temporary name and renamed, so that any number of processes may read and write at once; two that do the same run write
+the same bytes. An entry that is damaged, or whose name is not its key, is removed and its run is done again. When the
+files hold more than $T3SIM_STORE_BYTES, those go that were not used for longest; the time of use is the file's mtime.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.host.checkpoint import Checkpoint
+from sim.host.gpu import Progress
+from sim.host.state import Breaks
+from sim.machine.limits import check_limits
+from sim.results.archive import open as open_results
+from sim.results.archive import write_runs
+from sim.run.result import ResultsError, RunResult
+from sim.run.run import Run
+from tracer.compile.cache import user_cache
+from traces.errors import UserError
+
+VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
+DEFAULT_BYTES = 2 << 30
+RESULT, STATE = ".h5", ".npz"
+
+
+class Entry(NamedTuple):
+    """A file of the store.
+
+    Attributes:
+        path: of the file.
+        size_bytes: of the file.
+        used_s: when it was last used, seconds since 1970.
+    """
+
+    path: Path
+    size_bytes: int
+    used_s: float
+
+    @property
+    def key(self) -> str:
+        return self.path.stem
+
+    @property
+    def finished(self) -> bool:
+        """A result, not the checkpoint of a run in progress."""
+        return self.path.suffix == RESULT
+
+
+class Store:
+    """A folder of results.
+
+    Attributes:
+        folder: where they lie; it need not exist.
+        max_bytes: of all files together.
+
+    Raises:
+        UserError: T3SIM_STORE_BYTES is no whole number.
+    """
+
+    def __init__(self, folder: str | Path | None = None, max_bytes: int | None = None):
+        """folder, max_bytes: None = what the environment says, or the default."""
+        chosen = folder or os.environ.get(VARIABLE)
+        self.folder = Path(chosen).absolute() if chosen else user_cache() / "store"
+        self.max_bytes = _bytes_wanted() if max_bytes is None else max_bytes
+
+    def get(self, key: str) -> RunResult | None:
+        """The result of a key, None where there is none; a damaged one is removed."""
+        path = self.path(key)
+        try:
+            found = open_results(path)
+            run = found.run()
+            if found.study != key:
+                raise ResultsError(f"{path}: found the run {found.study}")
+        except ResultsError:
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return run
+
+    def put(self, key: str, result: RunResult) -> None:
+        """Keep a result. A folder that cannot be written costs a warning."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_runs(self.path(key), [result], key)
+        except (OSError, UserError) as problem:
+            _warn_once(f"results cannot be kept in {self.folder}: {problem}")
+            return
+        self.prune(self.max_bytes)
+
+    def checkpoint(self, key: str, every_s: float) -> Checkpoint | None:
+        """Where the state of a run in progress is kept; None, and a warning, where the folder cannot be written."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return Checkpoint(self.path(key, STATE), key, every_s)
+        except (OSError, UserError) as problem:
+            _warn_once(f"checkpoints cannot be kept in {self.folder}: {problem}")
+            return None
+
+    def path(self, key: str, suffix: str = RESULT) -> Path:
+        """File of a key."""
+        return self.folder / f"{key}{suffix}"
+
+    def entries(self) -> list[Entry]:
+        """All files, the one used last first."""
+        found = []
+        for path in self.folder.glob("*") if self.folder.is_dir() else ():
+            if path.suffix in (RESULT, STATE):
+                with suppress(OSError):  # another process has removed it meanwhile
+                    about = path.stat()
+                    found.append(Entry(path, about.st_size, about.st_mtime))
+        return sorted(found, key=lambda entry: (-entry.used_s, entry.path.name))
+
+    def check(self) -> list[Path]:
+        """Read every result; those that are damaged, or not of their key, are removed and returned."""
+        bad = []
+        for entry in self.entries():
+            used = entry.path.stat() if entry.path.exists() else None
+            if used is not None and entry.finished and self.get(entry.key) is None:
+                bad.append(entry.path)
+            elif used is not None and entry.finished:
+                with suppress(OSError):
+                    os.utime(entry.path, ns=(used.st_atime_ns, used.st_mtime_ns))  # looking is no use
+        return bad
+
+    def prune(self, max_bytes: int) -> list[Path]:
+        """Remove what was not used for longest until the rest holds `max_bytes` at most; returns what went."""
+        gone, kept_bytes = [], 0
+        for entry in self.entries():
+            kept_bytes += entry.size_bytes
+            if kept_bytes > max_bytes:
+                with suppress(OSError):
+                    entry.path.unlink()
+                gone.append(entry.path)
+        return gone
+
+
+class Found(NamedTuple):
+    """A result, and whether it was in the store."""
+
+    result: RunResult
+    from_store: bool
+
+
+def run_or_get(
+    run: Run,
+    store: Store | None,
+    *,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    checkpoint_every_s: float | None = None,
+    going_on: Callable[[Run], None] | None = None,
+) -> Found:
+    """The result of a run: from the store, or simulated and kept there.
+
+    Args:
+        run: what to simulate.
+        store: None = simulate and keep nothing.
+        fresh: simulate, whatever the store has; the result replaces it.
+        progress: called with (kernel, workgroups done, workgroups).
+        checkpoint_every_s: keep the state of the run in the store so often, and go on from the state that is there;
+            None = no. The result is the same to the last bit.
+        going_on: called where a state is there.
+
+    Raises:
+        UserError: as `Run.execute`.
+    """
+    check_limits(run.preset.machine)  # also of units that decide nothing here
+    if store is None:
+        return Found(run.execute(progress), False)
+    kept = None if fresh else store.get(run.key)
+    if kept is not None:
+        return Found(run.signed(kept), True)
+    checkpoint = None if checkpoint_every_s is None else store.checkpoint(run.key, checkpoint_every_s)
+    breaks = _breaks(checkpoint, fresh)
+    if breaks and breaks.state and going_on:
+        going_on(run)
+    result = run.execute(progress, breaks)
+    store.put(run.key, result)
+    if checkpoint:
+        checkpoint.remove()
+    return Found(result, False)
+
+
+def _breaks(checkpoint: Checkpoint | None, fresh: bool) -> Breaks | None:
+    if checkpoint is None:
+        return None
+    if fresh:
+        checkpoint.remove()
+    return checkpoint.breaks()
+
+
+def _bytes_wanted() -> int:
+    text = os.environ.get(BYTES_VARIABLE, str(DEFAULT_BYTES))
+    if not text.isdecimal():
+        raise UserError(f"{BYTES_VARIABLE}: found {text!r}, allowed is a whole number of bytes")
+    return int(text)
+
+
+@lru_cache(maxsize=1)
+def _warn_once(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,87 @@
+"""A scenario in a results archive: a row of figures of its configurations, and the runs behind them.
+
+The row is a run without kernels: its `figures` are "<configuration>.<figure>" and "<run>.<figure>", its `options` the
+workload, its `point` {"simulation": "all"}. The runs follow in the order of RUNS, with `point` {"simulation": <run>}.
+In the archive of a study the swept fields stand in every `point` too.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.results.archive import ResultsArchive, write_runs
+from sim.results.archive import open as open_results
+from sim.run.result import ResultsError, RunResult
+from sim.scenario.result import RUNS, ScenarioResult
+
+COLUMN = "simulation"
+"""Of `point`: which run of a scenario."""
+WHOLE = "all"
+"""The row of the configurations themselves."""
+
+
+def write_scenario(path: str | Path, found: ScenarioResult) -> None:
+    """Write the archive of one scenario (replaced if it exists).
+
+    Raises:
+        UserError: folder missing or not writable, disk full. Nothing is left behind.
+    """
+    workload = found.as_dict()["workload"]
+    write_runs(path, [scenario_row(found, workload), *scenario_runs(found)])
+
+
+def scenario_row(found: ScenarioResult, options: Mapping[str, Any]) -> RunResult:
+    """The figures of all configurations as the row of an archive.
+
+    Args:
+        found: the scenario.
+        options: what decided it beside the machine, as plain values.
+    """
+    code = next((run.code for run in found.runs.values()), "")
+    figures = scenario_figures(found.as_dict())
+    return RunResult(found.preset, {}, dict(options), [], figures=figures, code=code, point={COLUMN: WHOLE})
+
+
+def scenario_runs(found: ScenarioResult) -> list[RunResult]:
+    """The runs behind a scenario, each with its name in `point`."""
+    runs = [(name, found.runs[name]) for name in RUNS if name in found.runs]
+    for name, run in runs:
+        run.point = {COLUMN: name}
+    return [run for _, run in runs]
+
+
+def open_scenario(path: str | Path) -> tuple[RunResult, dict[str, RunResult]]:
+    """Read the archive of one scenario.
+
+    Returns:
+        (row of the configurations, RUNS name -> run).
+
+    Raises:
+        ResultsError: no results archive, or not that of one scenario.
+    """
+    archive = open_results(path)
+    if not is_scenario(archive):
+        raise ResultsError(f"{path}: holds no scenario; t3sim t3 -o writes one")
+    runs = dict(archive.results())
+    return runs[0], {run.point[COLUMN]: run for number, run in runs.items() if number}
+
+
+def is_scenario(archive: ResultsArchive) -> bool:
+    """Are the runs those of one scenario, after the row of its configurations?"""
+    points = [run.point for run in archive.runs]
+    return points[:1] == [{COLUMN: WHOLE}] and all(list(point) == [COLUMN] for point in points)
+
+
+def scenario_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of `ScenarioResult.as_dict`: "<configuration>.<figure>", and "<run>.<figure>" of the runs behind it."""
+    figures: dict[str, Any] = {}
+    for name, one in summary["configurations"].items():
+        flat = {
+            **{figure: value for figure, value in one.items() if not isinstance(value, dict)},
+            **{f"dram_{kind}_bytes": value for kind, value in one["dram_bytes"].items()},
+            "exactly_once": int(one["ledger"]["exactly_once"]),
+        }
+        figures |= {f"{name}.{figure}": value for figure, value in flat.items() if value is not None}
+    for run, found in summary["runs"].items():
+        figures |= {f"{run}.{figure}": value for figure, value in found.items() if value is not None}
+    return figures

@@ -1,0 +1,162 @@
+"""What a scenario finds: a sub-layer's figures in each of the paper's configurations, put together from runs.
+
+    Sequential              GEMM, then ring reduce-scatter (RS) on CUs, then ring all-gather (AG)
+    T3                      GEMM fused with RS (Tracker, DMA, near-memory updates), round-robin arbitration, then AG
+    T3-MCA                  the same with communication-aware arbitration
+    Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
+    Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
+
+A run is one simulation (RUNS); configurations share them (NEEDS).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sim.counters import add_totals
+from sim.hw.request import Stream
+from sim.presets import Preset
+from sim.run.result import RunResult
+from tracer.gemm.kernel import GemmKernel
+from tracer.gemm.problem import GemmProblem
+from traces.units import ps_to_ns
+
+SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
+IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
+CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
+RUNS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca")
+"""Simulations behind them."""
+NEEDS = {
+    SEQUENTIAL: ("gemm", "rs", "ag"),
+    T3: ("t3", "ag"),
+    T3_MCA: ("t3_mca", "ag"),
+    IDEAL: ("gemm", "rs", "ag"),
+    IDEAL_NMC: ("gemm", "rs_nmc", "ag"),
+}
+TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
+
+
+@dataclass
+class Configuration:
+    """One configuration's figures, per GPU.
+
+    Attributes:
+        time_ps: all of it.
+        gemm_ps, rs_ps, ag_ps: its phases; a fused kernel has gemm_ps = rs_ps = the time of both, overlapped.
+        dram_bytes: by TRAFFIC.
+        link_bytes: sent.
+        exactly_once: the ledgers of all its runs agree with their plans.
+    """
+
+    time_ps: int
+    gemm_ps: int
+    rs_ps: int
+    ag_ps: int
+    dram_bytes: dict[str, int]
+    link_bytes: int
+    exactly_once: bool
+
+
+@dataclass
+class ScenarioResult:
+    """A sub-layer in all configurations.
+
+    Attributes:
+        preset: the machine.
+        problem, kernel, gpus: the workload.
+        runs: RUNS name -> RunResult.
+        output_bytes: D.
+        zeroing_bytes: writes that clear the output before a fused GEMM (not part of any configuration).
+        interval_ps: of the time series of the runs, 0 = none.
+        plan_sha256: of a user's plan, "" = that of the machine's topology.
+        configurations: name -> its figures.
+        from_store: RUNS that were in the store, not simulated anew.
+    """
+
+    preset: Preset
+    problem: GemmProblem
+    kernel: GemmKernel
+    gpus: int
+    runs: dict[str, RunResult]
+    output_bytes: int
+    zeroing_bytes: int
+    interval_ps: int = 0
+    plan_sha256: str = ""
+    configurations: dict[str, Configuration] = field(default_factory=dict)
+    from_store: tuple[str, ...] = ()
+
+    def speedup(self, name: str) -> float:
+        """Over Sequential."""
+        return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON: `configurations` and `workload`."""
+        return {
+            "workload": {
+                **{name: getattr(self.problem, name) for name in ("m", "n", "k")},
+                "gpus": self.gpus,
+                "output_bytes": self.output_bytes,
+                "zeroing_bytes": self.zeroing_bytes,
+                **({"plan_sha256": self.plan_sha256} if self.plan_sha256 else {}),
+            },
+            "preset": self.preset.name,
+            "interval_ps": self.interval_ps,
+            "configurations": {name: self._configuration_dict(name) for name in self.configurations},
+            "runs": {name: run.figures for name, run in self.runs.items() if run.figures},
+        }
+
+    def _configuration_dict(self, name: str) -> dict:
+        chosen = self.configurations[name]
+        return {
+            "time_ns": ps_to_ns(chosen.time_ps),
+            "gemm_ns": ps_to_ns(chosen.gemm_ps),
+            "rs_ns": ps_to_ns(chosen.rs_ps),
+            "ag_ns": ps_to_ns(chosen.ag_ps),
+            "speedup": self.speedup(name) if SEQUENTIAL in self.configurations else None,
+            "dram_bytes": chosen.dram_bytes,
+            "link_bytes": chosen.link_bytes,
+            "ledger": {"exactly_once": chosen.exactly_once, "wrong": self._wrong(name)},
+        }
+
+    def _wrong(self, name: str) -> list[str]:
+        return [f"{run}: {fault}" for run in NEEDS[name] for fault in self.runs[run].wrong]
+
+
+def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
+    """A configuration from the runs that it needs (NEEDS)."""
+    gather = runs["ag"]
+    needed = [runs[run] for run in NEEDS[name]]
+    if name in (T3, T3_MCA):
+        fused = runs["t3" if name == T3 else "t3_mca"]
+        gemm_ps = rs_ps = overlapped_ps = fused.time_ps
+        traffic = fused.dram_bytes
+    else:
+        gemm, scatter = runs["gemm"], runs["rs_nmc" if name == IDEAL_NMC else "rs"]
+        gemm_ps, rs_ps = gemm.time_ps, scatter.time_ps
+        overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
+        traffic = gemm.dram_bytes + scatter.dram_bytes
+    return Configuration(
+        time_ps=overlapped_ps + gather.time_ps,
+        gemm_ps=gemm_ps,
+        rs_ps=rs_ps,
+        ag_ps=gather.time_ps,
+        dram_bytes=dict(zip(TRAFFIC, _by_phase(traffic, gather.dram_bytes), strict=True)),
+        link_bytes=sum(run.link_bytes for run in needed),
+        exactly_once=all(run.exactly_once for run in needed),
+    )
+
+
+def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dict[str, int]:
+    """Counters of a configuration, of one GPU: those of the simulations that it needs, added up.
+
+    Args:
+        totals: RUNS name -> "unit.counter" -> count (`RunResult.totals`).
+    """
+    return add_totals(totals[run] for run in NEEDS[name])
+
+
+def _by_phase(first: np.ndarray, gather: np.ndarray) -> list[int]:
+    """Bytes in the order of TRAFFIC."""
+    streams = (Stream.COMPUTE_READ, Stream.COMPUTE_WRITE, Stream.COMM_READ, Stream.COMM_WRITE)
+    return [int(first[stream]) for stream in streams] + [int(gather[stream]) for stream in streams[2:]]

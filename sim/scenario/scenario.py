@@ -1,0 +1,170 @@
+"""A scenario: a sub-layer on a machine, and the runs behind the paper's configurations of it.
+
+GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22); `sim.scenario.result` says which
+configuration needs what.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.own_plan import OwnPlan
+from sim.presets import Preset
+from sim.run.many_gpus import fused_plans
+from sim.run.result import RunResult
+from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
+from sim.run.store import Store, run_or_get
+from sim.scenario.result import CONFIGURATIONS, NEEDS, RUNS, T3, T3_MCA, ScenarioResult, put_together
+from sim.spec import Arbiter
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
+from traces.errors import UserError
+
+Progress = Callable[[str, int, int], None]
+"""Called with (run, workgroups done, workgroups)."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A sub-layer on a machine: everything that decides its result.
+
+    Attributes:
+        preset: the machine.
+        problem, kernel: the GEMM of one GPU.
+        gpus: N.
+        chunks: how the output is cut; None = evenly.
+        explicit: simulate every GPU, not one for all.
+        interval_ps: of the time series, 0 = none.
+        own: a user's topology and plan, in place of the machine's.
+    """
+
+    preset: Preset
+    problem: GemmProblem
+    kernel: GemmKernel
+    gpus: int
+    chunks: Chunks | None = None
+    explicit: bool = False
+    interval_ps: int = 0
+    own: OwnPlan | None = None
+
+    def source(self) -> GemmSource:
+        return GemmSource(self.problem, self.kernel)
+
+    def cut(self) -> Chunks:
+        """How the output is cut.
+
+        Raises:
+            UserError: one GPU, fewer tiles than GPUs, chunks that are not those of this output.
+        """
+        tiles = self.source().tiles
+        if self.chunks is None:
+            return even_chunks(tiles, self.gpus)
+        if self.chunks.tiles != tiles or self.chunks.gpus != self.gpus:
+            raise UserError(
+                f"chunks: found {self.chunks.tiles} tiles for {self.chunks.gpus} GPUs, allowed are the output's "
+                f"{tiles} tiles for {self.gpus}"
+            )
+        return self.chunks
+
+    def run(self, name: str) -> Run:
+        """One of RUNS.
+
+        A collective sees the output alone; so that it is the same for every K, its output lies where that of the
+        shortest K does.
+        """
+        if name == "gemm":
+            return gemm_run(self.preset, self.source(), self.interval_ps)
+        common: dict[str, Any] = {
+            "preset": self.preset,
+            "interval_ps": self.interval_ps,
+            "chunks": self.cut(),
+            "explicit": self.explicit,
+            "own": self.own,
+        }
+        if name in ("t3", "t3_mca"):
+            arbiter = Arbiter.ROUND_ROBIN if name == "t3" else _mca_of(self.preset.machine.hbm.arbiter)
+            return FusedRun(source=self.source(), arbitration=arbiter, **common)
+        kind = "all_gather" if name == "ag" else "reduce_scatter"
+        return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
+
+    def _shortest_source(self) -> GemmSource:
+        """A GEMM of the same output with the shortest K."""
+        problem, k = self.problem, self.kernel.tile_k
+        lda = k if problem.lda is not None and problem.a_layout == Layout.ROW else problem.lda
+        return GemmSource(replace(problem, k=k, lda=lda), self.kernel)
+
+
+def _mca_of(arbiter: Arbiter) -> Arbiter:
+    """T3-MCA's arbiter: MCA, unless the preset (or --set hbm.arbiter) asks for a variant of it."""
+    return arbiter if arbiter in (Arbiter.MCA_FIXED, Arbiter.COMPUTE_FIRST, Arbiter.USER) else Arbiter.MCA
+
+
+def runs_of(configurations: Sequence[str]) -> list[str]:
+    """Runs that configurations need, in the order of RUNS."""
+    needed = {run for name in configurations for run in NEEDS[name]}
+    return [run for run in RUNS if run in needed]
+
+
+def simulate_scenario(
+    scenario: Scenario,
+    configurations: Sequence[str] = CONFIGURATIONS,
+    *,
+    store: Store | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    checkpoint_every_s: float | None = None,
+    going_on: Callable[[Run], None] | None = None,
+) -> ScenarioResult:
+    """Simulate what the configurations need, and put them together.
+
+    Args:
+        scenario: the sub-layer and the machine.
+        configurations: which.
+        store, fresh, checkpoint_every_s, going_on: see `sim.run.store.run_or_get`.
+        progress: called with (run, workgroups done, workgroups).
+
+    Raises:
+        UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it.
+    """
+    chunks = scenario.cut()
+    if {T3, T3_MCA} & set(configurations):
+        fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)  # refused before the other runs
+    results, from_store = {}, []
+    for name in runs_of(configurations):
+        found = run_or_get(
+            scenario.run(name),
+            store,
+            fresh=fresh,
+            progress=_named(progress, name),
+            checkpoint_every_s=checkpoint_every_s,
+            going_on=going_on,
+        )
+        results[name] = found.result
+        from_store += [name] if found.from_store else []
+    whole = assemble(scenario, results, configurations)
+    whole.from_store = tuple(from_store)
+    return whole
+
+
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda _, done, whole: progress(name, done, whole)
+
+
+def assemble(
+    scenario: Scenario, runs: Mapping[str, RunResult], configurations: Sequence[str] = CONFIGURATIONS
+) -> ScenarioResult:
+    """Configurations from the runs that have been simulated."""
+    chunks, tiles = scenario.cut(), scenario.source().output_tiles()
+    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // 32) * 32
+    d = int(tile_bytes.sum())
+    first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
+    whole = ScenarioResult(
+        *(scenario.preset, scenario.problem, scenario.kernel, scenario.gpus, dict(runs), d, d - first),
+        interval_ps=scenario.interval_ps,
+        plan_sha256=scenario.own.digest if scenario.own else "",
+    )
+    for name in configurations:
+        whole.configurations[name] = put_together(name, runs)
+    return whole

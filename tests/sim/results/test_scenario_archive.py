@@ -1,0 +1,89 @@
+"""The archive of a scenario: a row of figures and its runs; shown, drawn, compared and merged like others."""
+
+import json
+from dataclasses import replace
+
+import h5py
+import pytest
+
+from sim import results
+from sim.presets import load_preset
+from sim.results import ResultsError, write_results
+from sim.results.layout import run_digest
+from sim.scenario.archive import open_scenario, write_scenario
+from sim.scenario.scenario import Scenario, simulate_scenario
+from tests.support.result_samples import sample_results
+from tracer.workloads import DEFAULT_KERNEL, aligned_problem
+from traces.command.cli import main
+from traces.errors import UserError
+
+CASE = Scenario(load_preset("t3_2024"), aligned_problem(256, 256, 64), DEFAULT_KERNEL, 2, interval_ps=1_000_000)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "case.h5"
+    write_scenario(path, simulate_scenario(CASE))
+    return path
+
+
+def test_the_runs_and_a_row_of_figures(archive):
+    found = results.open(archive)
+    assert [run.point["simulation"] for run in found.runs] == ["all", "gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"]
+    row, runs = open_scenario(archive)
+    direct = simulate_scenario(CASE)
+    assert row.figures["T3.speedup"] == direct.speedup("T3")
+    assert row.figures["T3.dram_rs_reads_bytes"] == direct.configurations["T3"].dram_bytes["rs_reads"]
+    assert run_digest(replace(runs["t3"], point={})) == run_digest(replace(direct.runs["t3"], point={}))
+    assert row.code == runs["gemm"].code != ""
+    fused = found.runs[5]
+    assert int(fused.kernels[0].units["tracker"]["triggers"].sum()) > 0
+    assert fused.preset == load_preset("t3_2024")
+
+
+def test_frames(archive):
+    found = results.open(archive)
+    frame = found.runs_frame()
+    assert frame["time_ns"].iloc[1] * 1000 == open_scenario(archive)[1]["gemm"].time_ps
+    intervals = found.intervals_frame()
+    assert intervals.loc[5, "dram_comm_write_bytes"].sum() > 0 and (intervals.loc[5, "simulation"] == "t3").all()
+
+
+def test_verbs(archive, tmp_path, capsys):
+    assert main(["show", str(archive)]) == 0
+    assert "7 runs, 0 failed" in capsys.readouterr().out
+    assert main(["show", str(archive), "--run", "0"]) == 0
+    assert "T3-MCA.speedup" in capsys.readouterr().out
+    assert main(["show", str(archive), "--run", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["Sequential.speedup"] == 1
+    for kind in ("traffic", "queue", "rates", "roofline"):
+        assert main(["plot", kind, str(archive), "--run", "5", "-o", str(tmp_path / f"{kind}.png")]) == 0
+    assert main(["merge", str(archive), "-o", str(tmp_path / "runs.h5")]) == 0
+    assert len(results.open(tmp_path / "runs.h5").runs) == 7
+    assert main(["diff", str(archive), str(tmp_path / "runs.h5")]) == 0
+
+
+@pytest.mark.parametrize("arguments", [["--names", "nsight"], ["--unit", "hbm"], ["--energy", "hbm2_12nm"]])
+def test_a_run_without_kernels_has_no_counters(arguments, archive, capsys):
+    assert main(["show", str(archive), "--run", "0", *arguments]) == 2
+    assert "has no kernels" in capsys.readouterr().err
+
+
+def test_results_archives_still_open(tmp_path):
+    write_results(tmp_path / "run.h5", sample_results())
+    assert len(results.open(tmp_path / "run.h5").runs) == 1
+    (tmp_path / "text.h5").write_text("hello")
+    with pytest.raises(UserError, match=r"text\.h5: damaged"):
+        results.open(tmp_path / "text.h5")
+
+
+def test_a_newer_or_damaged_one_is_refused(archive, tmp_path):
+    newer = tmp_path / "newer.h5"
+    newer.write_bytes(archive.read_bytes())
+    with h5py.File(newer, "r+") as file:
+        file.attrs["format_version"] = 99
+    with pytest.raises(ResultsError, match=r"newer\.h5: format_version is 99, allowed is 1 to 3"):
+        results.open(newer)
+    newer.write_bytes(archive.read_bytes()[:-1000])
+    with pytest.raises(ResultsError, match=r"newer\.h5: damaged, truncated"):
+        results.open(newer)

@@ -1,0 +1,88 @@
+"""Builders of warp events (`traces.schema.EVENT`), shared by all kernel sources.
+
+A source in numpy joins arrays of events; a source in compiled code copies templates made here with `put`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tracer.compile.jit import compiled
+from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+
+VECTOR_BYTES = 16
+"""Of one lane's widest access."""
+ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def event(kind: Kind, number: int = 1, *, slot=NO_SLOT, wait=0) -> np.ndarray:
+    """EVENT[number] of one instruction each: barriers (slot = number of the barrier), waits, the exit of a warp.
+
+    Args:
+        slot, wait: as in the schema, one for all or one each.
+    """
+    events = np.zeros(number, EVENT)
+    events["kind"], events["slot"], events["wait"], events["count"] = kind, slot, wait, 1
+    return events
+
+
+def access(
+    kind: Kind,
+    number: int = 1,
+    *,
+    lanes,
+    width_bytes: int = VECTOR_BYTES,
+    base=0,
+    space: Space = Space.GLOBAL,
+    cache: Cache = Cache.DEFAULT,
+    slot=NO_SLOT,
+    wait=0,
+) -> np.ndarray:
+    """EVENT[number]: loads, stores or reductions whose lanes are adjacent in memory.
+
+    Args:
+        kind: LOAD, STORE, REDUCE or another that goes to memory.
+        lanes: how many, 1 .. 64, from lane 0 on; one number for all events or one each.
+        width_bytes: per lane.
+        base: address of lane 0, one for all or one each.
+        slot, wait: as for `event`.
+    """
+    events = event(kind, number, slot=slot, wait=wait)
+    events["space"], events["cache"], events["base"], events["inner"] = space, cache, base, PLAIN_STRIDE
+    events["width_bytes"] = events["stride"] = width_bytes
+    events["mask"] = ALL_LANES >> (64 - np.asarray(lanes)).astype(np.uint64)
+    return events
+
+
+def compute(
+    pipe: Pipe, instructions: int, latency_clk: int, number: int = 1, *, work: int = 0, slot=NO_SLOT, wait=0
+) -> np.ndarray:
+    """EVENT[number] of arithmetic.
+
+    Args:
+        instructions: of the warp, in each event.
+        latency_clk: core clocks from the first issue to the last result.
+        work: multiply-accumulates of the warp (TENSOR).
+        slot, wait: as for `event`.
+    """
+    events = event(Kind.COMPUTE, number, slot=slot, wait=wait)
+    events["pipe"], events["count"], events["cycles"], events["work"] = pipe, instructions, latency_clk, work
+    return events
+
+
+def join_warps(warps: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(events, first_event) of a workgroup, from the events of its warps."""
+    return np.concatenate(warps), np.cumsum([0, *map(len, warps)])
+
+
+@compiled
+def put(events, at, template, wait, slot):
+    """Append a copy of `template` at index `at`, with these slots to wait for and to set. Returns the index behind it.
+
+    Where the array is full its last element is overwritten, so that the caller learns how large it must be.
+    """
+    event = min(at, events.size - 1)
+    events[event] = template
+    events[event].wait = wait
+    events[event].slot = slot
+    return at + 1

@@ -1,0 +1,174 @@
+"""Kernel sources by name: `make_kernel("gemm:m=512,n=512,k=256")`.
+
+A text is NAME or NAME:field=value,field=value. A new source is one file and one line in KERNELS.
+"""
+
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from tracer.gemm.fields import GemmShorthand, gemm_of
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.operators.layernorm import LayerNorm
+from tracer.streams import BufferStream, PointerChase
+from tracer.workloads import named_sublayer
+from traces.choices import allowed_names
+from traces.errors import UserError
+from traces.source import KernelSource
+
+
+class KernelForm(NamedTuple):
+    """How a kernel source is made of named fields.
+
+    Attributes:
+        parameters: dataclasses whose fields a text may give.
+        make: takes the given ones by name; None = the only dataclass itself.
+        instead: fields of which one stands for all those that have no default.
+    """
+
+    parameters: tuple[Any, ...]
+    make: Callable[..., KernelSource] | None = None
+    instead: tuple[str, ...] = ()
+
+
+KERNELS = {
+    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload")),
+    "layernorm": KernelForm((LayerNorm,)),
+    "chase": KernelForm((PointerChase,)),
+    "stream": KernelForm((BufferStream,)),
+}
+NUMBER = "<number>"
+"""Stands for a whole number, in messages and help."""
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+LISTING = "t3sim trace make --help"
+"""The command that shows `describe_kernels()`."""
+
+
+def make_kernel(text: str, /, **changes: Any) -> KernelSource:
+    """The kernel source that a text names.
+
+    Args:
+        text: NAME:field=value,...; values are whole numbers, `true` or `false`, lower-case names of enum members,
+            and whole numbers with x between them (tile=128x128x32).
+        changes: fields that are added to those of the text, or replace them; values as text or as they are.
+
+    Raises:
+        UserError: names the field, what was found and what is allowed.
+    """
+    return _made(*read_kernel(text, changes))
+
+
+def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
+    """A GEMM as `make_kernel` makes it, and the number of GPUs that its workload names (0 where there is none).
+
+    Raises:
+        UserError: as `make_kernel`; a kernel that is no GEMM.
+    """
+    name, given = read_kernel(text, changes)
+    source = _made(name, given)
+    if not isinstance(source, GemmSource):
+        raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
+    return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
+
+
+def _made(name: str, given: dict[str, Any]) -> KernelSource:
+    """The source of a name and its fields."""
+    form = KERNELS[name]
+    required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
+    missing = [field for field in required if field not in given]
+    if missing and not any(field in given for field in form.instead):
+        needed = " or ".join([", ".join(required), *form.instead])
+        raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
+    source: KernelSource = (form.make or form.parameters[0])(**given)
+    return source
+
+
+def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    """Name and given fields of a text with changes, each as the type of its field.
+
+    Raises:
+        UserError: as `make_kernel`, but fields may be missing.
+    """
+    name, _, rest = text.partition(":")
+    name = name.strip()
+    if name not in KERNELS:
+        raise UserError(f"kernel: found {name!r}; {allowed_names(name, KERNELS, LISTING)}")
+    given: dict[str, Any] = {}
+    for part in rest.split(",") if rest.strip() else ():
+        field, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (field and equals and value):
+            raise UserError(f"kernel {name}: found {part!r}, allowed is field=value")
+        if field in given:
+            raise UserError(f"kernel {name}: {field}: found twice")
+        given[field] = value
+    allowed = fields_of(name)
+    for field, value in (given | dict(changes or {})).items():
+        if field not in allowed:
+            raise UserError(f"kernel {name}: {field}: unknown field; {allowed_names(field, allowed, LISTING)}")
+        given[field] = _typed(value, allowed[field][0], f"kernel {name}: {field}")
+    return name, given
+
+
+@cache
+def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
+    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is taken off the type."""
+    found = {}
+    for owner in KERNELS[name].parameters:
+        hints = get_type_hints(owner)
+        for field in fields(owner):
+            kind = hints[field.name]
+            if get_origin(kind) is types.UnionType:
+                kind = next(each for each in get_args(kind) if each is not types.NoneType)
+            found[field.name] = kind, field.default
+    return found
+
+
+def describe_kernels() -> str:
+    """Names, fields, types and defaults of all kernel sources, a paragraph each."""
+    return "\n\n".join("\n".join([name, *_described(name)]) for name in KERNELS)
+
+
+def _described(name: str) -> list[str]:
+    lines = []
+    for field, (kind, default) in fields_of(name).items():
+        end = "" if default is MISSING or default is None else f"  [{_text(default)}]"
+        lines.append(f"  {field}={_allowed(kind)}{end}" + ("  (needed)" if default is MISSING else ""))
+    return lines
+
+
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    """A value, given as text or as it is, as the type of its field."""
+    if get_origin(kind) is tuple:
+        pieces = value.split("x") if isinstance(value, str) else value
+        if isinstance(pieces, list | tuple) and len(pieces) == len(get_args(kind)):
+            return tuple(_typed(piece, int, where) for piece in pieces)
+    elif issubclass(kind, Enum):
+        members = {_text(member): member for member in kind.__members__.values()}
+        name = _text(value).lower()
+        if name in members:
+            return members[name]
+    elif kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
+        return int(value)
+    elif kind is str and isinstance(value, str):
+        return value
+    raise UserError(f"{where}: found {value!r}, allowed is {_allowed(kind)}")
+
+
+def _allowed(kind: Any) -> str:
+    """What a field may hold, for messages and help."""
+    if get_origin(kind) is tuple:
+        return "x".join([NUMBER] * len(get_args(kind)))
+    if issubclass(kind, Enum):
+        return "|".join(_text(member) for member in kind.__members__.values())
+    return {int: NUMBER, bool: "true|false", str: "text"}[kind]
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in a text."""
+    return (value.name if isinstance(value, Enum) else str(value)).lower()
