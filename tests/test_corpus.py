@@ -1,4 +1,4 @@
-"""Every input that ever hurt, given to the verbs that read its kind: they end in time, in one line if not in a result."""
+"""Every input that ever hurt, given to the verbs that read its kind: they end in time, with a result or one line."""
 
 import faulthandler
 import lzma
