@@ -12,9 +12,10 @@ from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
-from sim.machine.build import SERIES, Node, build
+from sim.machine.build import Node, build, units_of
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status, prefill_l2, run_engine, settle
+from sim.machine.engine_record import SERIES
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
@@ -27,12 +28,6 @@ MAX_SPANS = 1 << 16
 """Of the timeline that goes with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
-UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
-"""Unit of the counter registry -> field of Node."""
-FABRIC_ARRAYS = {"link": "ports", "dma": "dmas"}
-"""The same, of a GPU that is joined to others."""
-
-
 PAUSE_WINDOWS = 64
 """Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
 
@@ -228,11 +223,7 @@ class Gpu:
     def counters(self) -> dict[str, np.ndarray]:
         """Unit of the counter registry -> its records, counted up to now."""
         settle(self.node)
-        alone = {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
-        if not len(self.node.ports):
-            return alone
-        joined = {unit: getattr(self.node, field) for unit, field in FABRIC_ARRAYS.items()}
-        return {**alone, **joined, "tracker": self.node.output.tracker}
+        return units_of(self.node)
 
     def counted(self) -> dict[str, np.ndarray]:
         """Unit -> its counters by now (sim.counters.take). It settles idle channels (refresh): for the end of a run."""

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
@@ -133,8 +133,8 @@ class KernelCache(_Cache):
         return next((reason for folder in folders if (reason := _refusal(os.stat(folder)))), "")
 
     def _key(self, sig, codegen):
-        """Signature and CPU. Both are plain values with a stable text, which names the file."""
-        return str(sig), str(codegen.magic_tuple())
+        """Signature, field names and CPU: plain values with a stable text, which names the file."""
+        return f"{sig} {_field_names(getattr(sig, 'args', sig))}", str(codegen.magic_tuple())
 
     def _file(self, key):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
@@ -153,6 +153,12 @@ def _refusal(status):
     if status.st_mode & OTHERS_WRITE:
         return f"{place}: others may write there; chmod -R go-w {cache_root()}"
     return ""
+
+
+def _field_names(kinds):
+    """Fields of the named tuples among types; the text of a signature has only the types of their values."""
+    tuples = [kind for kind in kinds if isinstance(kind, types.BaseNamedTuple)]
+    return [(kind.fields, _field_names(kind.types)) for kind in tuples]
 
 
 def _write_atomically(path, content):

@@ -97,6 +97,16 @@ def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
     assert run(modules)[0][:3] == ["207", "-2", "1"]
 
 
+def test_named_tuples_with_other_fields_have_entries_of_their_own(modules):
+    """Even where the kernel's module does not import the tuple, and the types of the fields are the same."""
+    replace_in(modules / "other.py", "-x", "x.first - 10 * x.second")
+    program = PROGRAM.replace("import caller, other", "import caller, other\nfrom collections import namedtuple")
+    for fields, found in (("first second", "-19"), ("second first", "-8")):
+        pair = f"namedtuple('Pair', '{fields}')(1, 2)"
+        (modules / "program.py").write_text(program.replace("alone(value)", f"alone({pair})"))
+        assert run(modules)[0][1] == found
+
+
 def test_boundscheck_has_its_own_entries(modules):
     run(modules)
     assert run(modules, NUMBA_BOUNDSCHECK="1")[0][2] == "3"
