@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.counters import take
+from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
 from sim.host.window import Launch, TraceWindow
-from sim.hw.request import LINE_BYTES, NEVER
+from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine.build import Node, build, units_of
@@ -18,8 +19,9 @@ from sim.machine.engine_record import SERIES
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
+from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
-from traces.source import KernelInfo, KernelSource
+from traces.source import KernelInfo, KernelSource, Prefill, check_copy
 
 FOREVER_PS = NEVER - 1
 MAX_SPANS = 1 << 16
@@ -171,6 +173,7 @@ class Gpu:
         self.node = self._window.node
 
     def _occupancy(self, info: KernelInfo) -> Occupancy:
+        check_kernel(info)
         cu = self.machine.cu
         if info.lanes_per_warp != cu.lanes_per_warp:
             raise UserError(
@@ -208,8 +211,14 @@ class Gpu:
         return self.now_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2, clean, without traffic."""
-        prefill_l2(self.node, address // LINE_BYTES * LINE_BYTES, address + size_bytes)
+        """Put a range of addresses into L2, clean, without traffic. Costs a few times L2's size, however large it is.
+
+        Raises:
+            UserError: a range that begins below 0 or ends beyond 2^63.
+        """
+        check_copy(Prefill(address, size_bytes), "copy from the host")
+        for first_line, end in prefill_ranges(self.machine, address, size_bytes):
+            prefill_l2(self.node, first_line, end)
 
     def counters(self) -> dict[str, np.ndarray]:
         """Unit of the counter registry -> its records, counted up to now."""

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from traces.schema import Pipe
+from traces.schema import BARRIERS, Pipe
 from traces.units import whole_period_ps
 
 MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
-BARRIERS = 16
 PIPES = len(Pipe)
 ARRAYS = 8
 """Arrays that a program which workgroups share may reach (sim.host.program)."""

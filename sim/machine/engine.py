@@ -150,8 +150,7 @@ def settle(node):
 @compiled
 def prefill_l2(node, first_line, end):
     """Put the lines from first_line up to the address `end` into L2, clean."""
-    line = first_line
-    while line < end:
-        noc = node.noc[0]
+    noc = node.noc[0]
+    for number in range((end - first_line + LINE_BYTES - 1) // LINE_BYTES):
+        line = first_line + number * LINE_BYTES
         l2_prefill(node.banks[home_bank(noc, line)], node.l2_sets, home_set(noc, line), line)
-        line += LINE_BYTES

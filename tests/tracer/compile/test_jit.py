@@ -139,6 +139,40 @@ def test_damaged_cache_file_is_compiled_again(modules):
     assert run(modules)[0][2] == "0"
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps profiles apart")
+@pytest.mark.parametrize("what", ["root", "folder", "entry"])
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_what_others_may_write_does_not_run(modules, what, mode):
+    run(modules)
+    cache = modules / "cache"
+    places = {"root": [cache], "folder": list(cache.iterdir()), "entry": list(cache.rglob("*.kernel"))}
+    for place in places[what]:
+        place.chmod(mode)
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"] and says.count("are not used: others may write there; chmod -R go-w") == 1
+    for place in places[what]:
+        place.chmod(0o755)
+    assert run(modules)[0][2] == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_what_belongs_to_another_user_does_not_run(modules):
+    run(modules)
+    os.chown(modules / "cache", 12345, -1)
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"] and "some of it belongs to user 12345, not to you" in says
+
+
+def test_an_open_umask_does_not_open_the_cache(modules):
+    before = os.umask(0)
+    try:
+        run(modules)
+    finally:
+        os.umask(before)
+    words, says = run(modules)
+    assert words[2] == "0" and says == ""
+
+
 def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
     (modules / "other.py").write_text(
         "import os\nfrom tracer.compile.jit import compiled\n"
