@@ -1,6 +1,7 @@
 """Plans: what each GPU does in a collective, as plain data. No timing.
 
     fused            a GEMM whose stores become a reduce-scatter (T3): regions of its output
+    planned          anything that regions can say (`sim.collective.patterns` has examples)
     reduce_scatter   on CUs; `update` = the receiver adds near memory (RS + NMC)
     all_gather       on CUs
     all_reduce       both, one after the other
@@ -14,25 +15,37 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sim.collective.check import Flow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
 from sim.collective.own_plan import OwnPlan
-from sim.collective.space import Region, make_gates, make_tiles, map_regions
+from sim.collective.space import OUTPUT, Buffer, Region, Send, first_tags, make_gates, make_tiles, map_regions
 from sim.collective.topology import AnyTopology, is_direct, port_to
-from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, Map
+from sim.hw.request import Op
+from sim.hw.space import (
+    BUFFER_BITS,
+    BUFFER_SKEW_BYTES,
+    PEER_BITS,
+    SEND,
+    contributor_weight,
+    share_weight,
+)
 from sim.spec import Granularity
 
 
 @dataclass
 class Counts:
-    """How often each byte of each tag must have been counted; i8 [tags].
+    """How often each byte of each tag must have been counted, and from whom; i8 [tags].
 
     Attributes:
-        local: updates or final writes from this GPU.
+        local: updates, tracked stores or final writes from this GPU.
         arrived: updates or writes from others.
         sent: packets that left.
         triggers: of the Tracker.
-        final: 1 where this GPU owns the sum of all.
+        final: 1 where this GPU keeps what has come.
+        local_weight: of the shares of all that is local.
+        arrived_weight: of the contributors in all that arrives.
+        contributors: set of GPUs whose contributions arrive: bit k = the k-th before this one.
     """
 
     local: np.ndarray
@@ -40,10 +53,13 @@ class Counts:
     sent: np.ndarray
     triggers: np.ndarray
     final: np.ndarray
+    local_weight: np.ndarray
+    arrived_weight: np.ndarray
+    contributors: np.ndarray
 
     @classmethod
     def none(cls, tags: int) -> "Counts":
-        return cls(*(np.zeros(tags, np.int64) for _ in range(5)))
+        return cls(*(np.zeros(tags, np.int64) for _ in range(8)))
 
 
 @dataclass
@@ -54,9 +70,11 @@ class Plan:
         gpu, chunks, topology: who, in what.
         tiles: TILE [tags].
         gates: GATE.
-        steps: of the collective kernel, empty for a fused one.
-        regions: of the output, empty for a kernel on CUs.
         counts: what the ledger must find.
+        steps: of the collective kernel, empty for other kernels.
+        regions: of the buffers, empty for a kernel on CUs.
+        buffers: whose tiles are the tags, one after the other; empty for a kernel on CUs.
+        sends: SEND.
     """
 
     gpu: int
@@ -67,6 +85,15 @@ class Plan:
     counts: Counts
     steps: list[Step] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
+    buffers: tuple[Buffer, ...] = ()
+    sends: np.ndarray = field(default_factory=lambda: np.zeros(0, SEND))
+
+    def place(self, tag: int) -> tuple[str, int]:
+        """Buffer and tile of a tag."""
+        for buffer, first in zip(reversed(self.buffers), reversed(first_tags(self.buffers).values()), strict=True):
+            if tag >= first:
+                return buffer.name, tag - first
+        return OUTPUT, tag
 
 
 def fused_regions(
@@ -82,14 +109,17 @@ def fused_regions(
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
-        if is_direct(topology):  # straight to the owner
-            kind = Map.FINAL if local == last else Map.REMOTE
-            region = Region(span.start, span.stop, kind, chunks.owner_distance(local), chunks.gpus)
+        if is_direct(topology) and local < last:  # straight to the owner
+            region = Region(span.start, span.stop, to=(chunks.owner_distance(local),), op=Op.UPDATE)
+        elif is_direct(topology):
+            region = Region(span.start, span.stop, op=Op.UPDATE, expects=chunks.gpus)
         elif local == 0:
-            region = Region(span.start, span.stop, Map.REMOTE, 1)
+            region = Region(span.start, span.stop, to=(1,), op=Op.UPDATE)
         else:
-            kind = Map.FINAL if local == last else Map.DMA
-            region = Region(span.start, span.stop, kind, 1, 2, chunk=local, granularity=granularity)
+            sends = (Send(1),) if local < last else ()
+            region = Region(
+                *(span.start, span.stop), op=Op.UPDATE, expects=2, sends=sends, chunk=local, granularity=granularity
+            )
         regions.append(region)
     return regions
 
@@ -106,23 +136,65 @@ def fused(
 
 
 def mapped(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, regions: list[Region]) -> Plan:
-    """The plan of one GPU whose output is mapped by regions, and what a ledger must find where it stores all of it.
+    """The plan of one GPU with one buffer, the output of its kernel. output: OUTPUT_TILE in global order."""
+    return planned([Buffer(OUTPUT, output)], chunks, gpu, topology, regions)
+
+
+def planned(
+    buffers: Sequence[Buffer],
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    regions: Sequence[Region],
+    gate_delay_ps: int = 0,
+) -> Plan:
+    """The plan of one GPU that regions describe, and what a ledger must find if it runs as they say.
 
     Args:
-        output: OUTPUT_TILE in global order.
+        buffers: the first of them is the one that `chunks` cuts.
+        gate_delay_ps: from the opening of a gate to the start of workgroups behind it.
+
+    Raises:
+        UserError: see `sim.collective.space.map_regions`.
     """
-    tiles = make_tiles(output)
-    map_regions(tiles, regions, topology, chunks.gpus)
-    counts = Counts.none(len(tiles))
+    tiles, sends = map_regions(buffers, regions, topology, chunks.gpus)
+    counts, first = Counts.none(len(tiles)), first_tags(buffers)
+    gates = [0] * (1 + max((region.gate for region in regions if region.gate is not None), default=-1))
     for region in regions:
-        span = slice(region.first, region.end)
-        stays = region.map in (Map.DMA, Map.FINAL)
-        counts.local[span] = stays
-        counts.arrived[span] = region.updates - 1 if stays else 0
-        counts.sent[span] = region.map != Map.FINAL
-        counts.triggers[span] = stays
-        counts.final[span] = region.map == Map.FINAL
-    return Plan(gpu, chunks, topology, tiles, make_gates([], 0), counts, regions=regions)
+        span = slice(first[region.buffer] + region.first, first[region.buffer] + region.end)
+        shares = next(buffer.shares for buffer in buffers if buffer.name == region.buffer)
+        local = shares if region.stays and not region.plain else 0
+        counts.local[span] = local
+        counts.local_weight[span] = sum(share_weight(share) for share in range(local))
+        counts.arrived[span] = max(0, region.expects - local)
+        counts.sent[span] = len(region.leaves) * shares + len(region.sends)
+        counts.triggers[span] = region.expects > 0
+        counts.final[span] = region.expects > 0 and not region.sends
+        if region.gate is not None:
+            gates[region.gate] += int(tiles["bytes"][span].sum())
+    plan = Plan(gpu, chunks, topology, tiles, make_gates(gates, gate_delay_ps), counts)
+    plan.regions, plan.buffers, plan.sends = list(regions), tuple(buffers), sends
+    return plan
+
+
+def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
+    """Write into the counts of all plans whose contributions must arrive where."""
+    for plan, stored, sent, shares in zip(plans, flow.stored, flow.sent, flow.shares, strict=True):
+        kinds, kind = np.unique([stored & ~(1 << plan.gpu), sent, shares], axis=1, return_inverse=True)
+        sets, weights = np.zeros((2, kinds.shape[1]), np.int64)
+        for k, (by_store, by_send, several) in enumerate(kinds.T.tolist()):
+            from_stores, from_sends = (_before(one, plan.gpu, len(plans)) for one in (by_store, by_send))
+            sets[k] = from_stores | from_sends
+            weights[k] = contributor_weight(from_sends)
+            with np.errstate(over="ignore"):
+                for share in range(several):
+                    weights[k] += contributor_weight(from_stores) * np.int64(share_weight(share))
+        plan.counts.contributors, plan.counts.arrived_weight = sets[kind], weights[kind]
+
+
+def _before(gpus: int, gpu: int, count: int) -> np.int64:
+    """A set of GPUs (bit k = GPU k) as a GPU sees it (bit k = the k-th before it)."""
+    return np.int64(sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1))
 
 
 class _Builder:
@@ -139,10 +211,13 @@ class _Builder:
         """Window to the memory of the GPU that far ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
-    def arrivals(self, local: int, times: int, offset: int) -> None:
-        """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice."""
+    def arrivals(self, local: int, times: int, offset: int, contributors: int) -> None:
+        """Tiles of a chunk arrive `times` times, with contributions of a set of GPUs (bit k = the k-th before this one);
+        what waits for them waits for a whole slice."""
         span = self.chunks.span(self.gpu, local)
-        self.counts.arrived[offset + span.start : offset + span.stop] = times
+        arriving = slice(offset + span.start, offset + span.stop)
+        self.counts.arrived[arriving], self.counts.contributors[arriving] = times, contributors
+        self.counts.arrived_weight[arriving] = contributor_weight(np.int64(contributors))
         together = segments(self.tiles[: self.chunks.tiles], span)
         for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
             first, count = together[share[-1]]
@@ -159,6 +234,7 @@ class _Builder:
             self.counts.sent[counted] += 1
         else:
             self.counts.local[counted] += 1
+            self.counts.local_weight[counted] += 1
 
     def plan(self, step_ps: int) -> Plan:
         gates = make_gates(self.needed, step_ps)
@@ -172,11 +248,11 @@ def _receive(number: int) -> int:
 
 def _add_reduce_scatter(build: _Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    build.tiles["map"][: chunks.tiles] = Map.SUM
+    build.tiles["own"][: chunks.tiles] = 1
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
     if is_direct(build.topology):
-        build.arrivals(last, last, 0)
+        build.arrivals(last, last, 0, (1 << chunks.gpus) - 2)
         for local in range(last):
             distance = chunks.owner_distance(local)
             to = 0 if update else _receive(distance - 1)
@@ -186,7 +262,7 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         return
     received = [] if update else [_receive(0)]
     for local in range(1, chunks.gpus):
-        build.arrivals(local, 1, 0)
+        build.arrivals(local, 1, 0, (2 << local) - 2)  # of the `local` GPUs before
     for local in range(last):
         reads = [0] if local == 0 else [0, *received]
         build.step(local, reads, build.peer(1) + (0 if update else _receive(0)), update=update, gated=local > 0)
@@ -196,9 +272,8 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
 
 def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    build.tiles["map"][offset : offset + chunks.tiles] = Map.COPY
     for local in range(last):
-        build.arrivals(local, 1, offset)
+        build.arrivals(local, 1, offset, 2 << local)  # of the owner
     if is_direct(build.topology):
         for distance in range(1, chunks.gpus):
             build.step(last, [0], build.peer(distance), offset=offset, gated=False)
