@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from sim.cluster import Cluster, can_be_symmetric, walk_alike
-from sim.collective.check import Flow, Limits, Queue, check_reduces, follow
+from sim.collective.check import Limits, Queue, check_reduces, follow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
 from sim.collective.own_plan import OwnPlan
@@ -20,6 +20,7 @@ from sim.collective.topology import port_distances
 from sim.gpu import Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.job_result import JobResult, cluster_result, gpu_result
+from sim.machine import QUEUES
 from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from sim.state import Breaks, ClusterState
 from sim.window import Launch
@@ -89,6 +90,8 @@ def plan_cluster(
     Args:
         stands_for_all: the GPU that is simulated where one is.
     """
+    for plan in plans:
+        _check_queues(kernels(plan))
     if any(plan.regions for plan in plans):
         for plan in plans:
             check_tracker(machine, plan.tiles)
@@ -96,6 +99,13 @@ def plan_cluster(
         tell_contributors(plans, follow(regions, buffers, queues_of(plans, kernels), limits_of(machine)))
     cluster = _cluster(machine, plans, explicit, interval_ps, stands_for_all)
     return cluster, [kernels(plan) for plan in cluster.plans]
+
+
+def _check_queues(launches: Sequence[Launch]) -> None:
+    """Each kernel has a dispatch queue of its own."""
+    numbers = [launch.queue for launch in launches]
+    if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(QUEUES)):
+        raise UserError(f"dispatch queues: found {numbers}, allowed are 0 to {QUEUES - 1}, each once")
 
 
 def limits_of(machine: Machine) -> Limits:

@@ -1,9 +1,9 @@
 """The ledger: proof, after every run, that each byte went where the plan says exactly once.
 
-During the run each tile counts bytes, and sums of fingerprints of their sectors, in any order, each times the weight of
-who contributed them: the GPUs in what arrives, the share of the sum (split-K) in what a kernel stores. Here the sums are
-compared with those that the plan calls for, and the Tracker's counters of wavefronts with their thresholds. So a sector
-that came twice, not at all, in another's place or from another than it should shows, whatever the plan.
+During the run each tile counts bytes, and sums of fingerprints of their sectors in any order, each times the weight of
+who contributed them: the GPUs in what arrives, the share of the sum (split-K) in what a kernel stores. Here the sums
+are compared with those that the plan calls for, and the Tracker's counters of wavefronts with their thresholds. So a
+sector that came twice, not at all, in another's place or from another than it should shows, whatever the plan.
 """
 
 from collections.abc import Sequence

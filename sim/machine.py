@@ -33,8 +33,8 @@ from sim.limits import check_limits
 from sim.spec import Machine
 from traces.schema import EVENT
 
-QUEUES = 2
-"""Kernels in progress at once per GPU (a GEMM and a collective)."""
+QUEUES = 4
+"""Kernels in progress at once per GPU."""
 STAGED_WORKGROUPS = 1024
 MAX_WINDOW_PS = 50_000
 NOTES = 2048

@@ -242,27 +242,37 @@ def _work(tables: _Tables, queues: Sequence[Queue] | None, gates: int) -> tuple[
             for gpu in range(tables.gpus)
             for number, tiles in _tiles_of_queues(tables.buffers).items()
         ]
-    parts, lines = [], np.zeros(len(queues), QUEUE)
+    launched = {(queue.gpu, queue.number) for queue in queues}
+    for number in _tiles_of_queues(tables.buffers):
+        if missing := [gpu for gpu in range(tables.gpus) if (gpu, number) not in launched]:
+            raise UserError(f"plan: GPUs {missing} have no kernel in queue {number}, which is to store into a buffer")
+    parts = [np.zeros(0, WORK)]
+    lines = np.zeros(len(queues), QUEUE)
     for line, queue in zip(lines, queues, strict=True):
-        own = [b for b in tables.buffers if b.queue == queue.number and b.shares > 0]
-        rows = np.zeros((len(queue.tags), max(1, len(own))), WORK)
-        rows["node"], rows["gate"] = -1, np.where(queue.gates < 0, -1, queue.gates + queue.gpu * gates)[:, None]
-        if (queue.gates >= gates).any() or not set(queue.gates[queue.gates >= 0]) <= _gates(tables, queue.gpu, gates):
-            raise UserError(f"plan: workgroups of GPU {queue.gpu} wait for a gate that no region opens")
-        for k, buffer in enumerate(own):
-            tile = queue.tags % len(buffer.tiles)
-            rows["node"][:, k] = queue.gpu * tables.tiles + tables.first[buffer.name] + tile
-            rows["share"][:, k] = queue.tags // len(buffer.tiles)
-            stored = np.sort(queue.tags)
-            if not np.array_equal(stored, np.arange(buffer.shares * len(buffer.tiles))):
-                raise UserError(
-                    f"plan: the kernel of queue {queue.number} on GPU {queue.gpu} has {len(stored)} workgroups; allowed "
-                    f"is one for each of {buffer.shares} shares of the {len(buffer.tiles)} tiles of {buffer.name}"
-                )
+        rows = _rows(tables, queue, gates)
         line["next"] = sum(len(part) for part in parts)
-        line["end"] = line["next"] + rows.size
-        parts.append(rows.ravel())
-    return np.concatenate([np.zeros(0, WORK), *parts]), lines
+        line["end"] = line["next"] + len(rows)
+        parts.append(rows)
+    return np.concatenate(parts), lines
+
+
+def _rows(tables: _Tables, queue: Queue, gates: int) -> np.ndarray:
+    """WORK of a kernel: for each workgroup a record for each buffer that it stores into."""
+    if not set(queue.gates[queue.gates >= 0].tolist()) <= _gates(tables, queue.gpu, gates):
+        raise UserError(f"plan: workgroups of GPU {queue.gpu} wait for a gate that no region opens")
+    own = [b for b in tables.buffers if b.queue == queue.number and b.shares > 0]
+    rows = np.zeros((len(queue.tags), max(1, len(own))), WORK)
+    rows["node"], rows["gate"] = -1, np.where(queue.gates < 0, -1, queue.gates + queue.gpu * gates)[:, None]
+    for k, buffer in enumerate(own):
+        tiles = len(buffer.tiles)
+        rows["node"][:, k] = queue.gpu * tables.tiles + tables.first[buffer.name] + queue.tags % tiles
+        rows["share"][:, k] = queue.tags // tiles
+        if not np.array_equal(np.sort(queue.tags), np.arange(buffer.shares * tiles)):
+            raise UserError(
+                f"plan: the kernel of queue {queue.number} on GPU {queue.gpu} has {len(queue.tags)} workgroups, allowed "
+                f"is one for each of {buffer.shares} shares of the {tiles} tiles of {buffer.name}"
+            )
+    return rows.ravel()
 
 
 def _gates(tables: _Tables, gpu: int, gates: int) -> set[int]:
@@ -305,7 +315,9 @@ def _check_end(tables: _Tables, work: np.ndarray, lines: np.ndarray) -> None:
     if nodes["doubled"].any():
         k = int(np.argmax(nodes["doubled"] != 0))
         twice = [gpu for gpu in range(tables.gpus) if nodes["doubled"][k] >> gpu & 1]
-        raise UserError(f"plan: contributions of GPUs {twice} come twice to {tables.name(k)} on GPU {k // tables.tiles}")
+        raise UserError(
+            f"plan: contributions of GPUs {twice} come twice to {tables.name(k)} on GPU {k // tables.tiles}"
+        )
     left = lines[lines["next"] < lines["end"]]
     waits = ""
     if len(left):

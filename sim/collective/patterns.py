@@ -75,7 +75,8 @@ def gathered_rows(
     """Each GPU owns the rows of A behind its first chunk of the output; DMA engines send them to all others.
 
     A GPU makes the chunk of its own rows first and waits for nothing; then the chunks whose rows come from the GPU
-    behind, the one behind that, and so on: a gate opens with the last of a panel's rows. On a ring panels are passed on.
+    behind, the one behind that, and so on: a gate opens with the last of a panel's rows. On a ring panels are passed
+    on.
 
     Traffic, with S = bytes of A, `own` = bytes of a GPU's own rows, `last` = those of the panel that it waits for last:
         DMA reads              ring: S - last; else (N - 1) own
@@ -105,9 +106,7 @@ def gathered_rows(
             continue
         gates[span.start : span.stop] = local - 1
         sends = () if is_direct(topology) or local == last else (Send(1, Op.WRITE),)
-        regions.append(
-            Region(first, end, to=(), expects=1, sends=sends, gate=local - 1, buffer=ROWS, chunk=local)
-        )
+        regions.append(Region(first, end, to=(), expects=1, sends=sends, gate=local - 1, buffer=ROWS, chunk=local))
     buffers = [Buffer(OUTPUT, source.output_tiles()), Buffer(ROWS, rows, shares=0)]
     return planned(buffers, chunks, gpu, topology, regions, gate_delay_ps), gates
 

@@ -212,8 +212,10 @@ class _Builder:
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
     def arrivals(self, local: int, times: int, offset: int, contributors: int) -> None:
-        """Tiles of a chunk arrive `times` times, with contributions of a set of GPUs (bit k = the k-th before this one);
-        what waits for them waits for a whole slice."""
+        """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice.
+
+        contributors: set of GPUs whose contributions they bring, bit k = the k-th before this one.
+        """
         span = self.chunks.span(self.gpu, local)
         arriving = slice(offset + span.start, offset + span.stop)
         self.counts.arrived[arriving], self.counts.contributors[arriving] = times, contributors

@@ -16,6 +16,7 @@ from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
 from sim.hw.space import GATE, SEND, SPACE, TILE, WAVEFRONT
 from sim.spec import Granularity, Machine
+from tracer.store_parts import PARTS
 from traces.errors import UserError
 
 OUTPUT = "output"
@@ -62,7 +63,7 @@ class Region:
 
     Attributes:
         first, end: tiles of the run, in global order.
-        to: where kernels' stores into it go: how many GPUs ahead, 0 = here; a Send where they are for other tiles there.
+        to: where kernels' stores into it go: how many GPUs ahead, 0 = here; a Send where they are for other tiles.
         op: what these stores do: WRITE, or UPDATE to add near memory.
         expects: contributions that each byte gets here, from here and from others; 0 = nothing is counted.
         sends: what DMA engines do once all have come, in turn; where nothing is expected, at the launch.
@@ -146,9 +147,7 @@ def check_spans(buffers: Sequence[Buffer], regions: Sequence[Region]) -> None:
             )
         span = taken[region.buffer][region.first : region.end]
         if (span >= 0).any():
-            raise UserError(
-                f"region {number}: tiles {region.first} to {region.end} overlap region {int(span.max())}"
-            )
+            raise UserError(f"region {number}: tiles {region.first} to {region.end} overlap region {int(span.max())}")
         span[:] = number
         for send in (*region.leaves, *region.sends):
             first, size = region.first if send.first is None else send.first, sizes[send.buffer or region.buffer]
@@ -228,12 +227,10 @@ def make_wavefronts(tiles: np.ndarray) -> np.ndarray:
     if not tiles["threshold_bytes"].any():
         return np.zeros((len(tiles), 0), WAVEFRONT)
     found = np.zeros((len(tiles), int(tiles["parts"]["warps"].max())), WAVEFRONT)
-    known: dict[bytes, np.ndarray] = {}
-    for tile, row in zip(tiles, found, strict=True):
-        shape = tile[["runs", "run_bytes", "parts"]].tobytes()
-        if shape not in known:
-            known[shape] = _cut_by_wavefront(tile, len(row))
-        row[:] = known[shape]
+    shapes = np.column_stack([tiles["runs"], tiles["run_bytes"], *(tiles["parts"][name] for name in PARTS.names or ())])
+    _, first, kind = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    for number, k in enumerate(first):
+        found[kind == number] = _cut_by_wavefront(tiles[k], found.shape[1])
     updates = tiles["threshold_bytes"] // tiles["bytes"]
     found["threshold_bytes"] = found["bytes"] * updates[:, None]
     return found

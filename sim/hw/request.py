@@ -43,7 +43,10 @@ REQUEST = np.dtype(
         ("ready_ps", "i8"),  # the consumer may see the request from this time on
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
         ("tag", "i4"),  # workgroup (output tile) it belongs to, -1 where none: the Tracker's key
-        ("load", "i4"),  # entry of the requester's load table that waits for the answer; of what leaves: SEND record; -1
+        (
+            "load",
+            "i4",
+        ),  # who waits for the answer: entry of the load table; of what leaves: its SEND record; -1 = none
         ("source", "i4"),  # requester: CU index within the GPU, or -1 - DMA engine
         ("contributors", "i4"),  # GPUs whose partial sums the data hold: bit k = the k-th before the sender (ledger)
         ("bank", "i4"),  # L2 bank of the line (set by the NoC)

@@ -1,9 +1,10 @@
 """Tracker (T3): counts what comes for each wavefront's part of a tile, and marks DMA descriptors ready.
 
 One per GPU, beside the memory controllers, fed by all channels with every update or tracked store that they take (or
-have served, `CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. It has a counter
-for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront, or with
-the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and triggers.
+have served, `CountAt`). An entry follows the tile of one workgroup; the set is picked by the tile's number. It has a
+counter for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront,
+or with the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and
+triggers.
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
