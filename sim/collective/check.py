@@ -269,7 +269,7 @@ def _rows(tables: _Tables, queue: Queue, gates: int) -> np.ndarray:
         rows["share"][:, k] = queue.tags // tiles
         if not np.array_equal(np.sort(queue.tags), np.arange(buffer.shares * tiles)):
             raise UserError(
-                f"plan: the kernel of queue {queue.number} on GPU {queue.gpu} has {len(queue.tags)} workgroups, allowed "
+                f"plan: the kernel of queue {queue.number}, GPU {queue.gpu}, has {len(queue.tags)} workgroups, allowed "
                 f"is one for each of {buffer.shares} shares of the {tiles} tiles of {buffer.name}"
             )
     return rows.ravel()
