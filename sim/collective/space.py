@@ -64,6 +64,7 @@ class Region:
     Attributes:
         first, end: tiles of the run, in global order.
         to: where kernels' stores into it go: how many GPUs ahead, 0 = here; a Send where they are for other tiles.
+            Several GPUs get a copy each (D32).
         op: what these stores do: WRITE, or UPDATE to add near memory.
         expects: contributions that each byte gets here, from here and from others; 0 = nothing is counted.
         sends: what DMA engines do once all have come, in turn; where nothing is expected, at the launch.
