@@ -206,7 +206,7 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
     if len(plan.buffers) > 1:
         raise UserError(f"symmetric: found {len(plan.buffers)} buffers, allowed is one: run all GPUs")
-    if any(region.gate is not None for region in plan.regions):
+    if any(region.gate is not None and not region.polled for region in plan.regions):
         raise UserError("symmetric: regions have gates, which one GPU for all does not mirror: run all GPUs")
     if len(set(np.diff(chunks.edges))) > 1:
         raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")

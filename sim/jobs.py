@@ -10,12 +10,21 @@ import msgspec
 import numpy as np
 
 from sim.cluster import Cluster, can_be_symmetric, walk_alike
-from sim.collective.check import Limits, Queue, check_reduces, follow
+from sim.collective.check import Limits, check_reduces, follow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
 from sim.collective.own_plan import OwnPlan
-from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter, tell_contributors
+from sim.collective.plans import (
+    Plan,
+    all_gather,
+    all_reduce,
+    fused,
+    reduce_scatter,
+    steps_queue,
+    tell_contributors,
+)
 from sim.collective.space import check_tracker
+from sim.collective.tables import Queue
 from sim.collective.topology import port_distances
 from sim.gpu import Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
@@ -91,21 +100,20 @@ def plan_cluster(
         stands_for_all: the GPU that is simulated where one is.
     """
     for plan in plans:
-        _check_queues(kernels(plan))
-    if any(plan.regions for plan in plans):
-        for plan in plans:
-            check_tracker(machine, plan.tiles)
-        buffers, regions = plans[0].buffers, [plan.regions for plan in plans]
-        tell_contributors(plans, follow(regions, buffers, queues_of(plans, kernels), limits_of(machine)))
+        check_tracker(machine, plan.tiles)
+    queues = [queue for plan in plans for queue in queues_of(plan, kernels)]
+    flow = follow([plan.regions for plan in plans], plans[0].buffers, queues, limits_of(machine))
+    tell_contributors(plans, flow)
     cluster = _cluster(machine, plans, explicit, interval_ps, stands_for_all)
-    return cluster, [kernels(plan) for plan in cluster.plans]
+    return cluster, [_in_queues(kernels(plan)) for plan in cluster.plans]
 
 
-def _check_queues(launches: Sequence[Launch]) -> None:
-    """Each kernel has a dispatch queue of its own."""
+def _in_queues(launches: list[Launch]) -> list[Launch]:
+    """Kernels, each of which must have a dispatch queue of its own."""
     numbers = [launch.queue for launch in launches]
     if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(QUEUES)):
         raise UserError(f"dispatch queues: found {numbers}, allowed are 0 to {QUEUES - 1}, each once")
+    return launches
 
 
 def limits_of(machine: Machine) -> Limits:
@@ -115,15 +123,16 @@ def limits_of(machine: Machine) -> Limits:
     return Limits(max(1, tracker.entries // tracker.ways), ways, machine.dma.policy == DmaPolicy.CHUNK)
 
 
-def queues_of(plans: Sequence[Plan], kernels: Kernels) -> list[Queue]:
-    """The kernels of all GPUs as the check of their plans sees them."""
+def queues_of(plan: Plan, kernels: Kernels) -> list[Queue]:
+    """The kernels of a GPU as the check of its plan sees them; of a plan for CUs, its collective."""
+    if plan.steps:
+        return [steps_queue(plan)]
     found = []
-    for plan in plans:
-        for launch in kernels(plan):
-            workgroups = launch.source.info.workgroups
-            tags = np.arange(workgroups) if launch.tags is None else launch.tags
-            gates = np.full(workgroups, -1) if launch.gates is None else launch.gates
-            found.append(Queue(plan.gpu, launch.queue, tags, gates, plan.chunks.start_tile(plan.gpu)))
+    for launch in _in_queues(kernels(plan)):
+        workgroups = launch.source.info.workgroups
+        tags = np.arange(workgroups) if launch.tags is None else launch.tags
+        gates = np.full(workgroups, -1) if launch.gates is None else launch.gates
+        found.append(Queue(plan.gpu, launch.queue, tags, gates, plan.chunks.start_tile(plan.gpu)))
     return found
 
 

@@ -4,35 +4,17 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from sim.collective.dry_run import NODE, QUEUE, WORK, play
-from sim.collective.space import OUTPUT, Buffer, Region, check_spans, first_tags
+from sim.collective.dry_run import play
+from sim.collective.space import OUTPUT, Buffer, Region, check_spans
+from sim.collective.tables import Queue, Tables, work_records
 from sim.hw.request import Op
 from sim.hw.space import MAX_GPUS
 from tracer.gemm import OUTPUT_TILE
 from traces.errors import UserError
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A kernel on one GPU, as far as a plan is concerned.
-
-    Attributes:
-        gpu: its GPU.
-        number: dispatch queue.
-        tags: i8 [workgroups]: share * tiles + tile of the buffers that it stores into, in launch order.
-        gates: i8 [workgroups]: gate that each waits for, -1 = none.
-        start: tile at which the Tracker takes the walk to begin.
-    """
-
-    gpu: int
-    number: int
-    tags: np.ndarray
-    gates: np.ndarray
-    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,84 +40,13 @@ class Flow:
 
     Attributes:
         stored: i8 [GPUs, tiles of all buffers]: set of GPUs (bit k = GPU k) whose stores come to a tile.
-        sent: likewise, whose contributions DMA engines bring.
+        sent: likewise, whose contributions DMA engines and collectives on CUs bring.
         shares: likewise, of how many shares the stores are that come from others.
     """
 
     stored: np.ndarray
     sent: np.ndarray
     shares: np.ndarray
-
-
-@dataclass
-class _Tables:
-    """A plan of all GPUs as records."""
-
-    regions: Sequence[Sequence[Region]]
-    buffers: Sequence[Buffer]
-    nodes: np.ndarray = field(init=False)
-    stores: np.ndarray = field(init=False)
-    sends: np.ndarray = field(init=False)
-
-    def __post_init__(self):
-        self.gpus, self.first = len(self.regions), first_tags(self.buffers)
-        sizes = [len(buffer.tiles) for buffer in self.buffers]
-        self.tiles = sum(sizes)
-        self.nodes = np.zeros(self.gpus * self.tiles + 1, NODE)
-        own = self.nodes[:-1].reshape(self.gpus, self.tiles)
-        own["gpu"] = np.arange(self.gpus)[:, None]
-        own["shares"] = np.repeat([buffer.shares for buffer in self.buffers], sizes)
-        own["stay"], own["own"] = 1, own["shares"] > 0
-        own["entry"] = own["gate"] = own["chunk"] = -1
-        self.op = np.full((self.gpus, self.tiles), Op.WRITE)
-        for gpu, regions in enumerate(self.regions):
-            check_spans(self.buffers, regions)
-            for region in regions:
-                self._write(own[gpu], gpu, region)
-        self.stores, self.store_op = self._edges("first_store", "leaves")
-        self.sends, self.send_op = self._edges("first_send", "sends")
-
-    def _write(self, nodes: np.ndarray, gpu: int, region: Region) -> None:
-        span = self._span(region)
-        nodes["stay"][span], nodes["expects"][span] = region.stays, region.expects
-        nodes["own"][span] = region.stays & (nodes["shares"][span] > 0)
-        nodes["gate"][span] = -1 if region.gate is None else region.gate
-        nodes["chunk"][span] = region.chunk
-        self.op[gpu, span] = region.op
-
-    def _span(self, region: Region) -> slice:
-        base = self.first[region.buffer]
-        return slice(base + region.first, base + region.end)
-
-    def _edges(self, first: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """(node, Op) that the tiles of regions reach, in the order of the tiles; writes where each tile's begin."""
-        edges = [np.zeros((3, 0), np.int64)]  # from, to, Op
-        for gpu, regions in enumerate(self.regions):
-            for region in regions:
-                here = np.arange(self.tiles)[self._span(region)]
-                for send in getattr(region, kind):
-                    start = region.first if send.first is None else send.first
-                    there = (gpu + send.to) % self.gpus * self.tiles + self.first[send.buffer or region.buffer] + start
-                    places = np.arange(len(here))
-                    edges.append(np.array([gpu * self.tiles + here, there + places, 0 * places + send.op]))
-        found = np.concatenate(edges, axis=1)
-        found = found[:, np.argsort(found[0], kind="stable")]
-        self.nodes[first] = np.searchsorted(found[0], np.arange(len(self.nodes)))
-        return found[1], found[2]
-
-    def sources(self, first: str) -> np.ndarray:
-        """Node from which each edge comes."""
-        return np.repeat(np.arange(len(self.nodes) - 1), np.diff(self.nodes[first]))
-
-    def name(self, node: int) -> str:
-        """Tile and buffer of a node, in words."""
-        tag = node % self.tiles
-        buffer = max((b for b in self.buffers if self.first[b.name] <= tag), key=lambda b: self.first[b.name])
-        return f"tile {tag - self.first[buffer.name]} of {buffer.name}"
-
-    def where(self, node: int) -> str:
-        """The same with its GPU."""
-        return f"GPU {node // self.tiles}, {self.name(node)}"
 
 
 def follow(
@@ -158,22 +69,23 @@ def follow(
     """
     if not 2 <= len(regions) <= MAX_GPUS:
         raise UserError(f"gpus: found {len(regions)}, allowed are 2 to {MAX_GPUS}: a collective needs two")
-    tables = _Tables(regions, buffers)
+    tables = Tables(regions, buffers, queues)
     _check_counts(tables)
     return _play(tables, queues, limits)
 
 
-def _check_counts(tables: _Tables) -> None:
+def _check_counts(tables: Tables) -> None:
     """Does each tile get as many contributions as it expects?"""
     nodes = tables.nodes[:-1]
     stores, sends = tables.sources("first_store"), tables.sources("first_send")
     arrive = np.bincount(tables.stores, nodes["shares"][stores], len(nodes)).astype(np.int64)
-    arrive += np.bincount(tables.sends, minlength=len(nodes))
+    arrive += np.bincount(tables.sends, minlength=len(nodes)) + np.bincount(tables.carried[1], minlength=len(nodes))
     come = arrive + nodes["shares"] * nodes["stay"]
     lost = np.flatnonzero((nodes["expects"] == 0) & (arrive > 0))
     if len(lost):
         k = int(lost[0])
-        senders = {int(s) // tables.tiles for s in (*stores[tables.stores == k], *sends[tables.sends == k])}
+        edges = ((stores, tables.stores), (sends, tables.sends), tables.carried)
+        senders = {int(one) // tables.tiles for source, to in edges for one in source[to == k]}
         raise UserError(
             f"plan: GPU {k // tables.tiles} expects nothing for {tables.name(k)}, so what arrives for it from GPUs "
             f"{sorted(senders)} would be lost"
@@ -189,7 +101,7 @@ def _check_counts(tables: _Tables) -> None:
     _check_operations(tables)
 
 
-def _check_operations(tables: _Tables) -> None:
+def _check_operations(tables: Tables) -> None:
     """Are updates counted, and stores neither overwritten nor sent on too early?"""
     nodes = tables.nodes[:-1]
     local = (nodes["stay"] == 1) & (nodes["shares"] > 0)
@@ -208,15 +120,17 @@ def _check_operations(tables: _Tables) -> None:
             raise UserError(f"plan: {tables.where(int(np.argmax(wrong)))} {words}")
 
 
-def _play(tables: _Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flow:
+def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flow:
     """Let it run, and say what is left."""
     nodes = tables.nodes
     tracked = nodes["expects"][:-1] > 0
     if limits.ways:
-        entries = tracked & (nodes["own"][:-1] == 1)
         tags = np.arange(len(nodes) - 1) % tables.tiles
-        nodes["entry"][:-1] = np.where(entries, nodes["gpu"][:-1] * limits.sets + tags % limits.sets, -1)
+        entries = nodes["gpu"][:-1] * limits.sets + tags % limits.sets
+        nodes["entry"][:-1] = np.where(nodes["entry"][:-1] >= 0, entries, -1)
         _check_entries(tables, queues, limits)
+    else:
+        nodes["entry"] = -1
     chunks = nodes["chunk"] + nodes["gpu"] * (1 + int(nodes["chunk"].max()))
     together = tracked & (np.diff(nodes["first_send"]) > 0) & limits.by_chunk
     nodes["chunk"][:-1] = np.where(together, chunks[:-1], -1)
@@ -224,7 +138,7 @@ def _play(tables: _Tables, queues: Sequence[Queue] | None, limits: Limits) -> Fl
     nodes["gate"][:-1] = np.where(nodes["gate"][:-1] >= 0, nodes["gate"][:-1] + gates * nodes["gpu"][:-1], -1)
     gate_left = np.bincount(nodes["gate"][:-1][nodes["gate"][:-1] >= 0], minlength=gates * tables.gpus)
     chunk_left = np.bincount(chunks[:-1][together], minlength=1)
-    work, lines = _work(tables, queues, gates)
+    work, lines = work_records(tables, queues, gates)
     used, ready = np.zeros(tables.gpus * limits.sets, np.int64), np.zeros(len(nodes) + 1, np.int64)
     state = (gate_left.astype(np.int64), chunk_left.astype(np.int64), used)
     play(nodes, tables.stores, tables.sends, work, lines, *state, limits.ways, ready)
@@ -234,59 +148,7 @@ def _play(tables: _Tables, queues: Sequence[Queue] | None, limits: Limits) -> Fl
     return Flow(*(found.reshape(tables.gpus, -1) for found in (nodes["stored"][:-1], nodes["sent"][:-1], shares)))
 
 
-def _work(tables: _Tables, queues: Sequence[Queue] | None, gates: int) -> tuple[np.ndarray, np.ndarray]:
-    """WORK and QUEUE records."""
-    if queues is None:
-        queues = [
-            Queue(gpu, number, np.arange(tiles), np.full(tiles, -1))
-            for gpu in range(tables.gpus)
-            for number, tiles in _tiles_of_queues(tables.buffers).items()
-        ]
-    launched = {(queue.gpu, queue.number) for queue in queues}
-    for number in _tiles_of_queues(tables.buffers):
-        if missing := [gpu for gpu in range(tables.gpus) if (gpu, number) not in launched]:
-            raise UserError(f"plan: GPUs {missing} have no kernel in queue {number}, which is to store into a buffer")
-    parts = [np.zeros(0, WORK)]
-    lines = np.zeros(len(queues), QUEUE)
-    for line, queue in zip(lines, queues, strict=True):
-        rows = _rows(tables, queue, gates)
-        line["next"] = sum(len(part) for part in parts)
-        line["end"] = line["next"] + len(rows)
-        parts.append(rows)
-    return np.concatenate(parts), lines
-
-
-def _rows(tables: _Tables, queue: Queue, gates: int) -> np.ndarray:
-    """WORK of a kernel: for each workgroup a record for each buffer that it stores into."""
-    if not set(queue.gates[queue.gates >= 0].tolist()) <= _gates(tables, queue.gpu, gates):
-        raise UserError(f"plan: workgroups of GPU {queue.gpu} wait for a gate that no region opens")
-    own = [b for b in tables.buffers if b.queue == queue.number and b.shares > 0]
-    rows = np.zeros((len(queue.tags), max(1, len(own))), WORK)
-    rows["node"], rows["gate"] = -1, np.where(queue.gates < 0, -1, queue.gates + queue.gpu * gates)[:, None]
-    for k, buffer in enumerate(own):
-        tiles = len(buffer.tiles)
-        rows["node"][:, k] = queue.gpu * tables.tiles + tables.first[buffer.name] + queue.tags % tiles
-        rows["share"][:, k] = queue.tags // tiles
-        if not np.array_equal(np.sort(queue.tags), np.arange(buffer.shares * tiles)):
-            raise UserError(
-                f"plan: the kernel of queue {queue.number}, GPU {queue.gpu}, has {len(queue.tags)} workgroups, allowed "
-                f"is one for each of {buffer.shares} shares of the {tiles} tiles of {buffer.name}"
-            )
-    return rows.ravel()
-
-
-def _gates(tables: _Tables, gpu: int, gates: int) -> set[int]:
-    """Gates that regions of a GPU open."""
-    found = tables.nodes["gate"][gpu * tables.tiles : (gpu + 1) * tables.tiles]
-    return set((found[found >= 0] - gpu * gates).tolist())
-
-
-def _tiles_of_queues(buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Dispatch queue -> workgroups of its kernel."""
-    return {b.queue: b.shares * len(b.tiles) for b in buffers if b.shares > 0}
-
-
-def _check_entries(tables: _Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
+def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
     """Tiles must be made in the order of the walk, and several kernels at once must find an entry for each tile: one
     could hold those that the other waits for."""
     number = len({queue.number for queue in queues}) if queues else 1
@@ -309,7 +171,7 @@ def _check_entries(tables: _Tables, queues: Sequence[Queue] | None, limits: Limi
                 )
 
 
-def _check_end(tables: _Tables, work: np.ndarray, lines: np.ndarray) -> None:
+def _check_end(tables: Tables, work: np.ndarray, lines: np.ndarray) -> None:
     """Nothing came twice, and nothing is left."""
     nodes = tables.nodes[:-1]
     if nodes["doubled"].any():

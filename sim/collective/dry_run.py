@@ -37,6 +37,7 @@ WORK = np.dtype(
     [
         ("node", "i8"),  # that the workgroup stores, -1 = none
         ("share", "i8"),
+        ("to", "i8"),  # of a collective on CUs: node that it sends to what its own holds, -1 = any other kernel
         ("gate", "i8"),  # that it waits for, -1 = none
     ]
 )
@@ -62,14 +63,19 @@ def _give(nodes, ready, to, contributors, share, by_store):
 
 
 @kernel
-def _send(nodes, ready, sends, k):
-    """Send node k on."""
-    node = nodes[k]
+def _held(node):
+    """Whose contributions are in what is sent of a node."""
     held = node.stored | node.sent
     if node.own == 1 or held == 0:
         held |= np.int64(1) << node.gpu
-    for edge in range(node.first_send, nodes[k + 1].first_send):
-        _give(nodes, ready, sends[edge], held, 0, False)
+    return held
+
+
+@kernel
+def _send(nodes, ready, sends, k):
+    """Send node k on."""
+    for edge in range(nodes[k].first_send, nodes[k + 1].first_send):
+        _give(nodes, ready, sends[edge], _held(nodes[k]), 0, False)
 
 
 @kernel
@@ -93,8 +99,11 @@ def _complete(nodes, ready, sends, gate_left, chunk_left, used, k):
 
 @kernel
 def _store(nodes, ready, stores, work):
-    """A workgroup stores its tile."""
+    """A workgroup stores its tile, or sends it to another GPU."""
     node = nodes[work.node]
+    if work.to >= 0:
+        _give(nodes, ready, work.to, _held(node), 0, False)
+        return
     own = np.int64(1) << node.gpu
     if node.stay == 1:
         _give(nodes, ready, work.node, own, work.share, True)
@@ -110,7 +119,7 @@ def _can_start(nodes, gate_left, used, ways, work):
     if work.node < 0:
         return True
     node = nodes[work.node]
-    if node.entry < 0 or node.begun == 1:
+    if node.entry < 0 or node.begun == 1 or work.to >= 0:
         return True
     if used[node.entry] == ways:
         return False

@@ -20,7 +20,8 @@ from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
 from sim.collective.own_plan import OwnPlan
 from sim.collective.space import OUTPUT, Buffer, Region, Send, first_tags, make_gates, make_tiles, map_regions
-from sim.collective.topology import AnyTopology, is_direct, port_to
+from sim.collective.tables import Queue
+from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
 from sim.hw.request import Op
 from sim.hw.space import (
     BUFFER_BITS,
@@ -72,8 +73,8 @@ class Plan:
         gates: GATE.
         counts: what the ledger must find.
         steps: of the collective kernel, empty for other kernels.
-        regions: of the buffers, empty for a kernel on CUs.
-        buffers: whose tiles are the tags, one after the other; empty for a kernel on CUs.
+        regions: of the buffers.
+        buffers: whose tiles are the tags, one after the other.
         sends: SEND.
     """
 
@@ -168,10 +169,10 @@ def planned(
         counts.local_weight[span] = sum(share_weight(share) for share in range(local))
         counts.arrived[span] = max(0, region.expects - local)
         counts.sent[span] = len(region.leaves) * shares + len(region.sends)
-        counts.triggers[span] = region.expects > 0
+        counts.triggers[span] = region.expects > 0 and not region.polled
         counts.final[span] = region.expects > 0 and not region.sends
         if region.gate is not None:
-            gates[region.gate] += int(tiles["bytes"][span].sum())
+            gates[region.gate] += int(tiles["bytes"][span].sum()) * (region.expects if region.polled else 1)
     plan = Plan(gpu, chunks, topology, tiles, make_gates(gates, gate_delay_ps), counts)
     plan.regions, plan.buffers, plan.sends = list(regions), tuple(buffers), sends
     return plan
@@ -198,38 +199,39 @@ def _before(gpus: int, gpu: int, count: int) -> np.int64:
 
 
 class _Builder:
-    """Collects steps, gates and counts of a collective on CUs."""
+    """Collects regions, steps and counts of a collective on CUs. Its phases share the output; each has its own tags."""
 
     def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
         self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
-        self.tiles = np.tile(make_tiles(output), phases)
-        self.counts = Counts.none(len(self.tiles))
-        self.needed: list[int] = []
+        self.buffer = Buffer(OUTPUT, np.tile(output, phases), shares=0)
+        self.tiles = make_tiles(output)
+        self.gate = np.full(len(self.buffer.tiles), -1)
+        self.counts = Counts.none(len(self.buffer.tiles))
+        self.regions: list[Region] = []
         self.steps: list[Step] = []
 
     def peer(self, distance: int) -> int:
         """Window to the memory of the GPU that far ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
-    def arrivals(self, local: int, times: int, offset: int, contributors: int) -> None:
+    def arrivals(self, local: int, times: int, offset: int, adds: bool) -> None:
         """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice.
 
-        contributors: set of GPUs whose contributions they bring, bit k = the k-th before this one.
+        adds: what the kernel sends on of them holds its own as well.
         """
         span = self.chunks.span(self.gpu, local)
-        arriving = slice(offset + span.start, offset + span.stop)
-        self.counts.arrived[arriving], self.counts.contributors[arriving] = times, contributors
-        self.counts.arrived_weight[arriving] = contributor_weight(np.int64(contributors))
-        together = segments(self.tiles[: self.chunks.tiles], span)
+        self.counts.arrived[offset + span.start : offset + span.stop] = times
+        together = segments(self.tiles, span)
         for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
             first, count = together[share[-1]]
-            part = slice(offset + together[share[0]][0], offset + first + count)
-            self.tiles["gate"][part] = len(self.needed)
-            self.needed.append(int(self.tiles["bytes"][part].sum()) * times)
+            begin, end = offset + together[share[0]][0], offset + first + count
+            gate = len(self.regions)
+            self.gate[begin:end] = gate
+            self.regions.append(Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds))
 
     def step(self, local: int, reads: Sequence[int], write: int, *, update=False, offset=0, gated=True) -> None:
         span = self.chunks.span(self.gpu, local)
-        gates = tuple(self.tiles["gate"][offset + span.start : offset + span.stop].tolist()) if gated else ()
+        gates = tuple(self.gate[offset + span.start : offset + span.stop].tolist()) if gated else ()
         self.steps.append(Step(span, tuple(reads), write, update, offset, gates))
         counted = slice(offset + span.start, offset + span.stop)
         if write >> PEER_BITS:
@@ -239,8 +241,20 @@ class _Builder:
             self.counts.local_weight[counted] += 1
 
     def plan(self, step_ps: int) -> Plan:
-        gates = make_gates(self.needed, step_ps)
-        return Plan(self.gpu, self.chunks, self.topology, self.tiles, gates, self.counts, self.steps)
+        plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
+        plan.counts, plan.steps = self.counts, self.steps
+        return plan
+
+
+def steps_queue(plan: Plan) -> Queue:
+    """The kernel of a collective on CUs as the check of its plan sees it: a workgroup for each tile of each step."""
+    distances = (0, *port_distances(plan.topology, plan.chunks.gpus))
+    tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for step in plan.steps:
+        tags.append(np.array(step.tiles) + step.tag_offset)
+        gates.append(np.array(step.gates or [-1] * len(step.tiles)))
+        to.append(np.full(len(step.tiles), distances[step.write >> PEER_BITS]))
+    return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
 
 
 def _receive(number: int) -> int:
@@ -250,11 +264,10 @@ def _receive(number: int) -> int:
 
 def _add_reduce_scatter(build: _Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    build.tiles["own"][: chunks.tiles] = 1
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
     if is_direct(build.topology):
-        build.arrivals(last, last, 0, (1 << chunks.gpus) - 2)
+        build.arrivals(last, last, 0, True)
         for local in range(last):
             distance = chunks.owner_distance(local)
             to = 0 if update else _receive(distance - 1)
@@ -264,7 +277,7 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         return
     received = [] if update else [_receive(0)]
     for local in range(1, chunks.gpus):
-        build.arrivals(local, 1, 0, (2 << local) - 2)  # of the `local` GPUs before
+        build.arrivals(local, 1, 0, True)
     for local in range(last):
         reads = [0] if local == 0 else [0, *received]
         build.step(local, reads, build.peer(1) + (0 if update else _receive(0)), update=update, gated=local > 0)
@@ -272,10 +285,10 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         build.step(last, [0, *received], 0)
 
 
-def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None:
+def _add_all_gather(build: _Builder, offset: int) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     for local in range(last):
-        build.arrivals(local, 1, offset, 2 << local)  # of the owner
+        build.arrivals(local, 1, offset, False)
     if is_direct(build.topology):
         for distance in range(1, chunks.gpus):
             build.step(last, [0], build.peer(distance), offset=offset, gated=False)
@@ -283,7 +296,6 @@ def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None
     build.step(last, [0], build.peer(1), offset=offset, gated=False)
     for local in range(last - 1):
         build.step(local, [0], build.peer(1), offset=offset)
-    assert after_reduction or offset == 0
 
 
 def reduce_scatter(
@@ -298,7 +310,7 @@ def reduce_scatter(
 def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """All-gather on CUs, of one GPU."""
     build = _Builder(output, chunks, gpu, topology, slices, 1)
-    _add_all_gather(build, 0, False)
+    _add_all_gather(build, 0)
     return build.plan(step_ps)
 
 
@@ -306,5 +318,5 @@ def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopolo
     """Reduce-scatter and all-gather in one kernel: tags of the second begin behind those of the first."""
     build = _Builder(output, chunks, gpu, topology, slices, 2)
     _add_reduce_scatter(build, False)
-    _add_all_gather(build, chunks.tiles, True)
+    _add_all_gather(build, chunks.tiles)
     return build.plan(step_ps)

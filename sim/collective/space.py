@@ -72,6 +72,8 @@ class Region:
         buffer: name of the buffer.
         chunk: number that DMA policy `chunk` releases together.
         granularity: what is sent on at once: a tile, or each wavefront's part of it.
+        polled: software counts what comes, not the Tracker: a kernel polls the gate (collectives on CUs).
+        adds: what is sent on holds this GPU's contribution though no store into it stays here (likewise).
     """
 
     first: int
@@ -84,6 +86,8 @@ class Region:
     buffer: str = OUTPUT
     chunk: int = 0
     granularity: Granularity = Granularity.WORKGROUP
+    polled: bool = False
+    adds: bool = False
 
     @property
     def stays(self) -> bool:
@@ -177,8 +181,8 @@ def map_regions(
         span = slice(base + region.first, base + region.end)
         stays = region.stays and shares[region.buffer] > 0
         tiles["routed"][span], tiles["op"][span] = not (region.plain or region.to == ()), region.op
-        tiles["stay"][span], tiles["own"][span] = region.stays, stays
-        tiles["threshold_bytes"][span] = tiles["bytes"][span] * region.expects
+        tiles["stay"][span], tiles["own"][span] = region.stays, stays or region.adds
+        tiles["threshold_bytes"][span] = 0 if region.polled else tiles["bytes"][span] * region.expects
         tiles["entry"][span] = stays and region.expects > 0
         tiles["chunk"][span], tiles["granularity"][span] = region.chunk, region.granularity
         tiles["gate"][span] = -1 if region.gate is None else region.gate
@@ -281,7 +285,8 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
     Raises:
         UserError: names the field, its value and what is needed.
     """
-    tracker, warps = machine.tracker, int(tiles["parts"]["warps"].max())
+    tracker, tracked = machine.tracker, tiles["threshold_bytes"] > 0
+    warps = int(tiles["parts"]["warps"][tracked].max(initial=0))
     if tracker.wavefronts < warps:
         raise UserError(
             f"tracker.wavefronts: found {tracker.wavefronts}, but workgroups have {warps} wavefronts that each need a "

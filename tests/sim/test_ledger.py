@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from sim import ledger
 from sim.collective.check import follow
-from sim.collective.plans import all_gather, fused, reduce_scatter, tell_contributors
+from sim.collective.plans import all_gather, fused, reduce_scatter, steps_queue, tell_contributors
 from sim.collective.space import make_wavefronts
 from sim.hw.space import contributor_weight, fingerprint
 from sim.ledger import SIDES, sector_sums
@@ -23,8 +23,8 @@ CASE = T3Case(96, 80, 32, 3, kernel=replace(TILE, warps_m=2), sizes=(2, 4, 3))
 def plans_of(make):
     output = CASE.source.output_tiles()
     plans = [make(output, CASE.chunks, gpu, Topology.RING) for gpu in range(3)]
-    if make is fused:
-        tell_contributors(plans, follow([plan.regions for plan in plans], plans[0].buffers))
+    queues = None if make is fused else [steps_queue(plan) for plan in plans]
+    tell_contributors(plans, follow([plan.regions for plan in plans], plans[0].buffers, queues))
     return plans
 
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective.check import Limits, Queue, check_reduces, check_regions, follow
+from sim.collective.check import Limits, check_reduces, check_regions, follow
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.plans import fused_regions, planned
 from sim.collective.space import OUTPUT, Buffer, Region, Send
+from sim.collective.tables import Queue
 from sim.deadlock import DeadlockError
 from sim.hw.request import NEVER, Op
 from sim.hw.spans import SpanKind
