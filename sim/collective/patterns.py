@@ -8,6 +8,8 @@ Steps and chunks are those of `sim.collective.chunks`; `sim.jobs.run_plan` runs 
 GPUs in all, counted at its memory controllers and on its links, in whole sectors.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from sim.collective.chunks import Chunks
@@ -15,6 +17,7 @@ from sim.collective.plans import Plan, planned
 from sim.collective.space import OUTPUT, Buffer, Region, Send
 from sim.collective.topology import AnyTopology, is_direct
 from sim.hw.request import Op
+from sim.spec import Granularity
 from tracer.gemm import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
@@ -23,7 +26,13 @@ BUFFER_STEP_BYTES = (1 << 36) + (1 << 19)
 """From a buffer to the next; not a power of two, so that they do not all begin in the same DRAM bank."""
 
 
-def all_to_all(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology) -> Plan:
+def all_to_all(
+    output: np.ndarray,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    granularity: Granularity = Granularity.WORKGROUP,
+) -> Plan:
     """Each GPU makes all chunks; chunk c goes, tile by tile as it is complete, to its owner, which keeps it apart.
 
     Traffic, with D = bytes of the output, `own` = bytes of the chunk that a GPU keeps (it is nowhere sent):
@@ -35,6 +44,7 @@ def all_to_all(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopolo
     Args:
         output: OUTPUT_TILE in global order; chunks must be alike, tile by tile.
         topology: one in which any two GPUs have a link.
+        granularity: of what DMA engines send on: tiles, or the part of each wavefront as it is complete.
 
     Raises:
         UserError: chunks that are not alike, or no link.
@@ -50,7 +60,7 @@ def all_to_all(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopolo
             continue
         place = chunks.span(gpu, last).start  # at the receiver, chunks lie by the GPU that they come from
         send = Send(far, Op.WRITE, RECEIVED, place)
-        regions.append(Region(span.start, span.stop, expects=1, sends=(send,), chunk=local))
+        regions.append(Region(span.start, span.stop, expects=1, sends=(send,), chunk=local, granularity=granularity))
         regions.append(Region(span.start, span.stop, to=(), expects=1, buffer=RECEIVED))
     return planned([Buffer(OUTPUT, output), Buffer(RECEIVED, apart, shares=0)], chunks, gpu, topology, regions)
 
@@ -123,7 +133,14 @@ def _bands(source: GemmSource) -> np.ndarray:
     return found
 
 
-def split_k(output: np.ndarray, shares: int, chunks: Chunks, gpu: int, topology: AnyTopology) -> Plan:
+def split_k(
+    output: np.ndarray,
+    shares: int,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    granularity: Granularity = Granularity.WORKGROUP,
+) -> Plan:
     """The shares of a tile, made by workgroups of their own, add up near memory; then its sum goes on as T3's do.
 
     A tile is complete when all shares of this GPU and the sums of others have come. No store leaves the GPU.
@@ -137,6 +154,7 @@ def split_k(output: np.ndarray, shares: int, chunks: Chunks, gpu: int, topology:
     Args:
         output: OUTPUT_TILE in global order.
         shares: `split_k` of the kernel.
+        granularity: of what DMA engines send on.
     """
     last = chunks.gpus - 1
     regions = []
@@ -145,5 +163,6 @@ def split_k(output: np.ndarray, shares: int, chunks: Chunks, gpu: int, topology:
         sends = () if local == last else (Send(far if is_direct(topology) else 1),)
         arriving = (last if local == last else 0) if is_direct(topology) else min(local, 1)
         expects = shares + arriving
-        regions.append(Region(span.start, span.stop, op=Op.UPDATE, expects=expects, sends=sends, chunk=local))
+        region = Region(span.start, span.stop, op=Op.UPDATE, expects=expects, sends=sends, chunk=local)
+        regions.append(replace(region, granularity=granularity))
     return planned([Buffer(OUTPUT, output, shares)], chunks, gpu, topology, regions)

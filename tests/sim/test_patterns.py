@@ -59,7 +59,8 @@ def exchange(topology="fully_connected", order=TileOrder.ROW, *overrides):
     machine = machine_of(topology, *overrides)
     source = GemmSource(fp16_problem(128, 256, 32), replace(TILE, tile_n=64, order=order))
     chunks, output = even_chunks(source.tiles, N), source.output_tiles()
-    return Pattern(source, [all_to_all(output, chunks, gpu, machine.link.topology) for gpu in range(N)], machine)
+    how = (machine.link.topology, machine.tracker.granularity)
+    return Pattern(source, [all_to_all(output, chunks, gpu, *how) for gpu in range(N)], machine)
 
 
 def gathered(topology, m=256, *overrides, delay_ps=0):
@@ -74,8 +75,8 @@ def split(topology, shares=2, *overrides, sizes=(), **kernel):
     machine = machine_of(topology, *overrides)
     source = GemmSource(fp16_problem(96, 96, 128), replace(TILE, split_k=shares, tile_k=16, **kernel))
     chunks, output = chunks_of(sizes) if sizes else even_chunks(source.tiles, N), source.output_tiles()
-    plans = [split_k(output, shares, chunks, gpu, machine.link.topology) for gpu in range(N)]
-    return Pattern(source, plans, machine)
+    how = (machine.link.topology, machine.tracker.granularity)
+    return Pattern(source, [split_k(output, shares, chunks, gpu, *how) for gpu in range(N)], machine)
 
 
 def tile_bytes(source):
@@ -178,6 +179,32 @@ def test_the_policy_of_dma_engines_changes_no_byte(make, policy):
     usual, _ = make(*places).run()
     assert result.exactly_once, result.wrong
     assert (result.dram_bytes[1:] == usual.dram_bytes[1:]).all() and result.link_bytes == usual.link_bytes
+
+
+@pytest.mark.parametrize("make", [exchange, split])
+def test_parts_of_wavefronts_move_the_bytes_of_whole_tiles(make):
+    warps, parts = {"warps_m": 2, "warps_n": 1}, "tracker.granularity=wavefront"
+    if make is split:
+        whole, other = split("ring", 2, **warps), split("ring", 2, parts, **warps)
+    else:
+        whole, other = exchange(), exchange("fully_connected", TileOrder.ROW, parts)
+    (one, _), (result, cluster) = whole.run(), other.run()
+    assert result.exactly_once, result.wrong
+    assert (result.dram_bytes[1:] == one.dram_bytes[1:]).all() and result.link_bytes == one.link_bytes
+    times = 2 if make is split else 1
+    assert all(
+        gpu.node.dmas["descriptors"].sum() == times * gpu.node.output.tiles["sends"].sum() for gpu in cluster.gpus
+    )
+
+
+def test_a_tracker_without_an_entry_for_each_tile_cannot_follow_a_split_gemm():
+    """The second shares come when the first ones of all tiles have; T3 alone is content with any."""
+    words = (
+        r"tile \d+ of output wait for each other in a circle .* waits for an entry of the Tracker before it stores GPU"
+    )
+    with pytest.raises(UserError, match=words):
+        split("ring", 2, "tracker.entries=4", "tracker.ways=2").run()
+    assert split("ring", 2, "tracker.entries=16", "tracker.ways=2").run()[0].exactly_once
 
 
 def sends(region):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.collective.check import Limits, check_reduces, check_regions, follow
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.plans import fused_regions, planned
+from sim.collective.plans import all_gather, all_reduce, fused_regions, planned, reduce_scatter, steps_queue
 from sim.collective.space import OUTPUT, Buffer, Region, Send
 from sim.collective.tables import Queue
 from sim.deadlock import DeadlockError
@@ -219,6 +219,43 @@ def test_tiles_out_of_order_need_an_entry_each():
     follow(regions, [buffer(8)], mixed, Limits(1, 8))
     with pytest.raises(UserError, match="GPU 0 does not make the tiles of output in their order from 0 on"):
         follow(regions, [buffer(8)], mixed, Limits(1, 7))
+
+
+def on_cus(make, topology=Topology.RING, change=None):
+    """Follow a collective on CUs of 4 GPUs; `change` gets the steps of each."""
+    output, chunks = sources()[0].output_tiles(), even_chunks(16, N)
+    plans = [make(output, chunks, gpu, topology, slices=2) for gpu in range(N)]
+    for plan in plans if change else ():
+        plan.steps[:] = change(plan.steps)
+    return follow([plan.regions for plan in plans], plans[0].buffers, [steps_queue(plan) for plan in plans])
+
+
+@pytest.mark.parametrize("topology", list(Topology))
+@pytest.mark.parametrize("make", [reduce_scatter, all_gather, all_reduce])
+def test_collectives_on_cus_are_followed_too(make, topology):
+    """Where a reduction ends there are the sums of all, where a gather ends the owner's tile."""
+    flow, chunks = on_cus(make, topology), even_chunks(16, N)
+    for gpu in range(N):
+        for local in range(N):
+            span = chunks.span(gpu, local)
+            owner = 1 << (gpu + N - 1 - local) % N
+            if make is not all_gather and local == N - 1:
+                assert set(flow.sent[gpu, list(span)]) == {15 - (1 << gpu)}
+            if make is not reduce_scatter and local < N - 1:
+                assert set(flow.sent[gpu, flow.sent.shape[1] - 16 :][list(span)]) == {owner}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda steps: steps[1:], r"GPU 0 waits for 1 contributions to tile 4 of output, but 0 come"),
+        (lambda steps: [*steps, steps[0]], r"GPU 0 waits for 1 contributions to tile 4 of output, but 2 come"),
+        (lambda steps: steps[::-1], r"wait for each other in a circle .*; a workgroup waits for its gate before"),
+    ],
+)
+def test_a_collective_on_cus_with_a_wrong_step_is_refused(change, words):
+    with pytest.raises(UserError, match=words):
+        on_cus(reduce_scatter, change=change)
 
 
 def test_a_chunk_that_waits_for_itself_is_refused():
