@@ -250,7 +250,7 @@ def test_collectives_on_cus_are_followed_too(make, topology):
     [
         (lambda steps: steps[1:], r"GPU 0 waits for 1 contributions to tile 4 of output, but 0 come"),
         (lambda steps: [*steps, steps[0]], r"GPU 0 waits for 1 contributions to tile 4 of output, but 2 come"),
-        (lambda steps: steps[::-1], r"wait for each other in a circle .*; a workgroup waits for its gate before"),
+        (lambda steps: steps[::-1], r"wait for each other in a circle .*; a workgroup waits for its gate"),
     ],
 )
 def test_a_collective_on_cus_with_a_wrong_step_is_refused(change, words):
