@@ -160,9 +160,7 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
     tiles, wavefronts = plan.tiles.copy(), make_wavefronts(plan.tiles)
     tiles["counting"] = (wavefronts["threshold_bytes"] > 0).sum(axis=1)
     tracker = make_tracker(machine.tracker, machine.dma.policy)
-    tracker["tiles"], tracker["first_tile"] = plan.chunks.tiles, plan.chunks.start_tile(plan.gpu)
-    if len(tiles) > plan.chunks.tiles:
-        tracker["tiles"] = len(tiles)
+    tracker["tiles"], tracker["first_tile"] = len(tiles), plan.first_entry
     spaces = make_spaces(plan.tiles, plan.buffers, plan.chunks.gpus)
     mirrors = np.zeros((0, 0), MIRROR)
     if symmetric:

@@ -18,6 +18,7 @@ from sim.collective.plans import (
     Plan,
     all_gather,
     all_reduce,
+    check_plans_fit,
     fused,
     reduce_scatter,
     steps_queue,
@@ -99,6 +100,7 @@ def plan_cluster(
     Args:
         stands_for_all: the GPU that is simulated where one is.
     """
+    check_plans_fit(plans)
     for plan in plans:
         check_tracker(machine, plan.tiles)
     queues = [queue for plan in plans for queue in queues_of(plan, kernels)]

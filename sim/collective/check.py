@@ -149,22 +149,26 @@ def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flo
 
 
 def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
-    """Tiles must be made in the order of the walk, and several kernels at once must find an entry for each tile: one
-    could hold those that the other waits for."""
-    number = len({queue.number for queue in queues}) if queues else 1
+    """With fewer entries than tiles one kernel must make the tiles of one buffer in the order of the walk. Others could
+    hold the entries, or the places on CUs, that it waits for."""
     entry = tables.nodes["entry"][:-1]
     most = int(np.bincount(entry[entry >= 0], minlength=1).max())
-    if number > 1 and most > limits.ways:
+    if most <= limits.ways:
+        return
+    tags = np.flatnonzero((entry.reshape(tables.gpus, -1) >= 0).any(axis=0))
+    tracked = {tables.name(tag).partition(" of ")[2] for tag in tags.tolist()}
+    kernels = {queue.number for queue in queues} if queues else {0}
+    if len(tracked) > 1 or len(kernels) > 1:
         raise UserError(
-            f"tracker.ways: found {limits.ways}, but {most} tiles of {number} kernels that run at once share a set: "
-            "they could wait for each other for ever; allowed is an entry for each tile"
+            f"tracker.ways: found {limits.ways}, but {most} tiles share a set, of {len(tracked)} buffers and "
+            f"{len(kernels)} kernels at once: they could wait for each other; allowed is an entry for each tile"
         )
     for queue in queues or ():
-        for buffer in (b for b in tables.buffers if b.queue == queue.number and b.shares > 0):
+        for buffer in (b for b in tables.buffers if b.name in tracked):
             made = queue.tags % len(buffer.tiles)
             _, first = np.unique(made, return_index=True)
             in_order = (queue.start + np.arange(len(buffer.tiles))) % len(buffer.tiles)
-            if most > limits.ways and not np.array_equal(made[np.sort(first)], in_order):
+            if not np.array_equal(made[np.sort(first)], in_order):
                 raise UserError(
                     f"plan: the kernel of GPU {queue.gpu} does not make the tiles of {buffer.name} in their order from "
                     f"{queue.start} on, in which the Tracker keeps entries for them; allowed is an entry for each tile"

@@ -32,6 +32,7 @@ from sim.hw.space import (
     share_weight,
 )
 from sim.spec import Granularity
+from traces.errors import UserError
 
 
 @dataclass
@@ -88,6 +89,15 @@ class Plan:
     regions: list[Region] = field(default_factory=list)
     buffers: tuple[Buffer, ...] = ()
     sends: np.ndarray = field(default_factory=lambda: np.zeros(0, SEND))
+
+    @property
+    def first_entry(self) -> int:
+        """Tag at which the Tracker takes the walk to begin: where the kernel of the buffer that it follows does."""
+        start = self.chunks.start_tile(self.gpu)
+        for buffer, first in zip(self.buffers, first_tags(self.buffers).values(), strict=True):
+            if self.tiles["entry"][first : first + len(buffer.tiles)].any():
+                return first + start % len(buffer.tiles)
+        return start
 
     def place(self, tag: int) -> tuple[str, int]:
         """Buffer and tile of a tag."""
@@ -176,6 +186,25 @@ def planned(
     plan = Plan(gpu, chunks, topology, tiles, make_gates(gates, gate_delay_ps), counts)
     plan.regions, plan.buffers, plan.sends = list(regions), tuple(buffers), sends
     return plan
+
+
+def check_plans_fit(plans: Sequence[Plan]) -> None:
+    """Refuse plans that are not those of all GPUs of one run.
+
+    Raises:
+        UserError: one is missing, or GPUs have other buffers.
+    """
+    gpus = plans[0].chunks.gpus
+    if [plan.gpu for plan in plans] != list(range(gpus)):
+        raise UserError(f"plans: found those of GPUs {[plan.gpu for plan in plans]}, allowed is one for each of {gpus}")
+    for plan in plans:
+        alike = len(plan.buffers) == len(plans[0].buffers) and all(
+            (one.name, one.shares, one.queue) == (other.name, other.shares, other.queue)
+            and np.array_equal(one.tiles, other.tiles)
+            for one, other in zip(plan.buffers, plans[0].buffers, strict=True)
+        )
+        if not alike:
+            raise UserError(f"plans: GPU {plan.gpu} has other buffers than GPU 0; allowed are the same on all GPUs")
 
 
 def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
 from sim.hw.space import GATE, SEND, SPACE, TILE, WAVEFRONT
-from sim.spec import Granularity, Machine
+from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.store_parts import PARTS
 from traces.errors import UserError
 
@@ -300,6 +300,8 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
             f"allowed are {(most - 1).bit_length()} and more"
         )
     by_wavefront = wavefronts[(tiles["sends"] > 0) & (tiles["granularity"] == Granularity.WAVEFRONT)]
+    if by_wavefront.size and machine.dma.policy == DmaPolicy.CHUNK:
+        raise UserError("plan: granularity wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup")
     if ((by_wavefront["bytes"] > 0) & (by_wavefront["runs"] == 0)).any():
         raise UserError(
             "tracker.granularity: found wavefront, but a wavefront of this kernel stores rows here and there of a tile "

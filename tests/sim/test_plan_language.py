@@ -18,7 +18,7 @@ from sim.hw.request import NEVER, Op
 from sim.hw.spans import SpanKind
 from sim.jobs import run_plan, staggered_launch
 from sim.machine import QUEUES
-from sim.spec import Topology
+from sim.spec import Granularity, Topology
 from sim.window import Launch
 from tests.sim.programs import small_preset
 from tests.sim.t3_cases import TILE, check_empty, clusters, expected_ring, fp16_problem, moved
@@ -277,9 +277,7 @@ def test_kernels_at_once_need_an_entry_for_each_tile():
     def kernels(plan):
         return [staggered_launch(first, plan, 0), Launch(second, queue=1, tags=np.arange(second.tiles))]
 
-    with pytest.raises(
-        UserError, match=r"tracker.ways: found 1, but 4 tiles of 2 kernels that run at once share a set"
-    ):
+    with pytest.raises(UserError, match=r"tracker.ways: found 1, but 4 tiles share a set, of 2 buffers and 2 kernels"):
         run_plan(machine, plans, kernels)
     for wrong in (lambda plan: kernels(plan)[:1] * 2, lambda plan: [replace(kernels(plan)[0], queue=QUEUES)]):
         with pytest.raises(UserError, match=rf"dispatch queues: found .*, allowed are 0 to {QUEUES - 1}, each once"):
@@ -340,3 +338,45 @@ def test_what_is_accepted_ends_and_counts_once(tree, entries, chunked):
         assert "circle" in str(refused) and entries[0]
         return
     assert result.exactly_once, result.wrong
+
+
+def test_plans_of_other_gpus_or_buffers_are_refused():
+    first, _, _, _, plans = two_kernels()
+    machine, kernels = small_preset().machine, lambda plan: [staggered_launch(first, plan, 0)]
+    for wrong in (plans[:3], [plans[0], *plans[:3]]):
+        with pytest.raises(UserError, match=r"plans: found those of GPUs \[0, .*\], allowed is one for each of 4"):
+            run_plan(machine, wrong, kernels)
+    other = replace(plans[2].buffers[1], tiles=first.output_tiles())
+    plans[2] = replace(plans[2], buffers=(plans[2].buffers[0], other))
+    with pytest.raises(UserError, match="plans: GPU 2 has other buffers than GPU 0"):
+        run_plan(machine, plans, kernels)
+
+
+def test_the_tracker_walks_the_buffer_that_it_follows():
+    """It keeps places in the order in which the kernel makes the tiles, wherever their numbers begin."""
+    source = GemmSource(fp16_problem(128, 128, 32), TILE)
+    output = source.output_tiles()
+    before = output.copy()
+    before["address"] += (1 << 37) + (1 << 19)
+    chunks, machine = even_chunks(16, N), small_preset("tracker.entries=1", "tracker.ways=1").machine
+    buffers = [Buffer("unused", before[:7], shares=0), Buffer(OUTPUT, output)]
+    plans = [
+        planned(buffers, chunks, gpu, Topology.RING, fused_regions(chunks, gpu, Topology.RING)) for gpu in range(N)
+    ]
+    result, cluster = ran(machine, plans, lambda plan: [staggered_launch(source, plan, 0)])
+    assert result.exactly_once, result.wrong
+    assert [gpu.node.output.tracker[0]["first_tile"] for gpu in cluster.gpus] == [7, 7 + 12, 7 + 8, 7 + 4]
+
+
+def test_parts_of_wavefronts_are_no_chunks():
+    source = GemmSource(fp16_problem(128, 128, 32), TILE)
+    chunks, machine = even_chunks(16, N), small_preset("dma.policy=chunk").machine
+    plans = [
+        planned(
+            *([Buffer(OUTPUT, source.output_tiles())], chunks, gpu, Topology.RING),
+            fused_regions(chunks, gpu, Topology.RING, Granularity.WAVEFRONT),
+        )
+        for gpu in range(N)
+    ]
+    with pytest.raises(UserError, match=r"plan: granularity wavefront, but dma\.policy = chunk sends whole chunks"):
+        run_plan(machine, plans, lambda plan: [staggered_launch(source, plan, 0)])
