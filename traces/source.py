@@ -10,6 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from traces.errors import UserError
+
+LAST_ADDRESS = (1 << 63) - 1
+
 
 class Workgroup(NamedTuple):
     """The events of one workgroup (thread block)."""
@@ -58,6 +62,18 @@ class Prefill:
 
     address: int
     bytes: int
+
+
+def check_copy(copy: Prefill, where: str) -> None:
+    """Refuse a copy that begins below address 0 or ends beyond 2^63.
+
+    Raises:
+        UserError: says where, which field, what was found and what is allowed.
+    """
+    if not 0 <= copy.address <= LAST_ADDRESS:
+        raise UserError(f"{where}: address of a copy: found {copy.address:#x}, allowed 0 to 2^63 - 1")
+    if not 0 <= copy.bytes <= LAST_ADDRESS - copy.address:
+        raise UserError(f"{where}: bytes of a copy: found {copy.bytes}, allowed 0 to where addresses end, 2^63 - 1")
 
 
 class TraceSource(Protocol):

@@ -18,6 +18,7 @@ from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
 from sim.host.window import Launch
 from sim.hw.link import WIRE
+from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR, Map
 from sim.hw.tracker import make_tracker
@@ -52,7 +53,6 @@ class Cluster:
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
-            gpu.node.engine["ports"] = ports
 
     def _connect(self, gpu: Gpu, number: int) -> None:
         ports = gpu.node.ports
@@ -65,7 +65,7 @@ class Cluster:
     def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
         """Let MCA choose its threshold when so many workgroups of queue 0 have finished."""
         for gpu in self.gpus:
-            gpu.node.engine["stage_workgroups"], gpu.node.engine["stage_from_ps"] = workgroups, start_ps
+            watch_first_stage(gpu.node.mca, workgroups, start_ps)
 
     def run(
         self,
@@ -148,8 +148,7 @@ def _skip_to(gpu: Gpu, time_ps: int) -> None:
     """
     node, engine = gpu.node, gpu.node.engine[0]
     node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
-    for wake_ps in (node.cu_wake_ps, node.bank_wake_ps, node.channel_wake_ps):
-        np.maximum(wake_ps, time_ps, out=wake_ps)
+    np.maximum(node.wake_ps, time_ps, out=node.wake_ps)
     engine["now_ps"] = time_ps
 
 

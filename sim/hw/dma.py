@@ -15,6 +15,16 @@ from sim.hw.tags import sectors_in
 from sim.spec import DmaPolicy
 from tracer.compile.jit import compiled
 from traces.schema import Cache
+from traces.units import PS_PER_NS, period_ps
+
+COUNTERS = {
+    "descriptors": "DMA descriptors done",
+    "lines": "lines read",
+    "read_bytes": "bytes of these, whole sectors",
+    "blocks": "times that a read found no room",
+    "out_max": "most lines read and not yet on the link at once",
+}
+"""Counter fields of DMA and their meaning."""
 
 DMA = np.dtype(
     [
@@ -54,9 +64,10 @@ def make_dmas(machine):
     """Idle engines of one GPU. machine: sim.spec.Machine."""
     spec = machine.dma
     dmas = np.zeros(spec.engines, DMA)
-    line_ps = 1e6 / spec.clock_MHz / spec.lines_per_clk
+    line_ps = period_ps(spec.clock_MHz) / spec.lines_per_clk
     if spec.policy == DmaPolicy.PACED:
-        line_ps = max(line_ps, spec.engines * LINE_BYTES * 1000 / (machine.link.GB_per_s * machine.link.efficiency))
+        link_GB_per_s = machine.link.GB_per_s * machine.link.efficiency
+        line_ps = max(line_ps, spec.engines * LINE_BYTES * PS_PER_NS / link_GB_per_s)
     dmas["line_ps"] = max(1, round(line_ps))
     dmas["outstanding"], dmas["setup_ps"] = spec.outstanding, spec.setup_ps
     dmas["request_ps"] = machine.hbm.request_ps

@@ -19,6 +19,13 @@ LOAD = np.dtype(
     align=True,
 )
 
+COUNTERS = {
+    "line_requests": "lines of warp events taken in, loads and stores",
+    "blocked_ps": "time with an event in hand and no room for its next line",
+    "atomic_sectors": "sectors of atomics and reductions, which pass L1",
+}
+"""Counter fields of LSU and their meaning."""
+
 LSU = np.dtype(
     [
         # constants

@@ -8,9 +8,9 @@ from enum import IntEnum
 
 import numpy as np
 
-LINE_BYTES = 128
-SECTOR_BYTES = 32
-SECTORS_PER_LINE = 4
+from traces.schema import LINE_BYTES, SECTOR_BYTES
+
+SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 NEVER = (1 << 62) - 1
 """Wake time of a unit that waits for somebody else (picoseconds)."""
 

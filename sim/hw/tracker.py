@@ -20,6 +20,17 @@ from tracer.compile.jit import compiled
 
 MAX_SETS = 4096
 
+COUNTERS = {
+    "updates": "updates (and collective writes) counted",
+    "triggers": "tiles all of whose updates have come",
+    "wavefronts": "wavefronts' counters that reached their thresholds",
+    "begun": "tiles that got an entry",
+    "stalls": "stores that found no entry",
+    "spilled": "tiles whose first update arrived while no entry was free",
+    "live_max": "most tiles some of whose updates had come at once",
+}
+"""Counter fields of TRACKER and their meaning."""
+
 TRACKER = np.dtype(
     [
         # constants

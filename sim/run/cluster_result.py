@@ -8,7 +8,8 @@ from sim.collective import ledger
 from sim.counters import totals
 from sim.host.cluster import Cluster
 from sim.host.gpu import Gpu
-from sim.hw.request import NEVER, SECTOR_BYTES, Stream
+from sim.hw.mca import mca_facts
+from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.space import Map
 from sim.hw.tracker import tracker_bits
 from sim.presets import Preset
@@ -84,8 +85,7 @@ def _triggers(cluster: Cluster) -> np.ndarray:
 def _figures(cluster: Cluster) -> dict[str, Any]:
     """Of single units of GPU 0: Tracker, MCA, links."""
     node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
-    tracker, engine = node.output.tracker[0], node.engine[0]
-    chosen = int(engine["mca_chosen"])
+    tracker = node.output.tracker[0]
     return {
         "simulated_gpus": len(cluster.gpus),
         "tracker_triggers": int(tracker["triggers"]),
@@ -94,8 +94,7 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "tracker_stalls": int(tracker["stalls"]),
         "tracker_spilled": int(tracker["spilled"]),
         "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
-        "mca_threshold": None if chosen == NEVER else chosen,
-        "mca_occupancy": float(engine["mca_occupancy"]),
+        **mca_facts(node.mca),
         "link_busy_ps": int(node.ports["busy_ps"].max()),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.counters import is_maximum, take, totals
-from sim.host.gpu import UNIT_ARRAYS, Gpu, Pause, Progress
+from sim.host.gpu import Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.spans import SPAN
+from sim.machine.build import units_of
 from sim.presets import Preset
 from sim.run.cut_gemm import CutKernel, plain_gemm
 from sim.run.result import EXTRAPOLATED, KernelResult, RunResult
@@ -110,7 +111,7 @@ class Watch:
 
     def _counted(self) -> dict[str, np.ndarray]:
         """Counters as the records have them: `Gpu.counted` would settle the channels, which may change what comes."""
-        return {unit: take(unit, getattr(self.gpu.node, field)) for unit, field in UNIT_ARRAYS.items()}
+        return {unit: take(unit, records) for unit, records in units_of(self.gpu.node).items()}
 
     def _check(self) -> None:
         wave, whole = self._wave, self.kernel.gemm.info.workgroups

@@ -19,6 +19,7 @@ from sim.scenario.result import CONFIGURATIONS, NEEDS, RUNS, T3, T3_MCA, Scenari
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
+from traces.schema import SECTOR_BYTES
 
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""
@@ -157,7 +158,7 @@ def assemble(
 ) -> ScenarioResult:
     """Configurations from the runs that have been simulated."""
     chunks, tiles = scenario.cut(), scenario.source().output_tiles()
-    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // 32) * 32
+    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     whole = ScenarioResult(

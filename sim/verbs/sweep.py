@@ -10,7 +10,7 @@ from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study
 from sim.study import sweep as run_study
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 
 SHOWN = 20
 """Points in the table on the screen; the archive has all."""
@@ -75,7 +75,7 @@ def _list(study: Study, as_json: bool) -> None:
 def _show(study: Study, outcome: Outcome) -> None:
     counts = f"{outcome.points} points, {outcome.kept} of them from before, {outcome.failed} failed"
     if outcome.lost:
-        click.echo("\n".join(outcome.lost), err=True)
+        print_text("\n".join(outcome.lost), err=True)
         click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
         return
     archive = archives.open(outcome.archive)
@@ -88,7 +88,7 @@ def _show(study: Study, outcome: Outcome) -> None:
         rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, shown)))
     print_table(study.title, ("run", *columns, *shown), rows)
     for number, failure in archive.failures()[:SHOWN]:
-        click.echo(f"run {number} failed: {failure.reason}")
+        print_text(f"run {number} failed: {failure.reason}")
     click.echo(f"{counts}\nwrote {outcome.archive}")
 
 

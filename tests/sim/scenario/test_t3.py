@@ -242,7 +242,7 @@ def test_mca_takes_its_threshold_from_the_first_stage(strict_from):
     busy = result.figures["mca_occupancy"] / cluster.machine.hbm.queue_entries
     assert 0 < busy < 0.9
     assert result.figures["mca_threshold"] == (3 if strict_from == 0 else 11)
-    assert set(cluster.gpus[0].node.channels["comm_limit"]) == {result.figures["mca_threshold"]}
+    assert set(cluster.gpus[0].node.channels["mca"]["limit"]) == {result.figures["mca_threshold"]}
 
 
 def test_a_launch_overhead_delays_a_fused_gemm():
