@@ -50,7 +50,7 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
     units = first.counted()
     outputs = [gpu.node.output for gpu in gpus]
     verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
-    found = RunResult(
+    result = RunResult(
         preset=Preset("", "", cluster.machine, {}),
         input={},
         options={},
@@ -64,9 +64,9 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
         figures=_figures(cluster),
     )
     if interval_ps:
-        found.interval_ps, found.series, found.spans = interval_ps, first.series(), first.spans()
-        found.triggers = _triggers(cluster)
-    return found
+        result.interval_ps, result.series, result.spans = interval_ps, first.series(), first.spans()
+        result.triggers = _triggers(cluster)
+    return result
 
 
 def _triggers(cluster: Cluster) -> np.ndarray:
@@ -77,8 +77,8 @@ def _triggers(cluster: Cluster) -> np.ndarray:
         span = chunks.span(0, stage)
         local[span.start : span.stop] = stage
     tracked = np.flatnonzero(tiles["triggers"])
-    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
-    return found[np.lexsort((found[:, 0], found[:, 1]))]
+    rows = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
+    return rows[np.lexsort((rows[:, 0], rows[:, 1]))]
 
 
 def _figures(cluster: Cluster) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def simulate_scenario(
         fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)  # refused before the other runs
     results, from_store = {}, []
     for name in runs_of(configurations):
-        found = run_or_get(
+        run_outcome = run_or_get(
             scenario.run(name),
             store,
             fresh=fresh,
@@ -140,8 +140,8 @@ def simulate_scenario(
             checkpoint_every_s=checkpoint_every_s,
             going_on=going_on,
         )
-        results[name] = found.result
-        from_store += [name] if found.from_store else []
+        results[name] = run_outcome.result
+        from_store += [name] if run_outcome.from_store else []
     whole = assemble(scenario, results, configurations)
     whole.from_store = tuple(from_store)
     return whole
