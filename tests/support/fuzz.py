@@ -9,15 +9,18 @@ was found and mended goes into tests/corpus.
 """
 
 import argparse
+import io
 import os
 import re
 import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +36,12 @@ from tests.support.programs import SMALL
 from tests.support.trace_samples import ListSource
 from tracer.accelsim.writer import export_accelsim
 from traces.archive import open_archive, write_archive
+from traces.command.cli import main as main_of_t3sim
 from traces.source import Prefill
 
 LIMIT_S = 60
 MEMORY_BYTES = 4 << 30
-MAIN = "import sys; from traces.command.cli import main; raise SystemExit(main(sys.argv[1:]))"
+CRASHED = 99
 VALUES = (0, 1, -1, 2, 16, 63, 64, 255, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 WORDS = ("nan", "inf", "-1", "0", "1e12", "1e-6", "[1]", "{}", '""', "true", "99999999999999999999", '"\\u001b[2J"')
 
@@ -111,7 +115,7 @@ def make_targets(folder):
     write_archive(trace, ListSource([Prefill(1 << 20, 4096), ordinary_kernel()]))
     preset = load_preset("t3_2024", SMALL)
     with open_archive(trace) as source:
-        write_results(result, simulate(source, preset))
+        write_results(result, simulate(source, preset, interval_ps=1_000_000))
         export_accelsim(source, folder / "text")
     machine, study = folder / "machine.toml", folder / "study.toml"
     shutil.copy(ROOT / "sim" / "presets" / "v100.toml", machine)
@@ -132,30 +136,48 @@ def make_targets(folder):
         Target("list", folder / "text" / "kernelslist.g", change_text, texts),
         Target("text", next((folder / "text").glob("kernel-1*")), change_text, texts),
         Target("machine", machine, change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
-        Target("study", study, change_text, (("sweep", "IN", "-o", "OUT.h5", "--workers", "0"),)),
+        Target("study", study, change_text, (("sweep", "IN", "-o", "OUT", "--workers", "0"),)),
     ]
 
 
-def _limited():
+def run_verb(words, folder, said):
+    """In a process of its own, a copy of this one: nothing is imported or loaded again. Never returns."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    os.chdir(folder)
+    with open(said, "w", encoding="utf-8", errors="replace") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        status = CRASHED
+        try:
+            status = main_of_t3sim(words)
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
-def verdict(words, cwd):
-    """How a verb ends: "" as it should, else what is wrong, with its output."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", MAIN, *words], cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, errors="replace", check=False, timeout=LIMIT_S, preexec_fn=_limited,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
+def verdict(words, folder):
+    """How a verb ends: "" as it should, else what is wrong; and what it said."""
+    said, end_s = folder / "said.txt", time.monotonic() + LIMIT_S
+    child = os.fork()
+    if child == 0:
+        run_verb(words, folder, said)
+    done = status = 0
+    while not done and time.monotonic() < end_s:
+        time.sleep(0.01)
+        done, status = os.waitpid(child, os.WNOHANG)
+    if not done:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return "hang", ""
-    if done.returncode < 0:
-        return f"signal {-done.returncode}", done.stderr
-    if "Traceback" in done.stderr:
-        return "traceback " + done.stderr.strip().rpartition("\n")[2][:60], done.stderr
-    if done.returncode not in (0, 2):
-        return f"status {done.returncode}", done.stderr
-    return "", ""
+    text = said.read_text(encoding="utf-8", errors="replace")
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        return f"signal {-code}", text
+    if "Traceback" in text:
+        return "traceback " + text.strip().rpartition("\n")[2][:60], text
+    return ("", "") if code in (0, 2) else (f"status {code}", text)
 
 
 def attempt(target, seed, out):
@@ -163,12 +185,13 @@ def attempt(target, seed, out):
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "in"
+        (Path(place) / "out").mkdir()
         shutil.copytree(target.file.parent, folder)
         path = folder / target.file.name
         target.damage(path, random)
         verb = target.verbs[random.integers(len(target.verbs))]
         words = [word.replace("IN", str(path)).replace("OUT", f"{place}/out") for word in verb]
-        found, said = verdict(words, place)
+        found, said = verdict(words, Path(place))
         if found:
             kept = out / f"{target.name.replace(' ', '_')}-{seed}"
             kept.mkdir(parents=True, exist_ok=True)
@@ -178,7 +201,7 @@ def attempt(target, seed, out):
     return found
 
 
-def main():
+def search():
     parser = argparse.ArgumentParser(description="Look for inputs that hurt.")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--out", type=Path, default=Path("fuzz_found"))
@@ -187,6 +210,11 @@ def main():
     end_s, tried, bad = time.monotonic() + 60 * given.minutes, Counter(), Counter()
     with tempfile.TemporaryDirectory() as place:
         targets = make_targets(Path(place))
+        (Path(place) / "out").mkdir()
+        with redirect_stdout(io.StringIO()):
+            for target in targets:  # loads and compiles once, here, what the verbs need
+                for verb in target.verbs:
+                    main_of_t3sim([w.replace("IN", str(target.file)).replace("OUT", f"{place}/out") for w in verb])
         while time.monotonic() < end_s:
             number = sum(tried.values())
             target = targets[number % len(targets)]
@@ -198,4 +226,4 @@ def main():
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(search())
