@@ -206,7 +206,7 @@ def plot(
     if isinstance(what, RunResult):
         archive = ResultsArchive([what])
     else:
-        archive = what if isinstance(what, ResultsArchive) else open(what)
+        archive = what if isinstance(what, ResultsArchive) else open(Path(what))
     save(draw(kind, [archive], **settings), Path(to))  # type: ignore[arg-type]
 
 
@@ -220,8 +220,8 @@ def _source(what: str | PathLike[str] | KernelSource | TraceSource) -> TraceSour
         return CommandSequence([make_kernel(what)])
     if isinstance(what, str | PathLike):
         return trace(what)
-    if hasattr(what, "commands"):
+    if isinstance(what, TraceSource):
         return what
-    if hasattr(what, "workgroups"):
+    if isinstance(what, KernelSource):
         return CommandSequence([what])
     raise UserError(f"run: found {what!r}, allowed is a kernel or a trace, by name or as an object")

@@ -6,7 +6,7 @@ replays or stores a trace need not know where it comes from. Nothing here holds 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class KernelInfo:
     attributes: dict[str, Any] = field(default_factory=dict)  # provenance; values that JSON can hold
 
 
+@runtime_checkable
 class KernelSource(Protocol):
     """One kernel, whose workgroups are read when they are asked for."""
 
@@ -76,6 +77,7 @@ def check_copy(copy: Prefill, where: str) -> None:
         raise UserError(f"{where}: bytes of a copy: found {copy.bytes}, allowed 0 to where addresses end, 2^63 - 1")
 
 
+@runtime_checkable
 class TraceSource(Protocol):
     """Commands of one GPU in program order."""
 
@@ -84,3 +86,9 @@ class TraceSource(Protocol):
     def fingerprint(self) -> str:
         """SHA-256 (hex) of what determines the content."""
         ...
+
+
+def warnings_of(source: TraceSource) -> list[str]:
+    """What a reader of trace text found odd or left out (its `problems`) so far, one line each; others have none."""
+    problems = getattr(source, "problems", None)
+    return list(problems.lines()) if problems else []

@@ -116,8 +116,8 @@ def _packet_fs(port, volume):
 
 
 @compiled
-def port_send(ports, p, wires, tiles, fifos, pool, end_ps):
-    """Put on the wire what can leave before end_ps.
+def port_send(ports, p, wires, sends, tiles, fifos, pool, end_ps):
+    """Put on the wire what can leave before end_ps, as the tile and the address that it is for at the other end.
 
     Returns:
         When the next packet can leave, end_ps or later; NEVER with none left or none that has a credit in sight.
@@ -151,6 +151,9 @@ def port_send(ports, p, wires, tiles, fifos, pool, end_ps):
             tile.sent_sum += fingerprint(tile, request.line, request.sectors)
         packet = wire.packet[wire.sent % MAX_CREDITS]
         wire.packet[wire.sent % MAX_CREDITS] = request
+        if request.load >= 0:
+            send = sends[request.load]
+            packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
         packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
         wire.sent += 1
         fifo_pop(fifo)

@@ -42,7 +42,7 @@ from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import NOC, make_noc
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
-from sim.hw.space import GATE, MIRROR, SPACE, TILE, WAVEFRONT
+from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
 from sim.hw.tracker import COUNTERS as TRACKER_COUNTERS
@@ -57,8 +57,8 @@ from tracer.compile.jit import compiled
 from traces.schema import EVENT
 from traces.units import PS_PER_US, period_ps, whole_period_ps
 
-QUEUES = 2
-"""Kernels in progress at once per GPU (a GEMM and a collective)."""
+QUEUES = 4
+"""Kernels in progress at once per GPU."""
 STAGED_WORKGROUPS = 1024
 MAX_WINDOW_PS = 50_000
 NOTES = 2048
@@ -156,16 +156,17 @@ def retry_blocked(node, end_ps):
 
 
 class Output(NamedTuple):
-    """What is known of the output of the kernel in progress."""
+    """What is known of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
 
-    space: np.ndarray  # SPACE [1]
-    tiles: np.ndarray  # TILE [tags], the output tiles of all collectives of the run
+    space: np.ndarray  # SPACE [buffers], one at least
+    tiles: np.ndarray  # TILE [tags], of all buffers
+    sends: np.ndarray  # SEND
     wavefronts: np.ndarray  # WAVEFRONT [tags, wavefronts], empty where nothing is tracked
     tracker: np.ndarray  # TRACKER [1]
     gates: np.ndarray  # GATE
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
-    released: np.ndarray  # i8 [descriptors, 3]: those ready (tag, wavefront or -1, ready_ps)
-    chunk_left: np.ndarray  # i8 [chunks]: DMA tiles that have not triggered
+    released: np.ndarray  # i8 [descriptors, 4]: those ready (tag, wavefront or -1, ready_ps, number of the send)
+    chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
 
 
 class Node(NamedTuple):
@@ -270,11 +271,12 @@ def no_output() -> Output:
     return Output(
         space=np.zeros(1, SPACE),
         tiles=np.zeros(0, TILE),
+        sends=np.zeros(0, SEND),
         wavefronts=np.zeros((0, 0), WAVEFRONT),
         tracker=np.zeros(1, TRACKER),
         gates=np.zeros(0, GATE),
         mirrors=np.zeros((0, 0), MIRROR),
-        released=np.zeros((0, 3), np.int64),
+        released=np.zeros((0, 4), np.int64),
         chunk_left=np.zeros(0, np.int64),
     )
 

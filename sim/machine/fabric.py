@@ -96,7 +96,7 @@ def run_dmas(node, begin_ps, end_ps):
                 now_ps = max(now_ps, begin_ps)
             if now_ps >= end_ps:
                 break
-            port = node.ports[node.output.tiles[dma.tag].port]
+            port = node.ports[node.output.sends[dma.send].port]
             h = _channel_of(node, dma_line(dma))
             fifo = node.fifos[node.memory_fifos[h, Stream.COMM_READ]]
             if not dma_has_room(dma, port, node.fifos, fifo):
@@ -105,7 +105,7 @@ def run_dmas(node, begin_ps, end_ps):
                 dma.wake_ps = NEVER
                 break
             dma.blocked = 0
-            dma_read(dma, np.int64(e), node.output.tiles, port, fifo, node.pool, now_ps)
+            dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
             if dma.tag < 0:
                 write_span(
                     *(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag), *(dma.began_ps, dma.next_ps)
@@ -123,7 +123,7 @@ def _next_descriptor(node, dma):
         return False
     out = node.output
     released = out.released[engine.descriptors % len(out.released)]
-    dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2])
+    dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2], released[3])
     engine.descriptors += 1
     return True
 
@@ -132,8 +132,8 @@ def _next_descriptor(node, dma):
 def dma_data(node, data):
     """Data that a DMA engine has read came out of a channel: on to its link."""
     dma = node.dmas[-1 - np.int64(data.source)]
-    tile = node.output.tiles[data.tag]
-    dma_answer(dma, node.ports[tile.port], node.fifos, node.pool, data, tile.op)
+    send = node.output.sends[data.load]
+    dma_answer(dma, node.ports[send.port], node.fifos, node.pool, data, send.op)
 
 
 @compiled
@@ -167,7 +167,9 @@ def run_links(node, begin_ps, end_ps):
     """Packets leave; then the time of the next thing that the fabric does of its own accord."""
     wake_ps = NEVER
     for p in range(len(node.ports)):
-        next_ps = port_send(node.ports, p, node.wires, node.output.tiles, node.fifos, node.pool, end_ps)
+        next_ps = port_send(
+            node.ports, p, node.wires, node.output.sends, node.output.tiles, node.fifos, node.pool, end_ps
+        )
         wake_ps = min(wake_ps, next_ps)
     descriptors = node.engine[0].descriptors < node.output.tracker[0].released
     for e in range(len(node.dmas)):

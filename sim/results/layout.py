@@ -2,7 +2,7 @@
 
 The group of a run (version 1: the root of the file):
 
-    .                       attributes: ATTRIBUTES, kernels, input, figures, point, wrong (JSON), checksum
+    .                       attributes: ATTRIBUTES, kernels, TEXTS and point (JSON), checksum
     spec                    text: the machine, every value with kind and source (JSON, `Preset.as_dict`)
     options                 text: how the run was asked for (JSON)
     kernels/0000, ...       attributes: name, start_ps, end_ps
@@ -33,7 +33,7 @@ KERNEL = "kernels/{:04d}"
 FORMAT_VERSION = 3
 ATTRIBUTES = ("interval_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "code")
 """Plain values of a RunResult; one that is None is not there."""
-TEXTS = ("input", "figures", "wrong")
+TEXTS = ("input", "figures", "wrong", "warnings")
 ARRAYS = ("spans", "triggers", "mean_dram_bytes")
 """Written where they are not empty."""
 
@@ -128,7 +128,7 @@ def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -
     given |= {name: group[name][:] for name in ARRAYS if name in group}
     given |= {name: int(attributes[name]) for name in ("link_bytes", "line_requests")}
     return RunResult(
-        **given | {"wrong": tuple(given["wrong"])},
+        **given | {name: tuple(given[name]) for name in ("wrong", "warnings")},
         exactly_once=bool(attributes["exactly_once"]),
         kernel_ps=int(attributes["kernel_ps"]) if "kernel_ps" in attributes else None,
         code=str(attributes["code"]),
@@ -163,7 +163,7 @@ def run_digest(
     spec = run.preset.as_dict() if stored_spec is None else stored_spec
     texts = [run.figures, run.trace_fingerprint, run.interval_ps, spec, run.options]
     if version == FORMAT_VERSION:
-        texts += [run.input, run.wrong, *(getattr(run, name) for name in ATTRIBUTES)]
+        texts += [getattr(run, name) for name in (*TEXTS, *ATTRIBUTES)]
     digest.update(canonical_json(texts).encode())
     for kernel in run.kernels:
         digest.update(canonical_json([kernel.name, kernel.start_ps, kernel.end_ps, kernel.totals]).encode())

@@ -10,7 +10,6 @@ from sim.host.cluster import Cluster
 from sim.host.gpu import Gpu
 from sim.hw.mca import mca_facts
 from sim.hw.request import SECTOR_BYTES, Stream
-from sim.hw.space import Map
 from sim.hw.tracker import tracker_bits
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
@@ -98,6 +97,6 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "link_busy_ps": int(node.ports["busy_ps"].max()),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
-        "dma_tiles": int(((tiles["map"] == Map.DMA) & (tiles["sent_bytes"] == tiles["bytes"])).sum()),
+        "dma_tiles": int(((tiles["sends"] > 0) & (tiles["sent_bytes"] == tiles["sends"] * tiles["bytes"])).sum()),
         "dma_descriptors": int(node.dmas["descriptors"].sum()),
     }

@@ -74,6 +74,7 @@ class RunResult:
         mean_dram_bytes: i8 [4], per Stream, mean over the simulated GPUs; None = one GPU, see `dram_bytes`.
         link_bytes: sent by a GPU, mean over the simulated GPUs.
         line_requests: that CUs and DMA engines made, all simulated GPUs together.
+        warnings: what the reader of the trace found odd or left out, one line each.
         figures: further numbers by name, with the unit at the end of the name ("ag_time_ps"); None = no limit.
         writer: program and version that made it.
         code: hash of the simulator's sources that made it (`sim.run.code`), "" = not known.
@@ -90,6 +91,7 @@ class RunResult:
     triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     exactly_once: bool = True
     wrong: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     kernel_ps: int | None = None
     mean_dram_bytes: np.ndarray | None = None
     link_bytes: int = 0

@@ -9,6 +9,7 @@ The key is the hash of everything that decides the result and of nothing else: v
 run does not read are left out, and so are names, titles and sources of values. `sim.run.store` keeps results by it.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -30,7 +31,7 @@ from tracer.compile.fingerprint import ROOMS
 from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.checksum import canonical_json
-from traces.source import Prefill, TraceSource
+from traces.source import Prefill, TraceSource, warnings_of
 
 LINE_BYTES = 128
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
@@ -40,7 +41,7 @@ COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(ABC):
     """One simulation.
 
     Attributes:
@@ -52,26 +53,30 @@ class Run:
     interval_ps: int = 0
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """One line for people."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def cost(self) -> float:
         """Guess of the line requests, for the order in which runs start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def input(self) -> dict[str, Any]:
         """What runs, as plain values."""
-        raise NotImplementedError
 
+    def deciding_input(self) -> dict[str, Any]:
+        """What of it decides the result."""
+        return self.input()
+
+    @abstractmethod
     def own_options(self) -> dict[str, Any]:
         """How it runs, as plain values."""
-        raise NotImplementedError
 
+    @abstractmethod
     def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
         """Do it."""
-        raise NotImplementedError
 
     def arbiter(self) -> Arbiter:
         """Of the DRAM queues in this run."""
@@ -96,7 +101,7 @@ class Run:
         machine = self.preset.values() | {"hbm.arbiter": self.arbiter().name.lower()}
         return {
             "kind": type(self).__name__,
-            "input": self.input(),
+            "input": self.deciding_input(),
             "options": self.own_options(),
             "machine": {field: value for field, value in machine.items() if self.reads(field)},
             "interval_ps": self.interval_ps,
@@ -179,6 +184,9 @@ class KernelRun(Run):
     def input(self) -> dict[str, Any]:
         return self._input
 
+    def deciding_input(self) -> dict[str, Any]:
+        return gemm_input(self._gemm) if self._gemm else self._input  # the fingerprint tells lda = None from lda = k
+
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(self.kernels)
         return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"extrapolate": True} if self.extrapolate else {})
@@ -195,7 +203,9 @@ class KernelRun(Run):
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
         if self.extrapolate:
             return simulate_gemm(self.source, self.preset, **settings)
-        return simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
+        found = simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
+        found.warnings = tuple(warnings_of(self.source))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,8 +348,14 @@ def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0) -> Kernel
 
 
 def gemm_input(source: GemmSource) -> dict[str, Any]:
-    """A GEMM as plain values."""
-    return {"name": source.info.name, "problem": asdict(source.problem), "kernel": asdict(source.kernel)}
+    """A GEMM as plain values; what stands for a default is spelled out."""
+    problem = source.problem
+    spelled = replace(
+        problem,
+        **{f"ld{name}": getattr(problem, name).leading_dimension for name in "abc"},
+        **{f"{name}_address": getattr(problem, name).address for name in ("a", "b", "c", "c_source")},
+    )
+    return {"name": source.info.name, "problem": asdict(spelled), "kernel": asdict(source.kernel)}
 
 
 def gemm_cost(source: GemmSource) -> float:

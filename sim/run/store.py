@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from time import time
 from typing import NamedTuple
 
 from sim.host.checkpoint import Checkpoint
@@ -31,6 +32,8 @@ from traces.errors import UserError
 VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
 DEFAULT_BYTES = 2 << 30
 RESULT, STATE = ".h5", ".npz"
+LEFTOVER_S = 3600.0
+"""Age from which a temporary file belongs to nobody: one is written in seconds."""
 
 
 class Entry(NamedTuple):
@@ -136,6 +139,7 @@ class Store:
 
     def prune(self, max_bytes: int) -> list[Path]:
         """Remove what was not used for longest until the rest holds `max_bytes` at most; returns what went."""
+        self._remove_leftovers()
         gone, kept_bytes = [], 0
         for entry in self.entries():
             kept_bytes += entry.size_bytes
@@ -144,6 +148,13 @@ class Store:
                     entry.path.unlink()
                 gone.append(entry.path)
         return gone
+
+    def _remove_leftovers(self) -> None:
+        """Files that a killed process was writing."""
+        for path in self.folder.glob(".*.tmp") if self.folder.is_dir() else ():
+            with suppress(OSError):
+                if time() > path.stat().st_mtime + LEFTOVER_S:
+                    path.unlink()
 
 
 class Found(NamedTuple):

@@ -14,6 +14,8 @@ import click
 
 from sim.machine.engine import run_engine
 from sim.presets import presets
+from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
+from sim.run.store import VARIABLE as STORE_VARIABLE
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import machine_text
 from tracer.gemm.tiles import write_workgroup
@@ -35,7 +37,15 @@ LIBRARIES = (
 )
 OPTIONAL = {"hdf5plugin": "filters", "matplotlib": "plots", "distributed": "sweep", "xarray": "", "h5netcdf": ""}
 """Library -> extra of t3sim that installs it, "" = install it by its name."""
-VARIABLES = (CACHE_VARIABLE, "T3SIM_POLICY", "T3SIM_DATA", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")
+VARIABLES = (
+    CACHE_VARIABLE,
+    STORE_VARIABLE,
+    BYTES_VARIABLE,
+    "T3SIM_POLICY",
+    "T3SIM_DATA",
+    "NUMBA_DISABLE_JIT",
+    "NUMBA_BOUNDSCHECK",
+)
 KERNELS: dict[str, Callable] = {"the machine": run_engine, "GEMM synthesis": write_workgroup}
 """What is compiled -> its outermost kernel."""
 UNWELL = 1
@@ -53,7 +63,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        rows = [(name, value) for part in ("system", "libraries", "environment", "cache", "compiled")
+        rows = [(name, value) for part in ("system", "libraries", "environment", "cache", "store", "compiled")
                 for name, value in found[part].items()]  # fmt: skip
         print_table(f"t3sim {VERSION}", ("what", "found"), [(name, str(value)) for name, value in rows])
         click.echo("\n".join(f"problem: {problem}" for problem in found["problems"]) or "no problems")
@@ -68,6 +78,9 @@ def findings() -> dict[str, Any]:
     problems = [f"{name} is not installed" for name in missing]
     if cache["writable"] is not True:
         problems.append(f"nothing can be kept in {cache['folder']}: {cache['writable']}; set {CACHE_VARIABLE}")
+    store = _store()
+    if store["writable"] is not True:
+        problems.append(f"no run can be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")
@@ -80,6 +93,7 @@ def findings() -> dict[str, Any]:
         | {name: _version(name) or _how_to_install(name) for name in OPTIONAL},
         "environment": {name: os.environ.get(name, "not set") for name in VARIABLES},
         "cache": cache,
+        "store": store,
         "compiled": {what: _compile_state(kernel) for what, kernel in KERNELS.items()},
         "problems": problems,
     }
@@ -106,6 +120,17 @@ def _cache() -> dict[str, Any]:
         "kernels": len(files),
         "bytes": sum(path.stat().st_size for path in files),
         "free_bytes": shutil.disk_usage(_existing(folder)).free,
+    }
+
+
+def _store() -> dict[str, Any]:
+    store = Store(max_bytes=DEFAULT_BYTES)
+    entries = store.entries()
+    return {
+        "folder": str(store.folder),
+        "writable": _writable(store.folder),
+        "entries": len(entries),
+        "bytes": sum(entry.size_bytes for entry in entries),
     }
 
 

@@ -104,7 +104,7 @@ def run(
     )
     found = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = found.result
-    print_warnings(description.source)
+    print_warnings(results.warnings)
     if extrapolate and not results.extrapolation:
         click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
     if output is not None:

@@ -8,6 +8,7 @@ from traces.archive import write_archive
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
 from traces.command.tables import print_json, print_table, print_warnings
+from traces.source import warnings_of
 
 
 @click.command("import")
@@ -34,7 +35,7 @@ def import_trace(
             compression=compression,
             progress=lambda _, info, done: meter.update(info.name, done, info.workgroups),
         )
-    print_warnings(source)
+    print_warnings(warnings_of(source))
     found = {**vars(summary), "skipped": source.problems.skipped}
     if as_json:
         print_json({"output": output, **found})

@@ -44,10 +44,9 @@ def print_text(text: str, err: bool = False) -> None:
     click.echo("\n".join(map(shown, text.split("\n"))), err=err)
 
 
-def print_warnings(source: object) -> None:
-    """What a reader of trace text found odd or left out (its `problems`), on stderr; other sources have none."""
-    problems = getattr(source, "problems", None)
-    for line in problems.lines() if problems else ():
+def print_warnings(lines: Iterable[str]) -> None:
+    """What a reader of trace text found odd or left out, on stderr."""
+    for line in lines:
         print(f"warning: {shown(line)}", file=sys.stderr)
 
 

@@ -6,7 +6,7 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.hw.msc import make_mscs, msc_step
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
-from sim.machine import build, units_of
+from sim.machine.build import build, units_of
 from sim.spec import MSC, CollectiveCache
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view

@@ -147,6 +147,8 @@ def test_one_gemm_is_the_same_run_whoever_asks(tmp_path):
     described = KernelRun(preset=PRESET, source=CommandSequence([case.source()]))
     assert case.run("gemm").key == described.key
     assert replace(case, explicit=True).run("gemm").key == described.key
+    spelled = replace(case.problem, lda=case.problem.a.leading_dimension, c_address=case.problem.c.address)
+    assert replace(case, problem=spelled).run("gemm").key == described.key
 
 
 def test_the_code_is_in_the_key(monkeypatch):

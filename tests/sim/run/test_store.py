@@ -137,6 +137,16 @@ def test_what_was_not_used_for_longest_goes_first(store):
     assert len(store.entries()) == 3
 
 
+def test_what_a_killed_process_was_writing_goes_after_an_hour(store):
+    store.put(keys(1)[0], sample_results())
+    old, new = (store.folder / f".{name}.h5.77.tmp" for name in ("old", "new"))
+    old.write_bytes(b"half")
+    new.write_bytes(b"half")
+    os.utime(old, (1000, 1000))
+    store.put(keys(1)[0], sample_results())
+    assert new.exists() and not old.exists()
+
+
 def test_the_bound_and_the_place_come_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "here"))
     monkeypatch.setenv("T3SIM_STORE_BYTES", "12345")

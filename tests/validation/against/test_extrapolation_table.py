@@ -51,7 +51,7 @@ def test_a_whole_run_says_so(capsys):
     [
         (["run", str(SMALL_TRACE)], "--extrapolate: found TRACE"),
         ([*LONG, GEMM, "--kernels", "0"], "--extrapolate: found --kernels"),
-        ([*LONG, GEMM, "--checkpoint", "c"], "--extrapolate: found --checkpoint"),
+        ([*LONG, GEMM, "--checkpoint", "60"], "--extrapolate: found --checkpoint"),
         ([*LONG, GEMM, "--line-trace"], "--extrapolate: found --line-trace"),
         ([*LONG, f"{GEMM},persistent=4"], "found a GEMM with persistent workgroups"),
         ([*LONG, "gemm:shape=256x256x128,split_k=2"], "found a GEMM with split-K"),

@@ -1,0 +1,60 @@
+"""`t3sim store list`: what ran on which machine, by which code, the latest use first."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from sim.results import ResultsError
+from sim.results import open as open_results
+from sim.run.store import Entry, Store
+from traces.command.tables import print_json, print_table
+from traces.units import ps_to_ns
+
+LAST = 20
+SHOWN = 12
+"""Letters of a key or of a hash of code in the table."""
+
+
+@click.command("list")
+@click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Only so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def store_list(last: int, as_json: bool) -> None:
+    """List the runs of the store.
+
+    A state is the checkpoint of a run in progress. KEY.h5 in the folder of the store is a results archive: t3sim show
+    prints it.
+
+    Example: t3sim store list --last 5
+    """
+    store = Store()
+    entries = store.entries()
+    rows = [_described(entry) for entry in entries[:last]]
+    size_bytes = sum(entry.size_bytes for entry in entries)
+    if as_json:
+        whole = {"folder": str(store.folder), "entries": len(entries), "bytes": size_bytes}
+        print_json({**whole, "max_bytes": store.max_bytes, "last": rows})
+        return
+    title = f"{store.folder}: {len(entries)} entries, {size_bytes / 1e6:,.1f} of {store.max_bytes / 1e6:,.0f} MB"
+    columns = ("key", "run", "machine", "time_ns", "code", "kB", "used, UTC")
+    print_table(title, columns, map(_row, rows))
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    """An entry as plain values."""
+    used = datetime.fromtimestamp(entry.used_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": used}
+    if not entry.finished:
+        return plain | {"run": "a state", "machine": "", "time_ns": None, "code": ""}
+    try:
+        run = open_results(entry.path).run()
+    except ResultsError:
+        return plain | {"run": "damaged", "machine": "", "time_ns": None, "code": ""}
+    names = ", ".join(kernel.name for kernel in run.kernels)
+    return plain | {"run": names, "machine": run.preset.name, "time_ns": ps_to_ns(run.time_ps), "code": run.code}
+
+
+def _row(entry: dict[str, Any]) -> tuple[object, ...]:
+    size_kB = f"{entry['bytes'] / 1000:,.0f}"
+    names = (entry["run"], entry["machine"], entry["time_ns"])
+    return (entry["key"][:SHOWN], *names, entry["code"][:SHOWN], size_kB, entry["used"])
