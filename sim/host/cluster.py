@@ -25,6 +25,7 @@ from sim.hw.tracker import make_tracker
 from sim.machine.build import Output, window_ps
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status
+from sim.machine.rest import check_policy, check_rest
 from sim.spec import Machine
 from traces.errors import UserError
 
@@ -117,10 +118,13 @@ class Cluster:
                 pause()
         for gpu in self.gpus:
             gpu.node.engine["horizon_ps"] = NEVER
+            check_policy(gpu.node)
         if self._still > STILL_ROUNDS:
             stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
             gpu = self.gpus[stuck]
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
+        for gpu, plan in zip(self.gpus, self.plans, strict=True):
+            check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]

@@ -16,6 +16,7 @@ from sim.machine.build import Node, build, units_of
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status, prefill_l2, run_engine, settle
 from sim.machine.engine_record import SERIES
+from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
@@ -257,6 +258,8 @@ class Gpu:
         return all(self.node.dispatch[q]["finished"] == self.node.dispatch[q]["staged"] for q in launched)
 
     def _check_done(self, status: Status, what: str) -> None:
+        check_policy(self.node)
         if status == Status.IDLE and self.done:
+            check_rest(self.node, self.fifo_names, what)
             return
         raise deadlock(self.node, self.fifo_names, what)

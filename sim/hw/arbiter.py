@@ -24,16 +24,19 @@ def pick_stream(channel, now_ps):
     if channel.arbiter == Arbiter.MCA or channel.arbiter == Arbiter.MCA_FIXED:
         return communication_aware(channel, now_ps)
     if channel.arbiter == Arbiter.USER:
-        return _checked(channel, policy.pick(channel, now_ps))
+        return _checked(channel, policy.pick(channel, now_ps), now_ps)
     return oldest_head(channel, now_ps)
 
 
 @compiled
-def _checked(channel, stream):
-    """What a user's policy returned, -1 where it is no stream with a head that can be taken."""
-    if stream < 0 or stream >= STREAMS or channel.head_ps[stream] >= NEVER:
-        return -1
-    return stream
+def _checked(channel, stream, now_ps):
+    """What a user's policy returned: a stream with a head that can be taken, or -1. The first other answer is kept
+    for the host, which ends the run with it (`sim.machine.rest`)."""
+    if stream >= 0 and stream < STREAMS and channel.head_ps[stream] < NEVER:
+        return stream
+    if stream != -1 and channel.wrong_ps == NEVER:
+        channel.wrong_stream, channel.wrong_ps = stream, now_ps
+    return -1
 
 
 @compiled

@@ -30,7 +30,7 @@ def bound_policy(path):
     sys.modules[MODULE] = module  # a kernel from the disk cache looks its module up by name
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
         raise UserError(f"{VARIABLE}: {path}: {type(error).__name__}: {error}") from error
     function = getattr(module, "pick", None)
     if not callable(function):

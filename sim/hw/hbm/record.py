@@ -143,7 +143,9 @@ CHANNEL = np.dtype(
         *((name, "i8", STREAMS) for name in ("wait_ps", "occupancy", "age_max_ps")),
         *((name, "i8") for name in ("acts", "precharges", "refreshes", "row_hits", "atoms", "bus_busy_ps")),
         *((name, "i8") for name in ("reads_answered", "read_latency_ps", "drains", "commands")),
-        ("pad", "i8", 2),
+        # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
+        ("wrong_stream", "i8"),
+        ("wrong_ps", "i8"),
     ],
     align=True,
 )
