@@ -312,7 +312,7 @@ def test_rows_are_gathered_for_a_walk_along_rows_only():
 def test_one_gpu_for_all_takes_no_second_buffer():
     for pattern in (ALL_TO_ALL, GATHERED):
         result = run_plan(pattern.machine, pattern.plans, pattern.kernels, explicit=False)
-        assert result.facts["simulated_gpus"] == N  # chosen without being asked
+        assert result.figures["simulated_gpus"] == N  # chosen without being asked
 
 
 def test_the_ledger_follows_each_share():
