@@ -76,6 +76,15 @@ def test_rows_of_a_case_that_is_cut_and_of_one_that_is_not(monkeypatch):
     assert f"1 extrapolated: mean absolute error {abs(float(error)):.2f} %" in report([cut, whole])
 
 
+@pytest.mark.slow
+def test_a_committed_row_is_what_the_simulator_says():
+    """Without its CPU times."""
+    title = "2048 x 2048 x 256"
+    (case,) = (case for case in cases() if case.title == title)
+    (row,) = (line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {title} |"))
+    assert row.split("|")[1:9] == table_line(table_row(outcome(case))).split("|")[1:9]
+
+
 def test_the_table_keeps_the_promise():
     """Of every row that was extrapolated, the error lies within the promise."""
     text = TABLE.read_text(encoding="utf-8")

@@ -24,6 +24,13 @@ def test_an_outcome_is_the_whole_row(machine, wave):
     assert found.time_us > 2 * outcome(machine, row._replace(m=256)).time_us  # 96 tiles, one wave
 
 
+@pytest.mark.slow
+def test_a_committed_row_is_what_the_simulator_says():
+    row = measured(A100)[0]
+    (line,) = (line for line in TABLE.read_text(encoding="utf-8").splitlines() if f"{A100.preset} | {row.m} x " in line)
+    assert f" {outcome(A100, row).time_us:,.1f} " in line
+
+
 def test_committed_table_names_calibration_and_reaches_the_goal():
     text = TABLE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+) \| (\d+) x .* \| ([-+][\d.]+) % \| (\w+) \|$", text, re.MULTILINE)

@@ -7,7 +7,18 @@ import pytest
 from sim.run.many_gpus import fused_cluster
 from tests.support.t3_cases import T3Case
 from tracer.workloads import aligned_problem
-from validation.against.symmetry import SEEDED, TABLE, Found, cells, mean_cells, mean_rows, measure, problem_of
+from traces.command.document import table_line
+from validation.against.symmetry import (
+    SEEDED,
+    TABLE,
+    Found,
+    agreement_rows,
+    cells,
+    mean_cells,
+    mean_rows,
+    measure,
+    problem_of,
+)
 
 D = 256 * 512 * 2
 EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
@@ -42,6 +53,12 @@ def test_a_row():
         *("shape", "2", "90.0", "100.0", "110.0", "100.0", "102.0", "100.0", "104.0"),
         *("+10.00", "-1.96", "yes", "+0.00"),
     ]
+
+
+@pytest.mark.slow
+def test_a_committed_row_is_what_the_simulator_says():
+    (row,) = agreement_rows([("4096x4096x512", 2)])
+    assert table_line(row) in TABLE.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_row_of_means():

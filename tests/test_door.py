@@ -1,0 +1,70 @@
+"""`import t3sim`: what it offers, what it runs, and what it says about mistakes."""
+
+import inspect
+import typing
+
+import pytest
+
+import t3sim
+from sim.presets import presets
+from sim.results import ResultsArchive
+
+GEMM = "gemm:m=64,n=64,k=32"
+
+
+def test_every_name_is_there_documented_and_typed():
+    for name in t3sim.__all__:
+        offered = getattr(t3sim, name)
+        if inspect.isfunction(offered):
+            assert offered.__doc__
+            hints = typing.get_type_hints(offered)
+            assert hints.keys() >= {*inspect.signature(offered).parameters, "return"} - {"settings"}, name
+
+
+def test_machines():
+    assert t3sim.machines() == presets()
+    changed = t3sim.machine("v100", {"l2.mshrs": 96})
+    assert changed.machine.l2.mshrs == 96 and t3sim.machine(changed) is changed
+    assert t3sim.machine("v100", ["l2.mshrs=96"]) == changed
+
+
+def test_a_kernel_is_simulated_once(tmp_path, monkeypatch):
+    store = t3sim.Store(tmp_path)
+    first = t3sim.run(GEMM, store=store)
+    monkeypatch.setattr("sim.run.run.simulate", None)
+    for again in (t3sim.run(GEMM, store=store), t3sim.run(t3sim.kernel("gemm", m=64, n=64, k=32), "v100", store=store)):
+        assert again.headline() == first.headline()
+    assert len(first.frame("l2")) == first.preset.machine.l2.banks
+
+
+def test_a_stored_trace(tmp_path):
+    from_trace = t3sim.run("traces/small/gemm_512x512x256.h5", "accelsim_qv100")
+    t3sim.write_results(tmp_path / "result.h5", from_trace)
+    assert t3sim.open(tmp_path / "result.h5").run().totals == from_trace.totals
+
+
+def test_a_scenario_and_a_figure(tmp_path):
+    found = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["Sequential", "T3"])
+    assert found.speedup("T3") > 1 and set(found.configurations) == {"Sequential", "T3"}
+    t3sim.plot("rates", found.runs["gemm"], tmp_path / "rates.svg")
+    t3sim.plot("roofline", ResultsArchive([found.runs["gemm"]]), tmp_path / "roofline.png")
+    assert (tmp_path / "rates.svg").stat().st_size > 1000 and (tmp_path / "roofline.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda: t3sim.run(5), "run: found 5"),
+        (lambda: t3sim.run("nothing.h5"), "nothing.h5: no such file"),
+        (lambda: t3sim.run("gem:m=1"), "no such file"),
+        (lambda: t3sim.run(GEMM, machine=7), "machine: found 7"),
+        (lambda: t3sim.run(GEMM, t3sim.machine("v100"), {"l2.mshrs": 1}), "a loaded machine and changes"),
+        (lambda: t3sim.kernel("gemm", m=64), "missing"),
+        (lambda: t3sim.scenario(GEMM), "scenario: gpus"),
+        (lambda: t3sim.scenario("layernorm:rows=1,cols=8", gpus=2), "allowed is gemm"),
+        (lambda: t3sim.plot("pie", t3sim.run(GEMM), "pie.svg"), "plot: found 'pie'"),
+    ],
+)
+def test_mistakes_are_sentences(mistake, says):
+    with pytest.raises(t3sim.UserError, match=says):
+        mistake()
