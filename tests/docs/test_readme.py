@@ -5,9 +5,7 @@ import shlex
 
 import pytest
 
-from sim import results
 from sim.presets import load_preset
-from sim.results import write_results
 from tests.support.paths import ROOT
 from tracer.workloads import named_sublayer
 from traces.archive import open_archive
@@ -20,16 +18,15 @@ def block(language, number=0):
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)[number]
 
 
-def test_five_lines_of_python_run(tmp_path):
+def test_the_lines_of_python_run(capsys):
     lines = [line for line in block("python").splitlines() if line]
-    assert len(lines) == 5
+    assert len(lines) <= 5
     names = {}
     exec(compile("\n".join(lines), "README.md", "exec"), names)
-    found = names["results"]
+    found = names["result"]
     assert found.headline()["dram_read_sectors"] == 2 * 512 * 256 * 2 // 32  # A and B once
     assert len(found.frame("hbm")) == found.preset.machine.hbm.channels
-    write_results(tmp_path / "result.h5", found)
-    assert results.open(tmp_path / "result.h5").run().totals == found.totals
+    assert capsys.readouterr().out.split()[0] == str(found.headline()["time_ns"])
 
 
 def test_the_main_job_names_what_exists():
