@@ -72,7 +72,10 @@ class AskedScenario:
 
     @property
     def content(self) -> dict[str, Any]:
-        return self.options | {"preset": self.scenario.preset.as_dict(), "runs": [run.key for run in self.runs.values()]}
+        return self.options | {
+            "preset": self.scenario.preset.as_dict(),
+            "runs": [run.key for run in self.runs.values()],
+        }
 
     def rows(self, found: Mapping[str, RunResult]) -> list[RunResult]:
         whole = assemble(self.scenario, found, self.configurations)
