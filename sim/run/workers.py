@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from sim.presets import load_preset
@@ -41,20 +42,34 @@ def run_on_workers(
         UserError: no Dask, no scheduler at the address, or what `work` raised: the rest is given up.
     """
     with _client(workers, scheduler) as (client, as_completed):
-        futures = {
-            client.submit(work, run, key, key=f"t3sim-{key}", pure=False): key  # by its key, once for all who ask
-            for key, run in runs.items()
-        }
-        for future in as_completed(futures):
-            if future.status == "finished":
-                ended(futures[future], future.result(), "")
-            elif future.status != "error":
-                ended(futures[future], "", f"{future.status}, the scheduler is gone")
-            elif isinstance(future.exception(), UserError):
-                raise future.exception()
-            else:
-                ended(futures[future], "", reason_of(future.exception()))
+        left, key_of = iter(runs.items()), {}
+
+        def start(count: int | None) -> list[Any]:
+            """Submit the next runs, each once for all who ask for its key."""
+            started = []
+            for key, run in islice(left, count):
+                future = client.submit(work, run, key, key=f"t3sim-{key}", pure=False)
+                key_of[future] = key
+                started.append(future)
+            return started
+
+        # A local worker that is lost takes along what waits for it, so that nothing does.
+        ending = as_completed(start(workers if scheduler is None else None))
+        for future in ending:
+            _report(future, key_of.pop(future), ended)
             future.release()
+            ending.update(start(1))
+
+
+def _report(future: Any, key: str, ended: Ended) -> None:
+    if future.status == "finished":
+        ended(key, future.result(), "")
+    elif future.status != "error":
+        ended(key, "", f"{future.status}, the scheduler is gone")
+    elif isinstance(future.exception(), UserError):
+        raise future.exception()
+    else:
+        ended(key, "", reason_of(future.exception()))
 
 
 @contextmanager

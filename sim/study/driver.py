@@ -23,8 +23,8 @@ class Outcome:
         runs: distinct simulations behind them.
         kept: of these, in the store before.
         failed: points that have a reason in place of results.
-        lost: one line for each point and run of it that was lost. With one or more the archive is not written: the same call
-            does what is left.
+        lost: one line for each point and run of it that was lost. With one or more the archive is not written: the same
+            call does what is left.
     """
 
     archive: Path

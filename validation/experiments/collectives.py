@@ -31,7 +31,7 @@ class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
         return [scenario_run(scenario, name) for scenario in scenarios for name in RUNS[:2]]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<sub-layer>/nmc_gain` = how much sooner it ends, in percent of the time with near-memory updates; means by N."""
+        """`<sub-layer>/nmc_gain` = time saved in percent of the time with near-memory updates; means by N."""
         answers: dict[str, float] = {}
         gains: dict[int, list[float]] = {}
         for name, scenario in self.bench.scenarios(self.scenarios).items():

@@ -87,7 +87,7 @@ class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
         return [run for each in self.varied().values() for run in each.runs()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<variation>/<headline>` and `<variation>/<sub-layer>/<configuration>/<figure>`; the base is called `base`."""
+        """`<variation>/<headline>` and `<variation>/<sub-layer>/<configuration>/<figure>`; the base is `base`."""
         answers: dict[str, float] = {}
         for name, sublayers in self.varied().items():
             answers |= {f"{name}/{key}": value for key, value in sublayers.answers(results).items()}
