@@ -116,7 +116,8 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
         raise StudyError('trace: missing; run = "replay" replays a trace archive')
     kernels = tuple(settings["kernels"]) if "kernels" in settings else None
     run = KernelRun(source=source, kernels=kernels, flush_l2=settings.get("flush_l2", True), **common)
-    return Asked({"": run}, {"preset": run.preset.as_dict(), "runs": [run.key]})
+    content = {"preset": run.preset.as_dict(), "runs": [run.key], "options": run.options}
+    return Asked({"": run}, content)
 
 
 @lru_cache(OPEN_TRACES)

@@ -95,8 +95,9 @@ def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> li
         _check_files(path, base | coordinates)
         _check_kernel(path, base | coordinates)
         points.append(Point(number, base | coordinates, coordinates, str(path.parent.resolve())))
-    if not any(point.runs for point in points):
-        raise StudyError(f"{path}: no point can run: {points[0].asked}")
+    contents = [point.content for point in points]  # of all, as the files are now
+    if all("failure" in content for content in contents):
+        raise StudyError(f"{path}: no point can run: {contents[0]['failure']}")
     return points
 
 
