@@ -14,8 +14,8 @@ from sim.view.rates import draw_rates
 from sim.view.roofline import draw_roofline
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
 from sim.view.speedups import draw_speedups
-from sim.view.style import check_format, save
 from sim.view.study_lines import draw_study
+from sim.view.style import check_format, save
 from traces.command.tables import print_table
 from traces.errors import UserError
 from traces.write import output_path

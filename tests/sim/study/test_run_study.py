@@ -16,8 +16,8 @@ from sim import results
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from sim.run.run import Run
-from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.run.store import Store
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.study import load_study, run_study
 from tests.support.paths import ROOT
 from tracer.gemm.source import GemmProblem, GemmSource

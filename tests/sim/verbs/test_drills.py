@@ -45,9 +45,9 @@ ALPHABET = "[]{}\"'=.,#\n -_0123456789abcdefgxyzTF\\\x00é"
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def desk(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path_factory.mktemp("store")))
     write_results("result.h5", sample_results())
     Path("study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     return tmp_path

@@ -11,8 +11,8 @@ from sim.view.dram_traffic import STREAMS, draw_traffic
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
 from sim.view.roofline import intensity, operations_per_s
-from sim.view.style import new_figure, save
 from sim.view.study_lines import draw_study
+from sim.view.style import new_figure, save
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
 from traces.command.cli import main as t3sim
