@@ -9,85 +9,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
 from sim.hw.request import Stream
+from sim.machine.build import UNITS
 
-COUNTERS: dict[str, dict[str, str]] = {
-    "cu": {
-        "warp_instructions": "warp instructions that the issued events stand for",
-        "events": "warp events issued",
-        "slot_stall_ps": "sum over warps: time asleep until data came",
-        "barrier_stall_ps": "sum over warps: time at a barrier",
-        "issue_busy_ps": "sum over schedulers: issue slot taken",
-        "tensor_busy_ps": "sum over schedulers: matrix pipe taken",
-        "shared_busy_ps": "shared-memory port taken",
-        "tensor_macs": "multiply-accumulates done by the matrix pipes",
-        "shared_bytes": "bytes through the shared-memory port",
-        "workgroups": "workgroups that ran here",
-    },
-    "lsu": {
-        "line_requests": "lines of warp events taken in, loads and stores",
-        "blocked_ps": "time with an event in hand and no room for its next line",
-        "atomic_sectors": "sectors of atomics and reductions, which pass L1",
-    },
-    "l1": {
-        "read_sectors": "sectors read by loads",
-        "read_hit_sectors": "of these, present",
-        "read_merged_sectors": "of these, already on their way",
-        "write_sectors": "sectors stored",
-        "fills": "answers that filled a line",
-        "entries_used_max": "most miss entries (MSHRs) in use at once",
-    },
-    "noc": {
-        "request_packets": "packets from CUs to L2 banks",
-        "request_bytes": "bytes of these, header and data",
-        "answer_packets": "packets from L2 banks to CUs",
-        "answer_bytes": "bytes of these, header and data",
-        "refused": "times that a CU found its bank full",
-    },
-    "l2": {
-        "read_sectors": "sectors that reads asked for",
-        "read_hit_sectors": "of these, present",
-        "read_merged_sectors": "of these, already on their way (MSHR merge)",
-        "read_miss_sectors": "of these, asked from DRAM",
-        "write_sectors": "sectors written into the cache",
-        "atomic_sectors": "sectors of atomics and reductions done here",
-        "uncached_read_sectors": "reads passed through to DRAM",
-        "uncached_write_sectors": "writes and updates passed through to DRAM",
-        "writeback_sectors": "dirty sectors written back by eviction",
-        "flush_sectors": "dirty sectors written back by a flush",
-        "requests_served": "requests taken from the crossbar",
-        "blocked_ps": "time in which the oldest request could not be taken",
-        "misses_used_max": "most lines in flight (MSHRs) at once",
-    },
-    "hbm": HBM_COUNTERS,
-    "link": {
-        "packets": "packets sent to other GPUs",
-        "bytes": "payload of these, whole sectors",
-        "busy_ps": "time in which a packet was on its way out",
-        "credit_stalls": "times that a packet waited for a credit",
-        "arrived_bytes": "payload of packets that came and were handed to memory",
-        "blocked_ps": "time in which a packet that had come found no room in memory",
-    },
-    "dma": {
-        "descriptors": "DMA descriptors done",
-        "lines": "lines read",
-        "read_bytes": "bytes of these, whole sectors",
-        "blocks": "times that a read found no room",
-        "out_max": "most lines read and not yet on the link at once",
-    },
-    "tracker": {
-        "updates": "updates (and collective writes) counted",
-        "triggers": "tiles all of whose updates have come",
-        "wavefronts": "wavefronts' counters that reached their thresholds",
-        "begun": "tiles that got an entry",
-        "stalls": "stores that found no entry",
-        "spilled": "tiles whose first update arrived while no entry was free",
-        "live_max": "most tiles some of whose updates had come at once",
-    },
-}
-"""Unit -> counter field of its record -> meaning."""
-FABRIC = ("link", "dma", "tracker")
+COUNTERS = {unit.name: unit.counters for unit in UNITS}
+"""Unit -> counter field of its record -> meaning; each unit's file says its own."""
+FABRIC = tuple(unit.name for unit in UNITS if unit.joined)
 """Units that only GPUs joined by links have."""
 
 _UNITS = (

@@ -181,6 +181,16 @@ class L2(Unit, frozen=True, kw_only=True):
     dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
 
 
+class MSC(Unit, frozen=True, kw_only=True):
+    """Memory-side cache, one part per memory channel; so far it passes everything on."""
+
+    present: bool
+    clock_MHz: Rate
+    latency_clk: Count  # request in -> request at the channel
+    lines_per_clk: Rate  # requests passed on, per channel
+    fifo: Positive  # requests waiting per channel and stream
+
+
 class Timing(Unit, frozen=True, kw_only=True):
     """DRAM timing in clocks of hbm.clock_MHz; names as in JEDEC (hbm2.md)."""
 
@@ -319,6 +329,7 @@ class Machine(Unit, frozen=True, kw_only=True):
     l1: L1
     noc: NoC
     l2: L2
+    msc: MSC
     hbm: HBM
     dispatch: Dispatch
     link: Link

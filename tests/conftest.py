@@ -1,9 +1,15 @@
-"""Options of the whole test suite, and a store of finished runs of its own."""
+"""Options of the whole test suite, and a store of finished runs for each test."""
 
+import itertools
 import os
 import tempfile
 
 import numba
+import pytest
+
+NUMBERS = itertools.count()
+STORES = pytest.StashKey[str]()
+"""Folder of the tests' stores."""
 
 
 def pytest_addoption(parser):
@@ -16,13 +22,18 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Before anything of the simulator is imported."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the store of the process that started them
-        folder = tempfile.TemporaryDirectory(prefix="t3sim-store-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["T3SIM_STORE"] = folder.name
+    folder = tempfile.TemporaryDirectory(prefix="t3sim-stores-")
+    config.add_cleanup(folder.cleanup)
+    config.stash[STORES] = folder.name
     if config.getoption("--boundscheck"):
         os.environ["NUMBA_BOUNDSCHECK"] = "1"  # for processes that tests start
         numba.config.BOUNDSCHECK = 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """A test that simulates twice must not find its first result because another test was there."""
+    os.environ["T3SIM_STORE"] = f"{item.config.stash[STORES]}/{os.getpid()}-{next(NUMBERS)}"
 
 
 def pytest_report_header(config):

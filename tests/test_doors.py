@@ -115,7 +115,7 @@ def test_tests_mirror_the_rooms():
     rooms = {name.rpartition("/")[0] for name in SOURCES}
     for folder in folders:
         place = folder.split("/")
-        known = place[0] in ("tests", "support", "docs") or any(room == folder for room in rooms)
+        known = place[0] in ("tests", "support", "corpus", "docs") or any(room == folder for room in rooms)
         assert known or "/".join(place[:-1]) in folders, f"tests/{folder}: no such room"
 
 

@@ -1,4 +1,4 @@
-"""Read, check and describe trace archives. Writing is in `traces.write`, the list of datasets in `traces.layout`."""
+"""Read and describe trace archives. Writing is in `traces.write`, the list of datasets in `traces.layout`."""
 
 import json
 import os
@@ -10,26 +10,28 @@ from typing import Any
 import h5py
 import numpy as np
 
-from traces.checksum import KernelHash, archive_digest
+from traces.checksum import archive_digest
 from traces.compress import load_plugin
 from traces.errors import UserError
+from traces.hdf5_file import open_hdf5, read_text
 from traces.layout import (
     CHUNK_ROWS,
     COMMAND_DATASETS,
     COMMAND_KERNEL,
+    COMMAND_PREFILL,
     EVENT_COLUMNS,
     KERNEL_ATTRIBUTES,
     KERNEL_DATASETS,
     dimension_sizes,
     kernel_group,
 )
-from traces.schema import EVENT, EXPLICIT, FORMAT_NAME, FORMAT_VERSION, NO_SLOT, SLOTS, Cache, Kind, Pipe, Space
-from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
+from traces.schema import EVENT, FORMAT_NAME, FORMAT_VERSION
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup, check_copy
 from traces.write import Progress, Summary, write_archive
 
 __all__ = [
     "Archive", "ArchiveKernel", "KernelInfo", "KernelSource", "Prefill", "Progress", "Summary", "TraceSource",
-    "Workgroup", "describe", "open_archive", "verify_archive", "write_archive",
+    "Workgroup", "describe", "open_archive", "write_archive",
 ]  # fmt: skip
 
 WORKGROUPS_PER_READ = 1024
@@ -41,9 +43,22 @@ def _reading(path: Path) -> Iterator[None]:
     """HDF5's errors while reading `path` as UserErrors: a truncated or damaged file is the user's to replace."""
     try:
         yield
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+    except (OSError, KeyError, IndexError, RuntimeError, ValueError, TypeError, OverflowError) as error:
         text = " ".join(str(error).split())
         raise UserError(f"{path}: damaged or truncated archive ({text})") from error
+
+
+def _extents(attributes: Any, name: str) -> tuple[int, int, int]:
+    """Three whole numbers of a kernel."""
+    x, y, z = (int(n) for n in attributes[name])
+    return x, y, z
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"attributes: found {text[:40]!r}, allowed is a JSON object")
+    return found
 
 
 class ArchiveKernel:
@@ -56,20 +71,20 @@ class ArchiveKernel:
         missing += [name for name in KERNEL_DATASETS if name not in group]
         if missing:
             raise UserError(f"{path}: {group.name} lacks {', '.join(missing)}")
-        grid, block = ([int(n) for n in attributes[name]] for name in ("grid", "block"))
+        grid, block = (_extents(attributes, name) for name in ("grid", "block"))
         self.info = KernelInfo(
-            name=str(attributes["name"]),
-            grid=(grid[0], grid[1], grid[2]),
-            block=(block[0], block[1], block[2]),
+            name=read_text(attributes, "name"),
+            grid=grid,
+            block=block,
             lanes_per_warp=int(attributes["lanes_per_warp"]),
             registers=int(attributes["registers"]),
             shared_bytes=int(attributes["shared_bytes"]),
             stream=int(attributes["stream"]),
             warps_per_workgroup=int(attributes["warps_per_workgroup"]),
             workgroups=int(attributes["workgroups"]),
-            attributes=json.loads(attributes["attributes"]),
+            attributes=_json_object(read_text(attributes, "attributes")),
         )
-        self.checksum = str(attributes["checksum"])
+        self.checksum = read_text(attributes, "checksum")
         self.warps = group["warp_index"].shape[0]
         self.events = group["kind"].shape[0]
         self.explicit_addresses = group["addresses"].shape[0]
@@ -174,7 +189,7 @@ class Archive:
         with _reading(self.path):
             if not h5py.is_hdf5(self.path):
                 raise UserError(f"{self.path}: not a trace archive (not an HDF5 file)")
-            self._file = h5py.File(self.path, "r")
+            self._file = open_hdf5(self.path)
             try:
                 self._check_header()
                 self.kernels = [
@@ -189,22 +204,36 @@ class Archive:
 
     def _check_header(self) -> None:
         attributes = self._file.attrs
-        file_type = attributes.get("file_type")
+        file_type = read_text(attributes, "file_type") if "file_type" in attributes else None
         if file_type != FORMAT_NAME:
             raise UserError(f"{self.path}: not a trace archive: file_type is {file_type!r}, expected {FORMAT_NAME!r}")
         version = int(attributes["format_version"])
         if not 1 <= version <= FORMAT_VERSION:
             raise UserError(f"{self.path}: format_version {version}, this program reads 1 to {FORMAT_VERSION}")
-        self.writer = str(attributes["writer"])
-        self.compression = str(attributes["compression"])
-        self.checksum = str(attributes["checksum"])
+        self.writer = read_text(attributes, "writer")
+        self.compression = read_text(attributes, "compression")
+        self.checksum = read_text(attributes, "checksum")
         if self.compression != "gzip":
             load_plugin()
 
     def _check_commands(self) -> None:
-        kernels = self._commands["command_kernel"][self._commands["command_kind"] == COMMAND_KERNEL]
+        """Refuse commands that are neither kernel nor copy, kernels out of order, and copies beyond the addresses."""
+        columns = self._commands
+        for name, entry in COMMAND_DATASETS.items():
+            if columns[name].dtype != np.dtype(entry.dtype) or columns[name].shape != columns["command_kind"].shape:
+                raise UserError(f"{self.path}: /commands/{name}: found {columns[name].dtype} {columns[name].shape}, "
+                                f"expected {entry.dtype} {columns['command_kind'].shape}")  # fmt: skip
+        kernels = columns["command_kernel"][columns["command_kind"] == COMMAND_KERNEL]
         if list(kernels) != list(range(len(self.kernels))):
             raise UserError(f"{self.path}: /commands does not name the {len(self.kernels)} kernels in order")
+        for row, kind in enumerate(columns["command_kind"].tolist()):
+            if kind not in (COMMAND_KERNEL, COMMAND_PREFILL):
+                raise UserError(f"{self.path}: /commands/command_kind: row {row}: found {kind}, allowed 0 or 1")
+            if kind == COMMAND_PREFILL:
+                check_copy(self._prefill(row), f"{self.path}: /commands, row {row}")
+
+    def _prefill(self, row: int) -> Prefill:
+        return Prefill(int(self._commands["command_address"][row]), int(self._commands["command_bytes"][row]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open_archive, (self.path,)
@@ -230,7 +259,7 @@ class Archive:
             if columns["command_kind"][row] == COMMAND_KERNEL:
                 yield self.kernels[int(columns["command_kernel"][row])]
             else:
-                yield Prefill(int(columns["command_address"][row]), int(columns["command_bytes"][row]))
+                yield self._prefill(row)
 
     def content_checksum(self) -> str:
         """Checksum of the commands and of the kernels' stored checksums."""
@@ -244,64 +273,6 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
         UserError: no such file, another file type, a newer version, truncated, datasets missing or of wrong shape.
     """
     return Archive(path)
-
-
-def verify_archive(path: str | os.PathLike[str], progress: Progress | None = None) -> Summary:
-    """Read everything in an archive, compare its checksums and check that its values are possible.
-
-    Args:
-        progress: called after each workgroup, as by `write_archive`.
-
-    Raises:
-        UserError: what `open_archive` raises, a checksum that differs, or an impossible value.
-    """
-    with open_archive(path) as archive:
-        summary = Summary(kernels=len(archive.kernels), file_bytes=archive.path.stat().st_size)
-        for number, kernel in enumerate(archive.kernels):
-            found = _hash_kernel(kernel)
-            if found != kernel.checksum:
-                raise UserError(
-                    f"{path}: kernel {number}: checksum mismatch: content {found}, stored {kernel.checksum}"
-                )
-            for done, workgroup in enumerate(kernel.workgroups(), 1):
-                _check_values(path, number, workgroup)
-                if progress is not None:
-                    progress(number, kernel.info, done)
-                summary.instructions += int(workgroup.events["count"].sum(dtype=np.int64))
-            summary.workgroups += kernel.info.workgroups
-            summary.warps += kernel.warps
-            summary.events += kernel.events
-            summary.addresses += kernel.explicit_addresses
-        if archive.content_checksum() != archive.checksum:
-            raise UserError(f"{path}: checksum mismatch: the commands or kernel checksums differ from the file's")
-        summary.prefills = sum(isinstance(command, Prefill) for command in archive.commands())
-        summary.checksum = archive.checksum
-    return summary
-
-
-def _hash_kernel(kernel: ArchiveKernel) -> str:
-    digest = KernelHash()
-    sizes = dimension_sizes(kernel.info.workgroups, kernel.warps, kernel.events, kernel.explicit_addresses)
-    for name, entry in KERNEL_DATASETS.items():
-        for start in range(0, sizes[entry.dimension], CHUNK_ROWS):
-            digest.update(name, kernel.read_column(name, start, start + CHUNK_ROWS))
-    return digest.digest(kernel.info)
-
-
-def _check_values(path: str | os.PathLike[str], number: int, workgroup: Workgroup) -> None:
-    """Values that would lead a replay astray: unknown kinds or slots, explicit addresses outside the list."""
-    events = workgroup.events
-    where = f"{path}: kernel {number}, workgroup {workgroup.index}"
-    for name, high in (("kind", max(Kind)), ("space", max(Space)), ("cache", max(Cache)), ("pipe", max(Pipe))):
-        if len(events) and events[name].max() > high:
-            raise UserError(f"{where}: {name}: found {events[name].max()}, allowed 0 to {int(high)}")
-    slots = events["slot"][events["slot"] != NO_SLOT]
-    if len(slots) and slots.max() >= SLOTS:
-        raise UserError(f"{where}: slot: found {slots.max()}, allowed 0 to {SLOTS - 1} or {NO_SLOT}")
-    explicit = events[(events["inner"] == EXPLICIT) & (events["kind"] <= Kind.ASYNC_COPY)]
-    lanes = np.bitwise_count(explicit["mask"]).astype(np.uint64)
-    if len(explicit) and (explicit["base"] + lanes).max() > len(workgroup.addresses):
-        raise UserError(f"{where}: an event lists addresses beyond the {len(workgroup.addresses)} stored")
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from traces.checksum import KernelHash, canonical_json, info_values
+from traces.hdf5_file import fixed_text
 from traces.layout import CHUNK_ROWS, EVENT_COLUMNS, KERNEL_DATASETS, Dataset, dimension_sizes
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
@@ -121,9 +122,10 @@ class KernelWriter:
         attach_dimensions(self._group, sizes, datasets, KERNEL_DATASETS)
         info = dataclasses.replace(info, workgroups=self.workgroups)
         for key, value in info_values(info).items():
-            self._group.attrs[key] = canonical_json(value) if key == "attributes" else value
+            text = canonical_json(value) if key == "attributes" else value
+            self._group.attrs[key] = fixed_text(text) if isinstance(text, str) else text
         checksum = self._digest.digest(info)
-        self._group.attrs["checksum"] = checksum
+        self._group.attrs["checksum"] = fixed_text(checksum)
         return checksum
 
 

@@ -32,6 +32,12 @@ EXPLICIT = 0
 """`inner` of an event whose lane addresses are listed in `addresses`."""
 SLOTS = 64
 """Scoreboard slots of a warp; `wait` is a bit mask over them."""
+BARRIERS = 16
+"""Barriers of a workgroup."""
+MAX_WARPS = 64
+"""Warps of a workgroup at most."""
+WIDTH_BYTES = 32
+"""Bytes per lane of a memory event at most."""
 ARRIVE_ONLY = 1
 """`space` of a BARRIER whose warp is counted and goes on (BAR.ARV); 0: it waits."""
 LINE_BYTES = 128
@@ -87,7 +93,7 @@ EVENT = np.dtype(
         ("space", "u1"),  # Space (memory events); ARRIVE_ONLY or 0 of a BARRIER
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
-        ("width_bytes", "u1"),  # bytes per lane: 1, 2, 4, 8, 16
+        ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES
         ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
         ("inner", "u1"),  # lane pattern, see above
         ("array", "u1"),  # 0; the simulator numbers here what moves together from workgroup to workgroup

@@ -6,9 +6,13 @@ replays or stores a trace need not know where it comes from. Nothing here holds 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+
+from traces.errors import UserError
+
+LAST_ADDRESS = (1 << 63) - 1
 
 
 class Workgroup(NamedTuple):
@@ -37,6 +41,7 @@ class KernelInfo:
     attributes: dict[str, Any] = field(default_factory=dict)  # provenance; values that JSON can hold
 
 
+@runtime_checkable
 class KernelSource(Protocol):
     """One kernel, whose workgroups are read when they are asked for."""
 
@@ -60,6 +65,19 @@ class Prefill:
     bytes: int
 
 
+def check_copy(copy: Prefill, where: str) -> None:
+    """Refuse a copy that begins below address 0 or ends beyond 2^63.
+
+    Raises:
+        UserError: says where, which field, what was found and what is allowed.
+    """
+    if not 0 <= copy.address <= LAST_ADDRESS:
+        raise UserError(f"{where}: address of a copy: found {copy.address:#x}, allowed 0 to 2^63 - 1")
+    if not 0 <= copy.bytes <= LAST_ADDRESS - copy.address:
+        raise UserError(f"{where}: bytes of a copy: found {copy.bytes}, allowed 0 to where addresses end, 2^63 - 1")
+
+
+@runtime_checkable
 class TraceSource(Protocol):
     """Commands of one GPU in program order."""
 

@@ -1,4 +1,4 @@
-"""Units of simulated time and size, their conversions, and names for the powers of ten and two between them.
+"""Units and their conversions: powers of ten and two between the units of simulated time, clocks, rates and sizes.
 
 Simulated time is int64 picoseconds (`_ps`), sizes are bytes (`_bytes`), clocks are MHz (`_MHz`), rates are bytes per
 second (`_bytes_per_s`). A G is 10**9 in bandwidth (GB/s) and in operations (TFLOP/s = 10**12); KiB, MiB and GiB are
@@ -19,7 +19,12 @@ TERA = 1_000_000_000_000
 
 def period_ps(clock_MHz):
     """Clock period in picoseconds, not rounded (float)."""
-    return PS_PER_S / (clock_MHz * HZ_PER_MHZ)
+    return PS_PER_US / clock_MHz
+
+
+def whole_period_ps(clock_MHz):
+    """Clock period as the simulator uses it, in whole picoseconds (D1)."""
+    return round(period_ps(clock_MHz))
 
 
 def clocks_to_ps(clocks, clock_MHz):

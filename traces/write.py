@@ -17,11 +17,12 @@ import numpy as np
 from traces.checksum import archive_digest
 from traces.compress import dataset_options
 from traces.errors import UserError
+from traces.hdf5_file import fixed_text
 from traces.kernel_writer import KernelWriter, attach_dimensions
 from traces.layout import COMMAND_DATASETS, COMMAND_KERNEL, COMMAND_PREFILL, kernel_group
 from traces.schema import FORMAT_NAME, FORMAT_VERSION
 from traces.sink import Sink
-from traces.source import KernelInfo, KernelSource, Prefill, TraceSource
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_copy
 from traces.version import VERSION
 
 Progress = Callable[[int, KernelInfo, int], None]
@@ -54,6 +55,7 @@ class _ArchiveWriter:
         self.summary = Summary()
 
     def add_prefill(self, prefill: Prefill) -> None:
+        check_copy(prefill, f"command {len(self._commands)}")
         self._commands.append((COMMAND_PREFILL, -1, prefill.address, prefill.bytes))
         self.summary.prefills += 1
 
@@ -83,12 +85,12 @@ class _ArchiveWriter:
         attach_dimensions(group, {"command": len(self._commands)}, datasets, COMMAND_DATASETS)
         self.summary.checksum = archive_digest(self._checksums, commands)
         attributes = self._file.attrs
-        attributes["file_type"] = FORMAT_NAME
+        attributes["file_type"] = fixed_text(FORMAT_NAME)
         attributes["format_version"] = FORMAT_VERSION
-        attributes["writer"] = f"t3sim {VERSION}"
-        attributes["compression"] = self._compression
+        attributes["writer"] = fixed_text(f"t3sim {VERSION}")
+        attributes["compression"] = fixed_text(self._compression)
         attributes["kernels"] = self.summary.kernels
-        attributes["checksum"] = self.summary.checksum
+        attributes["checksum"] = fixed_text(self.summary.checksum)
         return self.summary
 
 

@@ -1,8 +1,9 @@
 """The ledger: proof, after every run, that each byte went where the plan says exactly once.
 
-During the run each tile counts bytes, sums of fingerprints (which sectors, how often, in any order) and sets of
-contributors, merged only when disjoint. Here the sums are compared with those that the plan calls for, and the
-Tracker's counters of wavefronts with their thresholds.
+During the run each tile counts bytes, and sums of fingerprints of their sectors in any order, each times the weight of
+who contributed them: the GPUs in what arrives, the share of the sum (split-K) in what a kernel stores. Here the sums
+are compared with those that the plan calls for, and the Tracker's counters of wavefronts with their thresholds. So a
+sector that came twice, not at all, in another's place or from another than it should shows, whatever the plan.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ class Verdict:
     Attributes:
         exactly_once: nothing is wrong.
         wrong: what is, in words.
-        tiles: tiles whose sum is final, over all GPUs.
+        tiles: tiles that are final, over all GPUs.
     """
 
     exactly_once: bool
@@ -35,7 +36,7 @@ class Verdict:
 
 
 def sector_sums(tiles: np.ndarray) -> np.ndarray:
-    """Sum of the fingerprints of all sectors of each tile, i8 [tiles], modulo 2^64."""
+    """Sum of the fingerprints of all sectors of each tile, i8 [tiles], modulo 2^64, without weights."""
     sums = np.zeros(len(tiles), np.int64)
     known: dict[tuple[int, ...], int] = {}
     for k, tile in enumerate(tiles):
@@ -85,33 +86,34 @@ def close(plans: Sequence[Plan], ran: Sequence[np.ndarray], wavefronts: Sequence
 
 def _faults(plan: Plan, tiles: np.ndarray) -> list[str]:
     found = []
-    sums = sector_sums(plan.tiles)
-    everybody = (1 << plan.chunks.gpus) - 1
+    sums, counts = sector_sums(plan.tiles), plan.counts
+    weights = {"local": counts.local_weight, "arrived": counts.arrived_weight, "sent": counts.sent}
     for side in SIDES:
-        times = getattr(plan.counts, side)
+        times = getattr(counts, side)
         found += _where(plan, tiles[f"{side}_bytes"] != times * plan.tiles["bytes"], f"{side} bytes")
         with np.errstate(over="ignore"):
-            found += _where(plan, tiles[f"{side}_sum"] != times * sums, f"{side} sectors")
-    found += _where(plan, tiles["triggers"] != plan.counts.triggers, "triggers")
-    found += _where(plan, (plan.counts.final == 1) & (tiles["arrived"] | 1 != everybody), "contributors")
-    found += _where(plan, tiles["doubled"] > 0, "a contributor twice")
+            found += _where(plan, tiles[f"{side}_sum"] != weights[side] * sums, f"{side} sectors")
+    found += _where(plan, tiles["triggers"] != counts.triggers, "triggers")
+    found += _where(plan, tiles["arrived"] != counts.contributors, "contributors")
     found += _where(plan, tiles["early"] > 0, "sent on before all had come")
     return found
 
 
 def _wavefront_faults(plan: Plan, ran: np.ndarray) -> list[str]:
-    """Each counter reached its threshold, once, and a final part has come from everybody."""
+    """Each counter reached its threshold, once, with the contributors of its tile."""
     planned = make_wavefronts(plan.tiles)["threshold_bytes"]
     if not planned.size:
         return []
-    everybody = (1 << plan.chunks.gpus) - 1
-    final = (plan.counts.final == 1)[:, None] & (planned > 0)
+    given = (planned > 0) & (ran["arrived"] != plan.counts.contributors[:, None])
     found = _where(plan, (ran["counted_bytes"] != planned).any(axis=1), "bytes of wavefronts")
     found += _where(plan, (ran["triggers"] != (planned > 0)).any(axis=1), "triggers of wavefronts")
-    return found + _where(plan, (final & (ran["arrived"] | 1 != everybody)).any(axis=1), "contributors of wavefronts")
+    return found + _where(plan, given.any(axis=1), "contributors of wavefronts")
 
 
 def _where(plan: Plan, wrong: np.ndarray, what: str) -> list[str]:
     if not wrong.any():
         return []
-    return [f"GPU {plan.gpu}: {what} of {int(wrong.sum())} tiles, the first is {int(np.argmax(wrong))}"]
+    tag = int(np.argmax(wrong))
+    buffer, tile = plan.place(tag)
+    named = f" in {buffer}" if len(plan.buffers) > 1 else ""
+    return [f"GPU {plan.gpu}: {what} of {int(wrong.sum())} tiles, the first is {tile}{named}"]

@@ -1,6 +1,7 @@
 """Plans: what each GPU does in a collective, as plain data. No timing.
 
     fused            a GEMM whose stores become a reduce-scatter (T3): regions of its output
+    planned          anything that regions can say (`sim.collective.patterns` has examples)
     reduce_scatter   on CUs; `update` = the receiver adds near memory (RS + NMC)
     all_gather       on CUs
     all_reduce       both, one after the other
@@ -14,25 +15,39 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sim.collective.check import Flow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
 from sim.collective.own_plan import OwnPlan
-from sim.collective.space import Region, make_gates, make_tiles, map_regions
-from sim.collective.topology import AnyTopology, is_direct, port_to
-from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, PEER_BITS, Map
+from sim.collective.space import OUTPUT, Buffer, Region, Send, first_tags, make_gates, make_tiles, map_regions
+from sim.collective.tables import Queue
+from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
+from sim.hw.request import Op
+from sim.hw.space import (
+    BUFFER_BITS,
+    BUFFER_SKEW_BYTES,
+    PEER_BITS,
+    SEND,
+    contributor_weight,
+    share_weight,
+)
 from sim.spec import Granularity
+from traces.errors import UserError
 
 
 @dataclass
 class Counts:
-    """How often each byte of each tag must have been counted; i8 [tags].
+    """How often each byte of each tag must have been counted, and from whom; i8 [tags].
 
     Attributes:
-        local: updates or final writes from this GPU.
+        local: updates, tracked stores or final writes from this GPU.
         arrived: updates or writes from others.
         sent: packets that left.
         triggers: of the Tracker.
-        final: 1 where this GPU owns the sum of all.
+        final: 1 where this GPU keeps what has come.
+        local_weight: of the shares of all that is local.
+        arrived_weight: of the contributors in all that arrives.
+        contributors: set of GPUs whose contributions arrive: bit k = the k-th before this one.
     """
 
     local: np.ndarray
@@ -40,10 +55,13 @@ class Counts:
     sent: np.ndarray
     triggers: np.ndarray
     final: np.ndarray
+    local_weight: np.ndarray
+    arrived_weight: np.ndarray
+    contributors: np.ndarray
 
     @classmethod
     def none(cls, tags: int) -> "Counts":
-        return cls(*(np.zeros(tags, np.int64) for _ in range(5)))
+        return cls(*(np.zeros(tags, np.int64) for _ in range(8)))
 
 
 @dataclass
@@ -54,9 +72,11 @@ class Plan:
         gpu, chunks, topology: who, in what.
         tiles: TILE [tags].
         gates: GATE.
-        steps: of the collective kernel, empty for a fused one.
-        regions: of the output, empty for a kernel on CUs.
         counts: what the ledger must find.
+        steps: of the collective kernel, empty for other kernels.
+        regions: of the buffers.
+        buffers: whose tiles are the tags, one after the other.
+        sends: SEND.
     """
 
     gpu: int
@@ -67,6 +87,24 @@ class Plan:
     counts: Counts
     steps: list[Step] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
+    buffers: tuple[Buffer, ...] = ()
+    sends: np.ndarray = field(default_factory=lambda: np.zeros(0, SEND))
+
+    @property
+    def first_entry(self) -> int:
+        """Tag at which the Tracker takes the walk to begin: where the kernel of the buffer that it follows does."""
+        start = self.chunks.start_tile(self.gpu)
+        for buffer, first in zip(self.buffers, first_tags(self.buffers).values(), strict=True):
+            if self.tiles["entry"][first : first + len(buffer.tiles)].any():
+                return first + start % len(buffer.tiles)
+        return start
+
+    def place(self, tag: int) -> tuple[str, int]:
+        """Buffer and tile of a tag."""
+        for buffer, first in zip(reversed(self.buffers), reversed(first_tags(self.buffers).values()), strict=True):
+            if tag >= first:
+                return buffer.name, tag - first
+        return OUTPUT, tag
 
 
 def fused_regions(
@@ -82,14 +120,17 @@ def fused_regions(
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
-        if is_direct(topology):  # straight to the owner
-            kind = Map.FINAL if local == last else Map.REMOTE
-            region = Region(span.start, span.stop, kind, chunks.owner_distance(local), chunks.gpus)
+        if is_direct(topology) and local < last:  # straight to the owner
+            region = Region(span.start, span.stop, to=(chunks.owner_distance(local),), op=Op.UPDATE)
+        elif is_direct(topology):
+            region = Region(span.start, span.stop, op=Op.UPDATE, expects=chunks.gpus)
         elif local == 0:
-            region = Region(span.start, span.stop, Map.REMOTE, 1)
+            region = Region(span.start, span.stop, to=(1,), op=Op.UPDATE)
         else:
-            kind = Map.FINAL if local == last else Map.DMA
-            region = Region(span.start, span.stop, kind, 1, 2, chunk=local, granularity=granularity)
+            sends = (Send(1),) if local < last else ()
+            region = Region(
+                *(span.start, span.stop), op=Op.UPDATE, expects=2, sends=sends, chunk=local, granularity=granularity
+            )
         regions.append(region)
     return regions
 
@@ -106,63 +147,143 @@ def fused(
 
 
 def mapped(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, regions: list[Region]) -> Plan:
-    """The plan of one GPU whose output is mapped by regions, and what a ledger must find where it stores all of it.
+    """The plan of one GPU with one buffer, the output of its kernel. output: OUTPUT_TILE in global order."""
+    return planned([Buffer(OUTPUT, output)], chunks, gpu, topology, regions)
+
+
+def planned(
+    buffers: Sequence[Buffer],
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    regions: Sequence[Region],
+    gate_delay_ps: int = 0,
+) -> Plan:
+    """The plan of one GPU that regions describe, and what a ledger must find if it runs as they say.
 
     Args:
-        output: OUTPUT_TILE in global order.
+        buffers: the first of them is the one that `chunks` cuts.
+        gate_delay_ps: from the opening of a gate to the start of workgroups behind it.
+
+    Raises:
+        UserError: see `sim.collective.space.map_regions`.
     """
-    tiles = make_tiles(output)
-    map_regions(tiles, regions, topology, chunks.gpus)
-    counts = Counts.none(len(tiles))
+    tiles, sends = map_regions(buffers, regions, topology, chunks.gpus)
+    counts, first = Counts.none(len(tiles)), first_tags(buffers)
+    gates = [0] * (1 + max((region.gate for region in regions if region.gate is not None), default=-1))
     for region in regions:
-        span = slice(region.first, region.end)
-        stays = region.map in (Map.DMA, Map.FINAL)
-        counts.local[span] = stays
-        counts.arrived[span] = region.updates - 1 if stays else 0
-        counts.sent[span] = region.map != Map.FINAL
-        counts.triggers[span] = stays
-        counts.final[span] = region.map == Map.FINAL
-    return Plan(gpu, chunks, topology, tiles, make_gates([], 0), counts, regions=regions)
+        span = slice(first[region.buffer] + region.first, first[region.buffer] + region.end)
+        shares = next(buffer.shares for buffer in buffers if buffer.name == region.buffer)
+        local = shares if region.stays and not region.plain else 0
+        counts.local[span] = local
+        counts.local_weight[span] = sum(share_weight(share) for share in range(local))
+        counts.arrived[span] = max(0, region.expects - local)
+        counts.sent[span] = len(region.leaves) * shares + len(region.sends)
+        counts.triggers[span] = region.expects > 0 and not region.polled
+        counts.final[span] = region.expects > 0 and not region.sends
+        if region.gate is not None:
+            gates[region.gate] += int(tiles["bytes"][span].sum()) * (region.expects if region.polled else 1)
+    plan = Plan(gpu, chunks, topology, tiles, make_gates(gates, gate_delay_ps), counts)
+    plan.regions, plan.buffers, plan.sends = list(regions), tuple(buffers), sends
+    return plan
+
+
+def check_plans_fit(plans: Sequence[Plan]) -> None:
+    """Refuse plans that are not those of all GPUs of one run.
+
+    Raises:
+        UserError: one is missing, or GPUs have other buffers.
+    """
+    gpus = plans[0].chunks.gpus
+    if [plan.gpu for plan in plans] != list(range(gpus)):
+        raise UserError(f"plans: found those of GPUs {[plan.gpu for plan in plans]}, allowed is one for each of {gpus}")
+    for plan in plans:
+        alike = len(plan.buffers) == len(plans[0].buffers) and all(
+            (one.name, one.shares, one.queue) == (other.name, other.shares, other.queue)
+            and np.array_equal(one.tiles, other.tiles)
+            for one, other in zip(plan.buffers, plans[0].buffers, strict=True)
+        )
+        if not alike:
+            raise UserError(f"plans: GPU {plan.gpu} has other buffers than GPU 0; allowed are the same on all GPUs")
+
+
+def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
+    """Write into the counts of all plans whose contributions must arrive where."""
+    for plan, stored, sent, shares in zip(plans, flow.stored, flow.sent, flow.shares, strict=True):
+        kinds, kind = np.unique([stored & ~(1 << plan.gpu), sent, shares], axis=1, return_inverse=True)
+        sets, weights = np.zeros((2, kinds.shape[1]), np.int64)
+        for k, (by_store, by_send, several) in enumerate(kinds.T.tolist()):
+            from_stores, from_sends = (_before(one, plan.gpu, len(plans)) for one in (by_store, by_send))
+            sets[k] = from_stores | from_sends
+            weights[k] = contributor_weight(from_sends)
+            with np.errstate(over="ignore"):
+                for share in range(several):
+                    weights[k] += contributor_weight(from_stores) * np.int64(share_weight(share))
+        plan.counts.contributors, plan.counts.arrived_weight = sets[kind], weights[kind]
+
+
+def _before(gpus: int, gpu: int, count: int) -> np.int64:
+    """A set of GPUs (bit k = GPU k) as a GPU sees it (bit k = the k-th before it)."""
+    return np.int64(sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1))
 
 
 class _Builder:
-    """Collects steps, gates and counts of a collective on CUs."""
+    """Collects regions, steps and counts of a collective on CUs. Its phases share the output; each has its own tags."""
 
     def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
         self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
-        self.tiles = np.tile(make_tiles(output), phases)
-        self.counts = Counts.none(len(self.tiles))
-        self.needed: list[int] = []
+        self.buffer = Buffer(OUTPUT, np.tile(output, phases), shares=0)
+        self.tiles = make_tiles(output)
+        self.gate = np.full(len(self.buffer.tiles), -1)
+        self.counts = Counts.none(len(self.buffer.tiles))
+        self.regions: list[Region] = []
         self.steps: list[Step] = []
 
     def peer(self, distance: int) -> int:
         """Window to the memory of the GPU that far ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
-    def arrivals(self, local: int, times: int, offset: int) -> None:
-        """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice."""
+    def arrivals(self, local: int, times: int, offset: int, adds: bool) -> None:
+        """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice.
+
+        adds: what the kernel sends on of them holds its own as well.
+        """
         span = self.chunks.span(self.gpu, local)
         self.counts.arrived[offset + span.start : offset + span.stop] = times
-        together = segments(self.tiles[: self.chunks.tiles], span)
+        together = segments(self.tiles, span)
         for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
             first, count = together[share[-1]]
-            part = slice(offset + together[share[0]][0], offset + first + count)
-            self.tiles["gate"][part] = len(self.needed)
-            self.needed.append(int(self.tiles["bytes"][part].sum()) * times)
+            begin, end = offset + together[share[0]][0], offset + first + count
+            gate = len(self.regions)
+            self.gate[begin:end] = gate
+            self.regions.append(Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds))
 
     def step(self, local: int, reads: Sequence[int], write: int, *, update=False, offset=0, gated=True) -> None:
         span = self.chunks.span(self.gpu, local)
-        gates = tuple(self.tiles["gate"][offset + span.start : offset + span.stop].tolist()) if gated else ()
+        gates = tuple(self.gate[offset + span.start : offset + span.stop].tolist()) if gated else ()
         self.steps.append(Step(span, tuple(reads), write, update, offset, gates))
         counted = slice(offset + span.start, offset + span.stop)
         if write >> PEER_BITS:
             self.counts.sent[counted] += 1
         else:
             self.counts.local[counted] += 1
+            self.counts.local_weight[counted] += 1
 
     def plan(self, step_ps: int) -> Plan:
-        gates = make_gates(self.needed, step_ps)
-        return Plan(self.gpu, self.chunks, self.topology, self.tiles, gates, self.counts, self.steps)
+        plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
+        plan.counts, plan.steps = self.counts, self.steps
+        return plan
+
+
+def steps_queue(plan: Plan) -> Queue:
+    """The kernel of a collective on CUs as the check of its plan sees it: a workgroup for each tile of each step."""
+    distances = (0, *port_distances(plan.topology, plan.chunks.gpus))
+    tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for step in plan.steps:
+        tags.append(np.array(step.tiles) + step.tag_offset)
+        gates.append(np.array(step.gates or [-1] * len(step.tiles)))
+        to.append(np.full(len(step.tiles), distances[step.write >> PEER_BITS]))
+    return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
 
 
 def _receive(number: int) -> int:
@@ -172,11 +293,10 @@ def _receive(number: int) -> int:
 
 def _add_reduce_scatter(build: _Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    build.tiles["map"][: chunks.tiles] = Map.SUM
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
     if is_direct(build.topology):
-        build.arrivals(last, last, 0)
+        build.arrivals(last, last, 0, True)
         for local in range(last):
             distance = chunks.owner_distance(local)
             to = 0 if update else _receive(distance - 1)
@@ -186,7 +306,7 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         return
     received = [] if update else [_receive(0)]
     for local in range(1, chunks.gpus):
-        build.arrivals(local, 1, 0)
+        build.arrivals(local, 1, 0, True)
     for local in range(last):
         reads = [0] if local == 0 else [0, *received]
         build.step(local, reads, build.peer(1) + (0 if update else _receive(0)), update=update, gated=local > 0)
@@ -194,11 +314,10 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         build.step(last, [0, *received], 0)
 
 
-def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None:
+def _add_all_gather(build: _Builder, offset: int) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    build.tiles["map"][offset : offset + chunks.tiles] = Map.COPY
     for local in range(last):
-        build.arrivals(local, 1, offset)
+        build.arrivals(local, 1, offset, False)
     if is_direct(build.topology):
         for distance in range(1, chunks.gpus):
             build.step(last, [0], build.peer(distance), offset=offset, gated=False)
@@ -206,7 +325,6 @@ def _add_all_gather(build: _Builder, offset: int, after_reduction: bool) -> None
     build.step(last, [0], build.peer(1), offset=offset, gated=False)
     for local in range(last - 1):
         build.step(local, [0], build.peer(1), offset=offset)
-    assert after_reduction or offset == 0
 
 
 def reduce_scatter(
@@ -221,7 +339,7 @@ def reduce_scatter(
 def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """All-gather on CUs, of one GPU."""
     build = _Builder(output, chunks, gpu, topology, slices, 1)
-    _add_all_gather(build, 0, False)
+    _add_all_gather(build, 0)
     return build.plan(step_ps)
 
 
@@ -229,5 +347,5 @@ def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopolo
     """Reduce-scatter and all-gather in one kernel: tags of the second begin behind those of the first."""
     build = _Builder(output, chunks, gpu, topology, slices, 2)
     _add_reduce_scatter(build, False)
-    _add_all_gather(build, chunks.tiles, True)
+    _add_all_gather(build, chunks.tiles)
     return build.plan(step_ps)

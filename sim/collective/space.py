@@ -1,48 +1,119 @@
-"""Address-space configuration of one GPU's output: regions of tiles, each mapped somewhere, checked before the run.
+"""The language of plans: buffers, their regions, where stores into them go, what must come and what happens then.
 
-A plan for N GPUs is N lists of regions. `check_regions` follows every partial sum from the GPU that makes it to the
-GPU that keeps it and refuses a plan in which one is lost, counted twice, or waits for ever.
+A *buffer* is memory that every GPU has at the same address, cut into tiles. A *region* is a run of tiles of it on one
+GPU. It says, as plain data, where kernels' stores into it go, with which operation, how many contributions each byte
+gets, and what happens when they are all there: nothing, DMA engines send it to other GPUs, a gate opens. A plan for N
+GPUs is N lists of regions; `sim.collective.check` refuses one in which a contribution is lost, doubled or waited for
+in vain. Here regions are written into the records of the machine (`sim.hw.space`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
-from sim.hw.space import GATE, SPACE, TILE, WAVEFRONT, Map
-from sim.spec import Granularity, Machine
+from sim.hw.space import GATE, SEND, SPACE, TILE, WAVEFRONT
+from sim.spec import DmaPolicy, Granularity, Machine
+from tracer.gemm.store_parts import PARTS
 from traces.errors import UserError
+
+OUTPUT = "output"
+"""Name of the buffer of a plan that has one."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that every GPU has.
+
+    Attributes:
+        name: by which regions name it.
+        tiles: OUTPUT_TILE [tiles] in global order.
+        shares: workgroups that store each tile of it: 1, split_k, or 0 where no kernel does.
+        queue: dispatch queue of the kernel that does.
+    """
+
+    name: str
+    tiles: np.ndarray
+    shares: int = 1
+    queue: int = 0
+
+
+@dataclass(frozen=True)
+class Send:
+    """Where tiles of a region go on another GPU.
+
+    Attributes:
+        to: how many GPUs ahead it is.
+        op: what happens to them there: UPDATE adds near memory, WRITE stores.
+        buffer: of the tiles there, None = the same buffer.
+        first: tile there that the first tile of the region becomes, the others follow; None = the same tile.
+    """
+
+    to: int
+    op: Op = Op.UPDATE
+    buffer: str | None = None
+    first: int | None = None
 
 
 @dataclass(frozen=True)
 class Region:
-    """A run of output tiles and where stores into it go.
+    """A run of tiles of a buffer on one GPU.
 
     Attributes:
         first, end: tiles of the run, in global order.
-        map: local, remote (remote_map), dma (dma_map) or final.
-        to: how many GPUs ahead the receiver is (remote, dma).
-        updates: updates that each byte gets here before the trigger: this GPU's own and those that arrive (dma, final).
-        op: what the DMA engine does at the receiver.
+        to: where kernels' stores into it go: how many GPUs ahead, 0 = here; a Send where they are for other tiles.
+            Several GPUs get a copy each (D32).
+        op: what these stores do: WRITE, or UPDATE to add near memory.
+        expects: contributions that each byte gets here, from here and from others; 0 = nothing is counted.
+        sends: what DMA engines do once all have come, in turn; where nothing is expected, at the launch.
+        gate: that opens once this region and all others with the same gate are complete; None = none.
+        buffer: name of the buffer.
         chunk: number that DMA policy `chunk` releases together.
-        granularity: what is sent on at once (dma): a tile, or each wavefront's part of it.
+        granularity: what is sent on at once: a tile, or each wavefront's part of it.
+        polled: software counts what comes, not the Tracker: a kernel polls the gate (collectives on CUs).
+        adds: what is sent on holds this GPU's contribution though no store into it stays here (likewise).
     """
 
     first: int
     end: int
-    map: Map
-    to: int = 0
-    updates: int = 0
-    op: Op = Op.UPDATE
+    to: tuple[int | Send, ...] = (0,)
+    op: Op = Op.WRITE
+    expects: int = 0
+    sends: tuple[Send, ...] = ()
+    gate: int | None = None
+    buffer: str = OUTPUT
     chunk: int = 0
     granularity: Granularity = Granularity.WORKGROUP
+    polled: bool = False
+    adds: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Are stores done here?"""
+        return 0 in self.to
+
+    @property
+    def plain(self) -> bool:
+        """Are stores what they are without a region?"""
+        return self.to in ((0,), ()) and self.op == Op.WRITE and self.expects == 0
+
+    @property
+    def leaves(self) -> list[Send]:
+        """Where stores go on other GPUs."""
+        found = [Send(one) if isinstance(one, int) else one for one in self.to if one != 0]
+        return [Send(one.to, self.op, one.buffer, one.first) for one in found]
+
+
+def first_tags(buffers: Sequence[Buffer]) -> dict[str, int]:
+    """Number of each buffer's first tile when all are numbered in one row."""
+    edges = np.cumsum([0, *(len(buffer.tiles) for buffer in buffers)]).tolist()
+    return {buffer.name: edge for buffer, edge in zip(buffers, edges, strict=False)}
 
 
 def make_tiles(output: np.ndarray) -> np.ndarray:
-    """TILE records, all local, of OUTPUT_TILE records in global order.
+    """TILE records whose stores are plain, of OUTPUT_TILE records in global order.
 
     Raises:
         UserError: tiles that share a sector, so that bytes could not be counted.
@@ -63,27 +134,94 @@ def make_tiles(output: np.ndarray) -> np.ndarray:
     return tiles
 
 
-def map_regions(tiles: np.ndarray, regions: Sequence[Region], topology: AnyTopology, gpus: int) -> None:
-    """Write regions into TILE records.
+def check_spans(buffers: Sequence[Buffer], regions: Sequence[Region]) -> None:
+    """Refuse regions that overlap, leave their buffer, or name one that is not there.
 
     Raises:
-        UserError: regions that overlap or leave the output, a receiver that no link leads to.
+        UserError: names the region and its tiles.
     """
-    taken = np.full(len(tiles), -1)
+    sizes = {buffer.name: len(buffer.tiles) for buffer in buffers}
+    taken = {name: np.full(size, -1) for name, size in sizes.items()}
     for number, region in enumerate(regions):
-        if not 0 <= region.first <= region.end <= len(tiles):
-            raise UserError(f"region {number}: tiles {region.first} to {region.end}, allowed are 0 to {len(tiles)}")
-        span = slice(region.first, region.end)
-        if (taken[span] >= 0).any():
-            other = int(taken[span].max())
-            raise UserError(f"region {number}: tiles {region.first} to {region.end} overlap region {other}")
-        taken[span] = number
-        tiles["map"][span], tiles["op"][span], tiles["chunk"][span] = region.map, region.op, region.chunk
-        tiles["granularity"][span] = region.granularity
-        if region.map in (Map.REMOTE, Map.DMA):
-            tiles["port"][span] = port_to(topology, gpus, region.to)
-        if region.map in (Map.DMA, Map.FINAL):
-            tiles["threshold_bytes"][span] = tiles["bytes"][span] * region.updates
+        for name in (region.buffer, *(send.buffer or region.buffer for send in (*region.leaves, *region.sends))):
+            if name not in sizes:
+                raise UserError(f"region {number}: buffer {name}, allowed are {', '.join(sizes)}")
+        if not 0 <= region.first <= region.end <= sizes[region.buffer]:
+            raise UserError(
+                f"region {number}: tiles {region.first} to {region.end}, allowed are 0 to {sizes[region.buffer]}"
+            )
+        span = taken[region.buffer][region.first : region.end]
+        if (span >= 0).any():
+            raise UserError(f"region {number}: tiles {region.first} to {region.end} overlap region {int(span.max())}")
+        span[:] = number
+        for send in (*region.leaves, *region.sends):
+            first, size = region.first if send.first is None else send.first, sizes[send.buffer or region.buffer]
+            if not 0 <= first <= first + region.end - region.first <= size:
+                raise UserError(
+                    f"region {number}: it goes to tiles {first} to {first + region.end - region.first} of "
+                    f"{send.buffer or region.buffer}, allowed are 0 to {size}"
+                )
+
+
+def map_regions(
+    buffers: Sequence[Buffer], regions: Sequence[Region], topology: AnyTopology, gpus: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Records of one GPU: TILE of all buffers, SEND.
+
+    Raises:
+        UserError: regions that overlap or leave their buffer, a receiver that no link leads to, tiles that do not fit
+            those that they are sent to.
+    """
+    check_spans(buffers, regions)
+    tiles = np.concatenate([make_tiles(buffer.tiles) for buffer in buffers])
+    first_tag, shares = first_tags(buffers), {buffer.name: buffer.shares for buffer in buffers}
+    sends: list[np.ndarray] = []
+    for region in regions:
+        base = first_tag[region.buffer]
+        span = slice(base + region.first, base + region.end)
+        stays = region.stays and shares[region.buffer] > 0
+        tiles["routed"][span], tiles["op"][span] = not (region.plain or region.to == ()), region.op
+        tiles["stay"][span], tiles["own"][span] = region.stays, stays or region.adds
+        tiles["threshold_bytes"][span] = 0 if region.polled else tiles["bytes"][span] * region.expects
+        tiles["entry"][span] = stays and region.expects > 0
+        tiles["chunk"][span], tiles["granularity"][span] = region.chunk, region.granularity
+        tiles["gate"][span] = -1 if region.gate is None else region.gate
+        for count, first, several in (("stores", "first_store", region.leaves), ("sends", "first_send", region.sends)):
+            done = sum(len(one) for one in sends)
+            tiles[count][span] = len(several)
+            tiles[first][span] = done + np.arange(region.end - region.first) * len(several)
+            sends.append(_send_records(tiles, first_tag, region, several, topology, gpus))
+    return tiles, np.concatenate([np.zeros(0, SEND), *sends])
+
+
+def _send_records(
+    tiles: np.ndarray,
+    first_tag: dict[str, int],
+    region: Region,
+    several: Sequence[Send],
+    topology: AnyTopology,
+    gpus: int,
+) -> np.ndarray:
+    """SEND [tiles of the region x GPUs], tile by tile."""
+    found = np.zeros((region.end - region.first, len(several)), SEND)
+    here = np.arange(region.first, region.end) + first_tag[region.buffer]
+    for k, send in enumerate(several):
+        first = region.first if send.first is None else send.first
+        there = here - region.first + first + first_tag[send.buffer or region.buffer] - first_tag[region.buffer]
+        found["port"][:, k], found["op"][:, k] = port_to(topology, gpus, send.to), send.op
+        found["tag"][:, k] = there
+        found["shift_bytes"][:, k] = tiles["address"][there] - tiles["address"][here]
+        unlike = (found["shift_bytes"][:, k] % LINE_BYTES != 0) | (
+            (tiles["pitch_bytes"][there] != tiles["pitch_bytes"][here]) & (tiles["runs"][here] > 1)
+        )
+        for name in ("runs", "run_bytes", "parts"):
+            unlike |= tiles[name][there] != tiles[name][here]
+        if unlike.any():
+            raise UserError(
+                f"plan: tile {region.first + int(np.argmax(unlike))} of {region.buffer} goes to one of "
+                f"{send.buffer or region.buffer} of another shape, or at another place of a line"
+            )
+    return found.ravel()
 
 
 def make_wavefronts(tiles: np.ndarray) -> np.ndarray:
@@ -94,12 +232,10 @@ def make_wavefronts(tiles: np.ndarray) -> np.ndarray:
     if not tiles["threshold_bytes"].any():
         return np.zeros((len(tiles), 0), WAVEFRONT)
     found = np.zeros((len(tiles), int(tiles["parts"]["warps"].max())), WAVEFRONT)
-    known: dict[bytes, np.ndarray] = {}
-    for tile, row in zip(tiles, found, strict=True):
-        shape = tile[["runs", "run_bytes", "parts"]].tobytes()
-        if shape not in known:
-            known[shape] = _cut_by_wavefront(tile, len(row))
-        row[:] = known[shape]
+    shapes = np.column_stack([tiles["runs"], tiles["run_bytes"], *(tiles["parts"][name] for name in PARTS.names or ())])
+    _, first, kind = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
+    for number, k in enumerate(first):
+        found[kind == number] = _cut_by_wavefront(tiles[k], found.shape[1])
     updates = tiles["threshold_bytes"] // tiles["bytes"]
     found["threshold_bytes"] = found["bytes"] * updates[:, None]
     return found
@@ -123,70 +259,24 @@ def _cut_by_wavefront(tile: np.void, wavefronts: int) -> np.ndarray:
     return found
 
 
-def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
-    """Follow every partial sum through a plan of all GPUs.
+def make_spaces(tiles: np.ndarray, buffers: Sequence[Buffer], gpus: int) -> np.ndarray:
+    """SPACE records: the range of addresses of each buffer; one empty range where there is none.
 
     Raises:
-        UserError: a sum that is lost, doubled or never complete; names GPU and tile.
+        UserError: buffers that overlap.
     """
-    gpus = len(plans)
-    if gpus < 2:
-        raise UserError(f"gpus: found {gpus}, allowed is 2 and more: a collective needs two")
-    edges = sorted(
-        {0, tiles, *(edge for regions in plans for region in regions for edge in (region.first, region.end))}
-    )
-    for first, _ in pairwise(edges):
-        if first < tiles:
-            _check_tile([_region_at(regions, first) for regions in plans], first)
-
-
-def _region_at(regions: Sequence[Region], tile: int) -> Region | None:
-    return next((region for region in regions if region.first <= tile < region.end), None)
-
-
-def _check_tile(regions: Sequence[Region | None], tile: int) -> None:
-    """One tile on all GPUs: sums flow along remote and dma maps and must meet, each once, where it is final."""
-    gpus = len(regions)
-    arrivals: list[list[int]] = [[] for _ in range(gpus)]
-    for gpu, region in enumerate(regions):
-        if region is None or region.map not in (Map.REMOTE, Map.DMA, Map.FINAL):
-            raise UserError(f"plan: GPU {gpu} keeps its part of tile {tile} to itself: the sum would lose it")
-        if region.map != Map.FINAL:
-            arrivals[(gpu + region.to) % gpus].append(gpu)
-    finals = [gpu for gpu, region in enumerate(regions) if region is not None and region.map == Map.FINAL]
-    if len(finals) != 1:
-        raise UserError(f"plan: tile {tile} is final on GPUs {finals}, allowed is exactly one")
-    reached: set[int] = set()
-    front = [finals[0]]
-    while front:
-        gpu = front.pop()
-        reached.add(gpu)
-        region = regions[gpu]
-        assert region is not None
-        if region.map == Map.REMOTE and arrivals[gpu]:
-            raise UserError(
-                f"plan: GPU {gpu} maps tile {tile} away, so what arrives for it from GPUs {arrivals[gpu]} would be lost"
-            )
-        expected = 1 + len(arrivals[gpu])
-        if region.map != Map.REMOTE and region.updates != expected:
-            raise UserError(
-                f"plan: GPU {gpu} waits for {region.updates} updates of tile {tile}, but {expected} come: "
-                + ("it would wait for ever" if region.updates > expected else "it would send too early")
-            )
-        front.extend(arrivals[gpu])
-    if len(reached) != gpus:
-        lost = sorted(set(range(gpus)) - reached)
-        raise UserError(f"plan: the sums of GPUs {lost} never reach the final tile {tile}: they go in a circle")
-
-
-def output_space(tiles: np.ndarray, gpus: int) -> np.ndarray:
-    """SPACE record: the range of addresses that the tiles lie in."""
-    space = np.zeros(1, SPACE)
+    spaces = np.zeros(max(1, len(buffers)), SPACE)
     last = tiles["address"] + (tiles["runs"] - 1) * tiles["pitch_bytes"] + tiles["run_bytes"]
-    space["first_byte"] = tiles["address"].min() // LINE_BYTES * LINE_BYTES
-    space["end_byte"] = -(-last.max() // LINE_BYTES) * LINE_BYTES
-    space["gpus"], space["set_mask"] = gpus, (1 << gpus) - 1
-    return space
+    for number, (buffer, first) in enumerate(zip(buffers, first_tags(buffers).values(), strict=True)):
+        span, space = slice(first, first + len(buffer.tiles)), spaces[number]
+        space["first_byte"] = tiles["address"][span].min() // LINE_BYTES * LINE_BYTES
+        space["end_byte"] = -(-last[span].max() // LINE_BYTES) * LINE_BYTES
+        space["first_tag"], space["tiles"] = first, len(buffer.tiles)
+        for other, before in zip(buffers[:number], spaces, strict=False):
+            if space["first_byte"] < before["end_byte"] and before["first_byte"] < space["end_byte"]:
+                raise UserError(f"buffers {other.name} and {buffer.name}: their addresses overlap")
+    spaces["gpus"], spaces["set_mask"] = gpus, (1 << gpus) - 1
+    return spaces
 
 
 def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
@@ -195,7 +285,8 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
     Raises:
         UserError: names the field, its value and what is needed.
     """
-    tracker, warps = machine.tracker, int(tiles["parts"]["warps"].max())
+    tracker, tracked = machine.tracker, tiles["threshold_bytes"] > 0
+    warps = int(tiles["parts"]["warps"][tracked].max(initial=0))
     if tracker.wavefronts < warps:
         raise UserError(
             f"tracker.wavefronts: found {tracker.wavefronts}, but workgroups have {warps} wavefronts that each need a "
@@ -208,7 +299,9 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
             f"tracker.counter_bits: found {tracker.counter_bits}, but a wavefront waits for {most} bytes of updates: "
             f"allowed are {(most - 1).bit_length()} and more"
         )
-    by_wavefront = wavefronts[(tiles["map"] == Map.DMA) & (tiles["granularity"] == Granularity.WAVEFRONT)]
+    by_wavefront = wavefronts[(tiles["sends"] > 0) & (tiles["granularity"] == Granularity.WAVEFRONT)]
+    if by_wavefront.size and machine.dma.policy == DmaPolicy.CHUNK:
+        raise UserError("plan: granularity wavefront, but dma.policy = chunk sends whole chunks; allowed is workgroup")
     if ((by_wavefront["bytes"] > 0) & (by_wavefront["runs"] == 0)).any():
         raise UserError(
             "tracker.granularity: found wavefront, but a wavefront of this kernel stores rows here and there of a tile "

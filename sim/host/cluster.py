@@ -12,18 +12,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sim.collective.plans import Plan
-from sim.collective.space import make_wavefronts, output_space
+from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
 from sim.host.window import Launch
 from sim.hw.link import WIRE
+from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
-from sim.hw.space import MIRROR, Map
+from sim.hw.space import MIRROR
 from sim.hw.tracker import make_tracker
 from sim.machine.build import Output, window_ps
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status
+from sim.machine.rest import check_policy, check_rest
 from sim.spec import Machine
 from traces.errors import UserError
 
@@ -52,7 +54,8 @@ class Cluster:
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
-            gpu.node.engine["ports"] = ports
+            if gpu.node.output.tracker[0]["released"]:
+                gpu.node.engine["fabric_ps"] = 0
 
     def _connect(self, gpu: Gpu, number: int) -> None:
         ports = gpu.node.ports
@@ -65,7 +68,7 @@ class Cluster:
     def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
         """Let MCA choose its threshold when so many workgroups of queue 0 have finished."""
         for gpu in self.gpus:
-            gpu.node.engine["stage_workgroups"], gpu.node.engine["stage_from_ps"] = workgroups, start_ps
+            watch_first_stage(gpu.node.mca, workgroups, start_ps)
 
     def run(
         self,
@@ -115,10 +118,13 @@ class Cluster:
                 pause()
         for gpu in self.gpus:
             gpu.node.engine["horizon_ps"] = NEVER
+            check_policy(gpu.node)
         if self._still > STILL_ROUNDS:
             stuck = next((k for k, gpu in enumerate(self.gpus) if not gpu.done), 0)
             gpu = self.gpus[stuck]
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
+        for gpu, plan in zip(self.gpus, self.plans, strict=True):
+            check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]
@@ -148,35 +154,47 @@ def _skip_to(gpu: Gpu, time_ps: int) -> None:
     """
     node, engine = gpu.node, gpu.node.engine[0]
     node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
-    for wake_ps in (node.cu_wake_ps, node.bank_wake_ps, node.channel_wake_ps):
-        np.maximum(wake_ps, time_ps, out=wake_ps)
+    np.maximum(node.wake_ps, time_ps, out=node.wake_ps)
     engine["now_ps"] = time_ps
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:
-    """Everything that a plan says about the output, for the machine."""
+    """Everything that a plan says about its buffers, for the machine."""
     tiles, wavefronts = plan.tiles.copy(), make_wavefronts(plan.tiles)
     tiles["counting"] = (wavefronts["threshold_bytes"] > 0).sum(axis=1)
     tracker = make_tracker(machine.tracker, machine.dma.policy)
-    tracker["tiles"], tracker["first_tile"] = plan.chunks.tiles, plan.chunks.start_tile(plan.gpu)
-    if len(tiles) > plan.chunks.tiles:
-        tracker["tiles"] = len(tiles)
-    space = output_space(plan.tiles, plan.chunks.gpus)
+    tracker["tiles"], tracker["first_tile"] = len(tiles), plan.first_entry
+    spaces = make_spaces(plan.tiles, plan.buffers, plan.chunks.gpus)
     mirrors = np.zeros((0, 0), MIRROR)
     if symmetric:
-        space["mirrored"] = 1
+        spaces["mirrored"] = 1
         mirrors = make_mirrors(plan, distances)
-    dma_tiles = plan.tiles["chunk"][plan.tiles["map"] == Map.DMA]
+    released = _released(plan, wavefronts, machine.dispatch.launch_ps)
+    tracker["released"] = (released[:, 0] >= 0).sum()
+    sent_on = (plan.tiles["sends"] > 0) & (plan.tiles["threshold_bytes"] > 0)
     return Output(
-        space=space,
+        space=spaces,
         tiles=tiles,
+        sends=plan.sends,
         wavefronts=wavefronts,
         tracker=tracker,
         gates=plan.gates.copy(),
         mirrors=mirrors,
-        released=np.zeros((max(len(tiles), wavefronts.size), 3), np.int64),
-        chunk_left=np.bincount(dma_tiles, minlength=plan.chunks.gpus).astype(np.int64),
+        released=released,
+        chunk_left=np.bincount(plan.tiles["chunk"][sent_on], minlength=plan.chunks.gpus).astype(np.int64),
     )
+
+
+def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int) -> np.ndarray:
+    """Room for all descriptors, and those of tiles that expect nothing, which are ready at the launch."""
+    tiles = plan.tiles
+    found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), 4), -1, np.int64)
+    at_once = np.flatnonzero((tiles["sends"] > 0) & (tiles["threshold_bytes"] == 0))
+    turns = np.arange(int(tiles["sends"].max(initial=0)))
+    tags, turn = (grid.ravel() for grid in np.meshgrid(at_once, turns, indexing="ij"))
+    kept = turn < tiles["sends"][tags]
+    found[: kept.sum(), 0], found[: kept.sum(), 2], found[: kept.sum(), 3] = tags[kept], start_ps, turn[kept]
+    return found
 
 
 def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
@@ -187,6 +205,10 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     """
     chunks = plan.chunks
     mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
+    if len(plan.buffers) > 1:
+        raise UserError(f"symmetric: found {len(plan.buffers)} buffers, allowed is one: run all GPUs")
+    if any(region.gate is not None and not region.polled for region in plan.regions):
+        raise UserError("symmetric: regions have gates, which one GPU for all does not mirror: run all GPUs")
     if len(set(np.diff(chunks.edges))) > 1:
         raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")
     tags = np.arange(len(plan.tiles))
@@ -210,10 +232,18 @@ def walk_alike(plans: Sequence[Plan]) -> bool:
 
     def seen(plan: Plan) -> np.ndarray:
         """What is said about the tiles, in the order in which the GPU walks them; a row per phase."""
-        said = plan.tiles[["map", "op", "port", "threshold_bytes", "chunk"]].reshape(-1, chunks.tiles)
-        return np.roll(said, plan.gpu * (chunks.tiles // chunks.gpus), axis=1)
+        names = ("routed", "op", "stay", "stores", "sends", "own", "threshold_bytes", "chunk")
+        said = [plan.tiles[name] for name in names]
+        for count, first in (("stores", "first_store"), ("sends", "first_send")):
+            for k in range(int(plans[0].tiles[count].max(initial=0))):
+                there = plan.tiles[count] > k
+                send = np.resize(plan.sends, max(1, len(plan.sends)))[np.where(there, plan.tiles[first] + k, 0)]
+                ahead = (send["tag"] - np.arange(len(plan.tiles))) % chunks.tiles
+                said += [np.where(there, what, -1) for what in (send["port"], send["op"], ahead)]
+        rows = np.array(said).reshape(len(said), -1, chunks.tiles)
+        return np.roll(rows, plan.gpu * (chunks.tiles // chunks.gpus), axis=2)
 
-    return all((seen(plan) == seen(plans[0])).all() for plan in plans)
+    return all(np.array_equal(seen(plan), seen(plans[0])) for plan in plans)
 
 
 def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:

@@ -6,31 +6,29 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.counters import take
+from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
-from sim.machine.build import SERIES, Node, build
+from sim.machine.build import Node, build, units_of
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status, prefill_l2, run_engine, settle
+from sim.machine.engine_record import SERIES
+from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
+from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
-from traces.source import KernelInfo, KernelSource
+from traces.source import KernelInfo, KernelSource, Prefill, check_copy
 
 FOREVER_PS = NEVER - 1
 MAX_SPANS = 1 << 16
 """Of the timeline that goes with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
-UNIT_ARRAYS = {"cu": "cus", "lsu": "lsus", "l1": "l1s", "noc": "noc", "l2": "banks", "hbm": "channels"}
-"""Unit of the counter registry -> field of Node."""
-FABRIC_ARRAYS = {"link": "ports", "dma": "dmas"}
-"""The same, of a GPU that is joined to others."""
-
-
 PAUSE_WINDOWS = 64
 """Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
 
@@ -176,6 +174,7 @@ class Gpu:
         self.node = self._window.node
 
     def _occupancy(self, info: KernelInfo) -> Occupancy:
+        check_kernel(info)
         cu = self.machine.cu
         if info.lanes_per_warp != cu.lanes_per_warp:
             raise UserError(
@@ -213,17 +212,19 @@ class Gpu:
         return self.now_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2, clean, without traffic."""
-        prefill_l2(self.node, address & ~127, address + size_bytes)
+        """Put a range of addresses into L2, clean, without traffic. Costs a few times L2's size, however large it is.
+
+        Raises:
+            UserError: a range that begins below 0 or ends beyond 2^63.
+        """
+        check_copy(Prefill(address, size_bytes), "copy from the host")
+        for first_line, end in prefill_ranges(self.machine, address, size_bytes):
+            prefill_l2(self.node, first_line, end)
 
     def counters(self) -> dict[str, np.ndarray]:
         """Unit of the counter registry -> its records, counted up to now."""
         settle(self.node)
-        alone = {unit: getattr(self.node, field) for unit, field in UNIT_ARRAYS.items()}
-        if not len(self.node.ports):
-            return alone
-        joined = {unit: getattr(self.node, field) for unit, field in FABRIC_ARRAYS.items()}
-        return {**alone, **joined, "tracker": self.node.output.tracker}
+        return units_of(self.node)
 
     def counted(self) -> dict[str, np.ndarray]:
         """Unit -> its counters by now (sim.counters.take). It settles idle channels (refresh): for the end of a run."""
@@ -257,6 +258,8 @@ class Gpu:
         return all(self.node.dispatch[q]["finished"] == self.node.dispatch[q]["staged"] for q in launched)
 
     def _check_done(self, status: Status, what: str) -> None:
+        check_policy(self.node)
         if status == Status.IDLE and self.done:
+            check_rest(self.node, self.fifo_names, what)
             return
         raise deadlock(self.node, self.fifo_names, what)

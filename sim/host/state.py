@@ -71,13 +71,13 @@ def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """The arrays of a named tuple of arrays, and of the named tuples in it ("output.tiles")."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in records._asdict().items():
         if isinstance(value, tuple):
-            found |= named_arrays(value, f"{prefix}{name}.")
+            arrays |= named_arrays(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            arrays[prefix + name] = value
+    return arrays
 
 
 def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "") -> Records:

@@ -7,16 +7,14 @@ share a slab (`sim.host.program`). Kernels that run at once share the window, ea
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sim.host.program import Match, match, split, words_of
 from sim.hw.prefetch import host_aligned
-from sim.hw.warp import MAX_WARPS
 from sim.machine.build import STAGED_WORKGROUPS, Node
-from traces.errors import UserError
-from traces.schema import Kind
+from tracer.workgroup_check import Extent, check_events, check_structure
 from traces.source import KernelSource, Workgroup
 
 READ_AHEAD = 64
@@ -52,6 +50,15 @@ class Launch:
     start_ps: int = 0
 
 
+class Program(NamedTuple):
+    """Events in a slab that further workgroups may share."""
+
+    slab: int
+    events: int
+    warps: int
+    extent: Extent
+
+
 class Feed:
     """One kernel's share of the window: its next workgroups and its slabs.
 
@@ -59,26 +66,26 @@ class Feed:
         read: workgroups taken from the trace so far.
         inside: of these, in the window.
         users: of each slab: workgroups that run on it, and one more if it holds a program to share.
-        programs: (slab, events) that the next workgroups may share, latest first.
+        programs: that the next workgroups may share, latest first.
     """
 
     def __init__(self, launch: Launch, first_slab: int, room: int):
         """room: workgroups in the window at most."""
-        self.launch, self.room = launch, room
+        self.launch, self.room, self.info = launch, room, launch.source.info
         slabs = room + PROGRAMS
         self.first_slab, self.end_slab = first_slab, first_slab + slabs
         self.free = list(range(self.end_slab - 1, first_slab - 1, -1))
         self.users = [0] * slabs
         self.inside = 0
-        self.programs: list[tuple[int, int]] = []
+        self.programs: list[Program] = []
         self.read = 0
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
 
     def facts(self) -> dict[str, Any]:
         """What the machine's records do not say: how many workgroups were read, how many run on each slab."""
         users = list(self.users)
-        for slab, _ in self.programs:
-            users[slab - self.first_slab] -= 1
+        for program in self.programs:
+            users[program.slab - self.first_slab] -= 1
         return {"read": self.read, "users": users}
 
     def go_on(self, facts: dict[str, Any]) -> None:
@@ -98,27 +105,14 @@ class Feed:
         if not self.users[slab - self.first_slab]:
             self.free.append(slab)
 
-    def keep(self, slab: int, events: int, instead: int | None) -> None:
-        """Let further workgroups share the events in the slab. instead: slab of a program that is forgotten for it."""
-        gone = [program for program in self.programs if program[0] == instead]
-        self.programs = [(slab, events), *(program for program in self.programs if program not in gone)]
-        self.hold(slab)
-        for other, _ in gone + self.programs[PROGRAMS:]:
-            self.release(other)
+    def keep(self, program: Program, instead: int | None) -> None:
+        """Let further workgroups share a program. instead: slab of a program that is forgotten for it."""
+        gone = [one for one in self.programs if one.slab == instead]
+        self.programs = [program, *(one for one in self.programs if one not in gone)]
+        self.hold(program.slab)
+        for other in gone + self.programs[PROGRAMS:]:
+            self.release(other.slab)
         del self.programs[PROGRAMS:]
-
-    def check(self, workgroup: Workgroup) -> None:
-        """The machine relies on it: warps that fit, each program ended by EXIT."""
-        info = self.launch.source.info
-        last = workgroup.first_event[1:] - 1
-        where = f"kernel {info.name}, workgroup {workgroup.index}"
-        if (last < workgroup.first_event[:-1]).any() or (workgroup.events["kind"][last] != Kind.EXIT).any():
-            raise UserError(f"{where}: every warp must end with an EXIT event")
-        limit = info.warps_per_workgroup
-        if len(workgroup.warp) and int(workgroup.warp.max()) >= min(limit, MAX_WARPS):
-            raise UserError(
-                f"{where}: warp {int(workgroup.warp.max())}, but the kernel has {limit} (machine: {MAX_WARPS})"
-            )
 
 
 class TraceWindow:
@@ -171,7 +165,7 @@ class TraceWindow:
                 dispatch["ended"] = 1
                 return
             feed.read += 1
-            feed.check(workgroup)
+            check_structure(feed.info, workgroup)
             if len(workgroup.warp):
                 self._stage(feed, workgroup)
 
@@ -189,32 +183,40 @@ class TraceWindow:
         feed.inside += 1
 
     def _slab(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> int:
-        """The slab with the events of the workgroup, which may lie `shift_bytes` lower there."""
+        """The slab with the events of the workgroup, which may lie `shift_bytes` lower there.
+
+        Events that are found in a slab were checked when they came there, and need no check but that of the shift.
+        """
         shift_bytes[:] = 0
         movable = not len(workgroup.addresses)  # listed addresses stay where they are listed
-        found, slab = self._program(feed, workgroup.events, shift_bytes) if movable else (Match.OTHER, 0)
-        if found == Match.SAME:
-            feed.hold(slab)
-            return slab
+        found, program = self._program(feed, workgroup, shift_bytes) if movable else (Match.OTHER, None)
+        same = program if found == Match.SAME else None
+        known = same and same.extent.may_move(shift_bytes)
+        extent = same.extent if same and known else check_events(feed.info, workgroup)
+        if same:
+            feed.hold(same.slab)
+            return same.slab
         shift_bytes[:] = 0
-        own = self._copied(feed, workgroup)
-        events = len(workgroup.events)
-        if found == Match.SPLIT:
-            if split(words_of(self.node.events[own, :events]), words_of(self.node.events[slab, :events])):
-                feed.keep(own, events, slab)
+        own = Program(self._copied(feed, workgroup), len(workgroup.events), len(workgroup.warp), extent)
+        if program:
+            if split(self._words(own), self._words(program)):
+                feed.keep(own, program.slab)
         elif movable:
-            feed.keep(own, events, None)
-        return own
+            feed.keep(own, None)
+        return own.slab
 
-    def _program(self, feed: Feed, events: np.ndarray, shift_bytes: np.ndarray) -> tuple[Match, int]:
-        """The slab with the same program, or one of which it is a further split."""
-        words = words_of(events)
-        for slab, length in feed.programs:
-            if length == len(events):
-                found = Match(match(words, words_of(self.node.events[slab, :length]), shift_bytes))
+    def _program(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> tuple[Match, Program | None]:
+        """The same program that a slab holds, or one of which it is a further split."""
+        words = words_of(workgroup.events)
+        for program in feed.programs:
+            if program.events == len(words) and program.warps == len(workgroup.warp):
+                found = Match(match(words, self._words(program), shift_bytes))
                 if found != Match.OTHER:
-                    return found, slab
-        return Match.OTHER, 0
+                    return found, program
+        return Match.OTHER, None
+
+    def _words(self, program: Program) -> np.ndarray:
+        return words_of(self.node.events[program.slab, : program.events])
 
     def _copied(self, feed: Feed, workgroup: Workgroup) -> int:
         """A slab of its own."""

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from sim.hw.cu_record import BARRIERS
 from sim.hw.warp import IDLE, ON_BARRIER, warp_ready, warp_sleep
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY
+from traces.schema import ARRIVE_ONLY, BARRIERS
 
 
 @compiled

@@ -17,7 +17,7 @@ from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start
 from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER
-from sim.hw.space import in_output
+from sim.hw.space import space_of
 from sim.hw.tracker import tracker_grant
 from sim.hw.warp import (
     MAX_WARPS,
@@ -48,10 +48,12 @@ def _is_memory(event):
 def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
-    space, tiles = output.space[0], output.tiles
     lsu.wavefront = w - resident.first_warp
     base = np.int64(event.base) + resident.shift_bytes[event.array]
-    lsu_start(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm, space, tiles, now_ps)
+    lsu_start(
+        *(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm),
+        *(output.space, output.tiles, output.sends, now_ps),
+    )
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
@@ -74,7 +76,7 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
-    if event.kind == Kind.STORE and _must_wait_for_tracker(cu, warp, event, output):
+    if (event.kind == Kind.STORE or event.kind == Kind.REDUCE) and _must_wait_for_tracker(cu, warp, event, output):
         warp_sleep(warps, w, ON_TRACKER, now_ps)
         return
     if _is_memory(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
@@ -90,9 +92,11 @@ def _must_wait_for_tracker(cu, warp, event, output):
     resident = cu.resident[warp.workgroup]
     if resident.comm or event.space == Space.SHARED:
         return False
-    if not in_output(output.space[0], np.int64(event.base) + resident.shift_bytes[event.array]):
+    number = space_of(output.space, np.int64(event.base) + resident.shift_bytes[event.array])
+    if number < 0:
         return False
-    return not tracker_grant(output.tracker[0], output.tiles, resident.tag)
+    space = output.space[number]
+    return not tracker_grant(output.tracker[0], output.tiles, space.first_tag + resident.tag % space.tiles)
 
 
 @compiled

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from traces.schema import Pipe
+from traces.schema import BARRIERS, Pipe
+from traces.units import whole_period_ps
 
 MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
-BARRIERS = 16
 PIPES = len(Pipe)
 ARRAYS = 8
 """Arrays that a program which workgroups share may reach (sim.host.program)."""
@@ -26,6 +26,20 @@ RESIDENT = np.dtype(
     ],
     align=True,
 )
+
+COUNTERS = {
+    "warp_instructions": "warp instructions that the issued events stand for",
+    "events": "warp events issued",
+    "slot_stall_ps": "sum over warps: time asleep until data came",
+    "barrier_stall_ps": "sum over warps: time at a barrier",
+    "issue_busy_ps": "sum over schedulers: issue slot taken",
+    "tensor_busy_ps": "sum over schedulers: matrix pipe taken",
+    "shared_busy_ps": "shared-memory port taken",
+    "tensor_macs": "multiply-accumulates done by the matrix pipes",
+    "shared_bytes": "bytes through the shared-memory port",
+    "workgroups": "workgroups that ran here",
+}
+"""Counter fields of CU and their meaning."""
 
 CU = np.dtype(
     [
@@ -72,7 +86,7 @@ CU = np.dtype(
 def make_cus(spec, answers):
     """One CU record per fifo in `answers`. spec: sim.spec.ComputeUnit."""
     cus = np.zeros(len(answers), CU)
-    period_ps = round(1e6 / spec.clock_MHz)
+    period_ps = whole_period_ps(spec.clock_MHz)
     cus["period_ps"] = period_ps
     cus["issue_ps"] = max(1, round(period_ps / spec.issue_per_clk))
     for pipe, rate in (

@@ -1,6 +1,7 @@
-"""DMA engines (T3): read what the Tracker has marked ready and send it to a neighbour as updates.
+"""DMA engines (T3): read what the Tracker has marked ready and send it to another GPU as updates or stores.
 
-A descriptor names an output tile, or the part of it that one wavefront stores (`Granularity`). An engine takes them in
+A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record: the port, the
+operation, and what tile it is for there, which may be one of another buffer. An engine takes them in
 the order in which they became ready, reads line by line past L2, and puts what comes back into the fifo of its port.
 It issues a read only when there is a place for its data there, so a link that stands still stops the engine. Reads
 travel in the communication stream of the memory channels.
@@ -15,6 +16,16 @@ from sim.hw.tags import sectors_in
 from sim.spec import DmaPolicy
 from tracer.compile.jit import compiled
 from traces.schema import Cache
+from traces.units import PS_PER_NS, period_ps
+
+COUNTERS = {
+    "descriptors": "DMA descriptors done",
+    "lines": "lines read",
+    "read_bytes": "bytes of these, whole sectors",
+    "blocks": "times that a read found no room",
+    "out_max": "most lines read and not yet on the link at once",
+}
+"""Counter fields of DMA and their meaning."""
 
 DMA = np.dtype(
     [
@@ -27,6 +38,7 @@ DMA = np.dtype(
         ("wake_ps", "i8"),  # when it can read the next line, NEVER = when a descriptor or room comes
         ("next_ps", "i8"),  # no read before
         ("tag", "i8"),  # tile in hand, -1 = none
+        ("send", "i8"),  # SEND record: where it goes
         ("wavefront", "i8"),  # whose part of it, -1 = all of it
         ("address", "i8"),  # first byte of what is in hand
         ("runs", "i8"),
@@ -54,9 +66,10 @@ def make_dmas(machine):
     """Idle engines of one GPU. machine: sim.spec.Machine."""
     spec = machine.dma
     dmas = np.zeros(spec.engines, DMA)
-    line_ps = 1e6 / spec.clock_MHz / spec.lines_per_clk
+    line_ps = period_ps(spec.clock_MHz) / spec.lines_per_clk
     if spec.policy == DmaPolicy.PACED:
-        line_ps = max(line_ps, spec.engines * LINE_BYTES * 1000 / (machine.link.GB_per_s * machine.link.efficiency))
+        link_GB_per_s = machine.link.GB_per_s * machine.link.efficiency
+        line_ps = max(line_ps, spec.engines * LINE_BYTES * PS_PER_NS / link_GB_per_s)
     dmas["line_ps"] = max(1, round(line_ps))
     dmas["outstanding"], dmas["setup_ps"] = spec.outstanding, spec.setup_ps
     dmas["request_ps"] = machine.hbm.request_ps
@@ -66,10 +79,11 @@ def make_dmas(machine):
 
 
 @compiled
-def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps):
-    """Take a descriptor in hand: a tile, or a wavefront's part of one."""
+def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps, number):
+    """Take a descriptor in hand: a tile, or a wavefront's part of one, for the GPU of its send `number`."""
     tile = tiles[tag]
     dma.tag, dma.wavefront, dma.run, dma.line = tag, wavefront, 0, -1
+    dma.send = tile.first_send + number
     dma.address, dma.pitch_bytes = tile.address, tile.pitch_bytes
     if wavefront < 0:
         dma.runs, dma.run_bytes = tile.runs, tile.run_bytes
@@ -110,17 +124,16 @@ def dma_has_room(dma, port, fifos, channel_fifo):
 
 
 @compiled
-def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
+def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
     """Send the next read to its channel; the engine has nothing in hand after the last line."""
-    tile = tiles[dma.tag]
     sectors = _sectors(dma, dma.run, dma.line)
     request = fifo_push(channel_fifo, pool)
     request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
-    request.tag, request.load, request.source = dma.tag, -1, -1 - number
+    request.tag, request.load, request.source = dma.tag, dma.send, -1 - number
     request.contributors, request.bank, request.cache_set = dma.contributors, -1, 0
     request.sectors = request.full = sectors
     request.op, request.stream, request.cache = Op.READ, Stream.COMM_READ, Cache.UNCACHED
-    request.link, request.wavefront = 1 + tile.port, dma.wavefront
+    request.link, request.wavefront, request.share = 1 + sends[dma.send].port, dma.wavefront, 0
     port.reserved += 1
     dma.out += 1
     dma.out_max = max(dma.out_max, dma.out)
@@ -138,14 +151,14 @@ def dma_read(dma, number, tiles, port, channel_fifo, pool, now_ps):
 
 @compiled
 def dma_answer(dma, port, fifos, pool, data, op):
-    """Data of a read has come: on to the link, as an update (or a write) at the neighbour."""
+    """Data of a read has come: on to the link, as an update or a write at the GPU that it goes to."""
     lines = fifos[port.dma_fifo]
     place = fifo_push(lines, pool)
     place.line, place.ready_ps, place.born_ps = data.line, data.ready_ps, data.born_ps
-    place.tag, place.load, place.source = data.tag, -1, data.source
+    place.tag, place.load, place.source = data.tag, data.load, data.source
     place.contributors, place.bank, place.cache_set = data.contributors, -1, 0
     place.sectors, place.full = data.sectors, data.sectors
     place.op, place.stream, place.cache, place.link = op, Stream.COMM_WRITE, Cache.UNCACHED, data.link
-    place.wavefront = data.wavefront
+    place.wavefront, place.share = data.wavefront, 0
     port.reserved -= 1
     dma.out -= 1

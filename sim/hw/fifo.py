@@ -25,7 +25,7 @@ FIFO = np.dtype(
         ),  # request that lies in the first slot; an empty fifo starts there again, where the host is warm
         # counters
         ("fill_max", "i8"),  # most requests held at once
-        ("refusals", "i8"),  # times a producer found it full
+        ("pad", "i8"),  # to a whole cache line of the host
     ]
 )
 

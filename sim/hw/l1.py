@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.hw.address_map import set_of
 from sim.hw.prefetch import prefetch
+from sim.hw.request import LINE_BYTES
 from sim.hw.tags import claim_way, expect, find_way, sectors_in, touch, victim_way
 from tracer.compile.jit import compiled
 
@@ -30,6 +31,16 @@ MISS_ENTRY = np.dtype(
     ],
     align=True,
 )
+
+COUNTERS = {
+    "read_sectors": "sectors read by loads",
+    "read_hit_sectors": "of these, present",
+    "read_merged_sectors": "of these, already on their way",
+    "write_sectors": "sectors stored",
+    "fills": "answers that filled a line",
+    "entries_used_max": "most miss entries (MSHRs) in use at once",
+}
+"""Counter fields of L1 and their meaning."""
 
 L1 = np.dtype(
     [
@@ -73,7 +84,7 @@ def make_l1s(spec, period_ps, count):
         (l1s, sets): L1 records; how many sets they need altogether.
     """
     l1s = np.zeros(count, L1)
-    sets = spec.bytes // (spec.ways * 128)
+    sets = spec.bytes // (spec.ways * LINE_BYTES)
     l1s["first_set"] = np.arange(count) * sets
     l1s["sets"], l1s["hashed"], l1s["ways"] = sets, int(spec.index), spec.ways
     l1s["latency_ps"] = spec.latency_clk * period_ps

@@ -226,6 +226,14 @@ def l2_expect_queue(bank, sets, fifos, pool):
         l2_expect(bank, sets, pool[fifo_slot(requests, number)])
 
 
+@compiled(inline=True)
+def l2_retry(banks, bank_wake_ps, first, end, end_ps):
+    """Room came free in a fifo towards memory: of the banks from `first` to `end`, those that wait try again."""
+    for b in range(first, end):
+        if banks[b].blocked == 1:
+            bank_wake_ps[b] = min(bank_wake_ps[b], end_ps)
+
+
 @compiled
 def l2_prefill(bank, sets, number, line):
     """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""

@@ -3,7 +3,25 @@
 import numpy as np
 
 from sim.hw.prefetch import host_aligned
-from sim.hw.request import NEVER, REQUEST, STREAMS
+from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
+from traces.units import whole_period_ps
+
+COUNTERS = {
+    "read_sectors": "sectors that reads asked for",
+    "read_hit_sectors": "of these, present",
+    "read_merged_sectors": "of these, already on their way (MSHR merge)",
+    "read_miss_sectors": "of these, asked from DRAM",
+    "write_sectors": "sectors written into the cache",
+    "atomic_sectors": "sectors of atomics and reductions done here",
+    "uncached_read_sectors": "reads passed through to DRAM",
+    "uncached_write_sectors": "writes and updates passed through to DRAM",
+    "writeback_sectors": "dirty sectors written back by eviction",
+    "flush_sectors": "dirty sectors written back by a flush",
+    "requests_served": "requests taken from the crossbar",
+    "blocked_ps": "time in which the oldest request could not be taken",
+    "misses_used_max": "most lines in flight (MSHRs) at once",
+}
+"""Counter fields of L2_BANK and their meaning."""
 
 L2_BANK = np.dtype(
     [
@@ -65,10 +83,10 @@ def make_l2_banks(machine, wiring):
     spec = machine.l2
     count = spec.banks
     banks = np.zeros(count, L2_BANK)
-    sets = spec.bytes // (count * spec.ways * 128)
+    sets = spec.bytes // (count * spec.ways * LINE_BYTES)
     banks["first_set"] = np.arange(count) * sets
     banks["sets"], banks["ways"] = sets, spec.ways
-    banks["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
+    banks["period_ps"] = period_ps = whole_period_ps(spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
     banks["path_ps"] = machine.hbm.request_ps
     banks["acks"] = machine.noc.ack_bytes > 0

@@ -21,9 +21,10 @@ from sim.hw.tags import sectors_in
 from sim.spec import Topology
 from tracer.compile.jit import compiled
 from traces.schema import Cache
+from traces.units import PS_PER_NS
 
 FS_PER_PS = 1000
-FS_PER_NS = 1_000_000
+FS_PER_NS = FS_PER_PS * PS_PER_NS
 MAX_CREDITS = 4096
 
 WIRE = np.dtype(
@@ -35,6 +36,16 @@ WIRE = np.dtype(
     ],
     align=True,
 )
+
+COUNTERS = {
+    "packets": "packets sent to other GPUs",
+    "bytes": "payload of these, whole sectors",
+    "busy_ps": "time in which a packet was on its way out",
+    "credit_stalls": "times that a packet waited for a credit",
+    "arrived_bytes": "payload of packets that came and were handed to memory",
+    "blocked_ps": "time in which a packet that had come found no room in memory",
+}
+"""Counter fields of PORT and their meaning."""
 
 PORT = np.dtype(
     [
@@ -53,7 +64,6 @@ PORT = np.dtype(
         # state
         ("free_fs", "i8"),  # when the lane is free (that of its first port counts)
         ("in_free_fs", "i8"),  # when the lane into this GPU is free (that of its first port counts)
-        ("wake_ps", "i8"),  # when a packet can next leave or be taken
         ("reserved", "i8"),  # places of dma_fifo kept for reads on their way
         ("blocked_since_ps", "i8"),  # an arrival waits for room in memory
         # counters
@@ -63,8 +73,6 @@ PORT = np.dtype(
         ("credit_stalls", "i8"),  # windows in which a packet waited for a credit
         ("arrived_bytes", "i8"),
         ("blocked_ps", "i8"),  # an arrival waited for room in a memory queue
-        ("last_sent_ps", "i8"),
-        ("last_arrival_ps", "i8"),
     ],
     align=True,
 )
@@ -86,7 +94,6 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
     records["credits"] = spec.credits
     records["request_ps"] = machine.hbm.request_ps
-    records["wake_ps"] = NEVER
     records["blocked_since_ps"] = -1
     return records
 
@@ -109,8 +116,8 @@ def _packet_fs(port, volume):
 
 
 @compiled
-def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
-    """Put on the wire what can leave before end_ps.
+def port_send(ports, p, wires, sends, tiles, fifos, pool, end_ps):
+    """Put on the wire what can leave before end_ps, as the tile and the address that it is for at the other end.
 
     Returns:
         When the next packet can leave, end_ps or later; NEVER with none left or none that has a credit in sight.
@@ -138,13 +145,15 @@ def port_send(ports, p, wires, space, tiles, fifos, pool, end_ps):
         port.packets += 1
         port.bytes += volume
         port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
-        port.last_sent_ps = lane.free_fs // FS_PER_PS
         if request.tag >= 0:
             tile = tiles[request.tag]
             tile.sent_bytes += volume
             tile.sent_sum += fingerprint(tile, request.line, request.sectors)
         packet = wire.packet[wire.sent % MAX_CREDITS]
         wire.packet[wire.sent % MAX_CREDITS] = request
+        if request.load >= 0:
+            send = sends[request.load]
+            packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
         packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
         wire.sent += 1
         fifo_pop(fifo)
@@ -201,7 +210,6 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
     wire.taken += 1
     port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
-    port.last_arrival_ps = now_ps
 
 
 @compiled

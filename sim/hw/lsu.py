@@ -13,7 +13,7 @@ import numpy as np
 from sim.hw.fifo import fifo_full, fifo_push
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import PEER_BITS, Map, fingerprint, held, in_output
+from sim.hw.space import PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at
@@ -35,36 +35,53 @@ def lsu_enqueue(lsu, w):
 
 
 @compiled(inline=True)
-def _route_store(lsu, tile, comm):
-    """Where the stores in hand go: the map of the output tile, or the peer window of a collective's addresses."""
-    if comm:
-        port = lsu.line[0] >> PEER_BITS
-        if port > 0:
-            for i in range(lsu.lines):
-                lsu.line[i] -= port << PEER_BITS
-            lsu.link = port
-            lsu.contributors = held(tile)
-        if lsu.op == Op.REDUCE:
-            lsu.op = Op.UPDATE
-        if port == 0 and lsu.cache != Cache.UNCACHED:  # it ends in L2: no channel will see it as it is
-            for i in range(lsu.lines):
-                tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
-                tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
-    elif tile.map == Map.REMOTE:
-        lsu.op, lsu.cache, lsu.link, lsu.contributors = Op.UPDATE, Cache.UNCACHED, 1 + tile.port, 1
-    elif tile.map != Map.LOCAL:
-        lsu.op, lsu.cache = Op.UPDATE, Cache.UNCACHED
+def _route_collective(lsu, tile):
+    """Where the stores in hand of a collective's kernel go: its addresses have a peer window."""
+    port = lsu.line[0] >> PEER_BITS
+    if port > 0:
+        for i in range(lsu.lines):
+            lsu.line[i] -= port << PEER_BITS
+        lsu.link = port
+        lsu.contributors = held(tile)
+    if lsu.op == Op.REDUCE:
+        lsu.op = Op.UPDATE
+    if port == 0 and lsu.cache != Cache.UNCACHED:  # it ends in L2: no channel will see it as it is
+        for i in range(lsu.lines):
+            tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
+            tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
 
 
 @compiled(inline=True)
-def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, now_ps):
+def _route_store(lsu, tile, sends):
+    """Where the stores in hand go: what their tile says."""
+    if tile.routed == 0:
+        return
+    lsu.op, lsu.cache, lsu.contributors = tile.op, Cache.UNCACHED, 1
+    lsu.stores, lsu.first_store = tile.stores, tile.first_store
+    for k in range(tile.stores):
+        lsu.links[k] = 1 + sends[tile.first_store + k].port
+    if tile.stay == 0:
+        _next_gpu(lsu)
+
+
+@compiled(inline=True)
+def _next_gpu(lsu):
+    """The lines in hand go (again) to the next of a set of GPUs."""
+    lsu.link = np.int64(lsu.links[lsu.store])
+    lsu.send = lsu.first_store + lsu.store
+    lsu.store += 1
+    lsu.next_line = 0
+
+
+@compiled(inline=True)
+def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, sends, now_ps):
     """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
 
     Args:
         base: of the event, in this workgroup.
-        tag: workgroup, the number of its output tile.
+        tag: workgroup, which says what tile it makes; of a collective's kernel, the tile.
         comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
-        space, tiles: address-space configuration; stores outside the output range are not concerned.
+        spaces, tiles, sends: address-space configuration; stores outside its buffers are not concerned.
     """
     lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
     for i in range(lsu.lines):
@@ -73,7 +90,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, no
     lsu.tag = tag + event.work if comm else tag
     lsu.cache = event.cache
     lsu.load = -1
-    lsu.link = lsu.contributors = 0
+    lsu.link = lsu.contributors = lsu.share = lsu.stores = lsu.store = 0
+    lsu.send = -1
     kind = event.kind
     if kind == Kind.STORE:
         lsu.op = Op.WRITE
@@ -94,8 +112,15 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, space, tiles, no
         lsu.load = number
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
-        if comm or in_output(space, lsu.line[0]):
-            _route_store(lsu, tiles[lsu.tag], comm)
+        if comm:
+            _route_collective(lsu, tiles[lsu.tag])
+        else:
+            number = space_of(spaces, lsu.line[0])
+            if number >= 0:
+                space = spaces[number]
+                lsu.share = tag // space.tiles
+                lsu.tag = space.first_tag + tag - lsu.share * space.tiles
+                _route_store(lsu, tiles[lsu.tag], sends)
     lsu.free_ps = now_ps
 
 
@@ -145,6 +170,7 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.load = entry
     request.source = lsu.cu
     request.contributors = lsu.contributors
+    request.share = lsu.share
     request.link = lsu.link
     request.wavefront = lsu.wavefront
     request.sectors = sectors
@@ -207,10 +233,12 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
                 l1_write(l1, lsu.sectors[i])
             else:
                 lsu.atomic_sectors += sectors_in(lsu.sectors[i])
-            _send(lsu, fifos, pool, -1, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            _send(lsu, fifos, pool, lsu.send, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
         lsu.line_requests += 1
         lsu.next_line += 1
         lsu.free_ps += lsu.line_ps
+        if lsu.next_line == lsu.lines and lsu.store < lsu.stores:
+            _next_gpu(lsu)
     if lsu.blocked_since_ps >= 0:
         lsu.blocked_ps += now_ps - lsu.blocked_since_ps
         lsu.blocked_since_ps = -1

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.hw.space import MAX_PORTS
 from sim.hw.warp import MAX_WARPS
 
 MAX_LOADS = 512
@@ -18,6 +19,13 @@ LOAD = np.dtype(
     ],
     align=True,
 )
+
+COUNTERS = {
+    "line_requests": "lines of warp events taken in, loads and stores",
+    "blocked_ps": "time with an event in hand and no room for its next line",
+    "atomic_sectors": "sectors of atomics and reductions, which pass L1",
+}
+"""Counter fields of LSU and their meaning."""
 
 LSU = np.dtype(
     [
@@ -38,6 +46,11 @@ LSU = np.dtype(
         ("tag", "i8"),
         ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
         ("contributors", "i8"),  # of what its stores carry
+        ("share", "i8"),  # of the tile's sum that they hold (split-K)
+        ("send", "i8"),  # SEND record by which they leave, -1 = none
+        ("stores", "i8"),  # a set of GPUs gets the lines in hand: so many SEND records ...
+        ("first_store", "i8"),  # ... from this one on
+        ("store", "i8"),  # of them, done or in hand
         ("wavefront", "i8"),  # of the workgroup, whose event is in hand
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
@@ -52,6 +65,7 @@ LSU = np.dtype(
         ("line", "i8", MAX_LINES),
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
+        ("links", "i1", MAX_PORTS),  # 1 + port of each GPU of the set
         ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
         ("load_table", LOAD, MAX_LOADS),
     ],

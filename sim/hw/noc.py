@@ -84,7 +84,6 @@ def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     bank = home_bank(noc, request.line)
     target = fifos[noc.first_request_fifo + bank]
     if fifo_full(target):
-        target.refusals += 1
         noc.refused += 1
         return False
     volume = noc.header_bytes
@@ -118,7 +117,6 @@ def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
     if noc.cu_out_ps[c] >= end_ps:
         return False
     if fifo_full(target):
-        target.refusals += 1
         noc.refused += 1
         return False
     volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES

@@ -2,12 +2,24 @@
 
 import numpy as np
 
+from sim.hw.request import LINE_BYTES, NEVER
+from traces.units import whole_period_ps
+
 MAX_CUS = 256
 MAX_BANKS = 256
 SLOTS = 64
 SCALE_BITS = 40  # exact: in a window of 50,000 ps a time strays by less than 2**-24 slots, the borders lie on 1/50,000
 MAX_PACKETS = 1 << 14
 """Packets sorted per window; more wait for the next one."""
+
+COUNTERS = {
+    "request_packets": "packets from CUs to L2 banks",
+    "request_bytes": "bytes of these, header and data",
+    "answer_packets": "packets from L2 banks to CUs",
+    "answer_bytes": "bytes of these, header and data",
+    "refused": "times that a CU found its bank full",
+}
+"""Counter fields of NOC and their meaning."""
 
 NOC = np.dtype(
     [
@@ -36,6 +48,8 @@ NOC = np.dtype(
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
+        ("requests_ps", "i8"),  # when the next request left behind can go
+        ("answers_ps", "i8"),  # the same of answers
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store was back
         ("turn", "i8"),  # windows so far: which source goes first
         ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
@@ -64,12 +78,13 @@ def make_noc(machine, **first_fifos):
     noc = np.zeros(1, NOC)
     for name, number in first_fifos.items():
         noc[name] = number
+    noc["requests_ps"] = noc["answers_ps"] = NEVER
     spec, hbm = machine.noc, machine.hbm
     noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
     noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
-    noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * 128)
-    noc["period_ps"] = period_ps = round(1e6 / spec.clock_MHz)
+    noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * LINE_BYTES)
+    noc["period_ps"] = period_ps = whole_period_ps(spec.clock_MHz)
     noc["request_bytes_per_clk"] = spec.request_bytes_per_clk
     noc["response_bytes_per_clk"] = spec.response_bytes_per_clk
     noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk

@@ -10,25 +10,13 @@ import importlib.util
 import os
 import sys
 
-from sim.hw.request import NEVER, STREAMS
+from sim.hw.stream_heads import oldest_head
 from tracer.compile.jit import compiled
 from traces.errors import UserError
 
 VARIABLE = "T3SIM_POLICY"
 """Also in the cache key of every kernel that imports this module (tracer.compile.fingerprint)."""
 MODULE = "t3sim_user_policy"
-
-
-@compiled
-def oldest_head(channel, now_ps):
-    """Default of the slot: the stream whose head has waited longest (the lowest stream where two are equal)."""
-    chosen = -1
-    chosen_ps = NEVER
-    for stream in range(STREAMS):
-        if channel.head_ps[stream] < chosen_ps:
-            chosen = stream
-            chosen_ps = channel.head_ps[stream]
-    return chosen
 
 
 def bound_policy(path):
@@ -42,7 +30,7 @@ def bound_policy(path):
     sys.modules[MODULE] = module  # a kernel from the disk cache looks its module up by name
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
         raise UserError(f"{VARIABLE}: {path}: {type(error).__name__}: {error}") from error
     function = getattr(module, "pick", None)
     if not callable(function):

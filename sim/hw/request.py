@@ -8,9 +8,9 @@ from enum import IntEnum
 
 import numpy as np
 
-LINE_BYTES = 128
-SECTOR_BYTES = 32
-SECTORS_PER_LINE = 4
+from traces.schema import LINE_BYTES, SECTOR_BYTES
+
+SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 NEVER = (1 << 62) - 1
 """Wake time of a unit that waits for somebody else (picoseconds)."""
 
@@ -43,7 +43,10 @@ REQUEST = np.dtype(
         ("ready_ps", "i8"),  # the consumer may see the request from this time on
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
         ("tag", "i4"),  # workgroup (output tile) it belongs to, -1 where none: the Tracker's key
-        ("load", "i4"),  # entry of the requester's load table that waits for the answer, -1 where none
+        (
+            "load",
+            "i4",
+        ),  # who waits for the answer: entry of the load table; of what leaves: its SEND record; -1 = none
         ("source", "i4"),  # requester: CU index within the GPU, or -1 - DMA engine
         ("contributors", "i4"),  # GPUs whose partial sums the data hold: bit k = the k-th before the sender (ledger)
         ("bank", "i4"),  # L2 bank of the line (set by the NoC)
@@ -57,7 +60,7 @@ REQUEST = np.dtype(
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = of several: the plan of the tile tells
         ("need", "i1"),  # while it waits in L2: sectors that are still missing
         ("next", "i4"),  # and the next that waits for the same line, -1 = none; or the next free place
-        ("pad", "i4"),  # to a whole cache line of the host
+        ("share", "i4"),  # of the tile's sum that a store holds (split-K), 0 = the first or only one (ledger)
     ],
     align=True,
 )

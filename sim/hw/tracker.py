@@ -1,9 +1,10 @@
-"""Tracker (T3): counts the updates of each wavefront's part of an output tile, and marks DMA descriptors ready.
+"""Tracker (T3): counts what comes for each wavefront's part of a tile, and marks DMA descriptors ready.
 
-One per GPU, beside the memory controllers, fed by all channels with every update that they take (or have served,
-`CountAt`). An entry follows the tile of one workgroup; the set is picked by the workgroup's number. It has a counter
-for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront, or with
-the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and triggers.
+One per GPU, beside the memory controllers, fed by all channels with every update or tracked store that they take (or
+have served, `CountAt`). An entry follows the tile of one workgroup; the set is picked by the tile's number. It has a
+counter for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront,
+or with the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and
+triggers.
 
 A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
 every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
@@ -19,6 +20,17 @@ from sim.spec import DmaPolicy
 from tracer.compile.jit import compiled
 
 MAX_SETS = 4096
+
+COUNTERS = {
+    "updates": "updates (and collective writes) counted",
+    "triggers": "tiles all of whose updates have come",
+    "wavefronts": "wavefronts' counters that reached their thresholds",
+    "begun": "tiles that got an entry",
+    "stalls": "stores that found no entry",
+    "spilled": "tiles whose first update arrived while no entry was free",
+    "live_max": "most tiles some of whose updates had come at once",
+}
+"""Counter fields of TRACKER and their meaning."""
 
 TRACKER = np.dtype(
     [
@@ -37,6 +49,8 @@ TRACKER = np.dtype(
         ("released", "i8"),  # descriptors put into the ready list
         ("freed", "i8"),  # 1: an entry came free in this window
         ("waiting", "i8"),  # 1: a store waits for an entry
+        ("given", "i8"),  # ledger: the last set of contributors that arrived, and its weight
+        ("weight", "i8"),
         # counters
         ("updates", "i8"),
         ("triggers", "i8"),  # tiles all of whose updates have come
@@ -77,7 +91,7 @@ def tracker_bits(spec, workgroups=1 << 16):
 def tracker_grant(tracker, tiles, tag):
     """May the workgroup of tile `tag` store? Gives it an entry with its first store. Returns False if it must wait."""
     tile = tiles[tag]
-    if tile.threshold_bytes == 0 or tile.begun == 1:
+    if tile.entry == 0 or tile.begun == 1:
         return True
     if tracker.entries > 0 and not _has_place(tracker, tiles, tag):
         tracker.waiting = 1
@@ -99,12 +113,12 @@ def _has_place(tracker, tiles, tag):
     position = (tag - tracker.first_tile) % tracker.tiles
     while tracker.first_ungranted < tracker.tiles:
         first = tiles[(tracker.first_ungranted + tracker.first_tile) % tracker.tiles]
-        if first.threshold_bytes > 0 and first.begun == 0:
+        if first.entry == 1 and first.begun == 0:
             break
         tracker.first_ungranted += 1
     for earlier in range(tracker.first_ungranted, position):
         other = (earlier + tracker.first_tile) % tracker.tiles
-        if other % tracker.sets == chosen and tiles[other].begun == 0 and tiles[other].threshold_bytes > 0:
+        if other % tracker.sets == chosen and tiles[other].begun == 0 and tiles[other].entry == 1:
             free -= 1
             if free <= 0:
                 return False
@@ -113,7 +127,10 @@ def _has_place(tracker, tiles, tag):
 
 @compiled
 def counts(request):
-    """Does a request that a channel takes concern the Tracker or the ledger?"""
-    return request.tag >= 0 and (
-        request.op == Op.UPDATE or (request.stream == Stream.COMM_WRITE and request.op != Op.READ)
-    )
+    """Does a request that a channel takes concern the Tracker or the ledger?
+
+    Updates, what arrives, and a kernel's stores into a tracked tile, which name their contributor.
+    """
+    if request.op == Op.READ or request.tag < 0:
+        return False
+    return request.op == Op.UPDATE or request.stream == Stream.COMM_WRITE or request.contributors != 0

@@ -1,14 +1,15 @@
-"""What the Tracker does with an update: it credits the counter of a wavefront, and at the thresholds it triggers.
+"""What the Tracker does with an update (or tracked store): it credits the counter of a wavefront, and at the thresholds
+it triggers.
 
 An update names the wavefront that stored it. Where a DMA engine sent a whole tile, its packets may hold sectors of
 several wavefronts: then the plan of the tile tells whose each sector is (D28). With the last counter of a tile its
-entry is free. The ledger counts along: which bytes of a tile came from whom, by sums of line fingerprints.
+entry is free. The ledger counts along: which bytes of a tile came from whom, by weighted sums of line fingerprints.
 """
 
 import numpy as np
 
 from sim.hw.request import SECTOR_BYTES, SECTORS_PER_LINE
-from sim.hw.space import Map, fingerprint, wavefront_of
+from sim.hw.space import contributor_weight, fingerprint, share_weight, wavefront_of
 from sim.hw.tags import sectors_in
 from sim.spec import Granularity
 from tracer.compile.jit import compiled
@@ -17,25 +18,19 @@ from tracer.compile.jit import compiled
 @compiled
 def _count_local(tile, request):
     tile.local_bytes += sectors_in(request.sectors) * SECTOR_BYTES
-    tile.local_sum += fingerprint(tile, request.line, request.sectors)
+    tile.local_sum += fingerprint(tile, request.line, request.sectors) * share_weight(np.int64(request.share))
 
 
 @compiled
-def _count_arrival(space, tile, request):
-    """An update from another GPU: `request.link` is 1 + the port it came over, its set already seen from here."""
-    port = np.int64(request.link) - 1
-    volume = sectors_in(request.sectors) * SECTOR_BYTES
-    before = tile.port_bytes[port]
+def _count_arrival(tracker, space, tile, request):
+    """What came from another GPU: its set is already seen from here."""
     given = np.int64(request.contributors) & space.set_mask
-    if before == 0:
-        if tile.arrived & given != 0 or given & 1 != 0:
-            tile.doubled += 1
-        tile.arrived |= given
-    elif tile.arrived & given != given:
-        tile.doubled += 1
-    tile.port_bytes[port] = before + volume
-    tile.arrived_bytes += volume
-    tile.arrived_sum += fingerprint(tile, request.line, request.sectors)
+    if given != tracker.given:
+        tracker.given, tracker.weight = given, contributor_weight(given)
+    tile.arrived |= given
+    tile.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
+    weight = np.int64(tracker.weight) * share_weight(np.int64(request.share))
+    tile.arrived_sum += fingerprint(tile, request.line, request.sectors) * weight
 
 
 @compiled
@@ -51,10 +46,11 @@ def _open_gate(gates, tile, volume, now_ps):
 
 @compiled
 def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left, request, now_ps):
-    """Count one update (or collective write) that a channel has taken at now_ps.
+    """Count one update, tracked store or collective write that a channel has taken at now_ps.
 
     Args:
-        released: i8[descriptors, 3], ring of (tag, wavefront or -1, ready_ps), in the order in which they became ready.
+        released: i8[descriptors, 4], ring of (tag, wavefront or -1, ready_ps, which of the tile's sends), in the order
+            in which they became ready.
         chunk_left: i8[chunks], tiles of each chunk that have not triggered.
 
     Returns:
@@ -64,8 +60,8 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
     tracker.updates += 1
     opened = False
     if request.link > 0:
-        _count_arrival(space, tile, request)
-        if tile.gate >= 0:
+        _count_arrival(tracker, space, tile, request)
+        if tile.gate >= 0 and tile.threshold_bytes == 0:
             opened = _open_gate(gates, tile, sectors_in(request.sectors) * SECTOR_BYTES, now_ps)
     else:
         _count_local(tile, request)
@@ -77,7 +73,10 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
             tracker.live_max = max(tracker.live_max, tracker.live)
             if tile.begun == 0 and tracker.entries > 0 and tracker.live > tracker.entries:
                 tracker.spilled += 1
+        triggers = tile.triggers
         _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps)
+        if tile.gate >= 0 and tile.triggers > triggers:
+            opened = _open_gate(gates, tile, tile.bytes, tile.done_ps + tracker.latency_ps)
     return opened
 
 
@@ -112,8 +111,8 @@ def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chu
     wavefront.triggers = 1
     tracker.wavefronts += 1
     tile = tiles[tag]
-    if tile.map == Map.DMA and tile.granularity == Granularity.WAVEFRONT:
-        _release(tracker, released, tag, number, wavefront.done_ps + tracker.latency_ps)
+    if tile.granularity == Granularity.WAVEFRONT:
+        _release(tracker, released, tile, tag, number, wavefront.done_ps + tracker.latency_ps)
     tile.counting -= 1
     if tile.counting == 0:
         _trigger(tracker, tiles, tile, tag, released, chunk_left)
@@ -131,11 +130,11 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
         tracker.freed = 1
     ready_ps = tile.done_ps + tracker.latency_ps
     tracker.last_ps = max(tracker.last_ps, ready_ps)
-    if tile.map != Map.DMA:
-        return
     if tracker.by_chunk == 0:
         if tile.granularity == Granularity.WORKGROUP:
-            _release(tracker, released, tag, -1, ready_ps)
+            _release(tracker, released, tile, tag, -1, ready_ps)
+        return
+    if tile.sends == 0:
         return
     chunk_left[tile.chunk] -= 1
     if chunk_left[tile.chunk] == 0:
@@ -147,18 +146,21 @@ def _release_chunk(tracker, tiles, chunk, released):
     """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
     ready_ps = np.int64(0)
     for k in range(tracker.tiles):
-        if tiles[k].chunk == chunk and tiles[k].map == Map.DMA:
+        if tiles[k].chunk == chunk and tiles[k].sends > 0 and tiles[k].threshold_bytes > 0:
             ready_ps = max(ready_ps, tiles[k].done_ps + tracker.latency_ps)
     for k in range(tracker.tiles):
         other = (k + tracker.first_tile) % tracker.tiles
-        if tiles[other].chunk == chunk and tiles[other].map == Map.DMA:
-            _release(tracker, released, other, -1, ready_ps)
+        if tiles[other].chunk == chunk and tiles[other].threshold_bytes > 0:
+            _release(tracker, released, tiles[other], other, -1, ready_ps)
 
 
 @compiled
-def _release(tracker, released, tag, wavefront, ready_ps):
-    entry = released[tracker.released % len(released)]
-    entry[0] = tag
-    entry[1] = wavefront
-    entry[2] = ready_ps
-    tracker.released += 1
+def _release(tracker, released, tile, tag, wavefront, ready_ps):
+    """Put a descriptor for each GPU that the tile goes to into the ready list."""
+    for number in range(tile.sends):
+        entry = released[tracker.released % len(released)]
+        entry[0] = tag
+        entry[1] = wavefront
+        entry[2] = ready_ps
+        entry[3] = number
+        tracker.released += 1

@@ -12,11 +12,12 @@ import numpy as np
 from sim.hw.bits import trailing_zeros
 from sim.hw.request import NEVER
 from tracer.compile.jit import compiled
-from traces.schema import NO_SLOT, SLOTS
+from traces.schema import MAX_WARPS, NO_SLOT, SLOTS
 
-MAX_WARPS = 64
 WARP_BITS = 6
 ASLEEP = (1 << 63) - 1
+
+assert MAX_WARPS == 1 << WARP_BITS
 
 # What a warp waits for (`state`).
 IDLE = 0  # no program

@@ -1,117 +1,185 @@
-"""From spec to hardware: all unit records of a GPU, allocated and wired with fifos. The block diagram in code.
+"""From spec to hardware: which units a GPU has, in what order they act, and how fifos join them.
 
-CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> HBM channel
+The block diagram in code. A new unit is a file in `sim/hw` (record, maker, step, phase, counters), its values in
+`sim/spec.py` and in `sim/presets/fabric/t3.toml`, its test, and here: a row of UNITS, a row of PHASES and a call in
+`run_phases`, its records in Node and its fifos in `_wire` and `build`.
+
+CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 
 NoC --stores--> port --wire--> port of another GPU --> its HBM channels [COMM_WRITE]
 HBM channel --notes--> Tracker --ready descriptors--> DMA engine --[COMM_READ]--> HBM channel --lines--> port
 """
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.hw.cu_record import make_cus
+from sim.hw.cu_record import COUNTERS as CU_COUNTERS
+from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
-from sim.hw.dma import make_dmas
+from sim.hw.dma import COUNTERS as DMA_COUNTERS
+from sim.hw.dma import DMA, make_dmas
 from sim.hw.fifo import make_fifos
 from sim.hw.hbm.channel import make_channels
 from sim.hw.hbm.log import LOG
-from sim.hw.l1 import make_l1s
-from sim.hw.l2_record import make_l2_banks, waiting_places
-from sim.hw.link import WIRE, make_ports
-from sim.hw.lsu_record import make_lsus
-from sim.hw.noc_record import make_noc
+from sim.hw.hbm.record import CHANNEL
+from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
+from sim.hw.l1 import COUNTERS as L1_COUNTERS
+from sim.hw.l1 import L1, make_l1s
+from sim.hw.l2_record import COUNTERS as L2_COUNTERS
+from sim.hw.l2_record import L2_BANK, make_l2_banks, waiting_places
+from sim.hw.link import COUNTERS as LINK_COUNTERS
+from sim.hw.link import PORT, WIRE, make_ports
+from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
+from sim.hw.lsu_record import LSU, make_lsus
+from sim.hw.mca import make_mca, run_mca
+from sim.hw.msc import COUNTERS as MSC_COUNTERS
+from sim.hw.msc import MSC, make_mscs, retry_mscs, run_mscs
+from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
+from sim.hw.noc_record import NOC, make_noc
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
-from sim.hw.space import GATE, MIRROR, SPACE, TILE, WAVEFRONT
+from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
+from sim.hw.tracker import COUNTERS as TRACKER_COUNTERS
 from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
+from sim.machine.engine_record import SERIES, make_engine
+from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
 from sim.machine.limits import check_limits
+from sim.machine.phases import retry_cus, run_answers, run_banks, run_channels, run_cus, run_requests
 from sim.spec import Machine
+from tracer.compile.jit import compiled
 from traces.schema import EVENT
+from traces.units import PS_PER_US, period_ps, whole_period_ps
 
-QUEUES = 2
-"""Kernels in progress at once per GPU (a GEMM and a collective)."""
+QUEUES = 4
+"""Kernels in progress at once per GPU."""
 STAGED_WORKGROUPS = 1024
 MAX_WINDOW_PS = 50_000
 NOTES = 2048
 """Updates that one channel can take in a window, with room to spare."""
 
-ENGINE = np.dtype(
-    [
-        ("cus", "i8"),
-        ("banks", "i8"),
-        ("channels", "i8"),
-        ("ports", "i8"),  # links each way to other GPUs
-        ("window_ps", "i8"),  # length of a time window: no unit feels another within one
-        ("now_ps", "i8"),  # end of the last window
-        ("noc_ps", "i8"),  # when the next packet left behind can go
-        ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
-        ("windows", "i8"),  # time windows so far
-        (
-            "idle_windows",
-            "i8",
-        ),  # the last of them, in which nothing moved; only where the engine was stopped by time
-        ("cu_steps", "i8"),  # unit steps so far
-        ("bank_steps", "i8"),
-        ("channel_steps", "i8"),
-        ("interval_ps", "i8"),  # of the time series, 0 = none
-        ("next_sample_ps", "i8"),
-        ("samples", "i8"),  # rows filled since the host took them
-        ("freed", "i8"),  # trace-window slabs freed since the host took them
-        ("spans", "i8"),  # written to the timeline, or lost when it was full
-        ("horizon_ps", "i8"),  # no window reaches beyond it: what other GPUs do later is not known yet
-        ("fabric_ps", "i8"),  # when a port, a DMA engine or an arrival can next do something
-        ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
-        ("stage_workgroups", "i8"),  # MCA: the first stage is over when so many have finished; 0 = nothing to choose
-        ("stage_from_ps", "i8"),
-        ("mca_share", "f8", 3),  # of the queue: mean occupancy from which ...
-        ("mca_limit", "i8", 3),  # ... this threshold holds, strictest first
-        ("mca_occupancy", "f8"),  # that was seen, entries per channel
-        ("mca_chosen", "i8"),  # threshold, NEVER = no limit
-    ]
-)
 
-SERIES = (
-    "dram_compute_read_bytes",
-    "dram_compute_write_bytes",
-    "dram_comm_read_bytes",
-    "dram_comm_write_bytes",
-    "l2_read_sectors",
-    "l2_read_hit_sectors",
-    "link_bytes",
-    "tracker_triggers",
-    "queue_columns",
-    "resident_workgroups",
-    "tracker_live_tiles",
+class Unit(NamedTuple):
+    """A kind of hardware unit.
+
+    Attributes:
+        name: in counters and results.
+        records: field of Node with its records, one per instance.
+        record: their dtype.
+        counters: counter field -> meaning.
+        joined: only GPUs joined by links have it.
+    """
+
+    name: str
+    records: str
+    record: np.dtype
+    counters: dict[str, str]
+    joined: bool = False
+
+
+UNITS = (
+    Unit("cu", "cus", CU, CU_COUNTERS),
+    Unit("lsu", "lsus", LSU, LSU_COUNTERS),
+    Unit("l1", "l1s", L1, L1_COUNTERS),
+    Unit("noc", "noc", NOC, NOC_COUNTERS),
+    Unit("l2", "banks", L2_BANK, L2_COUNTERS),
+    Unit("msc", "mscs", MSC, MSC_COUNTERS),
+    Unit("hbm", "channels", CHANNEL, HBM_COUNTERS),
+    Unit("link", "ports", PORT, LINK_COUNTERS, joined=True),
+    Unit("dma", "dmas", DMA, DMA_COUNTERS, joined=True),
+    Unit("tracker", "output.tracker", TRACKER, TRACKER_COUNTERS, joined=True),
 )
-"""Columns of the time series: what happened in an interval; the last three are levels at its end."""
-LEVELS = 3
+"""All units that count something, in the order of the way of a request."""
+
+
+class Phase(NamedTuple):
+    """A step of every time window.
+
+    Attributes:
+        title: for people.
+        unit: name of the unit; a machine without it does not need the phase.
+        run: compiled function of (node, begin_ps, end_ps).
+    """
+
+    title: str
+    unit: str
+    run: Callable[["Node", int, int], None]
+
+
+PHASES = (
+    Phase("CUs, load/store units and L1", "cu", run_cus),
+    Phase("NoC, requests", "noc", run_requests),
+    Phase("L2 banks", "l2", run_banks),
+    Phase("NoC, answers", "noc", run_answers),
+    Phase("arrivals from other GPUs", "link", run_arrivals),
+    Phase("DMA engines", "dma", run_dmas),
+    Phase("memory-side cache", "msc", run_mscs),
+    Phase("HBM channels", "hbm", run_channels),
+    Phase("links", "link", run_links),
+    Phase("MCA", "link", run_mca),
+)
+"""In the order in which they run; `run_phases` is the same list for compiled code."""
+
+
+@compiled(inline=True)
+def run_phases(node, begin_ps, end_ps):
+    """All PHASES of a window: compiled code cannot go through a list of functions. A test compares the two."""
+    joined = len(node.ports) > 0
+    run_cus(node, begin_ps, end_ps)
+    run_requests(node, begin_ps, end_ps)
+    run_banks(node, begin_ps, end_ps)
+    run_answers(node, begin_ps, end_ps)
+    if joined:
+        run_arrivals(node, begin_ps, end_ps)
+        run_dmas(node, begin_ps, end_ps)
+    if len(node.mscs) > 0:
+        run_mscs(node, begin_ps, end_ps)
+    run_channels(node, begin_ps, end_ps)
+    if joined:
+        run_links(node, begin_ps, end_ps)
+        run_mca(node, begin_ps, end_ps)
+
+
+@compiled(inline=True)
+def retry_blocked(node, end_ps):
+    """Who waits for room tries again in the next window."""
+    retry_cus(node, end_ps)
+    retry_mscs(node, end_ps)
+    if len(node.ports) > 0:
+        retry_fabric(node, end_ps)
 
 
 class Output(NamedTuple):
-    """What is known of the output of the kernel in progress."""
+    """What is known of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
 
-    space: np.ndarray  # SPACE [1]
-    tiles: np.ndarray  # TILE [tags], the output tiles of all collectives of the run
+    space: np.ndarray  # SPACE [buffers], one at least
+    tiles: np.ndarray  # TILE [tags], of all buffers
+    sends: np.ndarray  # SEND
     wavefronts: np.ndarray  # WAVEFRONT [tags, wavefronts], empty where nothing is tracked
     tracker: np.ndarray  # TRACKER [1]
     gates: np.ndarray  # GATE
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
-    released: np.ndarray  # i8 [descriptors, 3]: those ready (tag, wavefront or -1, ready_ps)
-    chunk_left: np.ndarray  # i8 [chunks]: DMA tiles that have not triggered
+    released: np.ndarray  # i8 [descriptors, 4]: those ready (tag, wavefront or -1, ready_ps, number of the send)
+    chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
 
 
 class Node(NamedTuple):
     """All state of the simulated machine, as arrays of records."""
 
     engine: np.ndarray  # ENGINE [1]
-    cu_wake_ps: np.ndarray  # i8: when each unit can do something next, NEVER = when somebody gives it something
+    wake_ps: np.ndarray  # i8: when each unit can do something next, NEVER = when somebody gives it something
+    cu_wake_ps: np.ndarray  # parts of wake_ps, the same memory
     bank_wake_ps: np.ndarray
+    msc_wake_ps: np.ndarray
     channel_wake_ps: np.ndarray
+    memory_wake_ps: np.ndarray  # of who takes the requests for each channel: its memory-side cache, or the channel
+    memory_fifos: np.ndarray  # i8 [channels, STREAMS]: the fifos from which it takes them
     fifos: np.ndarray
     pool: np.ndarray
     dispatch: np.ndarray  # DISPATCH [QUEUES]
@@ -125,7 +193,9 @@ class Node(NamedTuple):
     banks: np.ndarray
     l2_sets: np.ndarray
     waiters: np.ndarray
+    mscs: np.ndarray  # empty where there is none
     channels: np.ndarray
+    mca: np.ndarray  # MCA [1]
     events: np.ndarray  # trace window: EVENT [slabs, events]
     addresses: np.ndarray  # u8 [slabs, explicit lane addresses]
     freed: np.ndarray  # slabs of workgroups that ended
@@ -157,7 +227,7 @@ class Fifos:
 
 def window_ps(machine: Machine) -> int:
     """The longest time in which no unit can feel what another does: the shortest latency between two units."""
-    noc_ps = machine.noc.latency_clk * round(1e6 / machine.noc.clock_MHz)
+    noc_ps = machine.noc.latency_clk * whole_period_ps(machine.noc.clock_MHz)
     return max(1, min(noc_ps, machine.hbm.request_ps, MAX_WINDOW_PS))
 
 
@@ -165,13 +235,13 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     """Fifos of one GPU and their numbers by role."""
     fifos = Fifos()
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
-    line_ps = 1e6 / machine.cu.clock_MHz / machine.cu.lsu_lines_per_clk
+    line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
     # Ports and banks empty once per window, so beside their depth they hold what comes in one.
     lines_per_window = -(-window_ps(machine) // line_ps)
     places = waiting_places(machine.l2)
     fills = machine.l2.mshrs * 2
     # One hit per clock: those of a latency, and of the window after which the NoC takes them.
-    hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / 1e6)
+    hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / PS_PER_US)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + int(lines_per_window)),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
@@ -185,6 +255,9 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         "lines": fifos.add("link.lines", ports, machine.link.egress_fifo),
         "notes": fifos.add("tracker.notes", channels if ports else 0, NOTES),
     }
+    numbers["memory"] = numbers["dram"]
+    if machine.msc.present:
+        numbers["memory"] = fifos.add("msc.in", channels * STREAMS, machine.msc.fifo).reshape(channels, STREAMS)
     return fifos, numbers
 
 
@@ -198,11 +271,12 @@ def no_output() -> Output:
     return Output(
         space=np.zeros(1, SPACE),
         tiles=np.zeros(0, TILE),
+        sends=np.zeros(0, SEND),
         wavefronts=np.zeros((0, 0), WAVEFRONT),
         tracker=np.zeros(1, TRACKER),
         gates=np.zeros(0, GATE),
         mirrors=np.zeros((0, 0), MIRROR),
-        released=np.zeros((0, 3), np.int64),
+        released=np.zeros((0, 4), np.int64),
         chunk_left=np.zeros(0, np.int64),
     )
 
@@ -221,33 +295,34 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     check_limits(machine)
     fifos, number = _wire(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
-    period_ps = round(1e6 / machine.cu.clock_MHz)
-    l1s, l1_sets = make_l1s(machine.l1, period_ps, cus)
+    clock_ps = whole_period_ps(machine.cu.clock_MHz)
+    l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
     wiring = {role: number[role] for role in ("requests", "hits", "late", "fills")}
-    wiring["dram"] = number["dram"][np.arange(banks) // (banks // channels)]
+    wiring["dram"] = number["memory"][np.arange(banks) // (banks // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
     warps = host_aligned(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths)
-    engine = np.zeros(1, ENGINE)
-    engine["cus"], engine["banks"], engine["channels"] = cus, banks, channels
-    engine["ports"] = ports
-    engine["window_ps"], engine["noc_ps"] = window_ps(machine), NEVER
-    engine["resume_ps"] = -1
-    engine["horizon_ps"] = engine["fabric_ps"] = NEVER
-    _set_mca(engine, machine)
+    mscs = make_mscs(machine.msc, number["memory"], number["dram"])
+    counts = (cus, banks, len(mscs), channels)
+    wake_ps = np.full(sum(counts), NEVER, np.int64)
+    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
     channel_notes = number["notes"] if ports else np.full(channels, -1)
     node = Node(
-        engine=engine,
-        cu_wake_ps=np.full(cus, NEVER, np.int64),
-        bank_wake_ps=np.full(banks, NEVER, np.int64),
-        channel_wake_ps=np.full(channels, NEVER, np.int64),
+        engine=make_engine(window_ps(machine)),
+        wake_ps=wake_ps,
+        cu_wake_ps=cu_wake_ps,
+        bank_wake_ps=bank_wake_ps,
+        msc_wake_ps=msc_wake_ps,
+        channel_wake_ps=channel_wake_ps,
+        memory_wake_ps=msc_wake_ps if len(mscs) else channel_wake_ps,
+        memory_fifos=number["memory"],
         fifos=records,
         pool=pool,
         dispatch=np.zeros(QUEUES, DISPATCH),
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
-        lsus=make_lsus(machine.cu, period_ps, number["port"]),
+        lsus=make_lsus(machine.cu, clock_ps, number["port"]),
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,
@@ -262,7 +337,9 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         banks=l2_banks,
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
+        mscs=mscs,
         channels=make_channels(machine, number["dram"], number["out"], channel_notes),
+        mca=make_mca(machine),
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
         freed=np.zeros(0, np.int64),
@@ -279,9 +356,13 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     return node, fifos.names
 
 
-def _set_mca(engine: np.ndarray, machine: Machine) -> None:
-    """The table of MCA's thresholds."""
-    mca = machine.mca
-    engine["mca_share"] = [mca.strict_from, mca.medium_from, mca.loose_from]
-    engine["mca_limit"] = [mca.strict, mca.medium, mca.loose]
-    engine["mca_chosen"] = NEVER
+def units_of(node: Node) -> dict[str, np.ndarray]:
+    """Name of each unit that the machine has -> its records."""
+    found = {unit.name: attrgetter(unit.records)(node) for unit in UNITS if len(node.ports) or not unit.joined}
+    return {name: records for name, records in found.items() if len(records)}
+
+
+def phases_of(node: Node) -> list[Phase]:
+    """Of PHASES those that the machine needs."""
+    units = units_of(node)
+    return [phase for phase in PHASES if phase.unit in units]

@@ -10,17 +10,15 @@ from sim.hw.address_map import channel_of
 from sim.hw.cu import retry_stores
 from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read
 from sim.hw.fifo import fifo_full, fifo_head, fifo_pop
-from sim.hw.hbm.queue import account_occupancy
 from sim.hw.link import arrival_ps, is_cached, port_peek, port_send, port_take
 from sim.hw.noc import home_bank, home_set
-from sim.hw.request import NEVER, STREAMS, Stream
+from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
 from sim.hw.tracker_count import tracker_count
-from sim.spec import Arbiter
 from tracer.compile.jit import compiled
 
 
-@compiled
+@compiled(inline=True)
 def next_arrival_ps(node):
     """When the next packet of another GPU arrives; one that waits for room is retried, not awaited."""
     first_ps = NEVER
@@ -30,7 +28,7 @@ def next_arrival_ps(node):
     return first_ps
 
 
-@compiled
+@compiled(inline=True)
 def fabric_moves(node):
     """Grows whenever something moves between GPUs or out of a DMA engine."""
     moves = np.int64(0)
@@ -79,11 +77,11 @@ def _deliver(node, p, request, now_ps):
         node.bank_wake_ps[bank] = min(node.bank_wake_ps[bank], now_ps + node.ports[p].request_ps)
         _count(node, request, now_ps, now_ps + node.engine[0].window_ps)  # no channel will see it as it is
         return True
-    fifo = node.fifos[node.channels[h].in_fifo[Stream.COMM_WRITE]]
+    fifo = node.fifos[node.memory_fifos[h, Stream.COMM_WRITE]]
     if fifo_full(fifo):
         return False
     port_take(node.ports, p, node.wires, fifo, node.pool, request, now_ps)
-    node.channel_wake_ps[h] = min(node.channel_wake_ps[h], now_ps + node.ports[p].request_ps)
+    node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + node.ports[p].request_ps)
     return True
 
 
@@ -98,21 +96,21 @@ def run_dmas(node, begin_ps, end_ps):
                 now_ps = max(now_ps, begin_ps)
             if now_ps >= end_ps:
                 break
-            port = node.ports[node.output.tiles[dma.tag].port]
+            port = node.ports[node.output.sends[dma.send].port]
             h = _channel_of(node, dma_line(dma))
-            fifo = node.fifos[node.channels[h].in_fifo[Stream.COMM_READ]]
+            fifo = node.fifos[node.memory_fifos[h, Stream.COMM_READ]]
             if not dma_has_room(dma, port, node.fifos, fifo):
                 dma.blocked = 1
                 dma.blocks += 1
                 dma.wake_ps = NEVER
                 break
             dma.blocked = 0
-            dma_read(dma, np.int64(e), node.output.tiles, port, fifo, node.pool, now_ps)
+            dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
             if dma.tag < 0:
                 write_span(
                     *(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag), *(dma.began_ps, dma.next_ps)
                 )
-            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], now_ps + dma.request_ps)
+            node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + dma.request_ps)
         if dma.tag < 0:
             dma.wake_ps = NEVER
 
@@ -125,7 +123,7 @@ def _next_descriptor(node, dma):
         return False
     out = node.output
     released = out.released[engine.descriptors % len(out.released)]
-    dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2])
+    dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2], released[3])
     engine.descriptors += 1
     return True
 
@@ -134,8 +132,8 @@ def _next_descriptor(node, dma):
 def dma_data(node, data):
     """Data that a DMA engine has read came out of a channel: on to its link."""
     dma = node.dmas[-1 - np.int64(data.source)]
-    tile = node.output.tiles[data.tag]
-    dma_answer(dma, node.ports[tile.port], node.fifos, node.pool, data, tile.op)
+    send = node.output.sends[data.load]
+    dma_answer(dma, node.ports[send.port], node.fifos, node.pool, data, send.op)
 
 
 @compiled
@@ -165,12 +163,12 @@ def _wake_gated(node, end_ps):
 
 
 @compiled
-def run_links(node, end_ps):
+def run_links(node, begin_ps, end_ps):
     """Packets leave; then the time of the next thing that the fabric does of its own accord."""
     wake_ps = NEVER
     for p in range(len(node.ports)):
         next_ps = port_send(
-            node.ports, p, node.wires, node.output.space[0], node.output.tiles, node.fifos, node.pool, end_ps
+            node.ports, p, node.wires, node.output.sends, node.output.tiles, node.fifos, node.pool, end_ps
         )
         wake_ps = min(wake_ps, next_ps)
     descriptors = node.engine[0].descriptors < node.output.tracker[0].released
@@ -206,27 +204,3 @@ def retry_fabric(node, end_ps):
 @compiled
 def _empty(fifo):
     return fifo.head == fifo.tail
-
-
-@compiled
-def end_of_first_stage(node):
-    """MCA: when the kernel's first stage is over, choose the threshold by the mean queue occupancy seen in it."""
-    engine = node.engine[0]
-    if engine.stage_workgroups == 0 or node.dispatch[0].finished < engine.stage_workgroups:
-        return
-    engine.stage_workgroups = 0
-    occupied = np.int64(0)
-    for h in range(len(node.channels)):
-        account_occupancy(node.channels[h], engine.now_ps)
-        for stream in range(STREAMS):
-            occupied += node.channels[h].occupancy[stream]
-    elapsed_ps = engine.now_ps - engine.stage_from_ps
-    engine.mca_occupancy = occupied / max(elapsed_ps * len(node.channels), 1)
-    for level in range(len(engine.mca_limit)):
-        if engine.mca_occupancy >= engine.mca_share[level] * node.channels[0].queue_entries:
-            engine.mca_chosen = engine.mca_limit[level]
-            break
-    for h in range(len(node.channels)):
-        if node.channels[h].arbiter == Arbiter.MCA:
-            node.channels[h].comm_limit = engine.mca_chosen
-            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], engine.now_ps)

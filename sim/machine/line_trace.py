@@ -7,12 +7,12 @@ channel  0-9 fill of its DRAM queue in tenths
 
 from sim.hw.warp import READY
 from sim.machine.build import Node
-from traces.units import PS_PER_NS
+from traces.units import ps_to_ns
 
 
 def line_of(node: Node) -> str:
     """State of the machine at the end of the last window."""
-    time_ns = int(node.engine[0]["now_ps"]) / PS_PER_NS
+    time_ns = ps_to_ns(int(node.engine[0]["now_ps"]))
     cus = "".join(_cu(node, c) for c in range(len(node.cus)))
     banks = "".join("!" if bank["blocked"] else _tenths(*_fill(node, bank["requests"])) for bank in node.banks)
     channels = "".join(

@@ -1,13 +1,13 @@
 """Time series: what the counters of all units gained in each interval, and what their levels were at its end."""
 
 from sim.hw.request import SECTOR_BYTES, STREAMS
-from sim.machine.build import LEVELS
+from sim.machine.engine_record import LEVELS
 from tracer.compile.jit import compiled
 
 
 @compiled
 def _levels(node, sums):
-    """Current values behind the columns of the time series (sim.machine.build.SERIES)."""
+    """Current values behind the columns of the time series (sim.machine.engine_record.SERIES)."""
     for k in range(len(sums)):
         sums[k] = 0
     for h in range(len(node.channels)):

@@ -30,6 +30,7 @@ from sim.results.frames import Frames
 from sim.results.layout import FORMAT_VERSION, read_run, run_digest, write_run
 from sim.run.result import Failure, ResultsError, RunResult
 from traces.errors import UserError
+from traces.hdf5_file import open_hdf5
 from traces.version import VERSION
 from traces.write import new_file, replacing
 
@@ -141,7 +142,7 @@ def _reading(path: str | Path) -> Iterator[h5py.File]:
     if not Path(path).is_file():
         raise ResultsError(f"{path}: {'is a folder' if Path(path).is_dir() else 'no such file'}")
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             yield file
     except ResultsError:
         raise

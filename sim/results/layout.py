@@ -62,8 +62,8 @@ def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
 
 
 def _arrays(run: RunResult) -> dict[str, np.ndarray]:
-    found = {name: getattr(run, name) for name in ARRAYS}
-    return {name: values for name, values in found.items() if values is not None and len(values)}
+    arrays = {name: getattr(run, name) for name in ARRAYS}
+    return {name: values for name, values in arrays.items() if values is not None and len(values)}
 
 
 def _write_kernel(group: h5py.Group, kernel: KernelResult) -> None:

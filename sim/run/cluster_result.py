@@ -8,8 +8,8 @@ from sim.collective import ledger
 from sim.counters import totals
 from sim.host.cluster import Cluster
 from sim.host.gpu import Gpu
-from sim.hw.request import NEVER, SECTOR_BYTES, Stream
-from sim.hw.space import Map
+from sim.hw.mca import mca_facts
+from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.tracker import tracker_bits
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
@@ -50,7 +50,7 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
     units = first.counted()
     outputs = [gpu.node.output for gpu in gpus]
     verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
-    found = RunResult(
+    result = RunResult(
         preset=Preset("", "", cluster.machine, {}),
         input={},
         options={},
@@ -64,9 +64,9 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
         figures=_figures(cluster),
     )
     if interval_ps:
-        found.interval_ps, found.series, found.spans = interval_ps, first.series(), first.spans()
-        found.triggers = _triggers(cluster)
-    return found
+        result.interval_ps, result.series, result.spans = interval_ps, first.series(), first.spans()
+        result.triggers = _triggers(cluster)
+    return result
 
 
 def _triggers(cluster: Cluster) -> np.ndarray:
@@ -77,15 +77,14 @@ def _triggers(cluster: Cluster) -> np.ndarray:
         span = chunks.span(0, stage)
         local[span.start : span.stop] = stage
     tracked = np.flatnonzero(tiles["triggers"])
-    found = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
-    return found[np.lexsort((found[:, 0], found[:, 1]))]
+    rows = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])
+    return rows[np.lexsort((rows[:, 0], rows[:, 1]))]
 
 
 def _figures(cluster: Cluster) -> dict[str, Any]:
     """Of single units of GPU 0: Tracker, MCA, links."""
     node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
-    tracker, engine = node.output.tracker[0], node.engine[0]
-    chosen = int(engine["mca_chosen"])
+    tracker = node.output.tracker[0]
     return {
         "simulated_gpus": len(cluster.gpus),
         "tracker_triggers": int(tracker["triggers"]),
@@ -94,11 +93,10 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "tracker_stalls": int(tracker["stalls"]),
         "tracker_spilled": int(tracker["spilled"]),
         "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
-        "mca_threshold": None if chosen == NEVER else chosen,
-        "mca_occupancy": float(engine["mca_occupancy"]),
+        **mca_facts(node.mca),
         "link_busy_ps": int(node.ports["busy_ps"].max()),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
-        "dma_tiles": int(((tiles["map"] == Map.DMA) & (tiles["sent_bytes"] == tiles["bytes"])).sum()),
+        "dma_tiles": int(((tiles["sends"] > 0) & (tiles["sent_bytes"] == tiles["sends"] * tiles["bytes"])).sum()),
         "dma_descriptors": int(node.dmas["descriptors"].sum()),
     }

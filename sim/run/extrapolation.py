@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.counters import is_maximum, take, totals
-from sim.host.gpu import UNIT_ARRAYS, Gpu, Pause, Progress
+from sim.host.gpu import Gpu, Pause, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.spans import SPAN
+from sim.machine.build import units_of
 from sim.presets import Preset
 from sim.run.cut_gemm import CutKernel, plain_gemm
 from sim.run.result import EXTRAPOLATED, KernelResult, RunResult
@@ -110,7 +111,7 @@ class Watch:
 
     def _counted(self) -> dict[str, np.ndarray]:
         """Counters as the records have them: `Gpu.counted` would settle the channels, which may change what comes."""
-        return {unit: take(unit, getattr(self.gpu.node, field)) for unit, field in UNIT_ARRAYS.items()}
+        return {unit: take(unit, records) for unit, records in units_of(self.gpu.node).items()}
 
     def _check(self) -> None:
         wave, whole = self._wave, self.kernel.gemm.info.workgroups
@@ -135,8 +136,8 @@ class Watch:
         """Relative uncertainty of a counter of HBM over the whole kernel."""
         counts = np.array([snapshot.counted["hbm"][counter].sum() for snapshot in self._snapshots], float)
         ended = np.array([snapshot.workgroups for snapshot in self._snapshots])
-        found = rest(np.diff(counts) / np.diff(ended) * self._wave, left)
-        return found.uncertainty / max(1.0, counts[-1] + found.total)
+        waves = rest(np.diff(counts) / np.diff(ended) * self._wave, left)
+        return waves.uncertainty / max(1.0, counts[-1] + waves.total)
 
 
 def simulate_gemm(
@@ -177,13 +178,13 @@ def simulate_gemm(
         end_ps += watch.cut.added_ps
         units = {unit: extended(counters, unit, watch.cut) for unit, counters in units.items()}
         figures = figures_of(watch.cut)
-    result = KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
+    kernel_result = KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
     options = {"kernels": None, "flush_l2": flush_l2, "extrapolate": True}
-    found = RunResult(preset, {"trace": source.fingerprint()}, options, [result], figures=figures)
-    found.line_requests = int(gpu.node.lsus["line_requests"].sum())
+    result = RunResult(preset, {"trace": source.fingerprint()}, options, [kernel_result], figures=figures)
+    result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
-        found.interval_ps, found.series, found.spans = interval_ps, gpu.series(), gpu.spans()
-    return found
+        result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
+    return result
 
 
 def l2_fills(snapshot: Snapshot) -> int:

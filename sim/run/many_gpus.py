@@ -1,33 +1,127 @@
-"""Simulations of several GPUs: a collective on CUs, a fused GEMM, both side by side.
+"""Simulations of several GPUs: a collective on CUs, a fused GEMM, both side by side, any plan.
 
 Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
+from sim.collective.check import Limits, check_reduces, follow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
 from sim.collective.own_plan import OwnPlan
-from sim.collective.plans import Plan, all_gather, all_reduce, fused, reduce_scatter
-from sim.collective.space import check_regions, check_tracker
+from sim.collective.plans import (
+    Plan,
+    all_gather,
+    all_reduce,
+    check_plans_fit,
+    fused,
+    reduce_scatter,
+    steps_queue,
+    tell_contributors,
+)
+from sim.collective.space import check_tracker
+from sim.collective.tables import Queue
 from sim.collective.topology import port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import Breaks, cluster_state, flat_state
 from sim.host.window import Launch
 from sim.hw.request import SECTOR_BYTES
+from sim.machine.build import QUEUES
 from sim.run.cluster_result import cluster_result
 from sim.run.result import RunResult
-from sim.spec import Arbiter, CollectiveCache, Machine
+from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
 
+Kernels = Callable[[Plan], list[Launch]]
+"""The kernels of the GPU of a plan, each with a dispatch queue of its own."""
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
+
+
+def run_plan(
+    machine: Machine,
+    plans: Sequence[Plan],
+    kernels: Kernels,
+    *,
+    name: str = "plan",
+    explicit: bool = True,
+    interval_ps: int = 0,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> RunResult:
+    """Kernels and what the plans of all GPUs say about their buffers: the one way in which anything runs on many GPUs.
+
+    Args:
+        plans: of every GPU, in order (`sim.collective.plans`, `sim.collective.patterns`).
+        kernels: a function that gives the kernels of the GPU of a plan.
+        name: of what runs, in the result.
+        explicit: simulate every GPU, not one for all where that is exact.
+        breaks: at which it can be kept.
+
+    Raises:
+        UserError: a contribution that is lost, doubled or waited for in vain, a Tracker that is too small.
+        DeadlockError: nothing can move and something is left.
+    """
+    cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
+    return _run(cluster, launches, name, interval_ps, progress, breaks)
+
+
+def plan_cluster(
+    machine: Machine,
+    plans: Sequence[Plan],
+    kernels: Kernels,
+    *,
+    explicit: bool = True,
+    interval_ps: int = 0,
+    stands_for_all: int = 0,
+) -> tuple[Cluster, list[list[Launch]]]:
+    """The GPUs of `run_plan` before they run, and what each of them is to run.
+
+    Args:
+        stands_for_all: the GPU that is simulated where one is.
+    """
+    check_plans_fit(plans)
+    for plan in plans:
+        check_tracker(machine, plan.tiles)
+    queues = [queue for plan in plans for queue in queues_of(plan, kernels)]
+    flow = follow([plan.regions for plan in plans], plans[0].buffers, queues, limits_of(machine))
+    tell_contributors(plans, flow)
+    cluster = _cluster(machine, plans, explicit, interval_ps, stands_for_all)
+    return cluster, [_in_queues(kernels(plan)) for plan in cluster.plans]
+
+
+def _in_queues(launches: list[Launch]) -> list[Launch]:
+    """Kernels, each of which must have a dispatch queue of its own."""
+    numbers = [launch.queue for launch in launches]
+    if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(QUEUES)):
+        raise UserError(f"dispatch queues: found {numbers}, allowed are 0 to {QUEUES - 1}, each once")
+    return launches
+
+
+def limits_of(machine: Machine) -> Limits:
+    """What of a machine can make a plan wait."""
+    tracker = machine.tracker
+    ways = tracker.ways if tracker.entries else 0
+    return Limits(max(1, tracker.entries // tracker.ways), ways, machine.dma.policy == DmaPolicy.CHUNK)
+
+
+def queues_of(plan: Plan, kernels: Kernels) -> list[Queue]:
+    """The kernels of a GPU as the check of its plan sees them; of a plan for CUs, its collective."""
+    if plan.steps:
+        return [steps_queue(plan)]
+    found = []
+    for launch in _in_queues(kernels(plan)):
+        workgroups = launch.source.info.workgroups
+        tags = np.arange(workgroups) if launch.tags is None else launch.tags
+        gates = np.full(workgroups, -1) if launch.gates is None else launch.gates
+        found.append(Queue(plan.gpu, launch.queue, tags, gates, plan.chunks.start_tile(plan.gpu)))
+    return found
 
 
 def run_collective(
@@ -54,11 +148,15 @@ def run_collective(
         breaks: at which it can be kept.
     """
     plans = collective_plans(machine, kind, output, chunks, update, own)
-    cluster = _cluster(machine, plans, explicit, interval_ps)
     cus = (0, min(machine.collective.cus, machine.cu.count))
-    launches = [[collective_launch(machine, kind, plan, 0, cus)] for plan in cluster.plans]
-    _run(cluster, launches, progress, breaks)
-    return cluster_result(cluster, kind, interval_ps)
+    return run_plan(
+        *(machine, plans, lambda plan: [collective_launch(machine, kind, plan, 0, cus)]),
+        name=kind,
+        explicit=explicit,
+        interval_ps=interval_ps,
+        progress=progress,
+        breaks=breaks,
+    )
 
 
 def collective_plans(
@@ -105,8 +203,7 @@ def run_fused(
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
-    _run(cluster, launches, progress, breaks)
-    return cluster_result(cluster, source.info.name, interval_ps)
+    return _run(cluster, launches, source.info.name, interval_ps, progress, breaks)
 
 
 def fused_cluster(
@@ -126,18 +223,32 @@ def fused_cluster(
         stands_for_all: the GPU that is simulated where one is.
     """
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
-    cluster = _cluster(machine, fused_plans(machine, source, chunks, own), explicit, interval_ps, stands_for_all)
     start_ps = machine.dispatch.launch_ps
+    cluster, launches = plan_cluster(
+        *(machine, fused_plans(machine, source, chunks, own)),
+        lambda plan: [staggered_launch(source, plan, start_ps)],
+        explicit=explicit,
+        interval_ps=interval_ps,
+        stands_for_all=stands_for_all,
+    )
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    return cluster, [[staggered_launch(source, plan, start_ps)] for plan in cluster.plans]
+    return cluster, launches
 
 
-def _run(cluster: Cluster, launches: list[list[Launch]], progress: Progress | None, breaks: Breaks | None) -> None:
+def _run(
+    cluster: Cluster,
+    launches: list[list[Launch]],
+    name: str,
+    interval_ps: int,
+    progress: Progress | None = None,
+    breaks: Breaks | None = None,
+) -> RunResult:
     if breaks is None:
         cluster.run(launches, progress)
     else:
         state = cluster_state(breaks.state) if breaks.state else None
         cluster.run(launches, progress, lambda: breaks.act(lambda: flat_state(cluster.state())), state)
+    return cluster_result(cluster, name, interval_ps)
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
@@ -150,24 +261,30 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPl
     output, granularity = source.output_tiles(), machine.tracker.granularity
     plans = [fused(output, chunks, gpu, own or machine.link.topology, granularity) for gpu in range(chunks.gpus)]
     check_tracker(machine, plans[0].tiles)
-    check_regions([plan.regions for plan in plans], chunks.tiles)
+    check_reduces([plan.regions for plan in plans], plans[0].buffers[0])
     return plans
 
 
-def check_kernel_is_tracked(source: GemmSource) -> None:
+def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
     """Refuse a kernel that the Tracker cannot follow: it knows tiles by their workgroup and counts whole sectors.
+
+    Args:
+        shares: workgroups per tile (split_k).
 
     Raises:
         UserError: names the field, its value and what is allowed.
     """
     kernel = source.kernel
     for field_, value, allowed in (
-        ("split_k", kernel.split_k, 1),
+        ("split_k", kernel.split_k, shares),
         ("persistent", kernel.persistent, None),
         ("start_tile", kernel.start_tile, 0),
     ):
         if value != allowed:
-            raise UserError(f"kernel {field_} = {value}: a fused GEMM has one workgroup per tile, allowed is {allowed}")
+            raise UserError(
+                f"kernel {field_} = {value}: this plan has {shares} workgroup{'s' * (shares > 1)} per tile, allowed is "
+                f"{allowed}"
+            )
     rows_of_c = source.problem.c_layout == Layout.ROW
     name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)
     part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
@@ -202,14 +319,16 @@ def run_side_by_side(
     output = source.output_tiles()
     shifted = output.copy()
     shifted["address"] += 1 << 42  # another buffer of the same shape
-    plans = collective_plans(machine, kind, shifted, chunks)
-    cluster = _cluster(machine, plans, False, interval_ps)
     split = machine.cu.count - collective_cus
     gemm = Launch(source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
-    launches = [[gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))] for plan in cluster.plans]
-    _run(cluster, launches, progress, breaks)
+    cluster, launches = plan_cluster(
+        *(machine, collective_plans(machine, kind, shifted, chunks)),
+        lambda plan: [gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))],
+        explicit=False,
+        interval_ps=interval_ps,
+    )
+    result = _run(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, breaks)
     ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
-    result = cluster_result(cluster, f"{source.info.name} beside {kind}", interval_ps)
     result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
     return result
 
@@ -220,12 +339,18 @@ def replace_unit(machine: Machine, **units: dict) -> Machine:
     return msgspec.structs.replace(machine, **changed)
 
 
-def staggered_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
-    """The GEMM of one GPU: its walk begins at its first chunk."""
-    start = plan.chunks.start_tile(plan.gpu)
-    kernel = replace(source.kernel, start_tile=start)
-    tags = (np.arange(plan.chunks.tiles) + start) % plan.chunks.tiles
-    return Launch(GemmSource(source.problem, kernel), tags=tags, start_ps=start_ps)
+def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.ndarray | None = None) -> Launch:
+    """The GEMM of one GPU: its walk begins at its first chunk.
+
+    Args:
+        gates: i8 [tiles], gate that each tile's workgroups wait for, -1 = none; None = none at all.
+    """
+    start, tiles = plan.chunks.start_tile(plan.gpu), plan.chunks.tiles
+    number = np.arange(tiles * source.kernel.split_k)
+    tile = (number + start) % tiles
+    staggered = GemmSource(source.problem, replace(source.kernel, start_tile=start))
+    tags = number // tiles * tiles + tile
+    return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
 
 
 def _cluster(

@@ -58,11 +58,11 @@ def simulate(
             start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
         number += 1
     _check_all_found(kernels, number)
-    found = RunResult(preset, {"trace": source.fingerprint()}, options, done)
-    found.line_requests = int(gpu.node.lsus["line_requests"].sum())
+    result = RunResult(preset, {"trace": source.fingerprint()}, options, done)
+    result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
-        found.interval_ps, found.series, found.spans = interval_ps, gpu.series(), gpu.spans()
-    return found
+        result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
+    return result
 
 
 def _run_one(

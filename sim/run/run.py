@@ -144,10 +144,10 @@ class Run(ABC):
         """
         return self.signed(self.simulated(progress, breaks))
 
-    def signed(self, found: RunResult) -> RunResult:
+    def signed(self, result: RunResult) -> RunResult:
         """A result of this key as that of this run: its machine with the sources of the values, its input."""
         return replace(
-            found,
+            result,
             preset=self.preset,
             input=self.input(),
             options=self.options,
@@ -217,9 +217,9 @@ class KernelRun(Run):
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
         if self.extrapolate:
             return simulate_gemm(self.source, self.preset, **settings)
-        found = simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
-        found.warnings = tuple(warnings_of(self.source))
-        return found
+        result = simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
+        result.warnings = tuple(warnings_of(self.source))
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,10 +81,10 @@ class Store:
         """The result of a key, None where there is none; a damaged one is removed."""
         path = self.path(key)
         try:
-            found = open_results(path)
-            run = found.run()
-            if found.study != key:
-                raise ResultsError(f"{path}: found the run {found.study}")
+            archive = open_results(path)
+            run = archive.run()
+            if archive.study != key:
+                raise ResultsError(f"{path}: found the run {archive.study}")
         except ResultsError:
             with suppress(OSError):
                 path.unlink()
@@ -128,13 +128,13 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """All files, the one used last first."""
-        found = []
+        entries = []
         for path in self.folder.glob("*") if self.folder.is_dir() else ():
             if path.suffix in (RESULT, STATE):
                 with suppress(OSError):  # another process has removed it meanwhile
                     about = path.stat()
-                    found.append(Entry(path, about.st_size, about.st_mtime))
-        return sorted(found, key=lambda entry: (-entry.used_s, entry.path.name))
+                    entries.append(Entry(path, about.st_size, about.st_mtime))
+        return sorted(entries, key=lambda entry: (-entry.used_s, entry.path.name))
 
     def check(self) -> list[Path]:
         """Read every result; those that are damaged, or not of their key, are removed and returned."""
@@ -174,7 +174,7 @@ class Store:
                     path.unlink()
 
 
-class Found(NamedTuple):
+class RunOutcome(NamedTuple):
     """A result, and whether it was in the store."""
 
     result: RunResult
@@ -189,7 +189,7 @@ def run_or_get(
     progress: Progress | None = None,
     checkpoint_every_s: float | None = None,
     going_on: Callable[[Run], None] | None = None,
-) -> Found:
+) -> RunOutcome:
     """The result of a run: from the store, or simulated and kept there.
 
     Args:
@@ -206,10 +206,10 @@ def run_or_get(
     """
     check_limits(run.preset.machine)  # also of units that decide nothing here
     if store is None:
-        return Found(run.execute(progress), False)
+        return RunOutcome(run.execute(progress), False)
     kept = None if fresh else store.get(run.key)
     if kept is not None:
-        return Found(run.signed(kept), True)
+        return RunOutcome(run.signed(kept), True)
     checkpoint = None if checkpoint_every_s is None else store.checkpoint(run.key, checkpoint_every_s)
     breaks = _breaks(checkpoint, fresh)
     if breaks and breaks.state and going_on:
@@ -218,7 +218,7 @@ def run_or_get(
     store.put(run.key, result)
     if checkpoint:
         checkpoint.remove()
-    return Found(result, False)
+    return RunOutcome(result, False)
 
 
 def _breaks(checkpoint: Checkpoint | None, fresh: bool) -> Breaks | None:

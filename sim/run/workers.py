@@ -22,6 +22,8 @@ from traces.errors import UserError
 WORKERS_PER_RUN = 2
 """A run that has lost so many workers of the local cluster is given up: too large for the memory, mostly."""
 SCHEDULER_PATIENCE_S = 10
+LOOPBACK = "127.0.0.1"
+"""Of our own scheduler, workers and dashboard: whoever reaches a Dask scheduler can run code in its workers."""
 Ended = Callable[[str, str, str], None]
 """Called for each run that has ended, with its key, why it failed and why it was lost; "" = not so."""
 
@@ -88,7 +90,8 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
                 n_workers=workers,
                 threads_per_worker=1,
                 memory_limit=0,
-                dashboard_address=":0",
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",
                 silence_logs=logging.CRITICAL,
             )
         with cluster, distributed.Client(cluster) as client:

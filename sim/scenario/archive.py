@@ -20,31 +20,31 @@ WHOLE = "all"
 """The row of the configurations themselves."""
 
 
-def write_scenario(path: str | Path, found: ScenarioResult) -> None:
+def write_scenario(path: str | Path, scenario: ScenarioResult) -> None:
     """Write the archive of one scenario (replaced if it exists).
 
     Raises:
         UserError: folder missing or not writable, disk full. Nothing is left behind.
     """
-    workload = found.as_dict()["workload"]
-    write_runs(path, [scenario_row(found, workload), *scenario_runs(found)])
+    workload = scenario.as_dict()["workload"]
+    write_runs(path, [scenario_row(scenario, workload), *scenario_runs(scenario)])
 
 
-def scenario_row(found: ScenarioResult, options: Mapping[str, Any]) -> RunResult:
+def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunResult:
     """The figures of all configurations as the row of an archive.
 
     Args:
         found: the scenario.
         options: what decided it beside the machine, as plain values.
     """
-    code = next((run.code for run in found.runs.values()), "")
-    figures = scenario_figures(found.as_dict())
-    return RunResult(found.preset, {}, dict(options), [], figures=figures, code=code, point={COLUMN: WHOLE})
+    code = next((run.code for run in scenario.runs.values()), "")
+    figures = scenario_figures(scenario.as_dict())
+    return RunResult(scenario.preset, {}, dict(options), [], figures=figures, code=code, point={COLUMN: WHOLE})
 
 
-def scenario_runs(found: ScenarioResult) -> list[RunResult]:
+def scenario_runs(scenario: ScenarioResult) -> list[RunResult]:
     """The runs behind a scenario, each with its name in `point`."""
-    runs = [(name, found.runs[name]) for name in RUNS if name in found.runs]
+    runs = [(name, scenario.runs[name]) for name in RUNS if name in scenario.runs]
     for name, run in runs:
         run.point = {COLUMN: name}
     return [run for _, run in runs]
@@ -75,13 +75,13 @@ def is_scenario(archive: ResultsArchive) -> bool:
 def scenario_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Figures of `ScenarioResult.as_dict`: "<configuration>.<figure>", and "<run>.<figure>" of the runs behind it."""
     figures: dict[str, Any] = {}
-    for name, one in summary["configurations"].items():
+    for name, values in summary["configurations"].items():
         flat = {
-            **{figure: value for figure, value in one.items() if not isinstance(value, dict)},
-            **{f"dram_{kind}_bytes": value for kind, value in one["dram_bytes"].items()},
-            "exactly_once": int(one["ledger"]["exactly_once"]),
+            **{figure: value for figure, value in values.items() if not isinstance(value, dict)},
+            **{f"dram_{kind}_bytes": value for kind, value in values["dram_bytes"].items()},
+            "exactly_once": int(values["ledger"]["exactly_once"]),
         }
         figures |= {f"{name}.{figure}": value for figure, value in flat.items() if value is not None}
-    for run, found in summary["runs"].items():
-        figures |= {f"{run}.{figure}": value for figure, value in found.items() if value is not None}
+    for run, values in summary["runs"].items():
+        figures |= {f"{run}.{figure}": value for figure, value in values.items() if value is not None}
     return figures

@@ -19,6 +19,7 @@ from sim.scenario.result import CONFIGURATIONS, NEEDS, RUNS, T3, T3_MCA, Scenari
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
+from traces.schema import SECTOR_BYTES
 
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""
@@ -134,7 +135,7 @@ def simulate_scenario(
         fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)  # refused before the other runs
     results, from_store = {}, []
     for name in runs_of(configurations):
-        found = run_or_get(
+        run_outcome = run_or_get(
             scenario.run(name),
             store,
             fresh=fresh,
@@ -142,8 +143,8 @@ def simulate_scenario(
             checkpoint_every_s=checkpoint_every_s,
             going_on=going_on,
         )
-        results[name] = found.result
-        from_store += [name] if found.from_store else []
+        results[name] = run_outcome.result
+        from_store += [name] if run_outcome.from_store else []
     whole = assemble(scenario, results, configurations)
     whole.from_store = tuple(from_store)
     return whole
@@ -160,7 +161,7 @@ def assemble(
 ) -> ScenarioResult:
     """Configurations from the runs that have been simulated."""
     chunks, tiles = scenario.cut(), scenario.source().output_tiles()
-    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // 32) * 32
+    tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
     d = int(tile_bytes.sum())
     first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
     whole = ScenarioResult(

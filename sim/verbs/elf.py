@@ -8,7 +8,7 @@ from sim.spec import ComputeUnit
 from tracer.elf.describe import describe_image
 from tracer.elf.device_images import DeviceImage, device_images
 from tracer.elf.resources import KernelResources
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 
 COLUMNS = (
@@ -46,7 +46,7 @@ def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: 
         ]
     print_table(file, COLUMNS + (OCCUPANCY_COLUMNS if cu else ()), rows)
     for text in texts:
-        click.echo(text)
+        print_text(text)
 
 
 def _described(image: DeviceImage, cu: ComputeUnit | None, threads: int | None, dynamic_bytes: int) -> dict:

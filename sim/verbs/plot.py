@@ -1,39 +1,20 @@
 """`t3sim plot`: figures of a results archive, as PNG or SVG."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sim import results
-from sim.results import RunResult
-from sim.view.dram_traffic import draw_traffic
-from sim.view.queue_occupancy import draw_queue
-from sim.view.rates import draw_rates
-from sim.view.roofline import draw_roofline
+from sim.view.figures import KINDS, SPEEDUPS, draw
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
-from sim.view.speedups import draw_speedups
-from sim.view.study_lines import draw_study
 from sim.view.style import check_format, save
 from traces.command.tables import print_table
 from traces.errors import UserError
 from traces.write import output_path
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-OF_ONE_RUN: dict[str, Callable[[RunResult], "Figure"]] = {
-    "traffic": draw_traffic,
-    "queue": draw_queue,
-    "rates": draw_rates,
-    "roofline": draw_roofline,
-}
-STUDY, SPEEDUPS = "study", "speedups"
-
 
 @click.command("plot")
-@click.argument("kind", type=click.Choice([*OF_ONE_RUN, STUDY, SPEEDUPS]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
 @click.option("--run", "number", type=int, default=0, show_default=True, help="Which run of RESULT, counted from 0.")
@@ -67,16 +48,7 @@ def plot(
         _print_speedups(speedup_cases(opened))
     if path is None:
         return
-    try:
-        if kind == SPEEDUPS:
-            drawn = _speedups_drawn(speedup_cases(opened))
-        elif kind == STUDY:
-            drawn = draw_study(opened[0], figure, over, relative)
-        else:
-            drawn = OF_ONE_RUN[kind](opened[0].run(number))
-    except ImportError:
-        raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None
-    save(drawn, path)
+    save(draw(kind, opened, number=number, figure=figure, over=over, relative=relative), path)
     click.echo(f"wrote {output}")
 
 
@@ -95,12 +67,6 @@ def _checked_output(kind: str, archives: tuple[str, ...], output: str | None, ta
     check_format(Path(output))
     output_path(output)
     return Path(output)
-
-
-def _speedups_drawn(cases: list[SpeedupCase]) -> "Figure":
-    means = mean_speedups(cases)
-    speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
-    return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
 
 
 def _print_speedups(cases: list[SpeedupCase]) -> None:

@@ -4,7 +4,7 @@ import click
 
 from sim.presets import Preset, assumed, load_preset
 from sim.presets import presets as preset_names
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 
 
 @click.command()
@@ -29,7 +29,7 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
         return
     rows = [(field, leaf["value"], leaf["kind"], leaf["source"]) for field, leaf in described["fields"].items()]
     print_table(f"{preset.name}: {preset.title}", ("field", "value", "kind", "source"), rows)
-    click.echo(f"{preset.peaks().text()}\n{assumed_text(preset)}")
+    print_text(f"{preset.peaks().text()}\n{assumed_text(preset)}")
 
 
 def _list(all_presets: list[Preset], as_json: bool) -> None:
@@ -37,7 +37,7 @@ def _list(all_presets: list[Preset], as_json: bool) -> None:
         print_json({preset.name: {"title": preset.title, "peaks": preset.peaks().text()} for preset in all_presets})
         return
     for preset in all_presets:
-        click.echo(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {assumed_text(preset)}")
+        print_text(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {assumed_text(preset)}")
 
 
 def assumed_text(preset: Preset) -> str:

@@ -10,7 +10,7 @@ from sim.results import write_results
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
-from sim.run.store import Found, Store, run_or_get
+from sim.run.store import RunOutcome, Store, run_or_get
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import say_going_on, with_store
 from tracer.accelsim.reader import open_accelsim
@@ -102,8 +102,8 @@ def run(
         interval_ps=(interval_ns or 0) * PS_PER_NS,
         extrapolate=extrapolate,
     )
-    found = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
-    results = found.result
+    outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+    results = outcome.result
     print_warnings(results.warnings)
     if extrapolate and not results.extrapolation:
         click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
@@ -111,15 +111,15 @@ def run(
         write_results(output, results)
     costs = process_costs()
     if as_json:
-        print_json(results_dict(results) | costs | {"from_store": found.from_store})
+        print_json(results_dict(results) | costs | {"from_store": outcome.from_store})
         return
     show_results(results)
-    click.echo(_costs_text(costs) + (", from the store" if found.from_store else ""))
+    click.echo(_costs_text(costs) + (", from the store" if outcome.from_store else ""))
     if output is not None:
         click.echo(f"wrote {output}")
 
 
-def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) -> Found:
+def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) -> RunOutcome:
     with Meter("workgroups") as meter:
         return run_or_get(
             description,
@@ -131,9 +131,9 @@ def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) 
         )
 
 
-def _line_traced(description: KernelRun) -> Found:
+def _line_traced(description: KernelRun) -> RunOutcome:
     """Simulated to be watched: whatever the store has, and not kept."""
-    found = simulate(
+    result = simulate(
         description.source,
         description.preset,
         kernels=description.kernels,
@@ -141,7 +141,7 @@ def _line_traced(description: KernelRun) -> Found:
         interval_ps=description.interval_ps,
         line_trace=_to_stderr,
     )
-    return Found(description.signed(found), False)
+    return RunOutcome(description.signed(result), False)
 
 
 def _check_extrapolates(given: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from sim.scenario.archive import COLUMN, is_scenario
 from sim.verbs.presets import assumed_text
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.units import ps_to_ns, time_text
 
@@ -65,7 +65,7 @@ def show(
         _show_unit(found, unit)
     else:
         show_results(found)
-        click.echo(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
+        print_text(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
 
 
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
@@ -146,7 +146,7 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
 
 def show_results(results: RunResult) -> None:
     """The tables of a run on stdout; of one without kernels, its figures."""
-    click.echo(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    print_text(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
     if not results.kernels:
         print_table("Figures", ("figure", "value"), results.figures.items())
         return

@@ -9,7 +9,7 @@ from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 
 SHOWN = 20
 """Points in the table on the screen; the archive has all."""
@@ -81,7 +81,7 @@ def _show(study: Study, outcome: Outcome) -> None:
         f"{outcome.points} points, {outcome.failed} failed; {outcome.runs} runs, {outcome.kept} of them from the store"
     )
     if outcome.lost:
-        click.echo("\n".join(outcome.lost), err=True)
+        print_text("\n".join(outcome.lost), err=True)
         click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command does them again")
         return
     archive = archives.open(outcome.archive)
@@ -94,7 +94,7 @@ def _show(study: Study, outcome: Outcome) -> None:
         rows.append((str(number), *(str(run.point.get(name, "")) for name in columns), *map(figures.get, shown)))
     print_table(study.title, ("run", *columns, *shown), rows)
     for number, failure in archive.failures()[:SHOWN]:
-        click.echo(f"run {number} failed: {failure.reason}")
+        print_text(f"run {number} failed: {failure.reason}")
     click.echo(f"{counts}\nwrote {outcome.archive}")
 
 

@@ -88,7 +88,7 @@ def t3(
     scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
     energies = load_energy(energy or DEFAULT)
     with Meter("workgroups") as meter:
-        found = simulate_scenario(
+        result = simulate_scenario(
             scenario,
             chosen or CONFIGURATIONS,
             store=Store(),
@@ -98,21 +98,21 @@ def t3(
             going_on=say_going_on,
         )
     if output is not None:
-        write_scenario(output, found)
+        write_scenario(output, result)
     costs = process_costs()
-    totals = {name: run.totals for name, run in found.runs.items()}
+    totals = {name: run.totals for name, run in result.runs.items()}
     spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
-    spent = {name: spent[name] for name in found.configurations}
+    spent = {name: spent[name] for name in result.configurations}
     if as_json:
         energy_dicts = {name: one.as_dict() for name, one in spent.items()}
-        print_json(found.as_dict() | {"energy": energy_dicts, "from_store": list(found.from_store)} | costs)
+        print_json(result.as_dict() | {"energy": energy_dicts, "from_store": list(result.from_store)} | costs)
         return
-    show_scenario(found)
+    show_scenario(result)
     if energy is not None:
         show_energies(spent)
     click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling")
-    if found.from_store:
-        click.echo(f"from the store: {', '.join(found.from_store)}")
+    if result.from_store:
+        click.echo(f"from the store: {', '.join(result.from_store)}")
     if output is not None:
         click.echo(f"wrote {output}")
 
@@ -142,40 +142,40 @@ def _chunks(text: str, gpus: int) -> Chunks:
     return chunks_of(sizes)
 
 
-def show_scenario(found: ScenarioResult) -> None:
+def show_scenario(result: ScenarioResult) -> None:
     """The tables of a scenario on stdout."""
-    preset: Preset = found.preset
-    problem = found.problem
+    preset: Preset = result.preset
+    problem = result.problem
     click.echo(
         f"{preset.name}: {preset.title}\n"
-        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {found.gpus} GPUs, "
-        f"output {found.output_bytes / 1e6:,.1f} MB\n"
+        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {result.gpus} GPUs, "
+        f"output {result.output_bytes / 1e6:,.1f} MB\n"
     )
     rows = [
         (
             name,
-            *(time_text(ps) for ps in (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps)),
-            f"{found.speedup(name):.3f}" if "Sequential" in found.configurations else "-",
-            "yes" if one.exactly_once else "NO",
+            *(time_text(ps) for ps in (chosen.time_ps, chosen.gemm_ps, chosen.rs_ps, chosen.ag_ps)),
+            f"{result.speedup(name):.3f}" if "Sequential" in result.configurations else "-",
+            "yes" if chosen.exactly_once else "NO",
         )
-        for name, one in found.configurations.items()
+        for name, chosen in result.configurations.items()
     ]
     print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
     traffic = [
         (
             name,
-            *(f"{one.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
-            f"{sum(one.dram_bytes.values()) / 1e6:,.1f}",
-            f"{one.link_bytes / 1e6:,.1f}",
+            *(f"{chosen.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
+            f"{sum(chosen.dram_bytes.values()) / 1e6:,.1f}",
+            f"{chosen.link_bytes / 1e6:,.1f}",
         )
-        for name, one in found.configurations.items()
+        for name, chosen in result.configurations.items()
     ]
     print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
     click.echo(
         f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it "
-        f"({found.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
+        f"({result.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
     )
-    for name, run in found.runs.items():
+    for name, run in result.runs.items():
         if run.figures.get("tracker_triggers"):
             click.echo(_tracker_text(name, run.figures))
         for fault in run.wrong:

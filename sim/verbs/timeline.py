@@ -30,8 +30,8 @@ def timeline(archive: str, name: str | None, output: str) -> None:
     path = output_path(output)
     if path.suffix not in (".json", ".html"):
         raise UserError(f"timeline: found {output}, allowed is a name that ends with .json or .html")
-    found, title = _chosen(archive, name)
-    text = chrome_trace(found, title)
+    run, title = _chosen(archive, name)
+    text = chrome_trace(run, title)
     if path.suffix == ".html":
         safe = json.dumps(json.loads(text), separators=(",", ":")).replace("<", "\\u003c")
         text = PAGE.read_text(encoding="utf-8").replace("@DATA@", safe)
@@ -46,8 +46,8 @@ def _chosen(archive: str, name: str | None) -> tuple[RunResult, str]:
     if not is_scenario(opened):
         if name is not None:
             raise UserError(f"--run: found {name!r}, but {archive} holds no scenario of t3sim t3")
-        found = opened.run()
-        return found, f"{', '.join(kernel.name for kernel in found.kernels)}, {found.preset.name}"
+        run = opened.run()
+        return run, f"{', '.join(kernel.name for kernel in run.kernels)}, {run.preset.name}"
     row, runs = open_scenario(archive)
     name = name or next((known for known in PREFERRED if known in runs), next(iter(runs)))
     if name not in runs:

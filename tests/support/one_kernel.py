@@ -10,7 +10,7 @@ class OneKernel:
     """A kernel of one workgroup, two stores on line 52 and one event elsewhere."""
 
     def __init__(self, name, attributes):
-        self.info = KernelInfo(name, (1, 1, 1), (128, 1, 1), 32, 8, 0, 0, 1, 1, attributes)
+        self.info = KernelInfo(name, (1, 1, 1), (32, 1, 1), 32, 8, 0, 0, 1, 1, attributes)
 
     def workgroups(self, start=0):
         events = np.zeros(3, EVENT)

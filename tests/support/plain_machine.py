@@ -13,7 +13,10 @@ import warnings
 if __name__ == "__main__":
     os.environ["NUMBA_DISABLE_JIT"] = "1"
 
+import numpy as np
+
 import sim.host.gpu
+import tracer.workgroup_check
 from sim.run.one_gpu import simulate
 from tests.support.plain_records import PlainArray
 from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
@@ -25,10 +28,16 @@ def without_compiler():
     warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit products of hashes wrap
     for name in ("run_engine", "sample", "settle", "prefill_l2"):
         setattr(sim.host.gpu, name, _through_views(getattr(sim.host.gpu, name)))
+    for name in ("structure_fault", "event_fault"):
+        setattr(tracer.workgroup_check, name, _on_plain_arrays(getattr(tracer.workgroup_check, name)))
 
 
 def _through_views(function):
     return lambda node, *rest: function(_plain(node), *rest)
+
+
+def _on_plain_arrays(function):
+    return lambda *given: function(*(PlainArray(one) if isinstance(one, np.ndarray) else one for one in given))
 
 
 def _plain(part):

@@ -3,20 +3,11 @@
 import numpy as np
 
 from sim import counters
-from sim.hw.cu_record import CU
-from sim.hw.dma import DMA
-from sim.hw.hbm.record import CHANNEL
-from sim.hw.l1 import L1
-from sim.hw.l2_record import L2_BANK
-from sim.hw.link import PORT
-from sim.hw.lsu_record import LSU
-from sim.hw.noc_record import NOC
-from sim.hw.tracker import TRACKER
+from sim.machine.build import UNITS
 from sim.presets import load_preset
 from sim.results import KernelResult, RunResult
 
-RECORDS = {"cu": CU, "lsu": LSU, "l1": L1, "noc": NOC, "l2": L2_BANK, "hbm": CHANNEL}
-RECORDS |= {"link": PORT, "dma": DMA, "tracker": TRACKER}
+RECORDS = {unit.name: unit.record for unit in UNITS}
 """Unit -> dtype of its record."""
 
 

@@ -37,11 +37,12 @@ class ListSource:
 
 
 def random_workgroup(rng, index, warps, events_per_warp):
-    """A workgroup of random rows; about one memory event in eight lists its addresses."""
-    counts = rng.integers(0, events_per_warp + 1, warps)
+    """A workgroup of random rows and EXIT of each warp; about one memory event in eight lists its addresses."""
+    counts = rng.integers(1, events_per_warp + 2, warps)
     edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     events = np.zeros(edges[-1], EVENT)
-    events["kind"] = rng.integers(0, max(Kind) + 1, len(events))
+    events["kind"] = rng.integers(0, Kind.EXIT, len(events))
+    events["kind"][edges[1:] - 1] = Kind.EXIT
     events["count"] = rng.integers(1, 50, len(events))
     events["mask"] = rng.integers(1, 1 << 32, len(events))
     events["base"] = rng.integers(0, 1 << 48, len(events))
@@ -49,7 +50,8 @@ def random_workgroup(rng, index, warps, events_per_warp):
     events["stride"] = rng.integers(-64, 64, len(events))
     events["row_stride"] = rng.integers(-(1 << 40), 1 << 40, len(events))
     events["inner"] = PLAIN_STRIDE
-    events["slot"] = NO_SLOT
+    events["slot"] = np.where(events["kind"] == Kind.BARRIER, 1, NO_SLOT)
+    events["width_bytes"] = 4
     explicit = np.flatnonzero((rng.random(len(events)) < 0.125) & (events["kind"] <= Kind.ASYNC_COPY))
     lanes = np.bitwise_count(events["mask"][explicit]).astype(np.int64)
     events["inner"][explicit] = EXPLICIT
@@ -63,7 +65,7 @@ def random_kernel(seed=1, workgroups=5, warps=4, events_per_warp=20, name="sampl
     rng = np.random.default_rng(seed)
     items = [random_workgroup(rng, index, warps, events_per_warp) for index in range(workgroups)]
     info = KernelInfo(
-        name=name, grid=(workgroups, 1, 1), block=(32 * warps, 1, 1), lanes_per_warp=32, registers=40,
+        name=name, grid=(max(1, workgroups), 1, 1), block=(32 * warps, 1, 1), lanes_per_warp=32, registers=40,
         shared_bytes=1024, stream=0, warps_per_workgroup=warps, workgroups=workgroups,
         attributes={"source": "random", "seed": seed},
     )  # fmt: skip

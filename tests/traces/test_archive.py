@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.support.trace_samples import ListSource, assert_same_workgroup, random_kernel, random_source
+from tracer.verify import verify_archive
 from traces import archive as archive_module
-from traces.archive import describe, open_archive, verify_archive, write_archive
+from traces.archive import describe, open_archive, write_archive
 from traces.compress import CHOICES
 from traces.errors import UserError
 from traces.frames import events_frame

@@ -8,10 +8,9 @@ from tracer.accelsim.kernel import AccelsimKernel, file_digest
 from tracer.accelsim.problems import Problems, TraceError
 from tracer.accelsim.ungrouped import UngroupedKernel
 from traces.errors import UserError
-from traces.source import KernelSource, Prefill
+from traces.source import KernelSource, Prefill, check_copy
 
 GROUPED, UNGROUPED = (".traceg", ".traceg.xz"), (".trace", ".trace.xz")
-ADDRESS_END = 1 << 64
 
 
 def is_trace_name(name: str) -> bool:
@@ -21,14 +20,16 @@ def is_trace_name(name: str) -> bool:
 
 def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
     """`MemcpyHtoD,0x<address>,<bytes>[,...]`; None where it is broken and the reader lenient."""
-    fields = [field.strip() for field in line.split(",")]
+    fields, where = [field.strip() for field in line.split(",")], f"{path}:{number}"
     try:
-        address, size = int(fields[1], 16), int(fields[2], 10)
+        copy = Prefill(int(fields[1], 16), int(fields[2], 10))
+        check_copy(copy, where)
     except (IndexError, ValueError):
-        address, size = -1, -1
-    if address >= 0 and size >= 0 and address + size <= ADDRESS_END:
-        return Prefill(address, size)
-    problems.damage("MEMCPY", f"{path}:{number}", f"found {line[:80]!r}, expected MemcpyHtoD,<hex address>,<bytes>")
+        problems.damage("MEMCPY", where, f"found {line[:80]!r}, expected MemcpyHtoD,<hex address>,<bytes>")
+    except UserError as refused:
+        problems.damage("MEMCPY", where, str(refused).removeprefix(f"{where}: "))
+    else:
+        return copy
     return None
 
 

@@ -19,6 +19,7 @@ from tracer.accelsim.header import LANES_PER_WARP, parse_header
 from tracer.accelsim.kernel import KernelReader
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
+from tracer.workgroup_check import checked_workgroups
 from traces.errors import UserError
 from traces.schema import Kind
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
@@ -151,7 +152,7 @@ def _write_kernel(path: Path, kernel: KernelSource, number: int, summary: Export
     text = _KernelFile(path, kernel.info, number, summary)
     with replacing(path) as temporary, _open_text(temporary, path) as file:
         summary.text_bytes += file.write(text.header_text.encode())
-        for done, workgroup in enumerate(kernel.workgroups(), 1):
+        for done, workgroup in enumerate(checked_workgroups(kernel), 1):
             summary.text_bytes += file.write(text.body(workgroup).encode())
             if progress is not None:
                 progress(number - 1, kernel.info, done)

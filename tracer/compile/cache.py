@@ -6,13 +6,15 @@ directory name contains the fingerprint of all sources that matter (`tracer.comp
 settings, and the file name contains the signature, so nothing is ever updated: a file is written once, atomically.
 
 Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload.
-`<root>` is $T3SIM_CACHE_DIR or the user's cache folder; delete it at any time.
+`<root>` is $T3SIM_CACHE_DIR or the user's cache folder; delete it at any time. Entries are code that this program runs:
+a folder or entry that belongs to another user (but root), or that others may write, is not used.
 """
 
 import hashlib
 import os
 import pickle
 import platform
+import stat
 import sys
 import tempfile
 import warnings
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
@@ -29,6 +31,7 @@ from numba.core.serialize import dumps
 from tracer.compile.fingerprint import source_fingerprint
 
 CACHE_VARIABLE = "T3SIM_CACHE_DIR"
+OWN_FOLDER, OTHERS_WRITE = 0o755, stat.S_IWGRP | stat.S_IWOTH
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -84,8 +87,13 @@ class KernelCache(_Cache):
         target_context.refresh()
         key = self._key(sig, target_context.codegen())
         try:
-            content = self._file(key).read_bytes()
+            with open(self._file(key), "rb") as file:
+                refused = self._refused() or _refusal(os.fstat(file.fileno()))
+                content = b"" if refused else file.read()
         except OSError:
+            return None
+        if refused:
+            _warn_once(refused)
             return None
         payload = content[_DIGEST_BYTES:]
         if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
@@ -100,7 +108,11 @@ class KernelCache(_Cache):
         key = self._key(sig, data.codegen)
         payload = dumps((key, data._reduce()))
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            cache_root().mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+            self._directory.mkdir(OWN_FOLDER, exist_ok=True)
+            if refused := self._refused():
+                _warn_once(refused)
+                return
             _write_atomically(self._file(key), hashlib.sha256(payload).digest() + payload)
         except OSError as problem:
             _warn_once(f"compiled kernels cannot be kept in {cache_root()}: {problem.strerror or problem}")
@@ -115,12 +127,38 @@ class KernelCache(_Cache):
         for file in self._directory.glob(f"{self._name}-*.kernel"):
             file.unlink(missing_ok=True)
 
+    def _refused(self):
+        """Why nothing of the folder may run, "" where it may."""
+        folders = (cache_root(), self._directory)
+        return next((reason for folder in folders if (reason := _refusal(os.stat(folder)))), "")
+
     def _key(self, sig, codegen):
-        """Signature and CPU. Both are plain values with a stable text, which names the file."""
-        return str(sig), str(codegen.magic_tuple())
+        """Signature, field names and CPU: plain values with a stable text, which names the file."""
+        return f"{sig} {_field_names(getattr(sig, 'args', sig))}", str(codegen.magic_tuple())
 
     def _file(self, key):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
+
+
+def _refusal(status):
+    """Why a folder or file could hold code of another user, "" where it cannot; Windows keeps users apart by itself.
+
+    What belongs to root is trusted: root could change everything else too.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    place = f"compiled kernels in {cache_root()} are not used"
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{place}: some of it belongs to user {status.st_uid}, not to you"
+    if status.st_mode & OTHERS_WRITE:
+        return f"{place}: others may write there; chmod -R go-w {cache_root()}"
+    return ""
+
+
+def _field_names(kinds):
+    """Fields of the named tuples among types; the text of a signature has only the types of their values."""
+    tuples = [kind for kind in kinds if isinstance(kind, types.BaseNamedTuple)]
+    return [(kind.fields, _field_names(kind.types)) for kind in tuples]
 
 
 def _write_atomically(path, content):

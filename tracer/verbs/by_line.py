@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from tracer.elf.by_line import COUNTS, LineTraffic, attribute
 from tracer.elf.line_table import line_table
+from tracer.workgroup_check import checked_workgroups
 from traces.archive import open_archive
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, Workgroup
 
@@ -42,7 +41,7 @@ def show_by_line(archive: str, binary: str, architecture: str | None, as_json: b
             rows = [(_place(line), *(getattr(line, name) for name in COUNTS)) for line in entry["lines"]]
             print_table(f"kernel {entry['kernel']}: {entry['name']}", ("line", *COUNTS), rows)
         else:
-            click.echo(f"kernel {entry['kernel']}: {entry['name']}: {entry['reason']}")
+            print_text(f"kernel {entry['kernel']}: {entry['name']}: {entry['reason']}")
 
 
 def _traffic(kernel: KernelSource, binary: str, architecture: str | None, meter: Meter) -> list[LineTraffic]:
@@ -53,7 +52,7 @@ def _traffic(kernel: KernelSource, binary: str, architecture: str | None, meter:
 
 def _watched(kernel: KernelSource, meter: Meter) -> Iterator[Workgroup]:
     """The workgroups of a kernel, each reported to the meter."""
-    for done, workgroup in enumerate(kernel.workgroups(), 1):
+    for done, workgroup in enumerate(checked_workgroups(kernel), 1):
         yield workgroup
         meter.update(kernel.info.name, done, kernel.info.workgroups)
 

@@ -4,7 +4,7 @@ import click
 
 from tracer.verbs.by_line import show_by_line
 from traces.archive import describe
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.units import bytes_text
 
 COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "workgroups", "warps", "events")
@@ -37,4 +37,4 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
         for kernel in found["kernels"]
     ]
     print_table(f"{archive} ({bytes_text(found['file_bytes'])}, {found['writer']})", COLUMNS, rows)
-    click.echo(f"{found['prefills']} host copies, {bytes_text(found['prefill_bytes'])}\nchecksum {found['checksum']}")
+    print_text(f"{found['prefills']} host copies, {bytes_text(found['prefill_bytes'])}\nchecksum {found['checksum']}")

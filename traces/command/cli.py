@@ -12,6 +12,7 @@ import click
 
 from traces.command.verbs import VerbGroup
 from traces.errors import UserError
+from traces.plain_text import shown
 from traces.version import VERSION
 
 DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
@@ -79,5 +80,5 @@ def _raised_in_compiler(error: Exception) -> bool:
 
 def _mistake(message: str, ctx: click.Context | None = None) -> int:
     """Say on one line what the user must change."""
-    print(f"{ctx.command_path if ctx else 't3sim'}: {' '.join(message.split())}", file=sys.stderr)
+    print(f"{ctx.command_path if ctx else 't3sim'}: {shown(' '.join(message.split()))}", file=sys.stderr)
     return MISTAKE

@@ -1,10 +1,13 @@
 """A report as blocks, rendered as Markdown and as one HTML file that needs nothing beside it."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
+
+from traces.plain_text import shown
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #111; }
@@ -57,7 +60,7 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 def to_html(blocks: Sequence[Block], title: str, folder: Path) -> str:
     """One HTML file. folder: where the paths of pictures begin."""
     body = "\n".join(_html(block, folder) for block in blocks)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(shown(title))}</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
@@ -74,7 +77,12 @@ def write_page(path: Path, text: str) -> None:
 
 def table_line(cells: Iterable[str]) -> str:
     """A row of a table in Markdown."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(map(markdown_text, cells)) + " |"
+
+
+def markdown_text(text: str) -> str:
+    """A text in which Markdown finds no tag, no link and no end of a cell."""
+    return re.sub(r"\||<(?=[A-Za-z/!?])|\](?=\()", lambda found: f"\\{found[0]}", shown(text))
 
 
 def from_markdown(text: str) -> list[Block]:
@@ -94,7 +102,7 @@ def from_markdown(text: str) -> list[Block]:
 def _markdown(block: Block) -> str:
     match block:
         case Heading(text, level):
-            return f"{'#' * level} {text}"
+            return f"{'#' * level} {shown(text)}"
         case Text(text):
             return text
         case Bullets(lines):
@@ -105,14 +113,14 @@ def _markdown(block: Block) -> str:
                 rule = table_line("---:" if column in numbers else "---" for column in columns)
             return "\n".join((table_line(columns), rule, *map(table_line, rows)))
         case Picture(path, caption):
-            return f"![{caption}]({path})"
+            return f"![{markdown_text(caption)}]({path})"
     raise TypeError(f"no such block: {block!r}")
 
 
 def _html(block: Block, folder: Path) -> str:
     match block:
         case Heading(text, level):
-            return f"<h{level}>{escape(text)}</h{level}>"
+            return f"<h{level}>{escape(shown(text))}</h{level}>"
         case Text(text):
             return f"<p>{escape(text)}</p>"
         case Bullets(lines):
@@ -123,7 +131,7 @@ def _html(block: Block, folder: Path) -> str:
             return f"<table><tr>{head}</tr>{body}</table>"
         case Picture(path, caption):
             data = b64encode((folder / path).read_bytes()).decode("ascii")
-            words = escape(caption)
+            words = escape(shown(caption))
             image = f'<img src="data:image/png;base64,{data}" alt="{words}">'
             return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
     raise TypeError(f"no such block: {block!r}")
@@ -134,5 +142,5 @@ def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[str]) -
     for column, cell in zip(columns, row, strict=True):
         name = "number" if column in numbers else cell if column == "verdict" and cell.isalpha() else ""
         kind = f' class="{name}"' if name else ""
-        found.append(f"<td{kind}>{escape(cell)}</td>")
+        found.append(f"<td{kind}>{escape(shown(cell))}</td>")
     return found

@@ -15,6 +15,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from traces.plain_text import shown
+
 QUIET_S = 2.0
 """Work that ends earlier shows nothing."""
 LINE_S = 10.0
@@ -45,7 +47,7 @@ class Meter:
 
     def update(self, what: str, done: int, total: int | None = None) -> None:
         """Report that `done` of `total` (None = unknown) units of a piece of work called `what` are done."""
-        now_s = perf_counter()
+        what, now_s = shown(what), perf_counter()
         fresh = what != self._what
         if fresh:
             self._what, self._what_began_s = what, now_s
@@ -80,7 +82,7 @@ def _line(what: str, done: int, total: int | None, unit: str, passed_s: float) -
 
 def _bar() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.completed:,.0f}"),
         _Rate(),

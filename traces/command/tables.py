@@ -4,9 +4,12 @@ import json
 import sys
 from collections.abc import Iterable
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from traces.plain_text import shown
 
 WIDE = 100_000
 """Columns of a console on which every table fits."""
@@ -21,12 +24,13 @@ def print_json(content: dict) -> None:
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """A table on stdout; numbers to the right, with thousands separated. In a pipe it is as wide as it needs to be."""
     cells = [list(row) for row in rows]
+    title = shown(title)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         numbers = all(isinstance(row[place], int | float) for row in cells)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+        table.add_column(Text(shown(column)), justify="right" if numbers else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(number_text(value)) for value in row))
+        table.add_row(*(Text(shown(number_text(value))) for value in row))
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)
@@ -35,10 +39,15 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     console.print(table)
 
 
+def print_text(text: str, err: bool = False) -> None:
+    """Lines of text on stdout or stderr that hold words of an input (names, titles, reasons)."""
+    click.echo("\n".join(map(shown, text.split("\n"))), err=err)
+
+
 def print_warnings(lines: Iterable[str]) -> None:
     """What a reader of trace text found odd or left out, on stderr."""
     for line in lines:
-        print(f"warning: {line}", file=sys.stderr)
+        print(f"warning: {shown(line)}", file=sys.stderr)
 
 
 def number_text(value: object) -> str:

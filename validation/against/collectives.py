@@ -23,12 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.collective import ledger
 from sim.collective.chunks import even_chunks
 from sim.collective.kernel import Step
-from sim.host.cluster import Cluster
 from sim.presets import load_preset
-from sim.run.many_gpus import collective_launch, collective_plans
+from sim.run.many_gpus import collective_launch, collective_plans, run_plan
 from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
@@ -156,14 +154,14 @@ def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
     """Time of a collective alone on idle GPUs, launch to the last byte in memory; its ledger must be right."""
     machine = machine_of(case, fit, size_mb)
     chunks = even_chunks(size_mb * MIB // TILE_BYTES, case.gpus)
-    plan = collective_plans(machine, case.kind, flat_buffer(size_mb * MIB), chunks)[0]
-    plan = replace(plan, steps=pipelined(plan.steps, slices_of(case, size_mb)))
-    cluster = Cluster(machine, [plan], symmetric=True)
+    plans = collective_plans(machine, case.kind, flat_buffer(size_mb * MIB), chunks)
+    plans = [replace(plan, steps=pipelined(plan.steps, slices_of(case, size_mb))) for plan in plans]
     cus = (0, min(machine.collective.cus, machine.cu.count))
-    cluster.run([[collective_launch(machine, case.kind, plan, 0, cus)]])
-    node = cluster.gpus[0].node
-    assert ledger.close([plan], [node.output.tiles], [node.output.wavefronts]).exactly_once
-    return max(int(node.cus["last_exit_ps"].max()), int(node.channels["bus_end_ps"].max())) / PS_PER_US
+    result = run_plan(
+        *(machine, plans, lambda plan: [collective_launch(machine, case.kind, plan, 0, cus)]), explicit=False
+    )
+    assert result.exactly_once, result.wrong
+    return result.time_ps / PS_PER_US
 
 
 def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bool = False) -> dict[int, float]:

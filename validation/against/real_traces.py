@@ -19,7 +19,8 @@ from sim.run.one_gpu import simulate
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.stream import read_bytes
 from tracer.accelsim.writer import export_accelsim, same_events
-from traces.archive import open_archive, verify_archive, write_archive
+from tracer.verify import verify_archive
+from traces.archive import open_archive, write_archive
 from traces.command.document import Bullets, Heading, Table, Text, to_markdown, write_page
 from traces.errors import UserError
 from traces.schema import Kind

@@ -21,13 +21,12 @@ from typing import Any
 
 from sim.collective.chunks import Chunks
 from sim.collective.plans import Plan, mapped
-from sim.collective.space import Region
+from sim.collective.space import Region, Send
 from sim.counters import take, totals
 from sim.host.cluster import Cluster
 from sim.host.gpu import Gpu
 from sim.host.window import Launch
-from sim.hw.request import Stream
-from sim.hw.space import Map
+from sim.hw.request import Op, Stream
 from sim.run.cluster_result import moved_bytes
 from sim.run.many_gpus import replace_unit, staggered_launch
 from sim.scenario.scenario import Scenario
@@ -135,18 +134,18 @@ def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[st
 def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[Region]:
     """Where the tiles of a GPU are mapped."""
     if variant is None:
-        return [Region(0, chunks.tiles, Map.LOCAL)]
+        return [Region(0, chunks.tiles)]
     last = chunks.gpus - 1
     updates = variant.own + variant.arriving
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
         if local == 0:  # nobody adds to it here
-            kind = Map.REMOTE if variant.own else Map.LOCAL
-            regions.append(Region(span.start, span.stop, kind, 1))
+            away = Region(span.start, span.stop, to=(1,), op=Op.UPDATE)
+            regions.append(away if variant.own else Region(span.start, span.stop))
         else:
-            kind = Map.DMA if variant.dma and local < last else Map.FINAL
-            regions.append(Region(span.start, span.stop, kind, 1, updates, chunk=local))
+            sends = (Send(1),) if variant.dma and local < last else ()
+            regions.append(Region(span.start, span.stop, op=Op.UPDATE, expects=updates, sends=sends, chunk=local))
     return regions
 
 

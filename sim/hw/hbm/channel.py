@@ -16,20 +16,19 @@ from sim.hw.hbm.queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, en
 from sim.hw.hbm.refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm.scheduler import issue_column, issue_row
 from sim.hw.hbm.setup import make_hbm_channels
+from sim.hw.mca import set_limits
 from sim.hw.request import NEVER, STREAMS, Op
 from sim.hw.tracker import counts
-from sim.spec import Arbiter, CountAt, PagePolicy
+from sim.spec import CountAt, PagePolicy
 from tracer.compile.jit import compiled
 
 
 def make_channels(machine, in_fifos, out_fifos, note_fifos):
-    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with the arbiter's thresholds."""
+    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with MCA's limits."""
     channels = make_hbm_channels(machine.hbm, in_fifos, out_fifos)
     channels["note_fifo"] = note_fifos
     channels["count_served"] = machine.tracker.count_at == CountAt.SERVICE
-    if machine.hbm.arbiter == Arbiter.MCA_FIXED:
-        channels["comm_limit"] = machine.mca.threshold
-    channels["comm_age_ps"] = machine.mca.age_limit_ps or NEVER
+    set_limits(channels, machine)
     return channels
 
 

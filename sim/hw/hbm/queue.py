@@ -9,7 +9,8 @@ import numpy as np
 
 from sim.hw.address_map import ATOM_BYTES, bank_row_column, channel_local
 from sim.hw.hbm.lists import append_hit, append_miss, strike_hits
-from sim.hw.request import NEVER, SECTORS_PER_LINE, STREAMS, Op
+from sim.hw.request import NEVER, STREAMS, Op
+from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
 MAX_ATOMS = 512
@@ -34,15 +35,6 @@ ATOM = np.dtype(
         ("pad", "i1", 3),
     ]
 )
-
-
-@compiled
-def sectors_in(mask):
-    """Sectors of a 4-bit mask."""
-    count = 0
-    for sector in range(SECTORS_PER_LINE):
-        count += (mask >> sector) & 1
-    return count
 
 
 @compiled
@@ -107,14 +99,14 @@ def enqueue(channel, request, now_ps):
     for half in range(2):
         sectors = (request.sectors >> (SECTORS_PER_ATOM * half)) & 3
         if sectors:
-            _enqueue_atom(channel, slot, local + ATOM_BYTES * half, sectors, now_ps)
+            _enqueue_atom(channel, slot, local + ATOM_BYTES * half, sectors)
     stream = request.stream
     channel.accepted[stream] += 1
     channel.wait_ps[stream] += now_ps - request.ready_ps
 
 
 @compiled
-def _enqueue_atom(channel, request_slot, local, sectors, now_ps):
+def _enqueue_atom(channel, request_slot, local, sectors):
     request = channel.request[request_slot]
     channel.free_atoms -= 1
     slot = np.int64(channel.free_atom[channel.free_atoms])

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm.timing import FAW_ACTIVATES
+from sim.hw.mca import MCA_LIMITS
 from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import REQUEST, STREAMS
 
@@ -95,8 +96,7 @@ CHANNEL = np.dtype(
         ("write_low", "i8"),  # ... until fewer do
         ("refresh_postpone", "i8"),
         ("age_limit_ps", "i8"),
-        ("comm_limit", "i8"),  # MCA: communication enters while fewer entries are queued
-        ("comm_age_ps", "i8"),  # and in turns with compute when it has waited longer
+        ("mca", MCA_LIMITS),
         ("count_served", "i8"),  # 1: the Tracker hears of an update when it is served, 0: when it is queued
         ("in_fifo", "i8", STREAMS),
         ("out_fifo", "i8"),
@@ -143,7 +143,9 @@ CHANNEL = np.dtype(
         *((name, "i8", STREAMS) for name in ("wait_ps", "occupancy", "age_max_ps")),
         *((name, "i8") for name in ("acts", "precharges", "refreshes", "row_hits", "atoms", "bus_busy_ps")),
         *((name, "i8") for name in ("reads_answered", "read_latency_ps", "drains", "commands")),
-        ("pad", "i8", 2),
+        # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
+        ("wrong_stream", "i8"),
+        ("wrong_ps", "i8"),
     ],
     align=True,
 )

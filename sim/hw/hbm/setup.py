@@ -7,11 +7,14 @@ import numpy as np
 from sim.hw.address_map import CHUNK_BITS
 from sim.hw.hbm.queue import MAX_ATOMS
 from sim.hw.hbm.record import CHANNEL, MAX_BANKS, MAX_GROUPS, MAX_ROW_BYTES
-from sim.hw.policy import VARIABLE, oldest_head, pick
+from sim.hw.mca import lift_limits
+from sim.hw.policy import VARIABLE, pick
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, SECTORS_PER_LINE
+from sim.hw.stream_heads import oldest_head
 from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation
 from traces.errors import UserError
+from traces.units import whole_period_ps
 
 
 def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> np.ndarray:
@@ -31,7 +34,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     channels["in_fifo"] = in_fifos
     channels["out_fifo"] = out_fifos
     channels["note_fifo"] = -1
-    channels["comm_limit"], channels["comm_age_ps"] = NEVER, NEVER
+    lift_limits(channels)
     _set_geometry(channels, hbm)
     _set_timing(channels, hbm)
     _set_policies(channels, hbm)
@@ -41,6 +44,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     channels["served"] = -1
     channels["aged"] = -1
     channels["last_stream"] = -1
+    channels["wrong_ps"] = NEVER
     channels["free_atoms"] = channels["free_requests"] = MAX_ATOMS
     channels["free_atom"] = channels["free_request"] = np.arange(MAX_ATOMS)[::-1]  # taken from the end: low slots first
     return channels
@@ -92,7 +96,7 @@ def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:
 
 def _set_timing(channels: np.ndarray, hbm: HBM) -> None:
     timing = hbm.timing
-    period_ps = round(1e6 / hbm.clock_MHz)
+    period_ps = whole_period_ps(hbm.clock_MHz)
     channels["period_ps"] = period_ps
     for name in timing.__struct_fields__:
         channels["tBURST_ps" if name == "burst" else f"t{name}_ps"] = getattr(timing, name) * period_ps

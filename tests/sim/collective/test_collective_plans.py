@@ -8,12 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.collective.check import check_regions
 from sim.collective.chunks import chunks_of, even_chunks
 from sim.collective.plans import all_gather, all_reduce, fused, fused_regions, reduce_scatter
-from sim.collective.space import Region, check_regions, check_tracker, make_tiles, make_wavefronts, map_regions
+from sim.collective.space import (
+    OUTPUT,
+    Buffer,
+    Region,
+    Send,
+    check_tracker,
+    make_spaces,
+    make_tiles,
+    make_wavefronts,
+    map_regions,
+)
 from sim.collective.topology import port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, make_mirrors
-from sim.hw.space import Map
+from sim.hw.request import Op
 from sim.machine.build import build
 from sim.presets import load_preset, presets
 from sim.presets.preset import KINDS
@@ -60,16 +71,27 @@ def test_the_plans_of_t3_lose_nothing(sizes, topology):
 @pytest.mark.parametrize(
     ("gpu", "fields", "words"),
     [
-        (0, {"map": Map.LOCAL}, "GPU 0 keeps its part of tile 0 to itself: the sum would lose it"),
-        (2, {"map": Map.LOCAL}, "GPU 2 keeps its part of tile 0"),
-        (1, {"map": Map.FINAL}, r"tile 0 is final on GPUs \[1, 2\], allowed is exactly one"),
-        (2, {"map": Map.REMOTE, "to": 1}, r"tile 0 is final on GPUs \[\], allowed is exactly one"),
-        (1, {"map": Map.REMOTE}, r"GPU 1 maps tile 0 away, so what arrives for it from GPUs \[0\] would be lost"),
-        (1, {"updates": 3}, "GPU 1 waits for 3 updates of tile 0, but 2 come: it would wait for ever"),
-        (1, {"updates": 1}, "GPU 1 waits for 1 updates of tile 0, but 2 come: it would send too early"),
-        (2, {"updates": 4}, "GPU 2 waits for 4 updates of tile 0, but 2 come: it would wait for ever"),
-        (0, {"to": 2}, "GPU 2 waits for 2 updates of tile 0, but 3 come"),
-        (1, {"to": 2}, r"GPU 2 waits for 2 updates of tile 0, but 1 come"),
+        (0, {"to": (0,), "op": Op.WRITE}, "GPU 0 keeps its part of tile 0 to itself: the sum would lose it"),
+        (2, {"expects": 0, "op": Op.WRITE}, "GPU 2 keeps its part of tile 0"),
+        (1, {"sends": ()}, r"tile 0 is final on GPUs \[1, 2\], allowed is exactly one"),
+        (2, {"sends": (Send(1),)}, r"tile 0 is final on GPUs \[\], allowed is exactly one"),
+        (
+            *(1, {"to": (1,), "expects": 0, "sends": ()}),
+            r"GPU 1 expects nothing for tile 0 of output, so what arrives for it from GPUs \[0\] would be lost",
+        ),
+        (1, {"expects": 3}, "GPU 1 waits for 3 contributions to tile 0 of output, but 2 come: it would wait for ever"),
+        (
+            1,
+            {"expects": 1},
+            "GPU 1 waits for 1 contributions to tile 0 of output, but 2 come: it would go on too early",
+        ),
+        (2, {"expects": 4}, "GPU 2 waits for 4 contributions to tile 0 of output, but 2 come: it would wait for ever"),
+        (0, {"to": (2,)}, "GPU 1 waits for 2 contributions to tile 0 of output, but 1 come"),
+        (0, {"to": (1, 2)}, "GPU 2 waits for 2 contributions to tile 0 of output, but 3 come"),
+        (1, {"sends": (Send(2),)}, r"GPU 0 expects nothing for tile 0 .* arrives for it from GPUs \[1\] would be lost"),
+        (1, {"op": Op.WRITE}, "GPU 1, tile 0 of output is stored and gets other contributions"),
+        (1, {"sends": (Send(1, Op.WRITE),)}, "GPU 2, tile 0 of output is stored and gets other contributions"),
+        (0, {"op": Op.WRITE}, "GPU 1, tile 0 of output is stored and gets other contributions"),
     ],
 )
 def test_a_plan_that_loses_or_doubles_a_sum_is_refused(gpu, fields, words):
@@ -80,10 +102,28 @@ def test_a_plan_that_loses_or_doubles_a_sum_is_refused(gpu, fields, words):
 
 def test_sums_that_go_in_a_circle_are_refused():
     """GPUs 0 and 1 send tile 0 to each other, GPU 2 keeps its own."""
-    plans = changed(ring(), 0, 0, map=Map.DMA, to=1, updates=2)
-    plans = changed(plans, 1, 0, to=2, updates=2)
-    plans = changed(plans, 2, 0, updates=1)
-    with pytest.raises(UserError, match=r"the sums of GPUs \[0, 1\] never reach the final tile 0: .* circle"):
+    plans = changed(ring(), 0, 0, to=(0,), sends=(Send(1),), expects=2)
+    plans = changed(plans, 1, 0, sends=(Send(2),), expects=2)
+    plans = changed(plans, 2, 0, expects=1)
+    words = r"contributions to GPU 0, tile 0 of output wait for each other in a circle \(GPUs \[0, 1\]\)"
+    with pytest.raises(UserError, match=words):
+        check_regions(plans, 6)
+
+
+def test_a_contribution_that_comes_twice_is_refused():
+    """As many come as are expected, but GPU 1 sends its sum twice; or its stores go to GPU 2 as well."""
+    twice = changed(changed(ring(), 1, 0, sends=(Send(1), Send(1))), 2, 0, expects=3)
+    with pytest.raises(UserError, match=r"contributions of GPUs \[0, 1\] come twice to tile 0 of output on GPU 2"):
+        check_regions(twice, 6)
+    both = changed(changed(ring(), 1, 0, to=(0, 1)), 2, 0, expects=3)
+    with pytest.raises(UserError, match=r"contributions of GPUs \[1\] come twice to tile 0 of output on GPU 2"):
+        check_regions(both, 6)
+
+
+def test_a_final_tile_to_which_not_all_contribute_is_refused():
+    """GPU 0 keeps tile 0 as well: two sums of fewer."""
+    plans = changed(ring(), 0, 0, to=(0, 1), expects=1)
+    with pytest.raises(UserError, match=r"tile 0 is final on GPUs \[0, 2\]"):
         check_regions(plans, 6)
 
 
@@ -97,49 +137,91 @@ def test_a_tile_that_no_region_covers_is_refused():
 
 
 def test_one_gpu_is_no_collective():
-    with pytest.raises(UserError, match="gpus: found 1, allowed is 2 and more"):
-        check_regions([[Region(0, 4, Map.FINAL, updates=1)]], 4)
+    with pytest.raises(UserError, match="gpus: found 1, allowed are 2 to 32"):
+        check_regions([[Region(0, 4, op=Op.UPDATE, expects=1)]], 4)
 
 
-def tiles_of(count):
+def buffer_of(count, name=OUTPUT, address=0, **fields):
     output = np.zeros(count, OUTPUT_TILE)
     output["address"], output["runs"], output["run_bytes"], output["pitch_bytes"] = np.arange(count) * 4096, 4, 64, 1024
     output["parts"] = (2, 64, 1, 1, 2)
-    return make_tiles(output)
+    output["address"] += address
+    for field, value in fields.items():
+        output[field] = value
+    return Buffer(name, output)
 
 
 @pytest.mark.parametrize(
     ("regions", "words"),
     [
-        ([Region(0, 4, Map.FINAL), Region(3, 6, Map.FINAL)], "region 1: tiles 3 to 6 overlap region 0"),
-        ([Region(0, 2, Map.LOCAL), Region(2, 7, Map.LOCAL)], "region 1: tiles 2 to 7, allowed are 0 to 6"),
-        ([Region(-1, 2, Map.LOCAL)], "region 0: tiles -1 to 2"),
-        ([Region(4, 2, Map.LOCAL)], "region 0: tiles 4 to 2"),
-        ([Region(0, 6, Map.REMOTE, to=2)], "ring of 4 GPUs: no link to the GPU 2 ahead; allowed are 1, 3"),
-        ([Region(0, 6, Map.DMA, to=0, updates=2)], "no link to the GPU 0 ahead"),
+        ([Region(0, 4), Region(3, 6)], "region 1: tiles 3 to 6 overlap region 0"),
+        ([Region(0, 2), Region(2, 7)], "region 1: tiles 2 to 7, allowed are 0 to 6"),
+        ([Region(-1, 2)], "region 0: tiles -1 to 2"),
+        ([Region(4, 2)], "region 0: tiles 4 to 2"),
+        ([Region(0, 6, to=(2,))], "ring of 4 GPUs: no link to the GPU 2 ahead; allowed are 1, 3"),
+        ([Region(0, 6, expects=2, sends=(Send(0),))], "no link to the GPU 0 ahead"),
+        ([Region(0, 6, buffer="input")], "region 0: buffer input, allowed are output"),
+        ([Region(0, 6, to=(Send(1, buffer="input"),))], "region 0: buffer input, allowed are output"),
+        ([Region(0, 4, sends=(Send(1, first=3),))], "region 0: it goes to tiles 3 to 7 of output, allowed are 0 to 6"),
     ],
 )
 def test_regions_that_overlap_or_lead_nowhere_are_refused(regions, words):
     with pytest.raises(UserError, match=words):
-        map_regions(tiles_of(6), regions, Topology.RING, 4)
+        map_regions([buffer_of(6)], regions, Topology.RING, 4)
 
 
 def test_what_regions_write_into_tiles():
-    tiles = tiles_of(6)
     regions = [
-        Region(0, 2, Map.REMOTE, to=3),
-        Region(2, 3, Map.DMA, to=1, updates=2, chunk=7, granularity=Granularity.WAVEFRONT),
-        Region(3, 5, Map.FINAL, updates=4),
+        Region(0, 2, to=(3,), op=Op.UPDATE),
+        Region(2, 3, op=Op.UPDATE, expects=2, sends=(Send(1),), chunk=7, granularity=Granularity.WAVEFRONT),
+        Region(3, 5, op=Op.UPDATE, expects=4, gate=1),
     ]
-    map_regions(tiles, regions, Topology.RING, 4)
-    assert tiles["map"].tolist() == [Map.REMOTE] * 2 + [Map.DMA] + [Map.FINAL] * 2 + [Map.LOCAL]
-    assert tiles["port"][:3].tolist() == [1, 1, 0] and tiles["chunk"][2] == 7
+    tiles, sends = map_regions([buffer_of(6)], regions, Topology.RING, 4)
+    assert tiles["routed"].tolist() == [1, 1, 1, 1, 1, 0] and tiles["stay"].tolist() == [0, 0, 1, 1, 1, 0]
+    assert tiles["stores"].tolist() == [1, 1, 0, 0, 0, 0] and tiles["sends"].tolist() == [0, 0, 1, 0, 0, 0]
+    assert tiles["own"].tolist() == tiles["entry"].tolist() == [0, 0, 1, 1, 1, 0]
+    assert sends["port"][[*tiles["first_store"][:2], tiles["first_send"][2]]].tolist() == [1, 1, 0]
+    assert sends["tag"].tolist() == [0, 1, 2] and not sends["shift_bytes"].any()
+    assert tiles["chunk"][2] == 7 and tiles["gate"].tolist() == [-1, -1, -1, 1, 1, -1]
     assert tiles["threshold_bytes"].tolist() == [0, 0, 2 * 256, 4 * 256, 4 * 256, 0]  # bytes of the tile x updates
     assert tiles["granularity"].tolist() == [0, 0, Granularity.WAVEFRONT, 0, 0, 0]
     wavefronts = make_wavefronts(tiles)
     expected = [[128 * updates] * 2 for updates in (0, 0, 2, 4, 4, 0)]  # two of the four rows each
     assert wavefronts["threshold_bytes"].tolist() == expected
-    assert make_wavefronts(tiles_of(6)).shape == (6, 0)  # nothing is tracked
+    assert make_wavefronts(make_tiles(buffer_of(6).tiles)).shape == (6, 0)  # nothing is tracked
+
+
+def test_tiles_go_to_other_tiles_of_another_buffer():
+    """Stores and sends of two GPUs, in turn; each tile's records lie together."""
+    buffers = [buffer_of(4), buffer_of(6, "received", 1 << 20)]
+    region = Region(1, 3, to=(Send(1, first=0), 3), expects=1, sends=(Send(1, Op.WRITE, "received", 4),))
+    kept = Region(5, 6, to=(), expects=1, buffer="received")
+    tiles, sends = map_regions(buffers, [region, kept], Topology.RING, 4)
+    stores = [sends[first : first + 2] for first in tiles["first_store"][1:3]]
+    assert [(one["port"].tolist(), one["tag"].tolist()) for one in stores] == [([0, 1], [0, 1]), ([0, 1], [1, 2])]
+    assert stores[1]["shift_bytes"].tolist() == [-4096, 0] and set(stores[0]["op"]) == {Op.WRITE}
+    sent = sends[tiles["first_send"][1:3]]
+    assert sent["tag"].tolist() == [4 + 4, 4 + 5] and sent["shift_bytes"].tolist() == [(1 << 20) + 3 * 4096] * 2
+    assert tiles["routed"][9] == tiles["entry"][9] == 0 and tiles["threshold_bytes"][9] == 256
+    spaces = make_spaces(tiles, buffers, 4)
+    assert spaces[["first_tag", "tiles"]].tolist() == [(0, 4), (4, 6)]
+    assert spaces[["first_byte", "end_byte"]].tolist() == [(0, 3 * 4096 + 3200), (1 << 20, (1 << 20) + 5 * 4096 + 3200)]
+
+
+@pytest.mark.parametrize(("field", "value"), [("runs", 3), ("run_bytes", 32), ("pitch_bytes", 2048), ("address", 64)])
+def test_tiles_that_do_not_fit_are_not_sent(field, value):
+    buffers = [buffer_of(4), buffer_of(4, "received", 1 << 20)]
+    buffers[1].tiles[field][2] += value
+    region = Region(1, 3, expects=1, sends=(Send(1, buffer="received"),))
+    with pytest.raises(UserError, match="tile 2 of output goes to one of received of another shape"):
+        map_regions(buffers, [region], Topology.RING, 4)
+
+
+def test_buffers_that_overlap_are_refused():
+    buffers = [buffer_of(4), buffer_of(4, "received", 3 * 4096)]
+    tiles, _ = map_regions(buffers, [], Topology.RING, 4)
+    with pytest.raises(UserError, match="buffers output and received: their addresses overlap"):
+        make_spaces(tiles, buffers, 4)
 
 
 @pytest.mark.parametrize("epilogue", list(Epilogue))
@@ -148,8 +230,8 @@ def test_thresholds_of_wavefronts_are_what_each_of_them_stores_times_the_updates
     """Sectors counted event by event; ragged tiles have wavefronts with little or nothing."""
     kernel = replace(TILE, tile_m=64, tile_n=64, warps_m=2, warps_n=2, epilogue=epilogue)
     source = GemmSource(fp16_problem(m, n, 32), kernel)
-    tiles = make_tiles(source.output_tiles())
-    map_regions(tiles, [Region(0, source.tiles, Map.FINAL, updates=3)], Topology.RING, 2)
+    region = Region(0, source.tiles, op=Op.UPDATE, expects=3)
+    tiles, _ = map_regions([Buffer(OUTPUT, source.output_tiles())], [region], Topology.RING, 2)
     found = make_wavefronts(tiles)
     line, sectors, full = (np.zeros(128, kind) for kind in (np.int64, np.int8, np.int8))
     for workgroup in source.workgroups():
@@ -178,9 +260,8 @@ def test_tiles_that_share_sectors_are_refused(field, value):
 def tracked(updates=2, granularity=Granularity.WORKGROUP, **kernel):
     """Tiles of 32 KB of a GEMM, all DMA."""
     source = GemmSource(fp16_problem(128, 128, 32), replace(GemmKernel(), **kernel))
-    tiles = make_tiles(source.output_tiles())
-    map_regions(tiles, [Region(0, 1, Map.DMA, 1, updates, granularity=granularity)], Topology.RING, 4)
-    return tiles
+    region = Region(0, 1, op=Op.UPDATE, expects=updates, sends=(Send(1),), granularity=granularity)
+    return map_regions([Buffer(OUTPUT, source.output_tiles())], [region], Topology.RING, 4)[0]
 
 
 def test_a_tracker_needs_a_counter_per_wavefront():

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from sim import results
+from sim.collective.check import check_regions
 from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
-from sim.collective.space import check_regions
 from sim.run import run
 from sim.run.many_gpus import run_collective, run_fused
 from sim.scenario.scenario import Scenario
@@ -32,8 +32,8 @@ def fused_regions(chunks, gpu, torus=fused_regions):
     for local in range(chunks.gpus):
         far, tiles = chunks.owner_distance(local), chunks.span(gpu, local)
         if (gpu + far) % 2:
-            kind = Map.FINAL if far == 0 else Map.REMOTE if local == 0 else Map.DMA
-            regions[local] = Region(tiles.start, tiles.stop, kind, to=1, updates=2, chunk=local)
+            kind = {'to': (1,)} if local == 0 else {'expects': 2, 'sends': (Send(1),) if far else (), 'chunk': local}
+            regions[local] = Region(tiles.start, tiles.stop, op=Op.UPDATE, **kind)
     return regions
 """
 )
@@ -103,7 +103,7 @@ def test_an_update_that_is_forgotten_is_found(plan_of):
         for place in range(4):
             plans = [plan.fused_regions(chunks, other) for other in range(4)]
             region = plans[gpu][place]
-            plans[gpu][place] = replace(region, updates=region.updates - 1, to=region.to + 1)
+            plans[gpu][place] = replace(region, expects=max(0, region.expects - 1), to=(*region.to, 3))
             with pytest.raises(UserError, match=r"plan: .*tile"):
                 check_regions(plans, chunks.tiles)
 
@@ -144,10 +144,13 @@ def test_in_a_study(plan_of, tmp_path):
         (TORUS.replace("return regions", "return chunks"), "fused_regions: found Chunks("),
         (TORUS.replace("far % ROW", "far % (ROW - 2)"), "torus.py: fused_regions: ZeroDivisionError"),
         (TORUS.replace("far == 0:", "far == 0 and gpu > 0:"), "tile 12 is final on GPUs [], allowed is exactly one"),
-        (TORUS.replace("Map.DMA", "Map.LOCAL"), "keeps its part of tile"),
-        (TORUS.replace("updates=1 + arriving, chunk", "updates=arriving, chunk"), "it would send too early"),
-        (TORUS.replace("updates=1 + arriving))", "updates=2 + arriving))"), "it would wait for ever"),
-        (TORUS.replace("(tiles.start, tiles.stop, Map.REMOTE", "(0, tiles.stop, Map.REMOTE"), "overlap"),
+        (
+            TORUS.replace("expects=expects, sends=sends, chunk", "chunk").replace("op=Op.UPDATE, c", "c"),
+            "keeps its part",
+        ),
+        (TORUS.replace("expects = 1 + arriving", "expects = max(1, arriving)"), "it would go on too early"),
+        (TORUS.replace("expects = 1 + arriving", "expects = 2 + arriving"), "it would wait for ever"),
+        (TORUS.replace("(tiles.start, tiles.stop, to", "(0, tiles.stop, to"), "overlap"),
     ],
 )
 def test_a_wrong_plan_is_one_line_before_anything_is_simulated(text, words, plan_of, monkeypatch, tmp_path, capsys):

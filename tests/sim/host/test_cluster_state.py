@@ -23,7 +23,7 @@ def prepared(case, part):
     with clusters(keep), pytest.raises(Stop):
         case._run(part)
     ((seen, launches),) = found
-    stage = seen.gpus[0].node.engine[0]
+    stage = seen.gpus[0].node.mca[0]
 
     def fresh():
         cluster = Cluster(seen.machine, seen.plans, symmetric=seen.symmetric)

@@ -123,7 +123,7 @@ def test_slabs_come_back_when_nobody_needs_them(monkeypatch):
     window = gpu._window
     window.fill()  # takes note of the last workgroups that ended
     (feed,) = window.feeds
-    programs = [slab for slab, _ in feed.programs]
+    programs = [program.slab for program in feed.programs]
     assert 30 < len(copied) < 60 and len(source.items) == 120
     assert sorted([*feed.free, *programs]) == [*range(feed.end_slab)] and feed.inside == 0
     assert feed.users == [int(slab in programs) for slab in range(feed.end_slab)]

@@ -39,20 +39,20 @@ def test_workgroups_without_warps_are_passed_over():
 def without_exit():
     item = workgroup(4, [[load(0)], [load(0)]])
     item.events["kind"][1] = Kind.WAIT
-    return kernel([item])
+    return kernel([*([[load(0)]] for _ in range(4)), item])
 
 
 def no_event():
     item = workgroup(4, [[load(0)]])
-    return kernel([item._replace(first_event=np.array([0, 0]))])
+    return kernel([*([[load(0)]] for _ in range(4)), item._replace(first_event=np.array([0, 0]))])
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (without_exit(), "workgroup 4: every warp must end with an EXIT"),
-        (no_event(), "workgroup 4: every warp must end with an EXIT"),
-        (kernel([workgroup(0, [[load(0)]], [3])], warps=2), "warp 3, but the kernel has 2"),
+        (without_exit(), "workgroup 4, warp 0: kind: found 7, allowed 8: every warp must end with an EXIT"),
+        (no_event(), "workgroup 4, warp 0: found no event, allowed 8: every warp must end with an EXIT"),
+        (kernel([workgroup(0, [[load(0)]], [3])], warps=2), "found warp 3, but the kernel has 2, allowed 0 to 1"),
         (kernel([[[load(0)]]], lanes=64), "warps of 64 lanes"),
         (kernel([[[load(0)]]], shared_bytes=1 << 20), "cu.shared_bytes"),
         (kernel([[[load(0)]]], warps=33), "workgroup of 1056 threads"),

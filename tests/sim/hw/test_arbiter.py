@@ -78,7 +78,7 @@ def test_compute_first(heads_ps, chosen):
 )
 def test_mca_lets_communication_in_while_the_queue_is_short(arbiter, queued, heads_ps, chosen):
     channel = channel_with(arbiter, heads_ps)
-    channel.comm_limit, channel.queued[:] = 5, queued
+    channel.mca.limit, channel.queued[:] = 5, queued
     assert pick_stream(channel, 100) == chosen
 
 
@@ -94,7 +94,7 @@ def test_mca_lets_communication_in_while_the_queue_is_short(arbiter, queued, hea
 )
 def test_mca_takes_turns_once_communication_has_aged(heads_ps, last_stream, chosen):
     channel = channel_with(Arbiter.MCA, heads_ps, last_stream)
-    channel.comm_limit, channel.comm_age_ps, channel.queued[:] = 5, 50, (60, 0)
+    channel.mca.limit, channel.mca.age_ps, channel.queued[:] = 5, 50, (60, 0)
     assert pick_stream(channel, 100) == chosen
 
 
@@ -128,7 +128,7 @@ def test_same_choice_as_the_twin():
         last_stream, queued = int(random.integers(-1, STREAMS)), int(random.integers(0, 12))
         limit, age_ps = int(random.choice([1, 5, 10, NEVER])), int(random.choice([0, 20, 45, NEVER]))
         channel = channel_with(arbiter, heads_ps, last_stream)
-        channel.comm_limit, channel.comm_age_ps = limit, age_ps
+        channel.mca.limit, channel.mca.age_ps = limit, age_ps
         channel.queued[:] = (queued // 3, queued - queued // 3)
         expected = choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, 50)
         assert pick_stream(channel, 50) == expected, (arbiter, heads_ps, last_stream, queued, limit, age_ps)
@@ -141,9 +141,9 @@ def test_the_thresholds_are_those_of_the_machine():
         return make_channels(machine, fifos, np.array([8, 9]), np.array([10, 11]))
 
     fixed = channels("hbm.arbiter=mca_fixed", "mca.threshold=7", "mca.age_limit_ps=123")
-    assert set(fixed["comm_limit"]) == {7} and set(fixed["comm_age_ps"]) == {123}
+    assert set(fixed["mca"]["limit"]) == {7} and set(fixed["mca"]["age_ps"]) == {123}
     chosen_later = channels("hbm.arbiter=mca", "mca.age_limit_ps=0")
-    assert set(chosen_later["comm_limit"]) == set(chosen_later["comm_age_ps"]) == {NEVER}
+    assert set(chosen_later["mca"]["limit"]) == set(chosen_later["mca"]["age_ps"]) == {NEVER}
 
 
 def test_round_robin_shares_a_full_queue_equally():
@@ -206,6 +206,9 @@ def test_a_policy_that_is_not_there(tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):
+        bound_policy(str(broken))
+    broken.write_text("raise SystemExit(0)\n")
+    with pytest.raises(UserError, match=r"broken\.py: SystemExit"):
         bound_policy(str(broken))
     with pytest.raises(UserError, match="T3SIM_POLICY"):
         channel_with(Arbiter.USER, [1, 2, 3, 4])

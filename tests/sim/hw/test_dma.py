@@ -8,7 +8,7 @@ from sim.collective.space import make_wavefronts
 from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read, make_dmas
 from sim.hw.link import PORT
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import Map
+from sim.hw.space import SEND
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -26,7 +26,9 @@ class DmaBench:
         machine = small_preset("dma.engines=1", *overrides).machine
         self.record, self.port_record = make_dmas(machine), np.zeros(1, PORT)
         self.port_record["dma_fifo"] = LINES
-        self.tile = tile_record(shape, **{"map": Map.DMA, "arrived": 0b110, "port": 1, **tile_fields})
+        self.tile = tile_record(shape, **{"sends": 2, "own": 1, "arrived": 0b110, **tile_fields})
+        self.sends = np.zeros(2, SEND)
+        self.sends["port"] = 1, 4
         self.tile["arrived_bytes"], self.tile["threshold_bytes"] = self.tile["bytes"], 2 * self.tile["bytes"]
         self.parts = make_wavefronts(self.tile)
         self.parts["arrived"], self.parts["arrived_bytes"] = 0b110, self.parts["bytes"]
@@ -35,8 +37,8 @@ class DmaBench:
         self.tiles = kernel_view(self.tile)
         self.request_ps = machine.hbm.request_ps
 
-    def load(self, ready_ps=0, wavefront=-1):
-        dma_load(self.dma, self.tiles, kernel_view(self.parts), 0, wavefront, ready_ps)
+    def load(self, ready_ps=0, wavefront=-1, number=0):
+        dma_load(self.dma, self.tiles, kernel_view(self.parts), 0, wavefront, ready_ps, number)
 
     @property
     def has_room(self):
@@ -45,7 +47,7 @@ class DmaBench:
 
     def read(self, now_ps=0):
         dma_line(self.dma)
-        dma_read(self.dma, 0, self.tiles, self.port, self.fifo.fifos[READS], self.fifo.pool, now_ps)
+        dma_read(self.dma, 0, kernel_view(self.sends), self.port, self.fifo.fifos[READS], self.fifo.pool, now_ps)
 
     def read_all(self, most=1 << 30):
         """Reads until the tile is through or there is no room; returns them."""
@@ -117,8 +119,17 @@ def test_a_read_says_what_it_is():
     bench.read(now_ps=700)
     (read,) = bench.fifo.held(READS)
     names = ("op", "stream", "cache", "source", "tag", "link", "contributors", "load", "wavefront")
-    assert [int(read[name]) for name in names] == [Op.READ, Stream.COMM_READ, Cache.UNCACHED, -1, 0, 2, 0b111, -1, -1]
+    assert [int(read[name]) for name in names] == [Op.READ, Stream.COMM_READ, Cache.UNCACHED, -1, 0, 2, 0b111, 0, -1]
     assert (read["born_ps"], read["ready_ps"]) == (700, 700 + bench.request_ps)
+
+
+def test_the_same_tile_goes_to_several_gpus_in_turn():
+    bench = DmaBench(TILE_SHAPE)
+    for number, link in enumerate((2, 5)):
+        bench.load(number=number)
+        reads = bench.read_all()
+        assert touched(reads[-8:]) == sectors_of(TILE_SHAPE)
+        assert {(int(read["link"]), int(read["load"])) for read in reads[-8:]} == {(link, number)}
 
 
 @pytest.mark.parametrize("op", [Op.UPDATE, Op.WRITE])
@@ -130,7 +141,7 @@ def test_data_leave_as_an_update_when_they_are_there(op):
     bench.answer(op, ready_ps=90_000)
     (line,) = bench.fifo.held(LINES)
     assert (line["op"], line["stream"], line["ready_ps"]) == (op, Stream.COMM_WRITE, 90_000)
-    for name in ("line", "sectors", "tag", "contributors", "link", "wavefront"):
+    for name in ("line", "sectors", "tag", "contributors", "link", "wavefront", "load"):
         assert line[name] == read[name]
     assert bench.port_record[0]["reserved"] == 0 == bench.record[0]["out"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sim.hw.address_map import channel_of
 from sim.hw.link import FS_PER_PS, WIRE, arrival_ps, make_ports, port_peek, port_send, port_take
 from sim.hw.request import NEVER, Op, Stream
-from sim.hw.space import MIRROR, SPACE, TILE, fingerprint
+from sim.hw.space import MIRROR, SEND, SPACE, TILE, fingerprint
 from sim.machine.build import build
 from sim.machine.fabric import run_arrivals
 from tests.support.fifo_bench import FifoBench, request
@@ -35,6 +35,8 @@ class LinkBench:
         self.wire_records, self.tile_records = np.zeros(ports, WIRE), np.zeros(4, TILE)
         self.space_record, self.mirror_records = np.zeros(1, SPACE), np.zeros((ports, 4), MIRROR)
         self.space_record["gpus"], self.space_record["set_mask"] = 4, 15
+        self.send_records = np.zeros(2, SEND)
+        self.sends = kernel_view(self.send_records)
         arrays = (self.port_records, self.wire_records, self.tile_records, self.mirror_records)
         self.ports, self.wires, self.tiles, self.mirrors = map(kernel_view, arrays)
         self.space = kernel_view(self.space_record)[0]
@@ -42,7 +44,7 @@ class LinkBench:
 
     def send(self, end_ps, port=0):
         fifo = self.fifo
-        return int(port_send(self.ports, port, self.wires, self.space, self.tiles, fifo.fifos, fifo.pool, end_ps))
+        return int(port_send(self.ports, port, self.wires, self.sends, self.tiles, fifo.fifos, fifo.pool, end_ps))
 
     def arrival_ps(self, port=0):
         return int(arrival_ps(self.ports, port, self.wires))
@@ -223,13 +225,24 @@ def test_the_mirror_shifts_tile_and_address():
     assert (packet["tag"], packet["line"]) == (3, 0xC000)
 
 
+def test_a_packet_becomes_the_tile_that_it_is_for_when_it_leaves():
+    """It is booked to the tile here."""
+    bench = LinkBench()
+    bench.send_records["tag"][1], bench.send_records["shift_bytes"][1] = 3, 0x4000
+    for number in (-1, 1):
+        bench.fifo.push(0, line=0x8000, tag=2, load=number, sectors=15)
+    bench.send(WINDOW_PS)
+    found = [bench.take(bench.arrival_ps()) for _ in range(2)]
+    assert [(int(p["tag"]), int(p["line"]), int(p["load"])) for p in found] == [(2, 0x8000, -1), (3, 0xC000, -1)]
+    assert bench.tile_records["sent_bytes"].tolist() == [0, 0, 256, 0]
+
+
 def test_memory_gets_a_packet_a_path_later():
     bench = LinkBench()
     bench.fifo.push(0)
     bench.send(WINDOW_PS)
     now_ps = bench.arrival_ps()
     assert bench.take(now_ps)["ready_ps"] == now_ps + bench.request_ps
-    assert bench.port_records[0]["last_arrival_ps"] == now_ps
 
 
 def test_what_leaves_is_booked_to_its_tile():

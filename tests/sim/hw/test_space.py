@@ -10,15 +10,17 @@ from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 from sim.hw.space import (
     BUFFER_BITS,
     BUFFER_SKEW_BYTES,
+    SPACE,
     TILE,
     WAVEFRONT,
-    Map,
+    contributor_weight,
     fingerprint,
     held,
     held_by_wavefront,
-    in_output,
     rotated,
     row_end,
+    share_weight,
+    space_of,
     wavefront_of,
 )
 from tests.support.plain_records import kernel_view
@@ -95,30 +97,32 @@ def test_a_set_as_a_gpu_further_on_sees_it(gpus, members, places):
 
 
 @pytest.mark.parametrize(
-    ("kind", "arrived", "arrived_bytes", "expected", "early"),
+    ("own", "arrived", "arrived_bytes", "expected", "early"),
     [
-        (Map.DMA, 0, 0, 0b1, 0),
-        (Map.DMA, 0b110, 256, 0b111, 0),
-        (Map.SUM, 0b110, 512, 0b111, 0),  # two GPUs sent the tile here
-        (Map.COPY, 0, 0, 0b1, 0),
-        (Map.COPY, 0b100, 256, 0b100, 0),  # what arrived, without its own
-        (Map.DMA, 0b110, 224, 0, 1),  # a sector is still on its way
-        (Map.COPY, 0b100, 32, 0, 1),
+        (1, 0, 0, 0b1, 0),
+        (1, 0b110, 256, 0b111, 0),
+        (1, 0b110, 512, 0b111, 0),  # two GPUs sent the tile here
+        (0, 0, 0, 0b1, 0),
+        (0, 0b100, 256, 0b100, 0),  # what arrived, without its own
+        (1, 0b110, 224, 0, 1),  # a sector is still on its way
+        (0, 0b100, 32, 0, 1),
     ],
 )
-def test_who_is_in_what_a_gpu_sends_on(kind, arrived, arrived_bytes, expected, early):
+def test_who_is_in_what_a_gpu_sends_on(own, arrived, arrived_bytes, expected, early):
     tile = np.zeros(1, TILE)
-    tile["map"], tile["bytes"], tile["arrived"], tile["arrived_bytes"] = kind, 256, arrived, arrived_bytes
+    tile["own"], tile["bytes"], tile["arrived"], tile["arrived_bytes"] = own, 256, arrived, arrived_bytes
     assert held(kernel_view(tile)[0]) == expected and tile["early"][0] == early
 
 
 @pytest.mark.parametrize(
     ("arrived", "arrived_bytes", "expected", "early"),
-    [(0, 0, 0b1, 0), (0b110, 96, 0b111, 0), (0b110, 192, 0b111, 0), (0b110, 64, 0, 1)],
+    [(0, 0, 0b1, 0), (0b110, 96, 0b110, 0), (0b110, 192, 0b110, 0), (0b110, 64, 0, 1)],
 )
-def test_who_is_in_a_wavefronts_part_that_a_gpu_sends_on(arrived, arrived_bytes, expected, early):
+@pytest.mark.parametrize("own", [0, 1])
+def test_who_is_in_a_wavefronts_part_that_a_gpu_sends_on(own, arrived, arrived_bytes, expected, early):
     """Whatever has come for the rest of the tile."""
     tile, part = np.zeros(1, TILE), np.zeros(1, WAVEFRONT)
+    tile["own"], expected = own, expected | own if not early else 0
     tile["bytes"], tile["arrived"], tile["arrived_bytes"] = 256, 0b1000, 32
     part["bytes"], part["arrived"], part["arrived_bytes"] = 96, arrived, arrived_bytes
     assert held_by_wavefront(kernel_view(tile)[0], kernel_view(part)[0]) == expected and tile["early"][0] == early
@@ -132,12 +136,23 @@ def test_the_plan_tells_who_stores_each_sector(shape, cut):
         assert wavefront_of(tile, sector) == owner
 
 
-def test_rows_end_at_whole_sectors_and_the_range_is_half_open():
+def test_rows_end_at_whole_sectors():
     tile = kernel_view(tile_record((96, 3, 100, 512)))[0]
     assert [int(row_end(tile, run)) for run in range(3)] == [224, 736, 1248]  # 96 + 100 = 196 lies in 192 .. 223
 
-    class Space:
-        first_byte, end_byte = 256, 512
 
-    in_range = getattr(in_output, "py_func", in_output)
-    assert [in_range(Space, line) for line in (128, 256, 511, 512)] == [False, True, True, False]
+def test_an_address_lies_in_one_buffer_or_none():
+    spaces = np.zeros(3, SPACE)
+    spaces["first_byte"], spaces["end_byte"] = [256, 1024, 0], [512, 2048, 0]
+    found = [int(space_of(kernel_view(spaces), address)) for address in (0, 128, 256, 511, 512, 1024, 2047, 2048)]
+    assert found == [-1, -1, 0, 0, -1, 1, 1, -1]
+
+
+def test_weights_tell_who_came_and_how_often():
+    """Of disjoint sets they add up; no two small multisets of GPUs have the same."""
+    weights = [int(contributor_weight(1 << k)) for k in range(32)]
+    assert int(contributor_weight(0b1011)) % WRAP == (weights[0] + weights[1] + weights[3]) % WRAP
+    assert int(contributor_weight(0)) == 0 and all(weight % 2 for weight in weights)
+    sums = {(weights[i] + weights[j]) % WRAP for i in range(32) for j in range(i, 32)}
+    assert len(sums | {weight % WRAP for weight in weights}) == 32 * 33 // 2 + 32
+    assert [int(share_weight(share)) for share in range(3)] == [1, 3, 5]

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.collective.space import make_wavefronts
+from sim.hw.lsu_record import LSU
 from sim.hw.request import NEVER, REQUEST, Op, Stream
-from sim.hw.space import GATE, SPACE, TILE, Map, fingerprint
+from sim.hw.space import GATE, SPACE, TILE, contributor_weight, fingerprint
 from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_grant
 from sim.hw.tracker_count import tracker_count
 from sim.presets import load_preset
@@ -51,7 +52,7 @@ class TrackerBench:
         parts["runs"], parts["bytes"], parts["byte_step"] = 1, part_bytes, 1
         parts["warps"] = -(-lines * LINE // part_bytes)
         self.tile_records["granularity"] = granularity
-        self.tile_records["map"], self.tile_records["gate"] = Map.DMA, -1
+        self.tile_records["sends"], self.tile_records["entry"], self.tile_records["gate"] = 1, 1, -1
         self.tile_records["threshold_bytes"] = lines * LINE * updates
         self.tile_records["chunk"] = np.arange(tiles) * chunks // tiles
         space = np.zeros(1, SPACE)
@@ -60,7 +61,7 @@ class TrackerBench:
         self.gate_records["open_ps"] = NEVER
         self.counters = make_wavefronts(self.tile_records)
         self.tile_records["counting"] = (self.counters["threshold_bytes"] > 0).sum(axis=1)
-        self.released_records = np.zeros((self.counters.size, 3), np.int64)
+        self.released_records = np.zeros((2 * self.counters.size, 4), np.int64)
         self.left = np.bincount(self.tile_records["chunk"], minlength=chunks).astype(np.int64)
         self.tracker, self.space = kernel_view(self.record)[0], kernel_view(space)[0]
         arrays = (self.tile_records, self.counters, self.gate_records, self.released_records, self.left)
@@ -70,11 +71,11 @@ class TrackerBench:
     def grant(self, tile):
         return bool(tracker_grant(self.tracker, self.tiles, tile))
 
-    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0, wavefront=0):
+    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0, wavefront=0, share=0):
         """An update of a line of the tile by a wavefront (-1: by several); `port`: it came over that link."""
         link = 0 if port is None else 1 + port
         address = int(self.tile_records[tile]["address"]) + line * LINE
-        fields = {"op": Op.UPDATE, "link": link, "contributors": contributors, "wavefront": wavefront}
+        fields = {"op": Op.UPDATE, "link": link, "contributors": contributors, "wavefront": wavefront, "share": share}
         one = request(tag=tile, line=address, sectors=sectors, **fields)
         return bool(tracker_count(self.tracker, self.space, *self.arrays, kernel_view(one)[0], now_ps))
 
@@ -85,7 +86,7 @@ class TrackerBench:
     @property
     def descriptors(self):
         """(tile, wavefront, ready_ps) of the descriptors released so far."""
-        return [tuple(int(part) for part in one) for one in self.released_records[: self.record[0]["released"]]]
+        return [tuple(int(part) for part in one[:3]) for one in self.released_records[: self.record[0]["released"]]]
 
     @property
     def ready(self):
@@ -124,10 +125,10 @@ def test_every_wavefront_must_reach_its_own_threshold():
     assert (bench.record[0]["wavefronts"], bench.record[0]["triggers"]) == (2, 1)
 
 
-@pytest.mark.parametrize(("kind", "sends"), [(Map.DMA, True), (Map.FINAL, False)])
-def test_each_wavefronts_part_goes_when_its_own_counter_is_full(kind, sends):
+@pytest.mark.parametrize("sends", [1, 0])
+def test_each_wavefronts_part_goes_when_its_own_counter_is_full(sends):
     bench = TrackerBench(2, part_bytes=LINE, granularity=Granularity.WAVEFRONT)
-    bench.tile_records["map"] = kind
+    bench.tile_records["sends"] = sends
     assert bench.grant(1)
     for port, wavefront, now_ps in ((None, 1, 10), (0, 0, 20), (0, 1, 30)):
         bench.count(1, wavefront, wavefront=wavefront, port=port, now_ps=now_ps)
@@ -181,12 +182,13 @@ def test_channels_tell_in_any_order_and_the_latest_time_counts():
     assert bench.ready == [(0, 900 + LATENCY_PS)]
 
 
-@pytest.mark.parametrize(("kind", "sends"), [(Map.DMA, True), (Map.FINAL, False)])
-def test_a_final_tile_triggers_without_a_descriptor(kind, sends):
+@pytest.mark.parametrize("sends", [0, 1, 2])
+def test_a_tile_triggers_a_descriptor_for_each_gpu_that_it_goes_to(sends):
     bench = TrackerBench(1, updates=1)
-    bench.tile_records["map"] = kind
+    bench.tile_records["sends"] = sends
     bench.whole(0)
-    assert bench.tile_records[0]["triggers"] == 1 and bool(bench.ready) == sends
+    assert bench.tile_records[0]["triggers"] == 1 and bench.ready == [(0, LATENCY_PS)] * sends
+    assert bench.released_records[:sends, 3].tolist() == list(range(sends))
 
 
 def test_a_chunk_is_released_as_a_whole_and_in_walk_order():
@@ -232,7 +234,7 @@ def test_the_earlier_ones_are_those_of_the_staggered_walk():
 
 def test_tiles_that_are_not_tracked_need_no_place():
     bench = TrackerBench(3, "tracker.entries=1", "tracker.ways=1")
-    bench.tile_records["threshold_bytes"][0] = 0
+    bench.tile_records["entry"][0] = 0
     assert bench.grant(0) and bench.grant(1) and bench.grant(0)
     assert bench.record[0]["used"].sum() == 1 == bench.record[0]["begun"]
 
@@ -255,6 +257,7 @@ def test_without_limit_nothing_waits_and_nothing_is_spilled():
 
 def test_a_gate_opens_with_its_last_byte():
     bench = TrackerBench(2)
+    bench.tile_records["threshold_bytes"] = 0
     bench.tile_records["gate"], bench.gate_records["needed_bytes"][1] = 1, 3 * LINE
     assert not bench.count(0, 0, port=0, now_ps=10) and not bench.count(0, 0, now_ps=20)  # its own do not count
     assert not bench.count(1, 1, port=0, now_ps=30) and bench.gate_records[1]["open_ps"] == NEVER
@@ -262,34 +265,42 @@ def test_a_gate_opens_with_its_last_byte():
     assert bench.gate_records[0]["open_ps"] == NEVER
 
 
+def test_a_gate_of_tracked_tiles_opens_with_the_last_trigger():
+    bench = TrackerBench(2)
+    bench.tile_records["gate"], bench.gate_records["needed_bytes"][0] = 0, 4 * LINE
+    opened = [bench.count(tile, line, port=port, now_ps=10 * tile) for port in (None, 0) for tile in (1, 0)
+              for line in range(2)]  # fmt: skip
+    assert opened == [False] * 7 + [True] and bench.gate_records[0]["open_ps"] == LATENCY_PS
+
+
 @pytest.mark.parametrize(
-    ("arrivals", "doubled", "arrived"),
+    ("arrivals", "arrived"),
     [
-        ([(0, 0b0010), (0, 0b0010)], 0, 0b0010),  # both lines of the tile
-        ([(0, 0b0010), (1, 0b0100)], 0, 0b0110),  # two GPUs over two links
-        ([(0, 0b0010), (1, 0b0010)], 1, 0b0010),  # the same GPU again, over the other link
-        ([(0, 0b0110), (1, 0b0100)], 1, 0b0110),
-        ([(0, 0b0011)], 1, 0b0011),  # its own sum comes back
-        ([(0, 0b0010), (0, 0b0110)], 1, 0b0010),  # the second line holds one more
+        ([0b0010, 0b0010], 0b0010),  # both lines of the tile
+        ([0b0010, 0b0100], 0b0110),
+        ([0b0110, 0b0100], 0b0110),
     ],
 )
-def test_sets_of_contributors_merge_only_when_disjoint(arrivals, doubled, arrived):
+def test_sets_of_contributors_are_counted_by_their_weight(arrivals, arrived):
     bench = TrackerBench(1, updates=9)
-    for line, (port, contributors) in enumerate(arrivals):
-        bench.count(0, line, port=port, contributors=contributors)
-    assert (bench.tile_records[0]["doubled"], bench.tile_records[0]["arrived"]) == (doubled, arrived)
+    expected = 0
+    for line, contributors in enumerate(arrivals):
+        bench.count(0, line, port=line, contributors=contributors)
+        expected += int(fingerprint(bench.tiles[0], line * LINE, 15)) * int(contributor_weight(contributors))
+    tile = bench.tile_records[0]
+    assert tile["arrived"] == arrived and (int(tile["arrived_sum"]) - expected) % (1 << 64) == 0
 
 
-def test_bytes_and_sectors_are_counted_by_side():
+def test_bytes_and_sectors_are_counted_by_side_and_share():
     bench = TrackerBench(1, updates=9)
     bench.count(0, 0, sectors=15)
-    bench.count(0, 1, sectors=3, port=2)
+    bench.count(0, 0, sectors=15, share=2)
+    bench.count(0, 1, sectors=3, port=2, share=1)
     tile = bench.tile_records[0]
-    assert (tile["local_bytes"], tile["arrived_bytes"], tile["port_bytes"][:4].tolist()) == (128, 64, [0, 0, 64, 0])
-    sums = [int(fingerprint(bench.tiles[0], line, sectors)) for line, sectors in ((0, 15), (128, 3))]
-    assert [
-        (int(tile[name]) - one) % (1 << 64) for name, one in zip(("local_sum", "arrived_sum"), sums, strict=True)
-    ] == [0, 0]
+    assert (tile["local_bytes"], tile["arrived_bytes"]) == (256, 64)
+    local, arrived = (int(fingerprint(bench.tiles[0], line, sectors)) for line, sectors in ((0, 15), (128, 3)))
+    sums = {"local_sum": local * (1 + 5), "arrived_sum": arrived * 3 * int(contributor_weight(0b10))}
+    assert all((int(tile[name]) - one) % (1 << 64) == 0 for name, one in sums.items())
 
 
 @pytest.mark.parametrize(
@@ -298,7 +309,8 @@ def test_bytes_and_sectors_are_counted_by_side():
         ({"op": Op.UPDATE, "stream": Stream.COMPUTE_WRITE}, True),
         ({"op": Op.UPDATE, "stream": Stream.COMM_WRITE}, True),
         ({"op": Op.WRITE, "stream": Stream.COMM_WRITE}, True),
-        ({"op": Op.WRITE, "stream": Stream.COMPUTE_WRITE}, False),
+        ({"op": Op.WRITE, "stream": Stream.COMPUTE_WRITE, "contributors": 0}, False),
+        ({"op": Op.WRITE, "stream": Stream.COMPUTE_WRITE, "contributors": 1}, True),
         ({"op": Op.READ, "stream": Stream.COMM_READ}, False),
         ({"op": Op.UPDATE, "stream": Stream.COMPUTE_WRITE, "tag": -1}, False),
     ],
@@ -328,7 +340,8 @@ def test_same_grants_and_triggers_as_the_twin(moves, by_wavefront, start, size, 
     granularity = Granularity.WAVEFRONT if by_wavefront else Granularity.WORKGROUP
     machine = (f"tracker.entries={entries}", f"tracker.ways={ways}")
     bench = TrackerBench(tiles, *machine, start=start, lines=1, gpus=32, part_bytes=32, granularity=granularity)
-    bench.tile_records["threshold_bytes"][list(untracked)] = 0
+    for name in ("threshold_bytes", "entry"):
+        bench.tile_records[name][list(untracked)] = 0
     walk = [(start + k) % tiles for k in range(tiles)]
     thresholds = [[0] * 4 if tile in untracked else [64] * 4 for tile in range(tiles)]
     twin = TrackerTwin(walk, thresholds, entries=entries, ways=ways, by_wavefront=by_wavefront)
@@ -388,4 +401,4 @@ def test_storage_follows_from_the_fields():
 
 
 def test_the_record_has_room_for_a_request_of_any_port():
-    assert TILE["port_bytes"].shape[0] == 32 and REQUEST["link"] == np.int8
+    assert LSU["links"].shape[0] == 31 and LSU["links"].base == REQUEST["link"] == np.int8

@@ -1,13 +1,16 @@
 """The clock and the wiring: latencies of one access through the whole machine, and the machine without a compiler."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from sim.host.gpu import Gpu
+from sim.machine import build as wiring
 from sim.machine.deadlock import DeadlockError
 from sim.run.one_gpu import simulate
 from tests.support.paths import ROOT
@@ -60,6 +63,14 @@ def test_unloaded_load_from_dram(preset):
     expected = fixed_latency_ps(machine, 1) + machine.hbm.request_ps + dram_ps
     found = exit_ps([load(A, mask=1, slot=1)], machine)
     assert expected <= found < expected + clock_ps
+
+
+def test_compiled_code_runs_the_phases_of_the_table_in_their_order():
+    tree = ast.parse(Path(wiring.__file__).read_text())
+    (function,) = (node for node in tree.body if getattr(node, "name", "") == "run_phases")
+    called = sorted((node.lineno, node.func.id) for node in ast.walk(function) if isinstance(node, ast.Call))
+    assert [name for _, name in called if name.startswith("run_")] == [phase.run.__name__ for phase in wiring.PHASES]
+    assert {phase.unit for phase in wiring.PHASES} <= {unit.name for unit in wiring.UNITS}
 
 
 def test_a_store_of_a_lone_warp_is_not_waited_for():

@@ -154,6 +154,28 @@ def test_reads_version_1(tmp_path):
         assert file.attrs["format_version"] == 3
 
 
+def test_reads_version_2(results, tmp_path):
+    """Written by t3sim before there was one class of results: the trace's fingerprint, no input, no ledger."""
+    old = sim.results.open(Path(__file__).parent / "archives" / "results_v2.h5")
+    run, failure = old.runs
+    assert run.trace_fingerprint == results.trace_fingerprint and run.totals == results.totals
+    assert (run.point, run.figures) == ({"hbm.queue_entries": 32}, {"speedup": 1.5}) and old.study == "ab" * 32
+    assert run.exactly_once and run.code == "" and len(run.spans) == 0 and failure.reason == "does not fit"
+    assert run.dram_bytes.sum() == 32 * sum(run.totals[f"hbm.{kind}_columns"] for kind in ("read", "write", "update"))
+    write_runs(tmp_path / "new.h5", old.runs, old.study)
+    again = sim.results.open(tmp_path / "new.h5")
+    assert [run_digest(one) for one in again.runs] == [run_digest(one) for one in old.runs]
+
+
+def test_a_changed_value_of_version_2_is_noticed(tmp_path):
+    path = tmp_path / "changed.h5"
+    path.write_bytes((Path(__file__).parent / "archives" / "results_v2.h5").read_bytes())
+    with h5py.File(path, "r+") as file:
+        file["runs/00000"].attrs["trace_fingerprint"] = "cd" * 32
+    with pytest.raises(ResultsError, match="checksum"):
+        sim.results.open(path)
+
+
 def test_a_field_that_came_later_does_not_spoil_the_checksum(results, archive, monkeypatch):
     """An older archive lacks values that this version fills in: its checksum is that of what it holds."""
     fields = results.preset.as_dict()["fields"]

@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.hw.request import SECTOR_BYTES
-from sim.hw.space import Map
 from sim.run.many_gpus import replace_unit, run_fused, run_side_by_side
 from sim.spec import Arbiter
 from tests.support.paths import ROOT
@@ -212,14 +211,14 @@ def test_parts_of_wavefronts_move_the_bytes_of_whole_tiles_and_the_first_goes_ea
         assert result.figures["dma_descriptors"] == descriptors
         reached = (cluster.gpus[0].node.output.wavefronts["threshold_bytes"] > 0).sum()
         assert result.figures["tracker_wavefronts"] == reached
-    assert one.figures["dma_tiles"] == other.figures["dma_tiles"] == (cluster.plans[0].tiles["map"] == Map.DMA).sum()
+    assert one.figures["dma_tiles"] == other.figures["dma_tiles"] == cluster.plans[0].tiles["sends"].sum()
     first_ps = [int(c.gpus[0].node.output.released[0, 2]) for c in (before, cluster)]
     assert first_ps[1] < first_ps[0]  # up to then both runs are the same
 
 
 def sent_parts(plan):
     """Parts of the DMA tiles of a plan that lie in the output, for warps of 32 x 32."""
-    tiles = plan.tiles[plan.tiles["map"] == Map.DMA]
+    tiles = plan.tiles[plan.tiles["sends"] > 0]
     return int((-(-tiles["runs"] // 32) * -(-tiles["run_bytes"] // 64)).sum())
 
 
@@ -242,7 +241,7 @@ def test_mca_takes_its_threshold_from_the_first_stage(strict_from):
     busy = result.figures["mca_occupancy"] / cluster.machine.hbm.queue_entries
     assert 0 < busy < 0.9
     assert result.figures["mca_threshold"] == (3 if strict_from == 0 else 11)
-    assert set(cluster.gpus[0].node.channels["comm_limit"]) == {result.figures["mca_threshold"]}
+    assert set(cluster.gpus[0].node.channels["mca"]["limit"]) == {result.figures["mca_threshold"]}
 
 
 def test_a_launch_overhead_delays_a_fused_gemm():

@@ -67,7 +67,7 @@ def swap_lines(wire):
         (double, "arrived bytes"),
         (halve, "arrived bytes"),
         (swap_lines, "arrived sectors"),
-        (swap_contributors, "a contributor twice"),
+        (swap_contributors, "contributors"),
     ],
 )
 @pytest.mark.parametrize("part", ["t3", "rs_nmc"])
@@ -101,7 +101,7 @@ def never_trigger(cluster):
 
 def send_a_tile_twice(cluster):
     """GPU 0 keeps its own stores of a tile and sends them, too: its neighbour gets the sum of a stranger."""
-    cluster.gpus[0].node.output.tiles["port"] = 1
+    cluster.gpus[0].node.output.sends["port"] = 1
 
 
 @pytest.mark.parametrize("granularity", ["workgroup", "wavefront"])

@@ -40,7 +40,7 @@ def test_json_has_the_promised_figures(capsys):
 def test_same_input_gives_the_same_bytes(tmp_path, capsys):
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
     for path in paths:
-        assert main(["run", *SMALL, "--interval-ns", "500", "-o", str(path)]) == 0
+        assert main(["run", *SMALL, "--interval-ns", "500", "--fresh", "-o", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "dram_read_sectors" in shown and "are assumed" in shown
     assert paths[0].read_bytes() == paths[1].read_bytes()
@@ -53,7 +53,7 @@ def test_a_stored_trace_gives_what_the_kernel_gives(kernel, tmp_path, capsys):
     trace = tmp_path / "kernel.h5"
     assert main(["trace", "make", kernel, "-o", str(trace)]) == 0
     stored, direct = run_json(capsys, trace), run_json(capsys, "--kernel", kernel)
-    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint"}
+    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint", "from_store"}
     assert {name: stored[name] for name in stored.keys() - varying} == {
         name: direct[name] for name in direct.keys() - varying
     }
@@ -70,11 +70,11 @@ def test_short_forms_name_the_same_kernel(short, long, monkeypatch, capsys):
     """The run itself is left out: what it is given tells."""
     given = []
 
-    def simulate(source, *_, **__):
-        given.append(source.fingerprint())
+    def run_or_get(run, *_, **__):
+        given.append(run.key)
         raise UserError("enough")
 
-    monkeypatch.setattr("sim.verbs.run.simulate", simulate)
+    monkeypatch.setattr("sim.verbs.run.run_or_get", run_or_get)
     assert main(["run", *short]) == main(["run", "--kernel", long]) == 2
     assert given[0] == given[1] and capsys.readouterr().err.count("enough") == 2
 

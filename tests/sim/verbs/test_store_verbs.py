@@ -12,7 +12,7 @@ from sim.verbs.store_prune import store_prune
 from traces.command.cli import main
 
 GEMM = ["run", "--gemm", "128x256x32", "--preset", "t3_2024"]
-T3 = ["t3", "--m", "128", "--n", "256", "--k", "32", "--gpus", "2", "--configuration", "Ideal-GEMM-RS-Overlap"]
+T3 = ["t3", "--kernel", "gemm:shape=128x256x32", "--gpus", "2", "--configuration", "Ideal-GEMM-RS-Overlap"]
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_a_run_says_where_it_comes_from(store, tmp_path, capsys):
 
 
 def test_the_gemm_of_a_scenario_is_that_of_a_run(store, capsys):
-    """Where everything that decides them is equal: the padding of `t3 --m` and `run --gemm` is, for whole sectors."""
+    """Where everything that decides them is equal."""
     assert main([*GEMM, "--json"]) == 0
     gemm_ns = json.loads(capsys.readouterr().out)["time_ns"]
     assert main([*T3, "--json"]) == 0

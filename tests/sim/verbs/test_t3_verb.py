@@ -129,7 +129,7 @@ def test_archive(tmp_path, capsys):
 def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
     for path in paths:
-        assert main(["t3", *SHAPE, *MACHINE, "-o", str(path)]) == 0
+        assert main(["t3", *SHAPE, *MACHINE, "--fresh", "-o", str(path)]) == 0
     assert paths[0].read_bytes() == paths[1].read_bytes()
     shown = capsys.readouterr().out
     for words in (

@@ -261,6 +261,10 @@ def test_lists(tmp_path):
         ("kernel-9.traceg\n", "l.g:1: no such file: 'kernel-9.traceg'"),
         ("MemcpyHtoD,0x7f\n", "l.g:1: found 'MemcpyHtoD,0x7f', expected"),
         ("MemcpyHtoD,zz,12\n", "expected MemcpyHtoD"),
+        ("\nMemcpyHtoD,-0x10,12\n", "l.g:2: address of a copy: found -0x10, allowed 0 to 2^63 - 1"),
+        (f"MemcpyHtoD,{1 << 64:#x},12\n", "l.g:1: address of a copy: found 0x10000000000000000, allowed"),
+        (f"MemcpyHtoD,0x1,{(1 << 63) - 1}\n", f"l.g:1: bytes of a copy: found {(1 << 63) - 1}, allowed"),
+        (f"MemcpyHtoD,0x1,{1 << 70}\n", f"l.g:1: bytes of a copy: found {1 << 70}, allowed"),
         ("", "names no kernel"),
         (b"\xff\xfe\x00kernel", "not a text file"),
     ):

@@ -8,7 +8,8 @@ import pytest
 from tests.support.accelsim_sectors import sectors_by_kind
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim, same_events
-from traces.archive import open_archive, verify_archive, write_archive
+from tracer.verify import verify_archive
+from traces.archive import open_archive, write_archive
 from traces.schema import Kind
 from traces.source import Prefill
 

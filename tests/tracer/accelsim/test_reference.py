@@ -9,7 +9,8 @@ from tests.support.accelsim_sectors import sectors_by_kind
 from tracer.accelsim.make_small import ROOT, SMALL, make
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim, same_events
-from traces.archive import open_archive, verify_archive
+from tracer.verify import verify_archive
+from traces.archive import open_archive
 from traces.schema import Kind
 
 REFERENCES = ROOT / "validation" / "references"

@@ -97,6 +97,16 @@ def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
     assert run(modules)[0][:3] == ["207", "-2", "1"]
 
 
+def test_named_tuples_with_other_fields_have_entries_of_their_own(modules):
+    """Even where the kernel's module does not import the tuple, and the types of the fields are the same."""
+    replace_in(modules / "other.py", "-x", "x.first - 10 * x.second")
+    program = PROGRAM.replace("import caller, other", "import caller, other\nfrom collections import namedtuple")
+    for fields, found in (("first second", "-19"), ("second first", "-8")):
+        pair = f"namedtuple('Pair', '{fields}')(1, 2)"
+        (modules / "program.py").write_text(program.replace("alone(value)", f"alone({pair})"))
+        assert run(modules)[0][1] == found
+
+
 def test_boundscheck_has_its_own_entries(modules):
     run(modules)
     assert run(modules, NUMBA_BOUNDSCHECK="1")[0][2] == "3"
@@ -127,6 +137,40 @@ def test_damaged_cache_file_is_compiled_again(modules):
         file.write_bytes(file.read_bytes()[:-10])
     assert run(modules)[0][:3] == ["207", "-1", "3"]
     assert run(modules)[0][2] == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps profiles apart")
+@pytest.mark.parametrize("what", ["root", "folder", "entry"])
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_what_others_may_write_does_not_run(modules, what, mode):
+    run(modules)
+    cache = modules / "cache"
+    places = {"root": [cache], "folder": list(cache.iterdir()), "entry": list(cache.rglob("*.kernel"))}
+    for place in places[what]:
+        place.chmod(mode)
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"] and says.count("are not used: others may write there; chmod -R go-w") == 1
+    for place in places[what]:
+        place.chmod(0o755)
+    assert run(modules)[0][2] == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_what_belongs_to_another_user_does_not_run(modules):
+    run(modules)
+    os.chown(modules / "cache", 12345, -1)
+    words, says = run(modules)
+    assert words[:3] == ["207", "-1", "3"] and "some of it belongs to user 12345, not to you" in says
+
+
+def test_an_open_umask_does_not_open_the_cache(modules):
+    before = os.umask(0)
+    try:
+        run(modules)
+    finally:
+        os.umask(before)
+    words, says = run(modules)
+    assert words[2] == "0" and says == ""
 
 
 def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):

@@ -3,7 +3,8 @@
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
-from traces.archive import open_archive, verify_archive
+from tracer.verify import verify_archive
+from traces.archive import open_archive
 from traces.source import Prefill
 from traces.write import write_archive
 

@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from sim.collective.check import check_regions
 from sim.collective.chunks import even_chunks
-from sim.collective.space import check_regions
-from sim.hw.space import Map
 from tests.support.fake_runs import STREAMS, fake_results
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
@@ -61,7 +60,7 @@ def test_where_tiles_are_mapped():
     """Own updates alone would leave the sums of the others out: no plan of a reduction."""
     chunks = even_chunks(16, 8)
     regions = variant_regions(OWN, chunks, 3)
-    assert [region.map for region in regions] == [Map.REMOTE, *[Map.FINAL] * 7]
+    assert [(region.to, region.expects) for region in regions] == [((1,), 0), *[((0,), 1)] * 7]
     assert sorted(tile for region in regions for tile in range(region.first, region.end)) == list(range(16))
     with pytest.raises(UserError, match="plan"):
         check_regions([variant_regions(OWN, chunks, gpu) for gpu in range(8)], 16)
@@ -71,8 +70,8 @@ def test_a_tile_is_complete_with_all_that_comes_to_it():
     """Else DMA engines would read too early, or never: two updates of each byte where own and arriving ones meet."""
     for name, updates in {"own": 1, "own_dma": 1, "own_arriving": 2, "arriving_dma": 1, "every": 2}.items():
         regions = variant_regions(VARIANTS[name], even_chunks(16, 8), 2)
-        assert {region.updates for region in regions[1:]} == {updates}, name
-        assert [region.map for region in regions].count(Map.DMA) == (6 if "dma" in name or name == "every" else 0)
+        assert {region.expects for region in regions[1:]} == {updates}, name
+        assert sum(len(region.sends) for region in regions) == (6 if "dma" in name or name == "every" else 0)
 
 
 def test_every_variant_hears_only_whom_it_should():

@@ -2,7 +2,7 @@
 
 import click
 
-from traces.archive import verify_archive
+from tracer.verify import verify_archive
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
 

@@ -1,0 +1,245 @@
+"""The check of a plan before it runs: every contribution comes where it is expected, once, and nothing waits for ever.
+
+`follow` takes any plan. `check_regions` also asks whether it is a reduce-scatter: each tile's sum ends on one GPU.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.collective.dry_run import play
+from sim.collective.space import OUTPUT, Buffer, Region, check_spans
+from sim.collective.tables import Queue, Tables, work_records
+from sim.hw.request import Op
+from sim.hw.space import MAX_GPUS
+from tracer.gemm.source import OUTPUT_TILE
+from traces.errors import UserError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What of the machine can make a plan wait.
+
+    Attributes:
+        sets, ways: of the Tracker; ways = 0: entries without limit.
+        by_chunk: tiles are sent on a chunk at a time (DmaPolicy.CHUNK).
+    """
+
+    sets: int = 1
+    ways: int = 0
+    by_chunk: bool = False
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What comes where.
+
+    Attributes:
+        stored: i8 [GPUs, tiles of all buffers]: set of GPUs (bit k = GPU k) whose stores come to a tile.
+        sent: likewise, whose contributions DMA engines and collectives on CUs bring.
+        shares: likewise, of how many shares the stores are that come from others.
+    """
+
+    stored: np.ndarray
+    sent: np.ndarray
+    shares: np.ndarray
+
+
+def follow(
+    regions: Sequence[Sequence[Region]],
+    buffers: Sequence[Buffer],
+    queues: Sequence[Queue] | None = None,
+    limits: Limits = NO_LIMITS,
+) -> Flow:
+    """Follow every contribution through a plan of all GPUs.
+
+    Args:
+        regions: of each GPU.
+        buffers: that all of them have.
+        queues: kernels of all GPUs, None = all workgroups store at once.
+        limits: of the machine.
+
+    Raises:
+        UserError: a contribution that is lost, doubled or overwritten, or something that waits for ever; names GPU,
+            buffer and tile.
+    """
+    if not 2 <= len(regions) <= MAX_GPUS:
+        raise UserError(f"gpus: found {len(regions)}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+    tables = Tables(regions, buffers, queues)
+    _check_counts(tables)
+    return _play(tables, queues, limits)
+
+
+def _check_counts(tables: Tables) -> None:
+    """Does each tile get as many contributions as it expects?"""
+    nodes = tables.nodes[:-1]
+    stores, sends = tables.sources("first_store"), tables.sources("first_send")
+    arrive = np.bincount(tables.stores, nodes["shares"][stores], len(nodes)).astype(np.int64)
+    arrive += np.bincount(tables.sends, minlength=len(nodes)) + np.bincount(tables.carried[1], minlength=len(nodes))
+    come = arrive + nodes["shares"] * nodes["stay"]
+    lost = np.flatnonzero((nodes["expects"] == 0) & (arrive > 0))
+    if len(lost):
+        k = int(lost[0])
+        edges = ((stores, tables.stores), (sends, tables.sends), tables.carried)
+        senders = {int(one) // tables.tiles for source, to in edges for one in source[to == k]}
+        raise UserError(
+            f"plan: GPU {k // tables.tiles} expects nothing for {tables.name(k)}, so what arrives for it from GPUs "
+            f"{sorted(senders)} would be lost"
+        )
+    wrong = np.flatnonzero((nodes["expects"] > 0) & (nodes["expects"] != come))
+    if len(wrong):
+        k = int(wrong[0])
+        expects = int(nodes["expects"][k])
+        raise UserError(
+            f"plan: GPU {k // tables.tiles} waits for {expects} contributions to {tables.name(k)}, but {come[k]} come: "
+            + ("it would wait for ever" if expects > come[k] else "it would go on too early")
+        )
+    _check_operations(tables)
+
+
+def _check_operations(tables: Tables) -> None:
+    """Are updates counted, and stores neither overwritten nor sent on too early?"""
+    nodes = tables.nodes[:-1]
+    local = (nodes["stay"] == 1) & (nodes["shares"] > 0)
+    updated, written = local & (tables.op.ravel() != Op.WRITE), local & (tables.op.ravel() == Op.WRITE)
+    for reached, op in ((tables.stores, tables.store_op), (tables.sends, tables.send_op)):
+        written[reached[op == Op.WRITE]] = True
+    sent_on = np.diff(tables.nodes["first_send"]) > 0
+    uncounted = nodes["expects"] == 0
+    for wrong, words in (
+        (updated & uncounted, "is updated but expects nothing: updates would not be counted"),
+        (written & (nodes["expects"] > 1), "is stored and gets other contributions: one would overwrite the other"),
+        (local & sent_on & uncounted, "is sent on but expects nothing: it would leave before its stores"),
+        ((nodes["gate"] >= 0) & uncounted, "has a gate but expects nothing: the gate would never open"),
+    ):
+        if wrong.any():
+            raise UserError(f"plan: {tables.where(int(np.argmax(wrong)))} {words}")
+
+
+def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flow:
+    """Let it run, and say what is left."""
+    nodes = tables.nodes
+    tracked = nodes["expects"][:-1] > 0
+    if limits.ways:
+        tags = np.arange(len(nodes) - 1) % tables.tiles
+        entries = nodes["gpu"][:-1] * limits.sets + tags % limits.sets
+        nodes["entry"][:-1] = np.where(nodes["entry"][:-1] >= 0, entries, -1)
+        _check_entries(tables, queues, limits)
+    else:
+        nodes["entry"] = -1
+    chunks = nodes["chunk"] + nodes["gpu"] * (1 + int(nodes["chunk"].max()))
+    together = tracked & (np.diff(nodes["first_send"]) > 0) & limits.by_chunk
+    nodes["chunk"][:-1] = np.where(together, chunks[:-1], -1)
+    gates = 1 + int(nodes["gate"].max())
+    nodes["gate"][:-1] = np.where(nodes["gate"][:-1] >= 0, nodes["gate"][:-1] + gates * nodes["gpu"][:-1], -1)
+    gate_left = np.bincount(nodes["gate"][:-1][nodes["gate"][:-1] >= 0], minlength=gates * tables.gpus)
+    chunk_left = np.bincount(chunks[:-1][together], minlength=1)
+    work, lines = work_records(tables, queues, gates)
+    used, ready = np.zeros(tables.gpus * limits.sets, np.int64), np.zeros(len(nodes) + 1, np.int64)
+    state = (gate_left.astype(np.int64), chunk_left.astype(np.int64), used)
+    play(nodes, tables.stores, tables.sends, work, lines, *state, limits.ways, ready)
+    _check_end(tables, work, lines)
+    shares = np.zeros(len(nodes) - 1, np.int64)
+    shares[tables.stores] = nodes["shares"][tables.sources("first_store")]
+    return Flow(*(found.reshape(tables.gpus, -1) for found in (nodes["stored"][:-1], nodes["sent"][:-1], shares)))
+
+
+def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
+    """With fewer entries than tiles one kernel must make the tiles of one buffer in the order of the walk. Others could
+    hold the entries, or the places on CUs, that it waits for."""
+    entry = tables.nodes["entry"][:-1]
+    most = int(np.bincount(entry[entry >= 0], minlength=1).max())
+    if most <= limits.ways:
+        return
+    tags = np.flatnonzero((entry.reshape(tables.gpus, -1) >= 0).any(axis=0))
+    tracked = {tables.name(tag).partition(" of ")[2] for tag in tags.tolist()}
+    kernels = {queue.number for queue in queues} if queues else {0}
+    if len(tracked) > 1 or len(kernels) > 1:
+        raise UserError(
+            f"tracker.ways: found {limits.ways}, but {most} tiles share a set, of {len(tracked)} buffers and "
+            f"{len(kernels)} kernels at once: they could wait for each other; allowed is an entry for each tile"
+        )
+    for queue in queues or ():
+        for buffer in (b for b in tables.buffers if b.name in tracked):
+            made = queue.tags % len(buffer.tiles)
+            _, first = np.unique(made, return_index=True)
+            in_order = (queue.start + np.arange(len(buffer.tiles))) % len(buffer.tiles)
+            if not np.array_equal(made[np.sort(first)], in_order):
+                raise UserError(
+                    f"plan: the kernel of GPU {queue.gpu} does not make the tiles of {buffer.name} in their order from "
+                    f"{queue.start} on, in which the Tracker keeps entries for them; allowed is an entry for each tile"
+                )
+
+
+def _check_end(tables: Tables, work: np.ndarray, lines: np.ndarray) -> None:
+    """Nothing came twice, and nothing is left."""
+    nodes = tables.nodes[:-1]
+    if nodes["doubled"].any():
+        k = int(np.argmax(nodes["doubled"] != 0))
+        twice = [gpu for gpu in range(tables.gpus) if nodes["doubled"][k] >> gpu & 1]
+        raise UserError(
+            f"plan: contributions of GPUs {twice} come twice to {tables.name(k)} on GPU {k // tables.tiles}"
+        )
+    left = lines[lines["next"] < lines["end"]]
+    waits = ""
+    if len(left):
+        row = work[left[0]["next"]]
+        node = int(row["node"])
+        waits = "; a workgroup waits for " + ("its gate" if row["gate"] >= 0 else "an entry of the Tracker")
+        waits += f" before it stores {tables.where(node)}" if node >= 0 else ""
+    missing = np.flatnonzero((nodes["expects"] > 0) & (nodes["done"] == 0))
+    if len(missing) or len(left):
+        places = sorted({int(k) // tables.tiles for k in missing})
+        first = tables.where(int(missing[0])) if len(missing) else "nothing"
+        raise UserError(
+            f"plan: contributions to {first} wait for each other in a circle (GPUs {places}): it would never be "
+            f"complete{waits}"
+        )
+
+
+def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
+    """Follow every partial sum through a reduce-scatter of all GPUs, whose kernels store each tile once.
+
+    Raises:
+        UserError: a sum that is lost, doubled or never complete; names GPU and tile.
+    """
+    check_reduces(plans, Buffer(OUTPUT, np.zeros(tiles, OUTPUT_TILE)))
+
+
+def check_reduces(
+    plans: Sequence[Sequence[Region]],
+    buffer: Buffer,
+    queues: Sequence[Queue] | None = None,
+    limits: Limits = NO_LIMITS,
+) -> Flow:
+    """`follow`, and the sums of all GPUs meet, each once, on the one GPU where a tile is final."""
+    tiles = len(buffer.tiles)
+    final = np.zeros((len(plans), tiles), bool)
+    kept = np.ones((len(plans), tiles), bool)
+    for gpu, regions in enumerate(plans):
+        check_spans([buffer], regions)
+        for region in regions:
+            span = slice(region.first, region.end)
+            final[gpu, span] = region.expects > 0 and not region.sends
+            kept[gpu, span] = region.plain
+    if kept.any():
+        gpu, tile = (int(one[0]) for one in np.nonzero(kept))
+        raise UserError(f"plan: GPU {gpu} keeps its part of tile {tile} to itself: the sum would lose it")
+    odd = final.sum(axis=0) != 1
+    if odd.any() and len(plans) > 1:
+        tile = int(np.argmax(odd))
+        raise UserError(
+            f"plan: tile {tile} is final on GPUs {np.flatnonzero(final[:, tile]).tolist()}, allowed is exactly one"
+        )
+    flow = follow(plans, [buffer], queues, limits)
+    lost = final & ((flow.stored | flow.sent) != (1 << len(plans)) - 1)
+    if lost.any():
+        gpu, tile = (int(one[0]) for one in np.nonzero(lost))
+        held = int(flow.stored[gpu, tile] | flow.sent[gpu, tile])
+        missing = [other for other in range(len(plans)) if not held >> other & 1]
+        raise UserError(f"plan: the sums of GPUs {missing} never reach the final tile {tile} on GPU {gpu}")
+    return flow

@@ -1,0 +1,168 @@
+"""Plans beyond the reduce-scatter of T3, each as data: regions of buffers of all GPUs. No timing.
+
+    all_to_all         blocks of a GEMM's output go to all other GPUs as they are complete
+    gathered_rows      a GEMM whose workgroups wait, panel by panel, for an all-gather of its rows of A
+    split_k            a GEMM whose shares of K meet in memory, fused with a reduce-scatter
+
+Steps and chunks are those of `sim.collective.chunks`; `sim.run.many_gpus.run_plan` runs them. Traffic is that of one
+GPU with N GPUs in all, counted at its memory controllers and on its links, in whole sectors.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sim.collective.chunks import Chunks
+from sim.collective.plans import Plan, planned
+from sim.collective.space import OUTPUT, Buffer, Region, Send
+from sim.collective.topology import AnyTopology, is_direct
+from sim.hw.request import Op
+from sim.spec import Granularity
+from tracer.gemm.source import OUTPUT_TILE, GemmSource
+from traces.errors import UserError
+
+RECEIVED, ROWS = "received", "rows of A"
+BUFFER_STEP_BYTES = (1 << 36) + (1 << 19)
+"""From a buffer to the next; not a power of two, so that they do not all begin in the same DRAM bank."""
+
+
+def all_to_all(
+    output: np.ndarray,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    granularity: Granularity = Granularity.WORKGROUP,
+) -> Plan:
+    """Each GPU makes all chunks; chunk c goes, tile by tile as it is complete, to its owner, which keeps it apart.
+
+    Traffic, with D = bytes of the output, `own` = bytes of the chunk that a GPU keeps (it is nowhere sent):
+        stores of the GEMM     D
+        DMA reads              D - own
+        arriving stores        sum of the chunks of that owner on the other GPUs: (N - 1) own
+        links                  D - own
+
+    Args:
+        output: OUTPUT_TILE in global order; chunks must be alike, tile by tile.
+        topology: one in which any two GPUs have a link.
+        granularity: of what DMA engines send on: tiles, or the part of each wavefront as it is complete.
+
+    Raises:
+        UserError: chunks that are not alike, or no link.
+    """
+    apart = output.copy()
+    apart["address"] += BUFFER_STEP_BYTES
+    last = chunks.gpus - 1
+    regions = []
+    for local in range(chunks.gpus):
+        span, far = chunks.span(gpu, local), chunks.owner_distance(local)
+        if local == last:
+            regions.append(Region(span.start, span.stop, expects=1))
+            continue
+        place = chunks.span(gpu, last).start  # at the receiver, chunks lie by the GPU that they come from
+        send = Send(far, Op.WRITE, RECEIVED, place)
+        regions.append(Region(span.start, span.stop, expects=1, sends=(send,), chunk=local, granularity=granularity))
+        regions.append(Region(span.start, span.stop, to=(), expects=1, buffer=RECEIVED))
+    return planned([Buffer(OUTPUT, output), Buffer(RECEIVED, apart, shares=0)], chunks, gpu, topology, regions)
+
+
+def row_chunks(source: GemmSource, gpus: int) -> Chunks:
+    """Chunks of whole rows of tiles, for a GEMM that walks its tiles row by row.
+
+    Raises:
+        UserError: another walk, or fewer rows of tiles than GPUs.
+    """
+    rows = source.output_tiles()["row"]
+    if (np.diff(rows) < 0).any():
+        raise UserError("gathered rows: the GEMM does not walk its tiles row by row; allowed is the order row")
+    if source.tiles_m < gpus:
+        raise UserError(f"gpus: found {gpus} for {source.tiles_m} rows of tiles; allowed is one per GPU at least")
+    return Chunks(gpus, tuple(source.tiles_m * k // gpus * source.tiles_n for k in range(gpus + 1)))
+
+
+def gathered_rows(
+    source: GemmSource, chunks: Chunks, gpu: int, topology: AnyTopology, gate_delay_ps: int = 0
+) -> tuple[Plan, np.ndarray]:
+    """Each GPU owns the rows of A behind its first chunk of the output; DMA engines send them to all others.
+
+    A GPU makes the chunk of its own rows first and waits for nothing; then the chunks whose rows come from the GPU
+    behind, the one behind that, and so on: a gate opens with the last of a panel's rows. On a ring panels are passed
+    on.
+
+    Traffic, with S = bytes of A, `own` = bytes of a GPU's own rows, `last` = those of the panel that it waits for last:
+        DMA reads              ring: S - last; else (N - 1) own
+        arriving stores        S - own
+        links                  as DMA reads
+        stores of the GEMM     D bytes of output, through L2
+
+    Args:
+        chunks: `row_chunks` of the source.
+        gate_delay_ps: from the last byte to the start of a workgroup.
+
+    Returns:
+        The plan, and the gate of each output tile, i8 [tiles], -1 = none.
+    """
+    rows = _bands(source)
+    across = source.tiles_n
+    last = chunks.gpus - 1
+    gates = np.full(chunks.tiles, -1)
+    regions = []
+    for local in range(chunks.gpus):
+        span = chunks.span(gpu, local)
+        first, end = span.start // across, span.stop // across
+        if local == 0:
+            far = range(1, chunks.gpus) if is_direct(topology) else (1,)
+            sends = tuple(Send(to, Op.WRITE) for to in far)
+            regions.append(Region(first, end, to=(), sends=sends, buffer=ROWS))
+            continue
+        gates[span.start : span.stop] = local - 1
+        sends = () if is_direct(topology) or local == last else (Send(1, Op.WRITE),)
+        regions.append(Region(first, end, to=(), expects=1, sends=sends, gate=local - 1, buffer=ROWS, chunk=local))
+    buffers = [Buffer(OUTPUT, source.output_tiles()), Buffer(ROWS, rows, shares=0)]
+    return planned(buffers, chunks, gpu, topology, regions, gate_delay_ps), gates
+
+
+def _bands(source: GemmSource) -> np.ndarray:
+    """OUTPUT_TILE of A: the rows of each row of tiles."""
+    a, high = source.problem.a, source.kernel.tile_m
+    found = np.zeros(source.tiles_m, OUTPUT_TILE)
+    found["row"] = np.arange(source.tiles_m)
+    found["runs"] = np.minimum(high, a.rows - found["row"] * high)
+    found["run_bytes"], found["pitch_bytes"] = a.columns * a.element_bytes, a.pitch_bytes
+    found["address"] = a.address + found["row"] * high * a.pitch_bytes
+    found["parts"] = [(high, a.columns * a.element_bytes, 1, 1, 1)] * source.tiles_m
+    return found
+
+
+def split_k(
+    output: np.ndarray,
+    shares: int,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    granularity: Granularity = Granularity.WORKGROUP,
+) -> Plan:
+    """The shares of a tile, made by workgroups of their own, add up near memory; then its sum goes on as T3's do.
+
+    A tile is complete when all shares of this GPU and the sums of others have come. No store leaves the GPU.
+
+    Traffic, with D = bytes of the output, S = shares, `first` and `own` = bytes of the first and last local chunk:
+        updates of the GEMM    S D
+        DMA reads              D - own
+        arriving updates       ring: D - first; else (N - 1) own
+        links                  D - own
+
+    Args:
+        output: OUTPUT_TILE in global order.
+        shares: `split_k` of the kernel.
+        granularity: of what DMA engines send on.
+    """
+    last = chunks.gpus - 1
+    regions = []
+    for local in range(chunks.gpus):
+        span, far = chunks.span(gpu, local), chunks.owner_distance(local)
+        sends = () if local == last else (Send(far if is_direct(topology) else 1),)
+        arriving = (last if local == last else 0) if is_direct(topology) else min(local, 1)
+        expects = shares + arriving
+        region = Region(span.start, span.stop, op=Op.UPDATE, expects=expects, sends=sends, chunk=local)
+        regions.append(replace(region, granularity=granularity))
+    return planned([Buffer(OUTPUT, output, shares)], chunks, gpu, topology, regions)

@@ -1,0 +1,115 @@
+"""MCA (T3): communication-aware arbitration at the memory controllers, all of it.
+
+Compute enters a channel's DRAM queue first. Communication enters while the queue is short: while fewer entries than a
+limit are queued. Communication that has waited longer than an age limit takes turns with compute.
+
+The limit is chosen once per fused kernel, at the end of its first stage: the busier the queues were in that stage, the
+stricter the limit (`spec.MCA`). `Arbiter.MCA_FIXED` has a limit from the start, no other arbiter has one.
+
+    host      set_limits, watch_first_stage before a run; mca_facts after it
+    engine    run_mca, once per time window
+    channel   communication_aware, whenever a request may enter its queue
+"""
+
+import numpy as np
+
+from sim.hw.hbm.queue import account_occupancy
+from sim.hw.request import NEVER, STREAMS, Stream
+from sim.hw.stream_heads import older_head, streams_in_turn
+from sim.spec import Arbiter
+from tracer.compile.jit import compiled
+
+LEVELS = 3
+
+MCA = np.dtype(
+    [
+        # constants, strictest level first
+        ("share", "f8", LEVELS),  # of the queue: mean occupancy from which ...
+        ("limit", "i8", LEVELS),  # ... this limit holds
+        # state
+        ("stage_workgroups", "i8"),  # the first stage is over when so many have finished; 0 = nothing to choose
+        ("stage_from_ps", "i8"),
+        ("occupancy", "f8"),  # mean that was seen, entries per channel
+        ("chosen", "i8"),  # limit, NEVER = none
+    ]
+)
+"""What a GPU watches and chooses."""
+
+MCA_LIMITS = np.dtype(
+    [
+        ("limit", "i8"),  # communication enters while fewer entries are queued
+        ("age_ps", "i8"),  # and in turns with compute when it has waited longer
+    ]
+)
+"""What a channel's arbiter goes by: a field of the channel's record."""
+
+
+def make_mca(machine):
+    """The record of one GPU (an array of one) with the table of limits. machine: sim.spec.Machine."""
+    spec, mca = machine.mca, np.zeros(1, MCA)
+    mca["share"] = [spec.strict_from, spec.medium_from, spec.loose_from]
+    mca["limit"] = [spec.strict, spec.medium, spec.loose]
+    mca["chosen"] = NEVER
+    return mca
+
+
+def lift_limits(channels):
+    """Let communication in always. channels: CHANNEL records."""
+    channels["mca"]["limit"] = channels["mca"]["age_ps"] = NEVER
+
+
+def set_limits(channels, machine):
+    """The limits with which a run begins. machine: sim.spec.Machine."""
+    lift_limits(channels)
+    if machine.hbm.arbiter == Arbiter.MCA_FIXED:
+        channels["mca"]["limit"] = machine.mca.threshold
+    channels["mca"]["age_ps"] = machine.mca.age_limit_ps or NEVER
+
+
+def watch_first_stage(mca, workgroups, start_ps):
+    """Choose the limit when so many workgroups of dispatch queue 0 have finished; the stage begins at start_ps."""
+    mca["stage_workgroups"], mca["stage_from_ps"] = workgroups, start_ps
+
+
+def mca_facts(mca):
+    """What was chosen (entries, None = no limit) and seen (mean entries queued per channel), by name."""
+    chosen = int(mca[0]["chosen"])
+    return {"mca_threshold": None if chosen == NEVER else chosen, "mca_occupancy": float(mca[0]["occupancy"])}
+
+
+@compiled
+def run_mca(node, begin_ps, end_ps):
+    """When the kernel's first stage is over, choose the limit by the mean queue occupancy seen in it.
+
+    Reads the queues of `node.channels`; writes `node.mca` and the limit of each channel whose arbiter is MCA.
+    """
+    mca = node.mca[0]
+    if mca.stage_workgroups == 0 or node.dispatch[0].finished < mca.stage_workgroups:
+        return
+    mca.stage_workgroups = 0
+    occupied = np.int64(0)
+    for h in range(len(node.channels)):
+        account_occupancy(node.channels[h], end_ps)
+        for stream in range(STREAMS):
+            occupied += node.channels[h].occupancy[stream]
+    mca.occupancy = occupied / max((end_ps - mca.stage_from_ps) * len(node.channels), 1)
+    for level in range(LEVELS):
+        if mca.occupancy >= mca.share[level] * node.channels[0].queue_entries:
+            mca.chosen = mca.limit[level]
+            break
+    for h in range(len(node.channels)):
+        if node.channels[h].arbiter == Arbiter.MCA:
+            node.channels[h].mca.limit = mca.chosen
+            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], end_ps)
+
+
+@compiled
+def communication_aware(channel, now_ps):
+    """The stream that enters the queue next, -1 for none: compute first, communication while the queue is short."""
+    comm = older_head(channel, Stream.COMM_READ, Stream.COMM_WRITE)
+    if comm >= 0 and now_ps - channel.head_ps[comm] > channel.mca.age_ps:
+        return streams_in_turn(channel)
+    stream = older_head(channel, Stream.COMPUTE_READ, Stream.COMPUTE_WRITE)
+    if stream >= 0:
+        return stream
+    return comm if channel.queued[0] + channel.queued[1] < channel.mca.limit else -1

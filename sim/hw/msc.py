@@ -1,0 +1,133 @@
+"""Memory-side cache of one memory channel: between L2 (and links and DMA engines) and the HBM channel.
+
+So far it keeps nothing: every request passes it, at most one per `line_ps`, and reaches the channel `latency_ps` after
+it was taken. A fifo per stream before it and behind it: within a stream the order stays, of several streams the head
+that has waited longest goes first. A stream whose fifo to the channel is full waits and does not hold up the others;
+it tries again in the next time window (D6). Data of reads go back past it. Without `msc.present` there is no such unit
+and requests go straight to the channel.
+"""
+
+import numpy as np
+
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.l2 import l2_retry
+from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS
+from sim.hw.tags import sectors_in
+from tracer.compile.jit import compiled
+from traces.units import whole_period_ps
+
+COUNTERS = {
+    "requests": "requests passed on, per stream",
+    "bytes": "bytes that these read or write, whole sectors, per stream",
+    "blocked_ps": "time in which the oldest request found no room at the channel, per stream",
+}
+"""Counter fields of MSC and their meaning."""
+
+MSC = np.dtype(
+    [
+        # constants
+        ("line_ps", "i8"),  # from request to request
+        ("latency_ps", "i8"),
+        ("in_fifo", "i8", STREAMS),
+        ("out_fifo", "i8", STREAMS),  # those of the channel
+        # state
+        ("next_ps", "i8"),  # takes no request before
+        ("sent_ps", "i8"),  # when the channel sees the oldest of what was sent in this window; NEVER = nothing sent
+        ("blocked", "i8"),  # 1: a stream waits for room
+        ("blocked_since_ps", "i8", STREAMS),  # -1 = it does not
+        # counters
+        ("requests", "i8", STREAMS),
+        ("bytes", "i8", STREAMS),
+        ("blocked_ps", "i8", STREAMS),
+    ],
+    align=True,
+)
+
+
+def make_mscs(spec, in_fifos, out_fifos):
+    """One record per memory channel, none where the machine has no such unit.
+
+    Args:
+        spec: sim.spec.MSC.
+        in_fifos, out_fifos: (channels, STREAMS) fifo numbers.
+    """
+    mscs = np.zeros(len(in_fifos) if spec.present else 0, MSC)
+    if spec.present:
+        period_ps = whole_period_ps(spec.clock_MHz)
+        mscs["line_ps"] = max(1, round(period_ps / spec.lines_per_clk))
+        mscs["latency_ps"] = spec.latency_clk * period_ps
+        mscs["in_fifo"], mscs["out_fifo"] = in_fifos, out_fifos
+        mscs["sent_ps"], mscs["blocked_since_ps"] = NEVER, -1
+    return mscs
+
+
+@compiled
+def msc_step(msc, fifos, pool, now_ps):
+    """Pass on at most one request.
+
+    Reads and writes a record of MSC, its fifos and their pool.
+
+    Returns:
+        When it can do something next, NEVER if it is empty or all streams wait for room.
+    """
+    if now_ps < msc.next_ps:
+        return msc.next_ps
+    msc.blocked = 0
+    chosen = -1
+    chosen_ps = wake_ps = NEVER
+    for stream in range(STREAMS):
+        head_ps = fifo_head_ps(fifos[msc.in_fifo[stream]], pool)
+        if head_ps > now_ps:
+            wake_ps = min(wake_ps, head_ps)
+        elif fifo_full(fifos[msc.out_fifo[stream]]):
+            msc.blocked = 1
+            if msc.blocked_since_ps[stream] < 0:
+                msc.blocked_since_ps[stream] = now_ps
+        elif head_ps < chosen_ps:
+            chosen, chosen_ps = stream, head_ps
+    if chosen < 0:
+        return wake_ps
+    _pass_on(msc, fifos, pool, chosen, now_ps)
+    return msc.next_ps
+
+
+@compiled
+def _pass_on(msc, fifos, pool, stream, now_ps):
+    """The oldest request of a stream goes to the channel."""
+    fifo = fifos[msc.in_fifo[stream]]
+    request = fifo_head(fifo, pool)
+    fifo_push_copy(fifos[msc.out_fifo[stream]], pool, request, now_ps + msc.latency_ps)
+    fifo_pop(fifo)
+    msc.requests[stream] += 1
+    msc.bytes[stream] += sectors_in(request.sectors) * SECTOR_BYTES
+    if msc.blocked_since_ps[stream] >= 0:
+        msc.blocked_ps[stream] += now_ps - msc.blocked_since_ps[stream]
+        msc.blocked_since_ps[stream] = -1
+    msc.next_ps = now_ps + msc.line_ps
+    msc.sent_ps = min(msc.sent_ps, now_ps + msc.latency_ps)
+
+
+@compiled
+def run_mscs(node, begin_ps, end_ps):
+    """Phase of the engine: all of them through a time window. Wakes channels, and banks of L2 that wait for room."""
+    slices = len(node.banks) // len(node.channels)
+    for h in range(len(node.mscs)):
+        now_ps = node.msc_wake_ps[h]
+        if now_ps >= end_ps:
+            continue
+        msc = node.mscs[h]
+        while now_ps < end_ps:
+            now_ps = msc_step(msc, node.fifos, node.pool, now_ps)
+        node.msc_wake_ps[h] = now_ps
+        if msc.sent_ps < NEVER:
+            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], msc.sent_ps)
+            msc.sent_ps = NEVER
+            l2_retry(node.banks, node.bank_wake_ps, h * slices, (h + 1) * slices, end_ps)
+
+
+@compiled(inline=True)
+def retry_mscs(node, end_ps):
+    """Those that wait for room at their channel try again in the next time window."""
+    for h in range(len(node.mscs)):
+        if node.mscs[h].blocked == 1:
+            node.msc_wake_ps[h] = min(node.msc_wake_ps[h], end_ps)

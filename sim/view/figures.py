@@ -1,0 +1,61 @@
+"""The kinds of figures of results archives, by name."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sim.results import ResultsArchive, RunResult
+from sim.view.dram_traffic import draw_traffic
+from sim.view.queue_occupancy import draw_queue
+from sim.view.rates import draw_rates
+from sim.view.roofline import draw_roofline
+from sim.view.speedup_cases import mean_speedups, speedup_cases
+from sim.view.speedups import draw_speedups
+from sim.view.study_lines import draw_study
+from traces.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OF_ONE_RUN: dict[str, Callable[[RunResult], "Figure"]] = {
+    "traffic": draw_traffic,
+    "queue": draw_queue,
+    "rates": draw_rates,
+    "roofline": draw_roofline,
+}
+STUDY, SPEEDUPS = "study", "speedups"
+KINDS = (*OF_ONE_RUN, STUDY, SPEEDUPS)
+
+
+def draw(
+    kind: str,
+    archives: Sequence[ResultsArchive],
+    *,
+    number: int = 0,
+    figure: str = "time_ns",
+    over: str | None = None,
+    relative: bool = False,
+) -> "Figure":
+    """Draw a figure.
+
+    Args:
+        kind: one of KINDS.
+        archives: one of them; "speedups" takes several.
+        number: run of the archive, of the kinds that show one run.
+        figure, over, relative: of "study": column of the runs, swept field of the horizontal axis, first value / value.
+
+    Raises:
+        UserError: an unknown kind, an archive without what the figure shows, matplotlib is not installed.
+    """
+    if kind not in KINDS:
+        raise UserError(f"plot: found {kind!r}, allowed are {', '.join(KINDS)}")
+    try:
+        if kind == SPEEDUPS:
+            cases = speedup_cases(archives)
+            means = mean_speedups(cases)
+            speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
+            return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
+        if kind == STUDY:
+            return draw_study(archives[0], figure, over, relative)
+        return OF_ONE_RUN[kind](archives[0].run(number))
+    except ImportError:
+        raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None

@@ -1,0 +1,266 @@
+"""t3sim: simulate kernels, GEMMs with their collectives, and studies of many of them.
+
+    import t3sim
+
+    run = t3sim.run("gemm:m=512,n=512,k=256", machine="v100")          # one simulation
+    run.headline()["time_ns"], run.frame("hbm")                        # figures, counters as a pandas frame
+
+    layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
+    layer.speedup("T3-MCA")                                            # over Sequential
+
+    archive = t3sim.study("study.toml", workers=2)                     # many runs: a table of them, and its file
+    archive = t3sim.open("result.h5")                                  # what the commands of t3sim wrote
+    t3sim.plot("rates", archive, to="rates.svg")
+
+Every finished run is kept in the store (`Store`, `T3SIM_STORE`): the same run is simulated once on this computer.
+Mistakes raise `UserError`; its text names the field, what was found and what is allowed.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from sim.presets import Preset, load_preset, presets
+from sim.results import Failure, ResultsArchive, RunResult, write_results
+from sim.results import open as open
+from sim.run.run import KernelRun
+from sim.run.runner import Progress as StudyProgress
+from sim.run.store import Store, run_or_get
+from sim.scenario.result import CONFIGURATIONS, ScenarioResult
+from sim.scenario.scenario import Progress, Scenario, simulate_scenario
+from sim.study import load_study, run_study
+from sim.view.figures import draw
+from sim.view.style import save
+from tracer.accelsim.reader import open_accelsim
+from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel
+from tracer.sequence import CommandSequence
+from traces.archive import open_archive
+from traces.errors import UserError
+from traces.source import KernelSource, TraceSource
+from traces.units import PS_PER_NS
+from traces.version import VERSION as __version__
+
+__all__ = [
+    "CONFIGURATIONS",
+    "Failure",
+    "Preset",
+    "ResultsArchive",
+    "RunResult",
+    "ScenarioResult",
+    "Store",
+    "UserError",
+    "__version__",
+    "kernel",
+    "kernels",
+    "machine",
+    "machines",
+    "open",
+    "plot",
+    "run",
+    "scenario",
+    "study",
+    "trace",
+    "write_results",
+]
+
+Machine = str | Preset
+"""A preset by name or file, or one that was loaded (and changed) with `machine`."""
+
+
+def machines() -> list[str]:
+    """Names of the machines that come with t3sim."""
+    return presets()
+
+
+def machine(name: Machine = "v100", changes: Mapping[str, object] | Sequence[str] = ()) -> Preset:
+    """A machine, every value with its source.
+
+    Args:
+        name: of a preset (`machines()`), or a .toml file.
+        changes: values in place of the preset's: {"hbm.queue_entries": 32} or ["hbm.queue_entries=32"].
+
+    Raises:
+        UserError: no such machine or field, a value that the field cannot have.
+    """
+    if isinstance(name, Preset):
+        if changes:
+            raise UserError("machine: found a loaded machine and changes; allowed is a name with changes")
+        return name
+    if not isinstance(name, str):
+        raise UserError(f"machine: found {name!r}, allowed is a name, a .toml file or a loaded machine")
+    return load_preset(name, changes)
+
+
+def kernels() -> str:
+    """The kernels that t3sim makes, with their fields, types and defaults; print it."""
+    return describe_kernels()
+
+
+def kernel(text: str, /, **fields: object) -> KernelSource:
+    """A kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
+
+    Raises:
+        UserError: an unknown kernel or field, a value that the field cannot have, a field that is missing.
+    """
+    return make_kernel(text, **fields)
+
+
+def trace(path: str | PathLike[str]) -> TraceSource:
+    """A stored trace: a trace archive (.h5), or an Accel-Sim kernelslist.g, .traceg or folder.
+
+    Raises:
+        UserError: no such file, or not a trace.
+    """
+    return open_archive(path) if Path(path).suffix == ".h5" else open_accelsim(Path(path))
+
+
+def run(
+    what: str | PathLike[str] | KernelSource | TraceSource,
+    machine: Machine = "v100",
+    changes: Mapping[str, object] | Sequence[str] = (),
+    *,
+    flush_l2: bool = True,
+    interval_ns: int = 0,
+    fresh: bool = False,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> RunResult:
+    """Simulate one kernel, or all kernels of a trace, on one GPU. A run that the store holds is not simulated again.
+
+    Args:
+        what: a kernel by name ("gemm:m=512,n=512,k=256") or as `kernel` makes it; a trace by path or opened by `trace`.
+        machine, changes: as in `machine`.
+        flush_l2: write back and empty L2 after every kernel.
+        interval_ns: of the time series, 0 = none.
+        fresh: simulate, whatever the store holds.
+        store: None = the user's store.
+        progress: called with (kernel, workgroups done, workgroups).
+
+    Returns:
+        `headline()`, `ratios()`, `frame(unit)`, `series_frame()`, and the machine with its sources.
+
+    Raises:
+        UserError: a mistake in a name, a field or a file; a kernel that does not fit the machine; a deadlock.
+    """
+    preset = _machine(machine, changes)
+    described = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
+    return run_or_get(described, store or Store(), fresh=fresh, progress=progress).result
+
+
+def scenario(
+    gemm: str,
+    gpus: int | None = None,
+    machine: Machine = "t3_2024",
+    changes: Mapping[str, object] | Sequence[str] = (),
+    *,
+    configurations: Sequence[str] = CONFIGURATIONS,
+    explicit: bool = False,
+    interval_ns: int = 0,
+    fresh: bool = False,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> ScenarioResult:
+    """A GEMM and its all-reduce on many GPUs, in the configurations of the paper. Runs that the store holds are reused.
+
+    Args:
+        gemm: "gemm:m=2048,n=2048,k=512" of one GPU, or "gemm:workload=t-nlg/fc2/tp8".
+        gpus: N; a workload has its own.
+        machine, changes: as in `machine`.
+        configurations: which.
+        explicit: simulate every GPU, not one for all.
+        interval_ns, fresh, store, progress: as in `run`; progress names the run.
+
+    Returns:
+        `configurations[name]` with times and traffic, `speedup(name)` over Sequential, `runs[name]` behind them.
+
+    Raises:
+        UserError: no or two numbers of GPUs; as `run`.
+    """
+    source, named_gpus = make_gemm(gemm)
+    if bool(named_gpus) == (gpus is not None):
+        raise UserError("scenario: gpus: give it where the GEMM is no workload; a workload has its own")
+    question = Scenario(
+        preset=_machine(machine, changes),
+        problem=source.problem,
+        kernel=source.kernel,
+        gpus=named_gpus or int(gpus or 0),
+        explicit=explicit,
+        interval_ps=interval_ns * PS_PER_NS,
+    )
+    return simulate_scenario(question, configurations, store=store or Store(), fresh=fresh, progress=progress)
+
+
+def study(
+    file: str | PathLike[str],
+    folder: str | PathLike[str] = ".",
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    fresh: bool = False,
+    store: Store | None = None,
+    progress: StudyProgress | None = None,
+) -> ResultsArchive:
+    """Simulate every point of a study file. Runs that the store holds are not simulated again.
+
+    Args:
+        file: of the study (docs/studies.md).
+        folder: for the archive, which is named by the study's content.
+        workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
+        scheduler: address of a Dask scheduler to use instead.
+        fresh, store: as in `run`.
+        progress: called with (runs done, runs to do).
+
+    Returns:
+        `runs_frame()`, `dataset()` and more; `path` of the file.
+
+    Raises:
+        UserError: a mistake in the file; a folder that cannot be written; no Dask; lost workers (the same call does
+            what is left).
+    """
+    outcome = run_study(
+        *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
+    )
+    if outcome.lost:
+        raise UserError(f"{file}: lost {len(outcome.lost)} runs, the same call does them: {outcome.lost[0]}")
+    return open(outcome.archive)
+
+
+def plot(
+    kind: str,
+    what: RunResult | ResultsArchive | str | PathLike[str],
+    to: str | PathLike[str],
+    **settings: object,
+) -> None:
+    """Draw a figure of results into a .png or .svg file.
+
+    Args:
+        kind: traffic, queue (both want a time series), rates, roofline, study or speedups.
+        what: a run, an archive, or the file of one.
+        to: the file.
+        settings: number (of the run), figure, over, relative: see `sim.view.figures.draw`.
+
+    Raises:
+        UserError: an unknown kind, results without what the figure shows, a file that cannot be written.
+    """
+    if isinstance(what, RunResult):
+        archive = ResultsArchive([what])
+    else:
+        archive = what if isinstance(what, ResultsArchive) else open(Path(what))
+    save(draw(kind, [archive], **settings), Path(to))  # type: ignore[arg-type]
+
+
+def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Preset:
+    """`machine`, where a parameter has its name."""
+    return machine(name, changes)
+
+
+def _source(what: str | PathLike[str] | KernelSource | TraceSource) -> TraceSource:
+    if isinstance(what, str) and what.partition(":")[0] in KERNELS:
+        return CommandSequence([make_kernel(what)])
+    if isinstance(what, str | PathLike):
+        return trace(what)
+    if isinstance(what, TraceSource):
+        return what
+    if isinstance(what, KernelSource):
+        return CommandSequence([what])
+    raise UserError(f"run: found {what!r}, allowed is a kernel or a trace, by name or as an object")

@@ -1,0 +1,182 @@
+"""Open an HDF5 file of somebody else's: only what lies in the file itself, in ways that this program writes.
+
+HDF5 can name other files (external storage, links, virtual datasets) and load code (filters); a damaged heap of strings
+makes its library loop for ever; a few bytes can announce petabytes. All of that is refused here, before a value is
+read. Every reader of an archive opens it with `open_hdf5`, and writes the texts of attributes with `fixed_text`: these
+do not lie in such a heap.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from h5py import h5a, h5d, h5g, h5l, h5o, h5t, h5z
+
+from traces.errors import UserError
+
+FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, 32015, 32026}
+"""Numbers of gzip, shuffle, fletcher32, zstd and blosc2."""
+CHUNK_BYTES = 1 << 24
+"""Of a chunk at most."""
+ENTRY_BYTES = 8
+"""What a chunk takes in the index of a dataset at least."""
+SCANNED_BYTES = 1 << 28
+"""A file up to this size is searched for damaged heaps always; a larger one where a group has texts in heaps."""
+HEAP, HEAP_HEAD_BYTES, OBJECT_HEAD_BYTES = b"GCOL\x01\x00\x00\x00", 16, 16
+DENSEST = 1000
+"""Bytes of a file for each that its disk holds, at most: beyond that it is a sparse one."""
+
+
+def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
+    """Open an HDF5 file for reading.
+
+    Raises:
+        UserError: it reaches outside itself, or announces more than it can hold; names the object.
+        OSError, RuntimeError: of h5py, for a damaged file.
+    """
+    path = Path(path)
+    size_bytes = _file_bytes(path)
+    file = h5py.File(path, "r")
+    try:
+        in_heap = size_bytes <= SCANNED_BYTES
+        for name, found in _objects(file.id, path):
+            if isinstance(found, h5d.DatasetID):
+                _check_dataset(found, f"{path}: {name}", size_bytes)
+                in_heap |= found.get_type().get_class() == h5t.VLEN or _is_variable_text(found.get_type())
+            else:
+                in_heap |= any(_is_variable_text(attribute.get_type()) for attribute in _attributes(found))
+        if in_heap:
+            _check_heaps(path)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def fixed_text(text: str) -> np.ndarray:
+    """A text as the value of an attribute that needs no heap."""
+    content = text.encode()
+    return np.array(content, h5py.string_dtype("utf-8", max(1, len(content))))
+
+
+def read_text(attributes: Any, name: str) -> str:
+    """A text attribute, of fixed or variable length.
+
+    Raises:
+        KeyError: there is none. ValueError: it is no text.
+    """
+    value = attributes[name]
+    if isinstance(value, bytes):
+        return value.decode()
+    if not isinstance(value, str):
+        raise ValueError(f"attribute {name}: found {type(value).__name__}, allowed is a text")
+    return value
+
+
+def _file_bytes(path: Path) -> int:
+    """Size of a file, which its disk must hold."""
+    status = os.stat(path)
+    stored_bytes = getattr(status, "st_blocks", status.st_size) * 512
+    if status.st_size > SCANNED_BYTES and stored_bytes * DENSEST < status.st_size:
+        raise UserError(f"{path}: {status.st_size:,} bytes, of which the disk holds {stored_bytes:,}: a sparse file")
+    return status.st_size
+
+
+def _objects(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
+    """Name and identifier of every group and dataset, each once; the root first."""
+    top = h5g.open(root, b"/")
+    seen, left = {h5o.get_info(top).addr}, [("/", top)]
+    while left:
+        name, group = left.pop()
+        yield name, group
+        for link in group:
+            place = f"{name.rstrip('/')}/{link.decode(errors='replace')}"
+            if group.links.get_info(link).type != h5l.TYPE_HARD:
+                raise UserError(f"{path}: {place}: found a link to elsewhere, allowed is what the file itself holds")
+            found = h5o.open(group, link)
+            address = h5o.get_info(found).addr
+            if address in seen or not isinstance(found, h5g.GroupID | h5d.DatasetID):
+                raise UserError(f"{path}: {place}: found a second link to an object or a named type, allowed are "
+                                "groups and datasets with one name each")  # fmt: skip
+            seen.add(address)
+            if isinstance(found, h5g.GroupID):
+                left.append((place, found))
+            else:
+                yield place, found
+
+
+def _attributes(found: Any) -> Iterator[Any]:
+    for number in range(h5a.get_num_attrs(found)):
+        yield h5a.open(found, index=number)
+
+
+def _is_variable_text(kind: Any) -> bool:
+    return isinstance(kind, h5t.TypeStringID) and kind.is_variable_str()
+
+
+def _check_dataset(dataset: Any, where: str, size_bytes: int) -> None:
+    """Refuse a dataset with values outside the file, with unknown filters, or larger than the file can hold."""
+    plan = dataset.get_create_plist()
+    layout = plan.get_layout()
+    if layout == h5d.VIRTUAL or plan.get_external_count():
+        kind = "virtual dataset" if layout == h5d.VIRTUAL else "external storage"
+        raise UserError(f"{where}: found {kind}, allowed are values in the file itself")
+    for number in range(plan.get_nfilters()):
+        code = plan.get_filter(number)[0]
+        if code not in FILTERS:
+            raise UserError(f"{where}: found filter {code}, allowed are gzip, shuffle, fletcher32, zstd and blosc2")
+    row_bytes = dataset.get_type().get_size()
+    if layout != h5d.CHUNKED:
+        held, needed = size_bytes, row_bytes * _product(dataset.shape)
+    else:
+        held, needed = _chunks(dataset, plan.get_chunk(), row_bytes, where, size_bytes)
+    if needed > held:
+        raise UserError(f"{where}: announces {dataset.shape} values, more than the file holds")
+
+
+def _chunks(dataset: Any, chunk: tuple[int, ...], row_bytes: int, where: str, size_bytes: int) -> tuple[int, int]:
+    """Chunks that the dataset has and that it needs. A dimension of a netCDF file has none and needs none."""
+    if _product(chunk) * row_bytes > CHUNK_BYTES:
+        raise UserError(f"{where}: chunks of {_product(chunk) * row_bytes:,} bytes, allowed are up to {CHUNK_BYTES:,}")
+    needed = _product(-(-rows // length) for rows, length in zip(dataset.shape, chunk, strict=True))
+    if needed > max(1, size_bytes // ENTRY_BYTES):
+        return 0, needed
+    stored = dataset.get_num_chunks()
+    return stored, 0 if stored == 0 and row_bytes == 1 else needed
+
+
+def _product(numbers: Any) -> int:
+    """Of any size, as a whole number of Python's."""
+    product = 1
+    for number in numbers:
+        product *= int(number)
+    return product
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse a heap of texts whose objects do not fill it one after the other."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        place = content.find(HEAP)
+        while place >= 0:
+            if not _is_whole_heap(content, place):
+                raise UserError(f"{path}: damaged archive (heap of texts at byte {place})")
+            place = content.find(HEAP, place + len(HEAP))
+
+
+def _is_whole_heap(content: mmap.mmap, place: int) -> bool:
+    """Do the objects of the heap end where it ends, or leave too little for one more?"""
+    end = place + int.from_bytes(content[place + 8 : place + 16], "little")
+    if end > len(content):
+        return False
+    place += HEAP_HEAD_BYTES
+    while place + OBJECT_HEAD_BYTES <= end:
+        number = int.from_bytes(content[place : place + 2], "little")
+        length = int.from_bytes(content[place + 8 : place + 16], "little")
+        if number == 0:  # what is free, its head included
+            return place + length == end
+        place += OBJECT_HEAD_BYTES + (length + 7) // 8 * 8
+    return place <= end
