@@ -8,6 +8,7 @@
     layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
     layer.speedup("T3-MCA")                                            # over Sequential
 
+    archive = t3sim.study("study.toml", workers=2)                     # many runs: a table of them, and its file
     archive = t3sim.open("result.h5")                                  # what the commands of t3sim wrote
     t3sim.plot("rates", archive, to="rates.svg")
 
@@ -23,9 +24,11 @@ from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
 from sim.run.run import KernelRun
+from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
 from sim.scenario.result import CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Progress, Scenario, simulate_scenario
+from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
 from tracer.accelsim.reader import open_accelsim
@@ -55,6 +58,7 @@ __all__ = [
     "plot",
     "run",
     "scenario",
+    "study",
     "trace",
     "write_results",
 ]
@@ -186,6 +190,41 @@ def scenario(
     return simulate_scenario(question, configurations, store=store or Store(), fresh=fresh, progress=progress)
 
 
+def study(
+    file: str | PathLike[str],
+    folder: str | PathLike[str] = ".",
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    fresh: bool = False,
+    store: Store | None = None,
+    progress: StudyProgress | None = None,
+) -> ResultsArchive:
+    """Simulate every point of a study file. Runs that the store holds are not simulated again.
+
+    Args:
+        file: of the study (docs/studies.md).
+        folder: for the archive, which is named by the study's content.
+        workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
+        scheduler: address of a Dask scheduler to use instead.
+        fresh, store: as in `run`.
+        progress: called with (runs done, runs to do).
+
+    Returns:
+        `runs_frame()`, `dataset()` and more; `path` of the file.
+
+    Raises:
+        UserError: a mistake in the file; a folder that cannot be written; no Dask; lost workers (the same call does
+            what is left).
+    """
+    outcome = run_study(
+        *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
+    )
+    if outcome.lost:
+        raise UserError(f"{file}: lost {len(outcome.lost)} runs, the same call does them: {outcome.lost[0]}")
+    return open(outcome.archive)
+
+
 def plot(
     kind: str,
     what: RunResult | ResultsArchive | str | PathLike[str],
@@ -195,7 +234,7 @@ def plot(
     """Draw a figure of results into a .png or .svg file.
 
     Args:
-        kind: traffic, queue (both want a time series), rates, roofline, sweep or speedups.
+        kind: traffic, queue (both want a time series), rates, roofline, study or speedups.
         what: a run, an archive, or the file of one.
         to: the file.
         settings: number (of the run), figure, over, relative: see `sim.view.figures.draw`.

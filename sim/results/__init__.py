@@ -2,7 +2,7 @@
 
     from sim import results
 
-    archive = results.open("study.h5")                # of `t3sim run`, `t3`, `sweep` or `merge`
+    archive = results.open("study.h5")                # of `t3sim run`, `t3`, `study` or `merge`
     archive.run(3).headline()                         # one run; archive.run() where there is one only
     archive.runs_frame(), archive.kernels_frame()     # tidy pandas frames: a row per run, per run and kernel,
     archive.instances_frame("hbm")                    # per unit instance,

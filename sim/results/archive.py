@@ -2,7 +2,7 @@
 
     /                       attributes: file_type, format_version, writer, runs, study, checksum
     /registry               text: unit -> counter -> meaning (JSON, `sim.counters.COUNTERS`)
-    /runs/00000, ...        one run, or one point of a sweep that failed: `sim.results.layout`
+    /runs/00000, ...        one run, or one point of a study that failed: `sim.results.layout`
 
 The same input gives the same bytes: wall time, memory, dates and paths are not in it. The file is written under a
 temporary name and renamed when it is whole; every run and the file as a whole have a checksum that is compared when

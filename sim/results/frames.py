@@ -1,6 +1,6 @@
 """Results as tidy tables: pandas frames of one row per run, kernel, unit instance or interval, and an xarray dataset.
 
-The columns of a sweep's fields come first, under their names ("hbm.queue_entries"); units of measure stand at the end
+The columns of swept fields come first, under their names ("hbm.queue_entries"); units of measure stand at the end
 of the names. Runs that failed are rows of `runs_frame` only, with their reason. `sim.results.ResultsArchive` has these
 methods.
 """
@@ -25,7 +25,7 @@ class Frames:
     """Several runs as tables.
 
     Attributes:
-        runs: in their order; a Failure where a point of a sweep has no results.
+        runs: in their order; a Failure where a point of a study has no results.
         study: SHA-256 of the study that made it, "" where none did; of an entry of the store, the key of its run.
     """
 

@@ -28,12 +28,14 @@ def code_key(*modules: str) -> str:
     return _key_of(files)
 
 
-def policy_key() -> str:
-    """The same for the user's policy that this process has bound (`sim.hw.policy`), "" where it has none."""
-    bound = sys.modules.get(MODULE)
-    if bound is None or bound.__file__ is None:
-        return ""
-    return _key_of(import_closure(MODULE, Path(bound.__file__).resolve()))
+def policy_key(path: str = "") -> str:
+    """The same for a user's policy file.
+
+    Args:
+        path: of the file; "" = the one that this process has bound (`sim.hw.policy`), whose key is "" without one.
+    """
+    path = path or getattr(sys.modules.get(MODULE), "__file__", None) or ""
+    return _key_of(import_closure(MODULE, Path(path).resolve())) if path else ""
 
 
 def _key_of(files: dict[str, Path]) -> str:

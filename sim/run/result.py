@@ -183,7 +183,7 @@ def columns_of(counters):
 
 @dataclass(frozen=True)
 class Failure:
-    """A point of a sweep that has no results.
+    """A point of a study that has no results.
 
     Attributes:
         point: swept field -> value.

@@ -10,7 +10,7 @@ run does not read are left out, and so are names, titles and sources of values. 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -24,7 +24,7 @@ from sim.run.code import code_key, policy_key
 from sim.run.extrapolation import simulate_gemm
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import bound_digest
+from sim.run.policy_file import bound_digest, is_bound, policy_digest
 from sim.run.result import RunResult
 from sim.spec import Arbiter
 from tracer.compile.fingerprint import ROOMS
@@ -47,10 +47,16 @@ class Run(ABC):
     Attributes:
         preset: the machine.
         interval_ps: of the time series, 0 = none.
+        policy: path of the user's arbiter, "" = the one that this process has bound, if any.
     """
 
     preset: Preset
     interval_ps: int = 0
+    policy: str = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: another process finds key and code anew, from its own files."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     @abstractmethod
@@ -93,8 +99,16 @@ class Run(ABC):
     @cached_property
     def options(self) -> dict[str, Any]:
         """How it runs, with the user's policy where one decides."""
-        policy = bound_digest() if self.arbiter() == Arbiter.USER else ""
+        if self.arbiter() != Arbiter.USER:
+            return self.own_options()
+        policy = policy_digest(self.policy) if self.policy else bound_digest()
         return self.own_options() | ({"policy_sha256": policy} if policy else {})
+
+    @property
+    def foreign_policy(self) -> str:
+        """Path of the arbiter that this process would need and has not bound, "" = none."""
+        needed = self.policy if self.arbiter() == Arbiter.USER else ""
+        return needed if needed and not is_bound(needed) else ""
 
     def identity(self) -> dict[str, Any]:
         """Everything but code that decides the result, as plain values."""
@@ -105,7 +119,7 @@ class Run(ABC):
             "options": self.own_options(),
             "machine": {field: value for field, value in machine.items() if self.reads(field)},
             "interval_ps": self.interval_ps,
-            "policy": policy_key() if self.arbiter() == Arbiter.USER else "",
+            "policy": policy_key(self.policy) if self.arbiter() == Arbiter.USER else "",
         }
 
     @cached_property
@@ -342,9 +356,9 @@ class SideBySideRun(_GpusRun):
         )
 
 
-def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0) -> KernelRun:
+def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:
     """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
-    return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps)
+    return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps, policy=policy)
 
 
 def gemm_input(source: GemmSource) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from sim.host.state import Breaks
 from sim.machine.limits import check_limits
 from sim.results.archive import open as open_results
 from sim.results.archive import write_runs
+from sim.run.hold import held_keys
 from sim.run.result import ResultsError, RunResult
 from sim.run.run import Run
 from tracer.compile.cache import user_cache
@@ -95,11 +96,21 @@ class Store:
     def put(self, key: str, result: RunResult) -> None:
         """Keep a result. A folder that cannot be written costs a warning."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_runs(self.path(key), [result], key)
-        except (OSError, UserError) as problem:
+            self.write(key, result)
+        except UserError as problem:
             _warn_once(f"results cannot be kept in {self.folder}: {problem}")
-            return
+
+    def write(self, key: str, result: RunResult) -> None:
+        """Keep a result.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UserError(f"{self.folder}: cannot write: {problem.strerror}") from None
+        write_runs(self.path(key), [result], key)
         self.prune(self.max_bytes)
 
     def checkpoint(self, key: str, every_s: float) -> Checkpoint | None:
@@ -138,12 +149,18 @@ class Store:
         return bad
 
     def prune(self, max_bytes: int) -> list[Path]:
-        """Remove what was not used for longest until the rest holds `max_bytes` at most; returns what went."""
+        """Remove what was not used for longest until the rest holds `max_bytes` at most; returns what went.
+
+        Entries that a running study needs stay (`sim.run.hold`).
+        """
         self._remove_leftovers()
-        gone, kept_bytes = [], 0
-        for entry in self.entries():
+        entries = self.entries()
+        if sum(entry.size_bytes for entry in entries) <= max_bytes:
+            return []
+        gone, kept_bytes, held = [], 0, held_keys(self.folder)
+        for entry in entries:
             kept_bytes += entry.size_bytes
-            if kept_bytes > max_bytes:
+            if kept_bytes > max_bytes and entry.key not in held:
                 with suppress(OSError):
                     entry.path.unlink()
                 gone.append(entry.path)

@@ -37,6 +37,7 @@ class Scenario:
         explicit: simulate every GPU, not one for all.
         interval_ps: of the time series, 0 = none.
         own: a user's topology and plan, in place of the machine's.
+        policy: path of a user's arbiter, "" = the one that this process has bound, if any.
     """
 
     preset: Preset
@@ -47,6 +48,7 @@ class Scenario:
     explicit: bool = False
     interval_ps: int = 0
     own: OwnPlan | None = None
+    policy: str = ""
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
@@ -74,10 +76,11 @@ class Scenario:
         shortest K does.
         """
         if name == "gemm":
-            return gemm_run(self.preset, self.source(), self.interval_ps)
+            return gemm_run(self.preset, self.source(), self.interval_ps, self.policy)
         common: dict[str, Any] = {
             "preset": self.preset,
             "interval_ps": self.interval_ps,
+            "policy": self.policy,
             "chunks": self.cut(),
             "explicit": self.explicit,
             "own": self.own,

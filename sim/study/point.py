@@ -1,117 +1,81 @@
-"""One point of a study as a worker runs it: from its settings to the archive of its results."""
+"""One point of a study: what it asks for, and its rows in the archive."""
 
 import hashlib
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from sim.hw.policy import VARIABLE
-from sim.results import Failure, RunResult, write_runs
-from sim.run.policy_file import is_bound
-from sim.study.fields import StudyError
-from sim.study.jobs import opened_job
-from tracer.compile.fingerprint import source_fingerprint
+from sim.run.reason import reason_of
+from sim.run.result import Failure, RunResult
+from sim.run.run import Run
+from sim.run.runner import Outcomes
+from sim.study.asked import Asked, AskedScenario, asked_of
 from traces.checksum import canonical_json
 from traces.errors import UserError
-from traces.version import VERSION
-
-REASON_CHARACTERS = 500
-POLICY_PROCESS = "sim.study.policy_process"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a study, as plain data that travels to a worker.
+    """A point.
 
     Attributes:
-        number: of the point in its study.
+        number: in its study.
         settings: field -> value (`sim.study.fields`).
         coordinates: of these, the ones that the study sweeps.
         folder: that the paths of the settings start from.
-        digest: of its content when the study was read.
     """
 
     number: int
     settings: dict[str, Any]
     coordinates: dict[str, Any]
     folder: str
-    digest: str
 
+    @cached_property
+    def asked(self) -> Asked | AskedScenario | str:
+        """A run or a scenario; the reason where it cannot be."""
+        try:
+            asked = asked_of(self.settings, self.folder)
+            asked.content  # noqa: B018 - finds mistakes in every run of a scenario
+            return asked
+        except UserError as mistake:
+            return self._without_place(reason_of(mistake))
 
-def point_content(point: Point) -> dict[str, Any]:
-    """What decides the results of a point, as plain data; names of files do not. `failure` where it cannot run."""
-    try:
-        with opened_job(point.settings, point.folder) as job:
-            content = job.content
-    except UserError as mistake:
-        content = {"failure": reason_of(mistake, point)}
-    return content | {"point": point.coordinates}
+    @property
+    def runs(self) -> list[Run]:
+        """Simulations that it needs."""
+        return [] if isinstance(self.asked, str) else list(self.asked.runs.values())
 
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """What decides its rows, as plain data; names of files do not. `failure` where it cannot run."""
+        asked = {"failure": self.asked} if isinstance(self.asked, str) else self.asked.content
+        return asked | {"run": self.settings["run"], "point": self.coordinates}
 
-def reason_of(error: Exception, point: Point) -> str:
-    """An error on one line, without the place of the study on this machine."""
-    text = str(error).replace(point.folder + os.sep, "")
-    return " ".join(text.split())[:REASON_CHARACTERS]
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
 
+    def failure(self, outcomes: Outcomes) -> str:
+        """Why it failed, "" where it did not."""
+        if isinstance(self.asked, str):
+            return self.asked
+        reasons = (outcomes.failed.get(run.key, "") for run in self.runs)
+        return self._without_place(next(filter(None, reasons), ""))
 
-def content_digest(content: dict[str, Any]) -> str:
-    """SHA-256 of a `point_content`."""
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+    def rows(self, outcomes: Outcomes) -> Sequence[RunResult | Failure]:
+        """Its rows in the archive; none of its runs was lost."""
+        reason = self.failure(outcomes)
+        if reason or isinstance(self.asked, str):
+            return [Failure(self.coordinates, reason)]
+        found = {name: outcomes.result(run) for name, run in self.asked.runs.items()}
+        rows = self.asked.rows(found)
+        for row in rows:
+            row.point = self.coordinates | row.point
+        return rows
 
-
-@cache
-def simulator_digest() -> str:
-    """SHA-256 of version and sources of everything that results come from."""
-    return f"t3sim {VERSION} {source_fingerprint(__name__, __file__)}"
-
-
-def run_point(point: Point, target: str) -> str:
-    """Run a point and write its archive at once. Returns the reason where it failed, else "".
-
-    Raises:
-        UserError: the archive cannot be written, or the files that the point names are no longer those of the study.
-    """
-    if content_digest(point_content(point)) != point.digest:
-        raise StudyError(f"point {point.number}: a file that it names has changed, or this worker sees another one")
-    policy = point.settings.get("policy")
-    if policy and not is_bound(os.path.join(point.folder, policy)):
-        return _run_in_process_of_its_own(point, target, os.path.join(point.folder, policy))
-    found = _attempt(point)
-    write_runs(target, found)
-    return "; ".join(run.reason for run in found if isinstance(run, Failure))
-
-
-def _attempt(point: Point) -> Sequence[RunResult | Failure]:
-    try:
-        with opened_job(point.settings, point.folder) as job:
-            runs = job.run()
-    except (MemoryError, OSError):
-        raise  # of this machine and moment, not of the point
-    except UserError as mistake:
-        return [Failure(point.coordinates, reason_of(mistake, point))]
-    except Exception as error:  # a fault of the simulator or of a policy: the other points go on
-        return [Failure(point.coordinates, f"{type(error).__name__}: {reason_of(error, point)}")]
-    for run in runs:
-        run.point = point.coordinates | run.point
-    return runs
-
-
-def _run_in_process_of_its_own(point: Point, target: str, policy: str) -> str:
-    """A policy is bound when the machine is imported, so another one needs another process."""
-    done = subprocess.run(
-        [sys.executable, "-m", POLICY_PROCESS, target],
-        input=json.dumps(asdict(point)),
-        env=os.environ | {VARIABLE: policy, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise UserError(f"point {point.number}: {lines[-1]}")
-    return done.stdout
+    def _without_place(self, reason: str) -> str:
+        """Without the place of the study on this machine."""
+        return reason.replace(self.folder + os.sep, "")

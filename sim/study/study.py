@@ -1,4 +1,4 @@
-"""A study file: a base, and a space of points around it.
+"""A study file: a base, and a space of points around it; a point is one run or one scenario.
 
     title = "How deep a DRAM queue does it take?"
     run = "kernel"
@@ -24,14 +24,16 @@ comments and names of files that are not swept do not count.
 import hashlib
 import itertools
 import tomllib
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field, kernel_of
-from sim.study.point import Point, content_digest, point_content, simulator_digest
+from sim.study.point import Point
+from tracer.compile.fingerprint import source_fingerprint
 from traces.checksum import canonical_json
+from traces.version import VERSION
 
 TABLES = ("axes", "points", "set", "t3")
 POINTS_MAX = 10_000
@@ -88,16 +90,21 @@ def load_study(path: str | Path) -> Study:
 
 
 def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> list[Point]:
-    points, contents = [], []
+    points = []
     for number, coordinates in enumerate(space):
         _check_files(path, base | coordinates)
         _check_kernel(path, base | coordinates)
-        point = Point(number, base | coordinates, coordinates, str(path.parent.resolve()), "")
-        contents.append(point_content(point))
-        points.append(replace(point, digest=content_digest(contents[-1])))
+        points.append(Point(number, base | coordinates, coordinates, str(path.parent.resolve())))
+    contents = [point.content for point in points]  # of all, as the files are now
     if all("failure" in content for content in contents):
         raise StudyError(f"{path}: no point can run: {contents[0]['failure']}")
     return points
+
+
+@cache
+def simulator_digest() -> str:
+    """SHA-256 of version and sources of everything that results come from."""
+    return f"t3sim {VERSION} {source_fingerprint(__name__, __file__)}"
 
 
 def _check_files(path: Path, settings: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ LIBRARIES = (
     "lz4",
     "zstandard",
 )
-OPTIONAL = {"hdf5plugin": "filters", "matplotlib": "plots", "distributed": "sweep", "xarray": "", "h5netcdf": ""}
+OPTIONAL = {"hdf5plugin": "filters", "matplotlib": "plots", "distributed": "study", "xarray": "", "h5netcdf": ""}
 """Library -> extra of t3sim that installs it, "" = install it by its name."""
 VARIABLES = (
     CACHE_VARIABLE,

@@ -18,9 +18,9 @@ from traces.write import output_path
 @click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
 @click.option("--run", "number", type=int, default=0, show_default=True, help="Which run of RESULT, counted from 0.")
-@click.option("--figure", default="time_ns", show_default=True, help="sweep: what to draw, a column of the runs.")
-@click.option("--over", help="sweep: swept field of the horizontal axis.  [the first]")
-@click.option("--relative", is_flag=True, help="sweep: first value / value, the speed-up where the figure is a time.")
+@click.option("--figure", default="time_ns", show_default=True, help="study: what to draw, a column of the runs.")
+@click.option("--over", help="study: swept field of the horizontal axis.  [the first]")
+@click.option("--relative", is_flag=True, help="study: first value / value, the speed-up where the figure is a time.")
 @click.option("--table", is_flag=True, help="speedups: print the numbers, with or without a figure.")
 def plot(
     kind: str,
@@ -35,7 +35,7 @@ def plot(
     """Draw a figure of the results archive RESULT.
 
     traffic: DRAM traffic over time by stream; queue: DRAM queues and workgroups over time (both want a run with
-    --interval-ns); rates: bandwidths and hit rates of each kernel; roofline; sweep: a figure over a swept field;
+    --interval-ns); rates: bandwidths and hit rates of each kernel; roofline; study: a figure over a swept field;
     speedups: of the configurations, from archives of t3sim t3 and of studies with run = "t3", as many as you like.
 
     Example: t3sim plot rates result.h5 -o rates.svg

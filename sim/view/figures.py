@@ -10,7 +10,7 @@ from sim.view.rates import draw_rates
 from sim.view.roofline import draw_roofline
 from sim.view.speedup_cases import mean_speedups, speedup_cases
 from sim.view.speedups import draw_speedups
-from sim.view.sweep_lines import draw_sweep
+from sim.view.study_lines import draw_study
 from traces.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ OF_ONE_RUN: dict[str, Callable[[RunResult], "Figure"]] = {
     "rates": draw_rates,
     "roofline": draw_roofline,
 }
-SWEEP, SPEEDUPS = "sweep", "speedups"
-KINDS = (*OF_ONE_RUN, SWEEP, SPEEDUPS)
+STUDY, SPEEDUPS = "study", "speedups"
+KINDS = (*OF_ONE_RUN, STUDY, SPEEDUPS)
 
 
 def draw(
@@ -41,7 +41,7 @@ def draw(
         kind: one of KINDS.
         archives: one of them; "speedups" takes several.
         number: run of the archive, of the kinds that show one run.
-        figure, over, relative: of "sweep": column of the runs, swept field of the horizontal axis, first value / value.
+        figure, over, relative: of "study": column of the runs, swept field of the horizontal axis, first value / value.
 
     Raises:
         UserError: an unknown kind, an archive without what the figure shows, matplotlib is not installed.
@@ -54,8 +54,8 @@ def draw(
             means = mean_speedups(cases)
             speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
             return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
-        if kind == SWEEP:
-            return draw_sweep(archives[0], figure, over, relative)
+        if kind == STUDY:
+            return draw_study(archives[0], figure, over, relative)
         return OF_ONE_RUN[kind](archives[0].run(number))
     except ImportError:
         raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None

@@ -1,4 +1,4 @@
-"""How a sweep scales with its workers: `python -m validation.bench.study [--points N]`.
+"""How a study scales with its workers: `python -m validation.bench.study [--points N]`.
 
 GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
 time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from sim.study import load_study, sweep
+from sim.run.store import Store
+from sim.study import load_study, run_study
 from tracer.compile.process import machine_text
 from traces.command.tables import print_table
 
@@ -33,7 +34,7 @@ def measured(points: int) -> list[tuple[object, ...]]:
             folder = Path(place) / str(workers)
             folder.mkdir()
             began_s = perf_counter()
-            sweep(study, folder, workers)
+            run_study(study, folder, workers, store=Store(folder / "store"))
             passed_s = perf_counter() - began_s
             first_s = first_s or passed_s
             contents.append((folder / study.archive_name).read_bytes())

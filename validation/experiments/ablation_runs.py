@@ -17,7 +17,7 @@ GPUs of the ring that are none of them run nothing and take in what comes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from sim.collective.chunks import Chunks
 from sim.collective.plans import Plan, mapped
@@ -33,8 +33,7 @@ from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter, Topology
 from tracer.gemm.source import GemmSource
 from traces.errors import UserError
-from validation.experiments.parts import part_task
-from validation.experiments.task import Outcome, Task, task_key
+from validation.experiments.experiment import FiguresRun
 
 OTHER_BUFFER = 1 << 42
 """Far from the output, as `sim.run.many_gpus.run_side_by_side` has it."""
@@ -71,37 +70,63 @@ LEAST_GPUS = 5
 """With fewer, what leaves one of them would come round to another."""
 
 
-def variant_tasks(case: Scenario) -> list[Task]:
+@dataclass(frozen=True, kw_only=True)
+class RingRun(FiguresRun):
+    """One of RINGS for a sub-layer.
+
+    Attributes:
+        scenario: the sub-layer.
+        ring: number of the ring.
+    """
+
+    scenario: Scenario
+    ring: int
+
+    @property
+    def title(self) -> str:
+        return f"{self.scenario.source().info.name}, T3 with traffic left out, on {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        ring = RINGS[self.ring]
+        return self.scenario.run("gemm").cost * (len(ring) - ring.count(None))
+
+    def input(self) -> dict[str, Any]:
+        return {"ring": self.ring, "t3": self.scenario.run("t3").key}
+
+    def modules(self) -> tuple[str, ...]:
+        return (__name__,)
+
+    def figures(self) -> dict[str, float]:
+        """`<variant>/...` for each variant in the ring."""
+        found = simulate_ring(self.scenario, RINGS[self.ring])
+        return {f"{name}/{key}": value for name, figures in found.items() for key, value in figures.items()}
+
+
+def ring_runs(scenario: Scenario) -> list[RingRun]:
     """A simulation per ring."""
-    gemm = part_task(case, "gemm")
-    tasks = []
-    for number, ring in enumerate(RINGS):
-        busy = len(ring) - ring.count(None)
-        title = gemm.title.replace("gemm", "t3 with traffic left out,", 1)
-        key = task_key(__name__, number, case.run("t3").key)
-        tasks.append(Task(key, title, busy * gemm.cost, partial(run_ring, case, ring)))
-    return tasks
+    return [RingRun(preset=scenario.preset, scenario=scenario, ring=number) for number in range(len(RINGS))]
 
 
-def run_ring(case: Scenario, ring: Sequence[Variant | None]) -> Outcome:
+def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[str, dict[str, int]]:
     """Name of each variant in the ring -> what its GPU found: times, bytes per stream, bytes on its links.
 
     Raises:
-        UserError: a case of too few GPUs, another topology than a ring.
+        UserError: too few GPUs, another topology than a ring.
     """
-    machine = replace_unit(case.preset.machine, hbm={"arbiter": Arbiter.ROUND_ROBIN})
-    if case.gpus < LEAST_GPUS or machine.link.topology != Topology.RING:
-        raise UserError(f"ablation: found {case.gpus} GPUs, allowed are {LEAST_GPUS} and more in a ring")
-    chunks, start_ps = case.cut(), machine.dispatch.launch_ps
-    roles = [*ring, *[None] * (case.gpus - len(ring))]
-    output = case.source().output_tiles()
+    machine = replace_unit(scenario.preset.machine, hbm={"arbiter": Arbiter.ROUND_ROBIN})
+    if scenario.gpus < LEAST_GPUS or machine.link.topology != Topology.RING:
+        raise UserError(f"ablation: found {scenario.gpus} GPUs, allowed are {LEAST_GPUS} and more in a ring")
+    chunks, start_ps = scenario.cut(), machine.dispatch.launch_ps
+    roles = [*ring, *[None] * (scenario.gpus - len(ring))]
+    output = scenario.source().output_tiles()
     plans = [
         mapped(output, chunks, gpu, machine.link.topology, variant_regions(role, chunks, gpu))
         for gpu, role in enumerate(roles)
     ]
     cluster = Cluster(machine, plans)
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
-    cluster.run([_launches(case, plan, role, start_ps) for plan, role in zip(plans, roles, strict=True)])
+    cluster.run([_launches(scenario, plan, role, start_ps) for plan, role in zip(plans, roles, strict=True)])
     names = {variant: name for name, variant in VARIANTS.items()}
     return {names[role]: _found(gpu) for role, gpu in zip(roles, cluster.gpus, strict=True) if role}
 
@@ -124,18 +149,18 @@ def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[R
     return regions
 
 
-def _launches(case: Scenario, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
+def _launches(scenario: Scenario, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
     """The GEMM, if there is one; it stores elsewhere if its updates are left out."""
     if variant is None:
         return []
-    source = case.source()
+    source = scenario.source()
     if not variant.own:
         elsewhere = replace(source.problem, c_address=source.problem.c.address + OTHER_BUFFER)
         source = GemmSource(elsewhere, source.kernel)
     return [staggered_launch(source, plan, start_ps)]
 
 
-def _found(gpu: Gpu) -> Outcome:
+def _found(gpu: Gpu) -> dict[str, int]:
     """Of one GPU at rest."""
     node = gpu.node
     counted = totals({unit: take(unit, records) for unit, records in gpu.counters().items()})
@@ -143,7 +168,10 @@ def _found(gpu: Gpu) -> Outcome:
     return {
         "kernel_ps": kernel_ps,
         "time_ps": max(kernel_ps, int(node.channels["bus_end_ps"].max())),
-        "dram_bytes": {stream.name.lower(): int(moved) for stream, moved in zip(Stream, moved_bytes(gpu), strict=True)},
+        **{
+            f"dram_bytes/{stream.name.lower()}": int(moved)
+            for stream, moved in zip(Stream, moved_bytes(gpu), strict=True)
+        },
         "link_bytes": counted["link.bytes"],
         "arrived_bytes": counted["link.arrived_bytes"],
     }

@@ -1,40 +1,41 @@
 """Experiment: collectives alone on idle machines: what near-memory updates gain, and time against size."""
 
 from sim.presets import load_preset
+from sim.run.run import Run
 from sim.scenario.scenario import Scenario
 from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
 from traces.units import PS_PER_US
-from validation.experiments.cases import Workbench, gpus_of
-from validation.experiments.parts import part_task
+from validation.experiments.experiment import Experiment, Results
 from validation.experiments.sublayers import MEGA, PERCENT
-from validation.experiments.task import Experiment, Outcomes, Task
+from validation.experiments.workbench import Workbench, gpus_of, scenario_run
 
-PARTS = ("rs", "rs_nmc", "ag")
+RUNS = ("rs", "rs_nmc", "ag")
 ROW_ELEMENTS = 4096
 ELEMENT_BYTES = 2
 
 
 class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
-    """A reduce-scatter with and without near-memory updates, of the outputs of some cases.
+    """A reduce-scatter with and without near-memory updates, of the outputs of some sub-layers.
 
     Attributes:
-        cases: `model/layer/tpN`; their outputs are what is reduced.
+        scenarios: `model/layer/tpN`; their outputs are what is reduced.
         bench: the machine.
     """
 
-    cases: tuple[str, ...]
+    scenarios: tuple[str, ...]
     bench: Workbench = Workbench()
 
-    def tasks(self) -> list[Task]:
-        return [part_task(case, part) for case in self.bench.cases(self.cases).values() for part in PARTS[:2]]
+    def runs(self) -> list[Run]:
+        scenarios = self.bench.scenarios(self.scenarios).values()
+        return [scenario_run(scenario, name) for scenario in scenarios for name in RUNS[:2]]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        """`<case>/nmc_gain` = how much sooner it ends, in percent of the time with near-memory updates; means by N."""
+    def answers(self, results: Results) -> dict[str, float]:
+        """`<sub-layer>/nmc_gain` = time saved in percent of the time with near-memory updates; means by N."""
         answers: dict[str, float] = {}
         gains: dict[int, list[float]] = {}
-        for name, case in self.bench.cases(self.cases).items():
-            plain, near = (outcomes[part_task(case, part).key]["time_ps"] for part in PARTS[:2])
+        for name, scenario in self.bench.scenarios(self.scenarios).items():
+            plain, near = (results[scenario_run(scenario, run).key].time_ps for run in RUNS[:2])
             answers[f"{name}/rs_us"], answers[f"{name}/rs_nmc_us"] = plain / PS_PER_US, near / PS_PER_US
             answers[f"{name}/nmc_gain"] = PERCENT * (plain / near - 1)
             gains.setdefault(gpus_of(name), []).append(answers[f"{name}/nmc_gain"])
@@ -55,7 +56,7 @@ class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
     gpus: tuple[int, ...]
     sizes_MB: tuple[int, ...]
 
-    def cases(self) -> dict[str, Scenario]:
+    def buffers(self) -> dict[str, Scenario]:
         preset = load_preset(self.preset, self.overrides)
         return {
             f"{gpus}/{megabytes}MB": Scenario(preset, _buffer(megabytes * MEGA), DEFAULT_KERNEL, gpus)
@@ -63,15 +64,15 @@ class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
             for megabytes in self.sizes_MB
         }
 
-    def tasks(self) -> list[Task]:
-        return [part_task(case, part) for case in self.cases().values() for part in PARTS]
+    def runs(self) -> list[Run]:
+        return [scenario_run(each, name) for each in self.buffers().values() for name in RUNS]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+    def answers(self, results: Results) -> dict[str, float]:
         answers: dict[str, float] = {}
-        for name, case in self.cases().items():
-            answers[f"{name}/bytes"] = float(case.problem.m * case.problem.n * ELEMENT_BYTES)
-            for part in PARTS:
-                answers[f"{name}/{part}_us"] = outcomes[part_task(case, part).key]["time_ps"] / PS_PER_US
+        for name, scenario in self.buffers().items():
+            answers[f"{name}/bytes"] = float(scenario.problem.m * scenario.problem.n * ELEMENT_BYTES)
+            for run in RUNS:
+                answers[f"{name}/{run}_us"] = results[scenario_run(scenario, run).key].time_ps / PS_PER_US
         return answers
 
 

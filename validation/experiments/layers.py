@@ -13,20 +13,20 @@ from typing import Literal
 
 import msgspec
 
+from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL, ScenarioResult
 from sim.scenario.scenario import Scenario
 from tracer.workloads import MODELS, Model
 from traces.units import PS_PER_S, PS_PER_US
-from validation.experiments.cases import Workbench
-from validation.experiments.parts import case_tasks, evaluation
+from validation.experiments.experiment import Experiment, Results
 from validation.experiments.sublayers import geomean
-from validation.experiments.task import Experiment, Outcomes, Task
+from validation.experiments.workbench import Workbench, assembled, runs_for
 
 OPERATORS = Path(__file__).parent / "operators"
 SIZES = ("tokens", "sequence", "hidden", "heads", "tp")
 """What a term may be a power of."""
 PHASES = {"training": ("forward", "training_forward", "backward", "optimizer"), "inference": ("forward",)}
-"""Task of a Transformer -> operators that run in it."""
+"""What a Transformer does -> operators that run in it."""
 REDUCED = {"training": ("op", "fc2", "fc1", "ip"), "inference": ("op", "fc2")}
 """The sub-layers with an all-reduce in it."""
 
@@ -77,21 +77,20 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
     operators: str
     bench: Workbench = Workbench()
 
-    def tasks(self) -> list[Task]:
-        return [task for name in self.models for case in self._cases(name).values() for task in case_tasks(case)]
+    def runs(self) -> list[Run]:
+        return [run for name in self.models for each in self._scenarios(name).values() for run in runs_for(each)]
 
-    def _cases(self, name: str) -> dict[str, Scenario]:
+    def _scenarios(self, name: str) -> dict[str, Scenario]:
         model, degree = name.split("/")
         names = {layer: f"{model}/{layer}/{degree}" for layer in REDUCED["training"]}
-        cases = self.bench.cases(tuple(names.values()))
-        return {layer: cases[case] for layer, case in names.items()}
+        scenarios = self.bench.scenarios(tuple(names.values()))
+        return {layer: scenarios[full_name] for layer, full_name in names.items()}
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+    def answers(self, results: Results) -> dict[str, float]:
         answers: dict[str, float] = {}
         speedups: dict[str, list[float]] = {}
         for name in self.models:
-            cases = self._cases(name)
-            found = {layer: evaluation(case, outcomes) for layer, case in cases.items()}
+            found = {layer: assembled(each, results) for layer, each in self._scenarios(name).items()}
             for run in PHASES:
                 each = _run_answers(self._other_ps(name, run, found), [found[layer] for layer in REDUCED[run]])
                 answers |= {f"{run}/{name}/{key}": value for key, value in each.items()}

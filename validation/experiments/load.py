@@ -9,12 +9,12 @@ from traces.errors import UserError
 from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
+from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
 from validation.experiments.machines import GemmTime, MachineCollectives, Microbenchmarks
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
 from validation.experiments.sublayers import Sublayers
-from validation.experiments.task import Experiment
 
 FOLDER = Path(__file__).parent
 Kind = (

@@ -1,14 +1,103 @@
 """Experiments on presets of real machines: microbenchmarks, GEMM time, collectives. Scripts of their tables work."""
 
-from functools import partial
+from dataclasses import dataclass
+from typing import Any
 
 from sim.presets import load_preset
-from traces.units import MIB, period_ps
+from sim.run.run import Run
+from traces.units import MIB, PS_PER_US, period_ps
 from validation.against import collectives, gemm_time, microbenchmarks
-from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
+from validation.experiments.experiment import Experiment, FiguresRun, Results
 
 REQUESTS_PER_ROW = 3e4
 """Line requests of a GEMM, roughly, for each row of A."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicrobenchmarkRun(FiguresRun):
+    """Latencies and bandwidths of a preset. name: of the preset, one of `microbenchmarks.MACHINES`."""
+
+    name: str
+
+    @property
+    def title(self) -> str:
+        return f"microbenchmarks of {self.name}"
+
+    @property
+    def cost(self) -> float:
+        return 3e7
+
+    def input(self) -> dict[str, Any]:
+        return {"microbenchmarks": self.name}
+
+    def modules(self) -> tuple[str, ...]:
+        return (microbenchmarks.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        """By the columns of `references/gpu_microbenchmarks.csv`, those that were measured."""
+        row = microbenchmarks.measured(microbenchmarks.MACHINES[self.name].row)
+        clock_ps = period_ps(float(row["clock_MHz"]))
+        found = {
+            chase.column: microbenchmarks.latency_ps(self.preset, chase) / clock_ps
+            for chase in microbenchmarks.CHASES
+            if row[chase.column]
+        }
+        if row[microbenchmarks.L2_COLUMN]:
+            found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.name)
+        return found | {
+            column: microbenchmarks.stream(self.name, flow).GBps for flow, column in microbenchmarks.STREAMS
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmTimeRun(FiguresRun):
+    """Time of a measured GEMM."""
+
+    machine: gemm_time.Machine
+    row: gemm_time.Row
+
+    @property
+    def title(self) -> str:
+        return f"GEMM {self.row.m} x {self.row.n} x {self.row.k} on {self.machine.preset}"
+
+    @property
+    def cost(self) -> float:
+        return REQUESTS_PER_ROW * self.row.m
+
+    def input(self) -> dict[str, Any]:
+        return {"machine": self.machine.preset, "m": self.row.m, "n": self.row.n, "k": self.row.k}
+
+    def modules(self) -> tuple[str, ...]:
+        return (gemm_time.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        return {f"m{self.row.m}/us": gemm_time.outcome(self.machine, self.row).time_us}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveRun(FiguresRun):
+    """A collective of a measured machine at all sizes, calibrated by two of them."""
+
+    measured: collectives.Case
+
+    @property
+    def title(self) -> str:
+        return f"{self.measured.kind} on {self.measured.gpus} {self.measured.system}"
+
+    @property
+    def cost(self) -> float:
+        return 1e8
+
+    def input(self) -> dict[str, Any]:
+        return dict(self.measured._asdict())
+
+    def modules(self) -> tuple[str, ...]:
+        return (collectives.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        fit, times_us = collectives.run_case(self.measured)
+        fitted = {"link_efficiency": fit.efficiency, "launch_us": fit.launch_ps / PS_PER_US}
+        return fitted | {f"{size_mb * MIB}/us": time_us for size_mb, time_us in times_us.items()}
 
 
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
@@ -20,12 +109,11 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
 
     preset: str
 
-    def tasks(self) -> list[Task]:
-        key = task_key("validation.against.microbenchmarks", _values(self.preset))
-        return [Task(key, f"microbenchmarks of {self.preset}", 3e7, partial(_microbenchmarks, self.preset))]
+    def runs(self) -> list[Run]:
+        return [MicrobenchmarkRun(preset=load_preset(self.preset), name=self.preset)]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        return outcomes[self.tasks()[0].key]
+    def answers(self, results: Results) -> dict[str, float]:
+        return _figures(self.runs(), results)
 
 
 class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
@@ -33,18 +121,14 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
 
     preset: str
 
-    def tasks(self) -> list[Task]:
+    def runs(self) -> list[Run]:
         machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
-        found = []
-        for row in gemm_time.measured(machine):
-            key = task_key("validation.against.gemm_time", self.preset, _values(self.preset), list(row[:3]))
-            title = f"GEMM {row.m} x {row.n} x {row.k} on {self.preset}"
-            found.append(Task(key, title, REQUESTS_PER_ROW * row.m, partial(_gemm_time, machine, row)))
-        return found
+        preset = load_preset(self.preset)
+        return [GemmTimeRun(preset=preset, machine=machine, row=row) for row in gemm_time.measured(machine)]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+    def answers(self, results: Results) -> dict[str, float]:
         """`m<M>/us`."""
-        return {name: value for task in self.tasks() for name, value in outcomes[task.key].items()}
+        return _figures(self.runs(), results)
 
 
 class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_only=True):
@@ -56,51 +140,19 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
 
     system: str
 
-    def _cases(self) -> dict[collectives.Case, Task]:
-        module, found = "validation.against.collectives", {}
-        values = _values(collectives.SYSTEMS[self.system].preset)
-        for case in collectives.measured():
-            if case.system == self.system:
-                title = f"{case.kind} on {case.gpus} {case.system}"
-                found[case] = Task(task_key(module, case, values), title, 1e8, partial(_curve, case))
-        return found
+    def runs(self) -> list[CurveRun]:  # type: ignore[override]
+        preset = load_preset(collectives.SYSTEMS[self.system].preset)
+        chosen = [each for each in collectives.measured() if each.system == self.system]
+        return [CurveRun(preset=preset, measured=each) for each in chosen]
 
-    def tasks(self) -> list[Task]:
-        return list(self._cases().values())
-
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
+    def answers(self, results: Results) -> dict[str, float]:
         """`<collective>/<GPUs>/<bytes>/us`, and what was calibrated."""
         return {
-            f"{case.kind}/{case.gpus}/{name}": value
-            for case, task in self._cases().items()
-            for name, value in outcomes[task.key].items()
+            f"{run.measured.kind}/{run.measured.gpus}/{name}": value
+            for run in self.runs()
+            for name, value in results[run.key].figures.items()
         }
 
 
-def _values(preset: str) -> list[tuple[str, object]]:
-    return list(load_preset(preset).values().items())
-
-
-def _microbenchmarks(name: str) -> Outcome:
-    """What was measured of this machine."""
-    preset = load_preset(name)
-    row = microbenchmarks.measured(microbenchmarks.MACHINES[name].row)
-    clock_ps = period_ps(float(row["clock_MHz"]))
-    found = {
-        chase.column: microbenchmarks.latency_ps(preset, chase) / clock_ps
-        for chase in microbenchmarks.CHASES
-        if row[chase.column]
-    }
-    if row[microbenchmarks.L2_COLUMN]:
-        found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(name)
-    return found | {column: microbenchmarks.stream(name, flow).GBps for flow, column in microbenchmarks.STREAMS}
-
-
-def _gemm_time(machine: gemm_time.Machine, row: gemm_time.Row) -> Outcome:
-    return {f"m{row.m}/us": gemm_time.outcome(machine, row).time_us}
-
-
-def _curve(case: collectives.Case) -> Outcome:
-    fit, times_us = collectives.run_case(case)
-    fitted = {"link_efficiency": fit.efficiency, "launch_us": fit.launch_ps / 1e6}
-    return fitted | {f"{size_mb * MIB}/us": time_us for size_mb, time_us in times_us.items()}
+def _figures(runs: list[Run], results: Results) -> dict[str, float]:
+    return {name: value for run in runs for name, value in results[run.key].figures.items()}

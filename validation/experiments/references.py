@@ -1,16 +1,83 @@
 """Experiments on single units and single kernels: against other simulators and hardware counters.
 
-They run what the scripts beside this folder run for their tables.
+They run what the scripts of `validation.against` run for their tables.
 """
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
 
 from sim.presets import load_preset
+from sim.run.dram import channel_spec
+from sim.run.run import KernelRun, Run
+from tracer.accelsim.reader import open_accelsim
+from traces.units import period_ps
 from validation.against import accelsim_cycles, dram_reference, gemm_counters
+from validation.experiments.experiment import Experiment, FiguresRun, Results
 from validation.experiments.sublayers import PERCENT
-from validation.experiments.task import Experiment, Outcome, Outcomes, Task, task_key
 
-SCRIPTS = "validation.against.{}"
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelRun(FiguresRun):
+    """One HBM channel on a reference stream; nothing of the preset is read.
+
+    row: `setting/map/stream` as in `references/hbm2_channel.csv`.
+    """
+
+    row: str
+
+    @property
+    def title(self) -> str:
+        return f"HBM channel, {self.row}"
+
+    @property
+    def cost(self) -> float:
+        return 1e6
+
+    def input(self) -> dict[str, Any]:
+        return {"row": self.row, "channel": msgspec.to_builtins(channel_spec(bank_map=self.row.split("/")[1]))}
+
+    def reads(self, field: str) -> bool:
+        return False
+
+    def modules(self) -> tuple[str, ...]:
+        return (dram_reference.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        config, _, stream = self.row.rpartition("/")
+        ours = dram_reference.our_result(config, stream)
+        return {
+            "bandwidth_GBps": ours.bandwidth_GBps,
+            "row_hit_percent": PERCENT * ours.row_hit_rate,
+            "avg_read_latency_ns": ours.avg_read_latency_ns,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountersRun(FiguresRun):
+    """Sectors of a measured GEMM."""
+
+    measured: gemm_counters.Case
+
+    @property
+    def title(self) -> str:
+        return f"counters of {self.measured.name}"
+
+    @property
+    def cost(self) -> float:
+        return 1e7
+
+    def input(self) -> dict[str, Any]:
+        return {"problem": asdict(self.measured.problem), "kernel": asdict(self.measured.kernel)}
+
+    def modules(self) -> tuple[str, ...]:
+        return (gemm_counters.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        ours = gemm_counters.replay(self.measured)
+        return {name: getattr(ours, name) for name in ("l1_read_miss_sectors", "l2_read_miss_sectors")}
 
 
 class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):
@@ -18,12 +85,12 @@ class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):
 
     rows: tuple[str, ...]
 
-    def tasks(self) -> list[Task]:
-        module = SCRIPTS.format("dram_reference")
-        return [Task(task_key(module, row), f"HBM channel, {row}", 1e6, partial(_channel, row)) for row in self.rows]
+    def runs(self) -> list[Run]:
+        preset = load_preset(gemm_counters.PRESET)
+        return [ChannelRun(preset=preset, row=row) for row in self.rows]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        return _prefixed(self.rows, self.tasks(), outcomes)
+    def answers(self, results: Results) -> dict[str, float]:
+        return _prefixed(self.rows, self.runs(), results)
 
 
 class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
@@ -31,17 +98,15 @@ class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
 
     kernels: tuple[str, ...]
 
-    def tasks(self) -> list[Task]:
-        module = SCRIPTS.format("gemm_counters")
-        cases = {case.name: case for case in reversed(gemm_counters.CASES)}  # the first of a name is the kernel itself
-        preset = list(load_preset(gemm_counters.PRESET).values().items())
-        return [
-            Task(task_key(module, name, preset), f"counters of {name}", 1e7, partial(_counters, cases[name]))
-            for name in self.kernels
-        ]
+    def runs(self) -> list[Run]:
+        measured = {
+            each.name: each for each in reversed(gemm_counters.CASES)
+        }  # the first of a name is the kernel itself
+        preset = load_preset(gemm_counters.PRESET)
+        return [CountersRun(preset=preset, measured=measured[name]) for name in self.kernels]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        return _prefixed(self.kernels, self.tasks(), outcomes)
+    def answers(self, results: Results) -> dict[str, float]:
+        return _prefixed(self.kernels, self.runs(), results)
 
 
 class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=True):
@@ -49,42 +114,25 @@ class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=Tru
 
     traces: tuple[str, ...]
 
-    def tasks(self) -> list[Task]:
-        module = SCRIPTS.format("accelsim_cycles")
-        cases = {case.name: case for case in accelsim_cycles.cases()}
-        presets = {name: list(load_preset(cases[name].preset).values().items()) for name in self.traces}
+    def runs(self) -> list[KernelRun]:  # type: ignore[override]
+        chosen = {each.name: each for each in accelsim_cycles.cases()}
         return [
-            Task(task_key(module, name, presets[name]), f"cycles of {name}", 1e6, partial(_cycles, name))
+            KernelRun(preset=load_preset(chosen[name].preset), source=open_accelsim(chosen[name].trace), flush_l2=False)
             for name in self.traces
         ]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        return _prefixed(self.traces, self.tasks(), outcomes)
+    def answers(self, results: Results) -> dict[str, float]:
+        """`<trace>/cycles`: of the core's clock, without the launch."""
+        answers = {}
+        for name, run in zip(self.traces, self.runs(), strict=True):
+            time_ps = results[run.key].kernels[0].time_ps
+            answers[f"{name}/cycles"] = time_ps / period_ps(run.preset.machine.cu.clock_MHz)
+        return answers
 
 
-def _prefixed(names: tuple[str, ...], tasks: list[Task], outcomes: Outcomes) -> dict[str, float]:
+def _prefixed(names: Sequence[str], runs: Sequence[Run], results: Results) -> dict[str, float]:
     return {
-        f"{name}/{key}": value
-        for name, task in zip(names, tasks, strict=True)
-        for key, value in outcomes[task.key].items()
+        f"{name}/{figure}": value
+        for name, run in zip(names, runs, strict=True)
+        for figure, value in results[run.key].figures.items()
     }
-
-
-def _channel(row: str) -> Outcome:
-    config, _, stream = row.rpartition("/")
-    ours = dram_reference.our_result(config, stream)
-    return {
-        "bandwidth_GBps": ours.bandwidth_GBps,
-        "row_hit_percent": PERCENT * ours.row_hit_rate,
-        "avg_read_latency_ns": ours.avg_read_latency_ns,
-    }
-
-
-def _counters(case: gemm_counters.Case) -> Outcome:
-    ours = gemm_counters.replay(case)
-    return {name: getattr(ours, name) for name in ("l1_read_miss_sectors", "l2_read_miss_sectors")}
-
-
-def _cycles(name: str) -> Outcome:
-    case = next(case for case in accelsim_cycles.cases() if case.name == name)
-    return {"cycles": accelsim_cycles.replay(case).cycles}

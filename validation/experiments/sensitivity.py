@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from sim.run.run import Run
 from sim.scenario.result import IDEAL, SEQUENTIAL, T3, T3_MCA
-from validation.experiments.cases import Workbench
+from validation.experiments.experiment import Experiment, Results
 from validation.experiments.sublayers import Sublayers
-from validation.experiments.task import Experiment, Outcomes, Task
+from validation.experiments.workbench import Workbench
 
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL)
 HEADLINES = (
@@ -55,23 +56,23 @@ class Swing:
 
 
 class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
-    """Variations of a small set of cases.
+    """Variations of a small set of sub-layers.
 
     Attributes:
-        cases: `model/layer/tpN`.
+        scenarios: `model/layer/tpN`.
         bench: the base.
         variation: what is varied, one at a time.
     """
 
-    cases: tuple[str, ...]
+    scenarios: tuple[str, ...]
     bench: Workbench = Workbench()
     variation: tuple[Variation, ...]
 
-    def studies(self) -> dict[str, Sublayers]:
-        """Name -> the cases under one variation; first the base."""
+    def varied(self) -> dict[str, Sublayers]:
+        """Name -> the sub-layers under one variation; first the base."""
         benches = {BASE: self.bench} | {each.name: self._varied(each) for each in self.variation}
         return {
-            name: Sublayers(title=name, cases=self.cases, configurations=CONFIGURATIONS, bench=bench)
+            name: Sublayers(title=name, scenarios=self.scenarios, configurations=CONFIGURATIONS, bench=bench)
             for name, bench in benches.items()
         }
 
@@ -82,14 +83,14 @@ class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
             kernel=self.bench.kernel | variation.kernel,
         )
 
-    def tasks(self) -> list[Task]:
-        return [task for study in self.studies().values() for task in study.tasks()]
+    def runs(self) -> list[Run]:
+        return [run for each in self.varied().values() for run in each.runs()]
 
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        """`<variation>/<headline>` and `<variation>/<case>/<configuration>/<figure>`; the base is called `base`."""
+    def answers(self, results: Results) -> dict[str, float]:
+        """`<variation>/<headline>` and `<variation>/<sub-layer>/<configuration>/<figure>`; the base is `base`."""
         answers: dict[str, float] = {}
-        for name, study in self.studies().items():
-            answers |= {f"{name}/{key}": value for key, value in study.answers(outcomes).items()}
+        for name, sublayers in self.varied().items():
+            answers |= {f"{name}/{key}": value for key, value in sublayers.answers(results).items()}
         return answers
 
 

@@ -2,11 +2,11 @@
 
 from math import prod
 
+from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, ScenarioResult
 from traces.units import PS_PER_US
-from validation.experiments.cases import Workbench, layer_of
-from validation.experiments.parts import case_tasks, evaluation
-from validation.experiments.task import Experiment, Outcomes, Task
+from validation.experiments.experiment import Experiment, Results
+from validation.experiments.workbench import Workbench, assembled, layer_of, runs_for
 
 MEGA = 1_000_000
 GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
@@ -15,32 +15,28 @@ PERCENT = 100.0
 
 
 class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
-    """Cases in all configurations.
+    """Sub-layers in all configurations.
 
     Attributes:
-        cases: `model/layer/tpN`, or `paper` for the 16 of the paper.
+        scenarios: `model/layer/tpN`, or `paper` for the 16 of the paper.
         configurations: which; Sequential and the ideal overlap must be among them.
         bench: machine, kernel, time series.
     """
 
-    cases: tuple[str, ...]
+    scenarios: tuple[str, ...]
     configurations: tuple[str, ...] = CONFIGURATIONS
     bench: Workbench = Workbench()
 
-    def tasks(self) -> list[Task]:
-        cases = self.bench.cases(self.cases).values()
-        return [task for case in cases for task in case_tasks(case, self.configurations)]
+    def runs(self) -> list[Run]:
+        scenarios = self.bench.scenarios(self.scenarios).values()
+        return [run for scenario in scenarios for run in runs_for(scenario, self.configurations)]
 
-    def evaluations(self, outcomes: Outcomes) -> dict[str, ScenarioResult]:
-        """Name of each case -> what it found."""
-        cases = self.bench.cases(self.cases)
-        return {name: evaluation(case, outcomes, self.configurations) for name, case in cases.items()}
-
-    def answers(self, outcomes: Outcomes) -> dict[str, float]:
-        found = self.evaluations(outcomes)
+    def answers(self, results: Results) -> dict[str, float]:
+        scenarios = self.bench.scenarios(self.scenarios)
+        found = {name: assembled(each, results, self.configurations) for name, each in scenarios.items()}
         answers: dict[str, float] = {}
         for name, each in found.items():
-            answers |= {f"{name}/{key}": value for key, value in case_answers(each).items()}
+            answers |= {f"{name}/{key}": value for key, value in scenario_answers(each).items()}
         for prefix, layers in GROUPS.items():
             chosen = [each for name, each in found.items() if layer_of(name) in layers]
             if chosen:
@@ -48,8 +44,8 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
         return answers
 
 
-def case_answers(found: ScenarioResult) -> dict[str, float]:
-    """Times, speed-ups and traffic of one case, by configuration."""
+def scenario_answers(found: ScenarioResult) -> dict[str, float]:
+    """Times, speed-ups and traffic of one scenario, by configuration."""
     answers: dict[str, float] = {}
     for name, each in found.configurations.items():
         answers |= {
@@ -74,7 +70,7 @@ def case_answers(found: ScenarioResult) -> dict[str, float]:
 
 
 def means(found: list[ScenarioResult]) -> dict[str, float]:
-    """Geometric means and extremes over cases."""
+    """Geometric means and extremes over scenarios."""
     answers: dict[str, float] = {}
     names = list(found[0].configurations)
     for name in names:

@@ -1,9 +1,9 @@
-"""The evaluation as HDF5, for notebooks.
+"""The claims and their answers as HDF5, for notebooks.
 
     /                       attributes: file_type, format_version, writer
     /claims                 one dataset per column, rows in the order of the report; NaN = not answered
     /answers/<experiment>   `name` and `value`, in the order of the names
-    /series/<experiment>/<case>/<part>/<name>   i8 [time]: what happened in each interval; attribute interval_ps
+    /series/<experiment>/<sub-layer>/<run>/<name>   i8 [time]: what happened in each interval; attribute interval_ps
 
 The same answers give the same bytes.
 """
@@ -17,9 +17,9 @@ import numpy as np
 
 from traces.version import VERSION
 from traces.write import new_file, replacing
-from validation.experiments.parts import TIMED_PARTS, part_task
 from validation.experiments.sublayers import Sublayers
-from validation.report.answers import Evaluated
+from validation.experiments.workbench import TIMED_RUNS, scenario_run
+from validation.report.answers import Findings
 from validation.report.compare import Row
 
 FILE_TYPE = "t3sim-validation"
@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 NUMBERS = ("published", "simulated", "error", "error_percent", "tolerance")
 
 
-def write_evaluation(path: Path, found: Evaluated) -> None:
+def write_findings(path: Path, found: Findings) -> None:
     """Write or replace the archive.
 
     Raises:
@@ -59,15 +59,14 @@ def _write_answers(group: Any, answers: dict[str, float]) -> None:
     group.create_dataset("value", data=np.array([answers[name] for name in names], np.float64))
 
 
-def _write_series(group: Any, found: Evaluated) -> None:
+def _write_series(group: Any, found: Findings) -> None:
     for name, experiment in found.experiments.items():
         if not isinstance(experiment, Sublayers) or name not in found.answers:
             continue
-        cases = experiment.bench.cases(experiment.bench.series)
-        for case_name, case in cases.items():
-            for part in TIMED_PARTS:
-                series = found.outcomes[part_task(case, part).key]["series"]
-                place = group.create_group(f"{name}/{case_name}/{part}")
-                place.attrs["interval_ps"] = case.interval_ps
+        for scenario_name, scenario in experiment.bench.scenarios(experiment.bench.series).items():
+            for run in TIMED_RUNS:
+                series = found.results[scenario_run(scenario, run).key].series
+                place = group.create_group(f"{name}/{scenario_name}/{run}")
+                place.attrs["interval_ps"] = scenario.interval_ps
                 for stream, values in series.items():
                     place.create_dataset(stream, data=np.array(values, np.int64), compression="gzip", shuffle=True)

@@ -1,4 +1,4 @@
-"""Draws the figures of whatever an evaluation has answered."""
+"""Draws the figures of the experiments that were answered."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +7,13 @@ from sim.scenario.result import SEQUENTIAL
 from sim.view import speedups
 from traces.command.document import Picture
 from validation.claims.claim import Claim
-from validation.experiments.cases import case_names
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
-from validation.experiments.parts import part_task
 from validation.experiments.sensitivity import HEADLINES, Sensitivity, swings
 from validation.experiments.sublayers import Sublayers
-from validation.report.answers import Evaluated
+from validation.experiments.workbench import scenario_names, scenario_run
+from validation.report.answers import Findings
 from validation.report.figures import (
     cu_split,
     end_to_end,
@@ -39,7 +38,7 @@ MEASURED_CURVES = 5
 """Measured machines on the figure of collectives at most."""
 
 
-def draw_figures(found: Evaluated, folder: Path) -> dict[str, list[Picture]]:
+def draw_figures(found: Findings, folder: Path) -> dict[str, list[Picture]]:
     """Draw all of them below `folder`/figures.
 
     Returns:
@@ -49,7 +48,7 @@ def draw_figures(found: Evaluated, folder: Path) -> dict[str, list[Picture]]:
     return {name: list(_draw(name, found, folder)) for name in found.answers}
 
 
-def _draw(name: str, found: Evaluated, folder: Path) -> Iterator[Picture]:
+def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
     experiment, answers = found.experiments[name], found.answers[name]
     match experiment:
         case Sublayers():
@@ -65,9 +64,9 @@ def _draw(name: str, found: Evaluated, folder: Path) -> Iterator[Picture]:
             yield picture
         case CuSplit():
             picture, path = _picture(name, "speedups", "Software overlap on split CUs", folder)
-            cus = next(iter(experiment.bench.cases(experiment.cases).values())).preset.machine.cu.count
+            cus = next(iter(experiment.bench.scenarios(experiment.scenarios).values())).preset.machine.cu.count
             splits = [f"{cus - taken}-{taken}" for taken in experiment.collective_cus]
-            cu_split.draw(answers, case_names(experiment.cases), splits, path)
+            cu_split.draw(answers, scenario_names(experiment.scenarios), splits, path)
             yield picture
         case Sensitivity():
             for place, (headline, (title, unit)) in enumerate(HEADLINE_TITLES.items(), 1):
@@ -76,8 +75,8 @@ def _draw(name: str, found: Evaluated, folder: Path) -> Iterator[Picture]:
                 yield picture
 
 
-def _draw_sublayers(name: str, experiment: Sublayers, found: Evaluated, folder: Path) -> Iterator[Picture]:
-    answers, cases = found.answers[name], case_names(experiment.cases)
+def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: Path) -> Iterator[Picture]:
+    answers, sublayers = found.answers[name], scenario_names(experiment.scenarios)
     drawings = (
         (time_distribution.draw, "time", f"Time distribution of {SEQUENTIAL}: GEMM, reduce-scatter, all-gather"),
         (speedups.draw, "speedups", "Speed-ups of the configurations over Sequential"),
@@ -85,14 +84,17 @@ def _draw_sublayers(name: str, experiment: Sublayers, found: Evaluated, folder: 
     )
     for draw, kind, caption in drawings:
         picture, path = _picture(name, kind, caption, folder)
-        draw(answers, cases, path)
+        draw(answers, sublayers, path)
         yield picture
-    for case_name, case in experiment.bench.cases(experiment.bench.series).items():
-        series = {part: found.outcomes[part_task(case, part).key]["series"] for part in overlap_traffic.PANELS}
-        caption = f"DRAM traffic over time of {case_name}: GEMM alone, T3, T3-MCA"
-        picture, path = _picture(name, f"over-time-{case_name.replace('/', '-')}", caption, folder)
-        peak = case.preset.peaks().dram_bytes_per_s
-        overlap_traffic.draw(series, case.interval_ps, peak, f"{case_name} on {case.preset.name}", path)
+    for scenario_name, scenario in experiment.bench.scenarios(experiment.bench.series).items():
+        runs = {run: found.results[scenario_run(scenario, run).key] for run in overlap_traffic.PANELS}
+        series = {
+            name: {stream: values.tolist() for stream, values in run.series.items()} for name, run in runs.items()
+        }
+        caption = f"DRAM traffic over time of {scenario_name}: GEMM alone, T3, T3-MCA"
+        picture, path = _picture(name, f"over-time-{scenario_name.replace('/', '-')}", caption, folder)
+        peak = scenario.preset.peaks().dram_bytes_per_s
+        overlap_traffic.draw(series, scenario.interval_ps, peak, f"{scenario_name} on {scenario.preset.name}", path)
         yield picture
 
 

@@ -1,4 +1,4 @@
-"""The report of an evaluation: claims first, then each experiment with its figures, numbers and assumptions."""
+"""The report: claims first, then each experiment with its figures, numbers and assumptions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ from traces.command.document import (
 )
 from traces.command.tables import number_text
 from traces.write import replacing
+from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers, operator_table
-from validation.experiments.task import Experiment
-from validation.report.answers import Evaluated
+from validation.report.answers import Findings
 from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
 
@@ -31,7 +31,7 @@ ROUNDING = 1e-12
 """Relative error of floating-point arithmetic."""
 
 
-def write_report(folder: Path, found: Evaluated, pictures: Mapping[str, list[Picture]]) -> None:
+def write_report(folder: Path, found: Findings, pictures: Mapping[str, list[Picture]]) -> None:
     """`report.md` and `report.html` in `folder`."""
     blocks = report_blocks(found, pictures)
     for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, TITLE, folder))):
@@ -39,7 +39,7 @@ def write_report(folder: Path, found: Evaluated, pictures: Mapping[str, list[Pic
             temporary.write_text(text, encoding="utf-8")
 
 
-def report_blocks(found: Evaluated, pictures: Mapping[str, list[Picture]]) -> list[Block]:
+def report_blocks(found: Findings, pictures: Mapping[str, list[Picture]]) -> list[Block]:
     blocks: list[Block] = [Heading(TITLE, 1), Text(summary(found.rows)), Text(WORDS)]
     for experiment, rows in by_experiment(found.rows).items():
         if any(row.simulated is not None or row.verdict == FAILED for row in rows):
@@ -101,7 +101,7 @@ def claim_table(rows: Sequence[Row]) -> Table:
     return Table(CLAIM_COLUMNS, [claim_cells(row) for row in rows], CLAIM_NUMBERS)
 
 
-def _experiment_blocks(name: str, found: Evaluated, pictures: Sequence[Picture]) -> list[Block]:
+def _experiment_blocks(name: str, found: Findings, pictures: Sequence[Picture]) -> list[Block]:
     experiment, answers = found.experiments[name], found.answers[name]
     blocks: list[Block] = [Heading(experiment.title, 2), *pictures]
     blocks += answer_tables(experiment, answers)
@@ -114,7 +114,7 @@ def assumptions(experiment: Experiment) -> list[str]:
     return [*experiment.assumed, *table]
 
 
-def _missing(found: Evaluated) -> list[Block]:
+def _missing(found: Findings) -> list[Block]:
     """Experiments that have no answers, and why."""
     lines = [f"{name}: failed: {why}" for name, why in found.failed.items()]
     for name, experiment in found.experiments.items():

@@ -6,13 +6,13 @@ from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from traces.command.document import Block, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.ablation import Ablation
-from validation.experiments.cases import case_names
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
+from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
 from validation.experiments.sublayers import Sublayers
-from validation.experiments.task import Experiment
+from validation.experiments.workbench import scenario_names
 
 SPLIT_COLUMNS = {
     "gemm_share_slowdown": "GEMM slower, alone (%)",
@@ -51,7 +51,7 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
     """What an experiment has found; every answer where the kind has no table of its own."""
     match experiment:
         case Sublayers():
-            return [case_table(experiment, answers)]
+            return [sublayer_table(experiment, answers)]
         case Layers():
             return [layer_table(experiment, answers)]
         case CuSplit():
@@ -65,13 +65,16 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
     return [Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",))]
 
 
-def case_table(experiment: Sublayers, answers: Mapping[str, float]) -> Table:
-    """One row per case: times of Sequential, speed-ups, DRAM traffic."""
+def sublayer_table(experiment: Sublayers, answers: Mapping[str, float]) -> Table:
+    """One row per sub-layer: times of Sequential, speed-ups, DRAM traffic."""
     shown = [name for name in experiment.configurations if name != SEQUENTIAL]
     columns = ["GEMM (µs)", "RS (µs)", "AG (µs)", *shown, "DRAM, T3-MCA (%)", "without AG (%)"]
     keys = [f"{SEQUENTIAL}/gemm_us", f"{SEQUENTIAL}/rs_us", f"{SEQUENTIAL}/ag_us"]
     keys += [f"{name}/speedup" for name in shown] + ["T3-MCA/dram_change", "T3-MCA/dram_change_without_ag"]
-    rows = [[case, *(_short(key, answers[f"{case}/{key}"]) for key in keys)] for case in case_names(experiment.cases)]
+    rows = [
+        [name, *(_short(key, answers[f"{name}/{key}"]) for key in keys)]
+        for name in scenario_names(experiment.scenarios)
+    ]
     for mean in ("geomean", "max"):
         cells = [_short(key, answers[f"{mean}/{key}"]) if f"{mean}/{key}" in answers else "" for key in keys]
         rows.append([mean, *cells])
@@ -91,11 +94,11 @@ def layer_table(experiment: Layers, answers: Mapping[str, float]) -> Table:
 
 
 def split_table(experiment: CuSplit, answers: Answers) -> Table:
-    """One row per case and split: what the split costs alone, and what both at once cost."""
+    """One row per sub-layer and split: what the split costs alone, and what both at once cost."""
     splits = sorted({key.split("/")[-2] for key in answers if key.endswith("/rs_slowdown")}, reverse=True)
     rows = [
-        [case, split, *(_short(key, answers[f"{case}/{split}/{key}"]) for key in SPLIT_COLUMNS)]
-        for case in case_names(experiment.cases)
+        [name, split, *(_short(key, answers[f"{name}/{split}/{key}"]) for key in SPLIT_COLUMNS)]
+        for name in scenario_names(experiment.scenarios)
         for split in splits
     ]
     means = [["geomean", split, *[""] * 5, _short("speedup", answers[f"geomean/{split}/speedup"])] for split in splits]
@@ -103,10 +106,10 @@ def split_table(experiment: CuSplit, answers: Answers) -> Table:
 
 
 def ablation_table(experiment: Ablation, answers: Answers) -> Table:
-    """One row per case and seed; seed 0 is without jitter."""
+    """One row per sub-layer and seed; seed 0 is without jitter."""
     rows = [
-        [case, str(seed), *(_short(key, answers[f"{case}/seed{seed}/{key}"]) for key in ABLATION_COLUMNS)]
-        for case in case_names(experiment.cases)
+        [name, str(seed), *(_short(key, answers[f"{name}/seed{seed}/{key}"]) for key in ABLATION_COLUMNS)]
+        for name in scenario_names(experiment.scenarios)
         for seed in (0, *experiment.seeds)
     ]
     return Table(["case", "seed", *ABLATION_COLUMNS.values()], rows, list(ABLATION_COLUMNS.values()))

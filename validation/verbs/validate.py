@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
+from sim.run.store import Store
 from tracer.compile.process import process_costs
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
+from validation.experiments.experiment import Experiment
 from validation.experiments.load import load_experiments
-from validation.experiments.task import Experiment
-from validation.report.answers import Evaluated, evaluate_claims, store_in
-from validation.report.archive import write_evaluation
+from validation.report.answers import Findings, answer_claims
+from validation.report.archive import write_findings
 from validation.report.compare import BASELINE, NOT_RUN, accept, worse
 from validation.report.draw import draw_figures
 from validation.report.page import CLAIM_COLUMNS, claim_cells, summary, write_report
@@ -23,18 +24,26 @@ LEFT = 1
 @click.command()
 @click.option("--full", is_flag=True, help="Every experiment; otherwise those that take about a minute.")
 @click.option("--only", multiple=True, metavar="EXPERIMENT", help="This experiment (may be repeated).")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes; 2 need Dask.")
+@click.option("--fresh", is_flag=True, help="Simulate anew, whatever the store of finished runs has.")
 @click.option("--out", type=click.Path(), default="t3sim-validation", show_default=True, help="Folder of the report.")
 @click.option("--accept", "accepting", is_flag=True, help="Make the claims that are inside now the baseline.")
 @click.option("--list", "listing", is_flag=True, help="List the experiments and leave.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def validate(
-    full: bool, only: tuple[str, ...], workers: int, out: str, accepting: bool, listing: bool, as_json: bool
+    full: bool,
+    only: tuple[str, ...],
+    workers: int,
+    fresh: bool,
+    out: str,
+    accepting: bool,
+    listing: bool,
+    as_json: bool,
 ) -> None:
     """Simulate the experiments behind the claims and compare: published, simulated, error, verdict, kind.
 
-    Writes report.md, report.html, validation.h5 and figures into the folder --out, and goes on where it stopped:
-    what is in its folder `parts` is not simulated again. Exit status 1: a claim has left its tolerance.
+    Writes report.md, report.html, validation.h5 and figures into the folder --out. Finished runs are kept in the store
+    (T3SIM_STORE), so that an interrupted call goes on where it stopped. Exit status 1: a claim has left its tolerance.
 
     Everything, hours on a slow machine: --full --workers 2.
 
@@ -44,11 +53,18 @@ def validate(
         _list(load_experiments(), as_json)
         return
     folder = Path(out)
-    with Meter("tasks") as meter:
-        found = evaluate_claims(store_in(folder), full=full, only=only, workers=workers, progress=meter.update)
+    with Meter("runs") as meter:
+        found = answer_claims(
+            Store(),
+            full=full,
+            only=only,
+            workers=workers,
+            fresh=fresh,
+            progress=lambda done, whole: meter.update("validate", done, whole),
+        )
     folder.mkdir(parents=True, exist_ok=True)
     write_report(folder, found, draw_figures(found, folder))
-    write_evaluation(folder / "validation.h5", found)
+    write_findings(folder / "validation.h5", found)
     lost = worse(found.rows, BASELINE)
     if accepting:
         accept(found.rows, BASELINE)
@@ -62,7 +78,7 @@ def validate(
         raise click.exceptions.Exit(LEFT)
 
 
-def as_dict(found: Evaluated) -> dict:
+def as_dict(found: Findings) -> dict:
     """Plain values for JSON."""
     return {
         "claims": [row.as_dict() for row in found.rows],
@@ -71,7 +87,7 @@ def as_dict(found: Evaluated) -> dict:
     }
 
 
-def _show(found: Evaluated, folder: Path) -> None:
+def _show(found: Findings, folder: Path) -> None:
     """The claims that have run, as a table."""
     rows = [claim_cells(row) for row in found.rows if row.verdict != NOT_RUN]
     print_table("published - simulated", CLAIM_COLUMNS, rows)

@@ -13,7 +13,7 @@ from sim.run import run
 from sim.run.many_gpus import run_collective, run_fused
 from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter
-from sim.study import load_study, sweep
+from sim.study import load_study, run_study
 from tests.support.doc_blocks import file_of
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, check_empty, clusters, fp16_problem
@@ -122,7 +122,7 @@ def test_in_a_study(plan_of, tmp_path):
         't3.configurations = ["T3"]\n[[points]]\nt3.explicit = false\n[[points]]\nt3.plan = "torus.py"\n'
     )
     study = load_study(tmp_path / "study.toml")
-    ring, torus = results.open(sweep(study, tmp_path, workers=0).archive).runs
+    ring, torus = results.open(run_study(study, tmp_path, workers=0).archive).runs
     assert torus.options["plan_sha256"] == hashlib.sha256(TORUS.encode()).hexdigest()
     assert torus.figures["T3.dram_rs_reads_bytes"] == ring.figures["T3.dram_rs_reads_bytes"] / 2
     plan_of(TORUS + "\n")

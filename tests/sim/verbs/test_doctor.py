@@ -67,7 +67,7 @@ def test_completion_scripts(shell, capsys):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("t3sim sw", ["sweep"]),
+        ("t3sim stu", ["study"]),
         ("t3sim trace ex", ["export"]),
         ("t3sim run --pol", ["--policy"]),
         ("t3sim plot r", ["rates", "roofline"]),

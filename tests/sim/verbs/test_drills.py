@@ -2,8 +2,8 @@
 
 More of them stand beside what they try: caches that are damaged, cannot be written or are filled by several processes
 in `tests/tracer/compile/test_jit.py`, full disks and devices in `test_output.py`, truncated and changed archives in
-`tests/sim/results/test_results.py` and `tests/traces/test_archive.py`, killed and interrupted sweeps in the two files
-`test_sweep.py`.
+`tests/sim/results/test_results.py` and `tests/traces/test_archive.py`, killed and interrupted studies in
+`tests/sim/run/test_runner.py` and `tests/sim/study/test_run_study.py`.
 """
 
 import os
@@ -45,15 +45,16 @@ ALPHABET = "[]{}\"'=.,#\n -_0123456789abcdefgxyzTF\\\x00é"
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def desk(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path_factory.mktemp("store")))
     write_results("result.h5", sample_results())
     Path("study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     return tmp_path
 
 
 WRITERS = {
-    "sweep": ["sweep", "study.toml", "--workers", "0", "-o", "{}"],
+    "study": ["study", "study.toml", "--workers", "0", "-o", "{}"],
     "merge": ["merge", "result.h5", "result.h5", "-o", "{}/out.h5"],
     "plot": ["plot", "traffic", "result.h5", "-o", "{}/out.png"],
 }

@@ -11,8 +11,8 @@ from sim.view.dram_traffic import STREAMS, draw_traffic
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
 from sim.view.roofline import intensity, operations_per_s
+from sim.view.study_lines import draw_study
 from sim.view.style import new_figure, save
-from sim.view.sweep_lines import draw_sweep
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
 from traces.command.cli import main as t3sim
@@ -44,9 +44,9 @@ def desk(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-@pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "sweep"])
+@pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "study"])
 def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):
-    result = desk / ("study.h5" if kind == "sweep" else "gemm.h5")
+    result = desk / ("study.h5" if kind == "study" else "gemm.h5")
     paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
     for path in paths:
         assert t3sim(["plot", kind, str(result), "-o", str(path)]) == 0
@@ -98,12 +98,12 @@ def test_roofline_points(desk):
     assert operations_per_s(kernel) == pytest.approx(flop / (kernel.time_ps * 1e-12))
 
 
-def test_sweep_lines():
-    axes = draw_sweep(ResultsArchive(study()), "time_ns", "hbm.queue_entries", relative=True).axes[0]
+def test_study_lines():
+    axes = draw_study(ResultsArchive(study()), "time_ns", "hbm.queue_entries", relative=True).axes[0]
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert drawn == {"gemm.pipeline_depth = 2": [1, 11 / 13], "gemm.pipeline_depth = 3": [1, 12 / 14]}
     assert axes.get_xlabel() == "hbm.queue_entries" and "first / this" in axes.get_ylabel()
-    plain = draw_sweep(ResultsArchive(study()), "l2_hit_rate", "gemm.pipeline_depth", relative=False).axes[0]
+    plain = draw_study(ResultsArchive(study()), "l2_hit_rate", "gemm.pipeline_depth", relative=False).axes[0]
     assert [text.get_text() for text in plain.get_xticklabels()] == ["2", "3"]
 
 
@@ -120,9 +120,9 @@ def test_sweep_lines():
         (["pie", "gemm.h5", "-o", "x.png"], "traffic"),
         (["rates", "study.h5", "--run", "9", "-o", "x.png"], "run: found 9"),
         (["rates", "study.h5", "--run", "4", "-o", "x.png"], "run 4 has failed"),
-        (["sweep", "gemm.h5", "-o", "x.png"], "no field was swept"),
-        (["sweep", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
-        (["sweep", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
+        (["study", "gemm.h5", "-o", "x.png"], "no field was swept"),
+        (["study", "study.h5", "--over", "l2.ways", "-o", "x.png"], "--over: found 'l2.ways'"),
+        (["study", "study.h5", "--figure", "time", "-o", "x.png"], "--figure: found 'time'"),
         (["rates", "gemm.h5"], "--output: missing"),
         (["rates", "gemm.h5", "gemm.h5", "-o", "x.png"], "takes one RESULT"),
         (["rates", "gemm.h5", "--table", "-o", "x.png"], "no --table"),

@@ -25,7 +25,7 @@ def desk(tmp_path_factory):
         'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
         't3.configurations = ["Sequential", "T3"]\n[axes]\nlink.GB_per_s = [75.0, 150.0]\n'
     )
-    assert main(["sweep", str(folder / "study.toml"), "-o", str(folder), "--workers", "0"]) == 0
+    assert main(["study", str(folder / "study.toml"), "-o", str(folder), "--workers", "0"]) == 0
     next(folder.glob("study-*.h5")).rename(folder / "study.h5")
     return folder
 

@@ -7,14 +7,14 @@ import pytest
 
 from sim.collective.check import check_regions
 from sim.collective.chunks import even_chunks
-from tests.support.fake_tasks import fake_outcomes
+from tests.support.fake_runs import STREAMS, fake_results
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
-from validation.experiments.ablation_runs import OWN, RINGS, VARIANTS, run_ring, variant_regions, variant_tasks
-from validation.experiments.cases import Workbench
+from validation.experiments.ablation_runs import OWN, RINGS, VARIANTS, ring_runs, simulate_ring, variant_regions
+from validation.experiments.workbench import Workbench
 
 NAME = "mega-gpt-2/op/tp8"
-CASE = Workbench(tokens=256).cases((NAME,))[NAME]
+SCENARIO = Workbench(tokens=256).scenarios((NAME,))[NAME]
 D = 256 * 3072 * 2
 EIGHTHS = {
     "own": {"compute_write": 7, "comm_read": 0, "comm_write": 0, "link": 1, "arrived": 0},
@@ -28,24 +28,24 @@ EIGHTHS = {
 
 @pytest.fixture(scope="module")
 def found():
-    return {name: one for task in variant_tasks(CASE) for name, one in task.work().items()}
+    return {key: value for run in ring_runs(SCENARIO) for key, value in run.execute().figures.items()}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_moves_what_it_says(found, variant):
-    one = found[variant]
-    moved = one["dram_bytes"] | {"link": one["link_bytes"], "arrived": one["arrived_bytes"]}
+    moved = {stream: found[f"{variant}/dram_bytes/{stream}"] for stream in STREAMS}
+    moved |= {"link": found[f"{variant}/link_bytes"], "arrived": found[f"{variant}/arrived_bytes"]}
     assert {kind: moved[kind] * 8 / D for kind in EIGHTHS[variant]} == EIGHTHS[variant]
 
 
 def test_all_read_what_the_gemm_reads(found):
     """A and B fit L2 together: each is read once, whatever else there is."""
-    assert len({one["dram_bytes"]["compute_read"] for one in found.values()}) == 1
+    assert len({found[f"{variant}/dram_bytes/compute_read"] for variant in VARIANTS}) == 1
 
 
 def test_answers_are_slowdowns_against_the_gemm_alone():
-    experiment = Ablation(title="", cases=(NAME,), jitter_ps=1_000_000, seeds=(1,), bench=Workbench(tokens=256))
-    answers = experiment.answers(fake_outcomes(experiment.tasks()))
+    experiment = Ablation(title="", scenarios=(NAME,), jitter_ps=1_000_000, seeds=(1,), bench=Workbench(tokens=256))
+    answers = experiment.answers(fake_results(experiment.runs()))
     for seed in ("seed0", "seed1"):
         for variant in VARIANTS:
             assert answers[f"{NAME}/{seed}/{variant}/kernel_us"] == 950
@@ -53,7 +53,7 @@ def test_answers_are_slowdowns_against_the_gemm_alone():
             assert answers[f"{NAME}/{seed}/{variant}/comm_read_MB"] == 1
         assert answers[f"{NAME}/{seed}/t3/gemm_slowdown"] == pytest.approx(100 * 100 / 900)
         assert answers[f"{NAME}/{seed}/t3_mca/overlap_loss"] == pytest.approx(100 * 30 / 900)
-    assert len({task.key for task in experiment.tasks()}) == len(experiment.tasks()) == 2 * (4 + len(RINGS))
+    assert len({run.key for run in experiment.runs()}) == len(experiment.runs()) == 2 * (4 + len(RINGS))
 
 
 def test_where_tiles_are_mapped():
@@ -86,4 +86,4 @@ def test_every_variant_hears_only_whom_it_should():
 
 def test_too_few_gpus_are_refused():
     with pytest.raises(UserError, match="found 4 GPUs, allowed are 5"):
-        run_ring(replace(CASE, gpus=4), RINGS[0])
+        simulate_ring(replace(SCENARIO, gpus=4), RINGS[0])

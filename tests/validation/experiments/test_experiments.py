@@ -1,23 +1,23 @@
-"""Experiments: their files load, equal work is one task, and their answers follow from the parts as they should."""
+"""Experiments: their files load, equal work is one run, and their answers follow from the runs as they should."""
 
 import pytest
 
 from sim.run.code import code_key, syntax
 from sim.scenario.result import CONFIGURATIONS, T3_MCA
 from tests.support.doc_blocks import file_of
-from tests.support.fake_tasks import TIMES_US, fake_outcomes
+from tests.support.fake_runs import TIMES_US, fake_results
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
-from validation.experiments.cases import PAPER, Workbench, case_names
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers, Term, operator_table
 from validation.experiments.load import load_experiments
 from validation.experiments.sensitivity import HEADLINES, Sensitivity, Variation, swings
 from validation.experiments.sublayers import Sublayers
+from validation.experiments.workbench import PAPER, Workbench, scenario_names
 
 SMALL = Workbench(tokens=256)
-CASE = "mega-gpt-2/op/tp8"
+NAME = "mega-gpt-2/op/tp8"
 
 
 @pytest.fixture(scope="module")
@@ -26,31 +26,31 @@ def experiments():
 
 
 def fake_answers(experiment):
-    return experiment.answers(fake_outcomes(experiment.tasks()))
+    return experiment.answers(fake_results(experiment.runs()))
 
 
 def simulated(experiment):
-    return experiment.answers({task.key: task.work() for task in experiment.tasks()})
+    return experiment.answers({run.key: run.execute() for run in experiment.runs()})
 
 
-def test_every_file_makes_its_tasks(experiments):
+def test_every_file_makes_its_runs(experiments):
     for name, experiment in experiments.items():
         assert experiment.title, name
-        keys = {task.key for task in experiment.tasks()}
+        keys = {run.key for run in experiment.runs()}
         assert all(len(key) == 64 for key in keys), name
     assert sum(not each.full for each in experiments.values()) >= 3
 
 
-def test_the_paper_is_16_cases_of_48_parts(experiments):
-    assert len(case_names((PAPER,))) == 16
-    tasks = experiments["paper"].tasks()
-    assert len(tasks) == 96
+def test_the_paper_is_16_sublayers_of_48_runs(experiments):
+    assert len(scenario_names((PAPER,))) == 16
+    runs = experiments["paper"].runs()
+    assert len(runs) == 96
     # 4 x (model, TP): GEMM, T3 and T3-MCA of OP, IP and FC-2 = FC-1; RS, RS + NMC and AG of the one output.
-    assert len({task.key for task in tasks}) == 4 * (3 * 3 + 3)
+    assert len({run.key for run in runs}) == 4 * (3 * 3 + 3)
 
 
 def test_the_default_kernel_is_plain():
-    """The kernel of all cases: 128 x 128 x 32, 16-byte accesses, a K-step in one piece."""
+    """The kernel of all sub-layers: 128 x 128 x 32, 16-byte accesses, a K-step in one piece."""
     shape = (DEFAULT_KERNEL.tile_m, DEFAULT_KERNEL.tile_n, DEFAULT_KERNEL.tile_k, DEFAULT_KERNEL.pipeline_depth)
     assert shape == (128, 128, 32, 2)
     assert (DEFAULT_KERNEL.vector_bytes, DEFAULT_KERNEL.fragment_pieces) == (16, 1)
@@ -58,7 +58,7 @@ def test_the_default_kernel_is_plain():
 
 def test_keys_tell_apart_what_differs():
     def keys(bench):
-        return {task.key for task in Sublayers(title="", cases=(CASE,), bench=bench).tasks()}
+        return {run.key for run in Sublayers(title="", scenarios=(NAME,), bench=bench).runs()}
 
     base = keys(SMALL)
     assert keys(Workbench(tokens=256)) == base
@@ -66,7 +66,7 @@ def test_keys_tell_apart_what_differs():
     assert len(keys(Workbench(tokens=256, overrides=("link.GB_per_s=75.0",))) & base) == 1  # a GEMM has no link
     deeper = keys(Workbench(tokens=256, kernel={"pipeline_depth": 3}))
     assert len(deeper & base) == 3  # collectives do not see the kernel
-    timed = keys(Workbench(tokens=256, series=(CASE,)))
+    timed = keys(Workbench(tokens=256, series=(NAME,)))
     assert len(timed & base) == 3  # and take no time series
 
 
@@ -79,40 +79,40 @@ def test_words_do_not_change_a_key_but_code_does():
     assert code_key("sim.run.run") != code_key("sim.run.dram")
 
 
-def test_speedups_and_traffic_of_made_up_parts():
-    answers = fake_answers(Sublayers(title="", cases=(CASE, "mega-gpt-2/fc2/tp8"), bench=SMALL))
-    gemm, rs, ag, mca = (TIMES_US[part] for part in ("gemm", "rs", "ag", "t3_mca"))
+def test_speedups_and_traffic_of_made_up_runs():
+    answers = fake_answers(Sublayers(title="", scenarios=(NAME, "mega-gpt-2/fc2/tp8"), bench=SMALL))
+    gemm, rs, ag, mca = (TIMES_US[run] for run in ("gemm", "rs", "ag", "t3_mca"))
     speedup = (gemm + rs + ag) / (mca + ag)
-    assert answers[f"{CASE}/{T3_MCA}/speedup"] == pytest.approx(speedup)
+    assert answers[f"{NAME}/{T3_MCA}/speedup"] == pytest.approx(speedup)
     assert answers[f"geomean/{T3_MCA}/speedup"] == answers[f"fc/max/{T3_MCA}/speedup"] == pytest.approx(speedup)
     assert answers[f"op/least/{T3_MCA}/of_ideal"] == pytest.approx((max(gemm, rs) + ag) / (mca + ag))
-    assert answers[f"{CASE}/{T3_MCA}/loss"] == pytest.approx(100 * (mca - gemm) / (gemm + ag))
+    assert answers[f"{NAME}/{T3_MCA}/loss"] == pytest.approx(100 * (mca - gemm) / (gemm + ag))
     assert answers[f"most/{T3_MCA}/dram_change"] == pytest.approx(100 * (590 / 770 - 1))
     assert answers[f"most/{T3_MCA}/dram_change_without_ag"] == pytest.approx(100 * (410 / 590 - 1))
     assert answers["exactly_once"] == 1.0
 
 
-def test_a_small_case_in_the_machine():
-    answers = simulated(Sublayers(title="", cases=(CASE,), bench=SMALL))
+def test_a_small_sublayer_in_the_machine():
+    answers = simulated(Sublayers(title="", scenarios=(NAME,), bench=SMALL))
     assert answers["exactly_once"] == 1.0
     # N = 8 equal chunks: T3 writes (N-1)/N of the output, reads (N-2)/N and takes in (N-1)/N.
-    reads, output = answers[f"{CASE}/{T3_MCA}/gemm_reads_MB"], answers[f"{CASE}/output_MB"]
-    rest = sum(answers[f"{CASE}/{T3_MCA}/{kind}_MB"] for kind in ("gemm_writes", "rs_reads", "rs_writes"))
+    reads, output = answers[f"{NAME}/{T3_MCA}/gemm_reads_MB"], answers[f"{NAME}/output_MB"]
+    rest = sum(answers[f"{NAME}/{T3_MCA}/{kind}_MB"] for kind in ("gemm_writes", "rs_reads", "rs_writes"))
     assert rest == pytest.approx(output * (7 + 6 + 7) / 8)
     assert reads > 0
     for name in CONFIGURATIONS:
-        assert answers[f"{CASE}/{name}/time_us"] > 0
+        assert answers[f"{NAME}/{name}/time_us"] > 0
 
 
 def test_near_memory_updates_speed_a_reduce_scatter_up():
-    answers = simulated(ScatterGain(title="", cases=(CASE,), bench=SMALL))
-    assert answers[f"{CASE}/rs_us"] > answers[f"{CASE}/rs_nmc_us"] > 0
-    assert answers["mean/tp8/nmc_gain"] == answers[f"{CASE}/nmc_gain"] > 0
+    answers = simulated(ScatterGain(title="", scenarios=(NAME,), bench=SMALL))
+    assert answers[f"{NAME}/rs_us"] > answers[f"{NAME}/rs_nmc_us"] > 0
+    assert answers["mean/tp8/nmc_gain"] == answers[f"{NAME}/nmc_gain"] > 0
 
 
 def test_overlap_on_split_cus():
-    answers = simulated(CuSplit(title="", cases=(CASE,), collective_cus=(16,), bench=SMALL))
-    assert answers[f"{CASE}/64-16/rs_slowdown"] > 0
+    answers = simulated(CuSplit(title="", scenarios=(NAME,), collective_cus=(16,), bench=SMALL))
+    assert answers[f"{NAME}/64-16/rs_slowdown"] > 0
     assert answers["geomean/ideal/speedup"] >= answers["geomean/64-16/speedup"]
 
 
@@ -144,7 +144,7 @@ def test_swings_are_sorted_by_their_reach():
         Variation(parameter="depth", value="3", kernel={"pipeline_depth": 3}),
         Variation(parameter="queue", value="large", overrides=("hbm.queue_entries=256",)),
     )
-    experiment = Sensitivity(title="", cases=(CASE, "mega-gpt-2/fc2/tp8"), bench=SMALL, variation=variations)
+    experiment = Sensitivity(title="", scenarios=(NAME, "mega-gpt-2/fc2/tp8"), bench=SMALL, variation=variations)
     answers = fake_answers(experiment)
     headline = HEADLINES[0]
     answers[f"queue = large/{headline}"] = answers[f"base/{headline}"] + 1
@@ -156,13 +156,13 @@ def test_swings_are_sorted_by_their_reach():
 def test_the_experiment_of_the_documentation(tmp_path):
     (tmp_path / "half_link.toml").write_text(file_of("validation.md", "half_link.toml"))
     experiment = load_experiments(tmp_path)["half_link"]
-    assert isinstance(experiment, Sublayers) and len({task.key for task in experiment.tasks()}) == 18
+    assert isinstance(experiment, Sublayers) and len({run.key for run in experiment.runs()}) == 18
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('kind = "sublayers"\ntitle = "x"\ncases = ["paper"]\nspeed = 3\n', "speed"),
+        ('kind = "sublayers"\ntitle = "x"\nscenarios = ["paper"]\nspeed = 3\n', "speed"),
         ('kind = "rumour"\ntitle = "x"\n', "rumour"),
         ("kind = \n", "new.toml"),
     ],
@@ -176,4 +176,4 @@ def test_mistakes_in_files(tmp_path, text, words):
 @pytest.mark.parametrize("given", [{"tile": 3}, {"order": "spiral"}, {"m": 64}])
 def test_mistakes_in_kernels(given):
     with pytest.raises(UserError, match="kernel"):
-        Workbench(kernel=given).cases((CASE,))
+        Workbench(kernel=given).scenarios((NAME,))

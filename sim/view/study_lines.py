@@ -1,4 +1,4 @@
-"""A figure of a study's runs over one of the swept fields: `t3sim plot sweep`."""
+"""A figure of a study's runs over one of the swept fields: `t3sim plot study`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ MARKERS = "os^Dv<>P"
 LINES_MAX = len(PALETTE)
 
 
-def draw_sweep(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
+def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
     """One line for each combination of the other swept fields.
 
     Args:

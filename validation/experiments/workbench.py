@@ -1,30 +1,36 @@
-"""Cases from data: `model/layer/tpN` or a plain GEMM, on a preset with single values replaced."""
+"""Scenarios from data: `model/layer/tpN`, on a preset with single values replaced."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
 from sim.presets import load_preset
-from sim.scenario.scenario import Scenario
+from sim.run.run import Run
+from sim.scenario.result import CONFIGURATIONS, ScenarioResult
+from sim.scenario.scenario import Scenario, assemble, runs_of
 from tracer.gemm.source import GemmProblem
 from tracer.kernels import make_gemm
 from tracer.workloads import PAPER_CASES, named_sublayer
 from traces.units import PS_PER_NS
+from validation.experiments.experiment import Results
 
+TIMED_RUNS = ("gemm", "t3", "t3_mca")
+"""Runs of which a scenario with an interval takes time series."""
 PAPER = "paper"
-"""Stands for the 16 cases of the paper."""
+"""Stands for the 16 sub-layers of the paper."""
 
 
 class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is common to the cases of an experiment.
+    """What is common to the scenarios of an experiment.
 
     Attributes:
         preset: a preset's name.
         overrides: "unit.field=value".
         kernel: fields of the GEMM that are replaced (`tracer.kernels`).
-        tokens: M of all cases, instead of the model's; None = the model's.
-        interval_ns: of the time series of the cases in `series`.
-        series: cases that take one, and those of the same shape with them.
+        tokens: M of all, instead of the model's; None = the model's.
+        interval_ns: of the time series of the scenarios in `series`.
+        series: scenarios that take one, and those of the same shape with them.
     """
 
     preset: str = "t3_2024"
@@ -34,8 +40,8 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     interval_ns: int = 5000
     series: tuple[str, ...] = ()
 
-    def cases(self, names: tuple[str, ...]) -> dict[str, Scenario]:
-        """Name -> case.
+    def scenarios(self, names: tuple[str, ...]) -> dict[str, Scenario]:
+        """Name -> scenario.
 
         Raises:
             UserError: an unknown workload, preset or field.
@@ -43,7 +49,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         preset = load_preset(self.preset, self.overrides)
         timed = {(self._with_tokens(problem), gpus) for problem, gpus in map(named_sublayer, self.series)}
         found = {}
-        for name in case_names(names):
+        for name in scenario_names(names):
             source, gpus = make_gemm(f"gemm:workload={name}", **self.kernel)
             problem = self._with_tokens(source.problem)
             interval_ps = self.interval_ns * PS_PER_NS if (problem, gpus) in timed else 0
@@ -54,7 +60,23 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return problem if self.tokens is None else replace(problem, m=self.tokens)
 
 
-def case_names(names: tuple[str, ...]) -> list[str]:
+def scenario_run(scenario: Scenario, name: str) -> Run:
+    """One of RUNS of a scenario; a collective alone takes no time series."""
+    return (scenario if name in TIMED_RUNS else replace(scenario, interval_ps=0)).run(name)
+
+
+def runs_for(scenario: Scenario, configurations: Sequence[str] = CONFIGURATIONS) -> list[Run]:
+    """All that the configurations of a scenario need."""
+    return [scenario_run(scenario, name) for name in runs_of(configurations)]
+
+
+def assembled(scenario: Scenario, results: Results, configurations: Sequence[str] = CONFIGURATIONS) -> ScenarioResult:
+    """The configurations of a scenario from its runs."""
+    found = {name: results[scenario_run(scenario, name).key] for name in runs_of(configurations)}
+    return assemble(scenario, found, configurations)
+
+
+def scenario_names(names: tuple[str, ...]) -> list[str]:
     """The names, with PAPER spelled out."""
     paper = [f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES]
     return [each for name in names for each in (paper if name == PAPER else [name])]

@@ -1,4 +1,4 @@
-"""`t3sim sweep`: table, list, JSON, what a lost worker and Ctrl-C say; a policy on the command line and in a sweep."""
+"""`t3sim study`: table, list, JSON, what a lost worker and Ctrl-C say; a policy on the command line and in a study."""
 
 import json
 import os
@@ -26,6 +26,7 @@ NEWEST = file_of("policies.md", "newest_first.py")
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "newest.py").write_text(NEWEST)
     return tmp_path
@@ -40,17 +41,21 @@ def t3sim(*arguments):
 
 
 def test_table_and_list(desk, capsys):
-    assert main(["sweep", "study.toml", "--list"]) == 0
+    assert main(["study", "study.toml", "--list"]) == 0
     listed = capsys.readouterr().out
     name = listed.split()[-1]
     assert "4 points -> study-" in listed and not (desk / name).exists()
-    assert main(["sweep", "study.toml", "--workers", "0"]) == 0
+    assert main(["study", "study.toml", "--workers", "0"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Queues\n") and f"wrote {name}" in shown and "0 of them from before, 2 failed" in shown
+    assert (
+        shown.startswith("Queues\n")
+        and f"wrote {name}" in shown
+        and "2 failed; 2 runs, 0 of them from the store" in shown
+    )
     assert "run 1 failed: v100: l2.bytes" in shown
-    assert main(["sweep", "study.toml", "--workers", "0", "--json"]) == 0
+    assert main(["study", "study.toml", "--workers", "0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["points"], found["kept"], found["failed"], found["lost"]) == (4, 4, 2, [])
+    assert [found[name] for name in ("points", "runs", "kept", "failed", "lost")] == [4, 2, 2, 2, []]
     assert results.open(found["archive"]).study == found["study"]
 
 
@@ -59,14 +64,14 @@ def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
         'run = "t3"\npreset = "t3_2024"\ninterval_ns = 1000\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
         't3.configurations = ["T3", "Sequential"]\n[axes]\nhbm.queue_entries = [32, 64]\n'
     )
-    assert main(["sweep", "t3.toml", "--workers", "0"]) == 0
+    assert main(["study", "t3.toml", "--workers", "0"]) == 0
     shown = capsys.readouterr().out
     assert "T3.speedup" in shown and "part" not in shown
     archive = str(next(desk.glob("t3-*.h5")))
     assert main(["plot", "traffic", archive, "--run", "9", "-o", "t3.png"]) == 0
     assert main(["plot", "traffic", archive, "--run", "5", "-o", "t3.png"]) == 2
     assert "no time series" in capsys.readouterr().err  # the run of figures
-    assert main(["plot", "sweep", archive, "--figure", "T3.speedup", "-o", "lines.png"]) == 0
+    assert main(["plot", "study", archive, "--figure", "T3.speedup", "-o", "lines.png"]) == 0
     assert main(["plot", "speedups", archive, "--table"]) == 0
     assert "hbm.queue_entries = 32" in capsys.readouterr().out
 
@@ -82,39 +87,39 @@ def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
     ],
 )
 def test_mistakes(arguments, words, desk, capsys, monkeypatch):
-    monkeypatch.setattr("sim.study.cluster.SCHEDULER_PATIENCE_S", 0.5)
-    assert main(["sweep", *arguments]) == 2
+    monkeypatch.setattr("sim.run.workers.SCHEDULER_PATIENCE_S", 0.5)
+    assert main(["study", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and all(word in error for word in words), error
 
 
 def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
-    outcome = Outcome(desk / "x.h5", 4, 0, 0, ["point 3: KilledWorker: gone"])
-    monkeypatch.setattr("sim.verbs.sweep.run_study", lambda *_: outcome)
-    assert main(["sweep", "study.toml"]) == 1
+    outcome = Outcome(desk / "x.h5", 4, 2, 0, 0, ["point 3: KilledWorker: gone"])
+    monkeypatch.setattr("sim.verbs.study.run_study", lambda *_, **__: outcome)
+    assert main(["study", "study.toml"]) == 1
     shown = capsys.readouterr()
-    assert "1 lost with their workers: the same command runs them again" in shown.out
+    assert "1 lost with their workers: the same command does them again" in shown.out
     assert shown.err == "point 3: KilledWorker: gone\n"
 
 
-def test_ctrl_c_is_one_word_and_keeps_the_points(desk):
+def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
     (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
     program = "import sys; from traces.command.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "sweep", "study.toml", "--workers", "2"]
+    command = [sys.executable, "-c", program, "study", "study.toml", "--workers", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     until = time.monotonic() + 60
-    while not list(desk.glob("*.points/*.h5")) and process.poll() is None and time.monotonic() < until:
+    while not list(desk.glob("store/*.h5")) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, err
     assert "the same command goes on from here" in err and "t3sim: interrupted" in err
     assert out.strip() == "" and "Traceback" not in err
-    assert list(desk.glob("*.points/*.h5")) and not list(desk.glob("*.h5"))
+    assert list(desk.glob("store/*.h5")) and not list(desk.glob("*.h5"))
 
 
 def test_a_policy_on_the_command_line(desk):
@@ -126,13 +131,13 @@ def test_a_policy_on_the_command_line(desk):
     assert json.loads(again.stdout)["compile_s"] == 0  # compiled once, then from the cache
 
 
-def test_a_policy_in_a_sweep(desk):
+def test_a_policy_in_a_study(desk):
     """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
     (desk / "study.toml").write_text(
         'preset = "t3_2024"\nkernel = "gemm:m=1024,n=1024,k=256"\n[set]\nl2.bytes = 131072\n'
         '[[points]]\npolicy = "newest.py"\n[[points]]\nhbm.arbiter = "fcfs"\n'
     )
-    assert main(["sweep", "study.toml", "--workers", "0"]) == 0
+    assert main(["study", "study.toml", "--workers", "0"]) == 0
     found = results.open(next(desk.glob("*.h5")))
     arbiters = [run.preset.values()["hbm.arbiter"] for run in found.runs]
     assert arbiters == ["user", "fcfs"]

@@ -5,39 +5,39 @@ import json
 import h5py
 import pytest
 
-from tests.support.fake_tasks import fake_outcomes
+from sim.run.store import Store
+from tests.support.fake_runs import fake_results
 from traces.command.cli import main as t3sim
 from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
 from validation.claims.claim import Claim
 from validation.experiments.ablation import Ablation
-from validation.experiments.cases import Workbench
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.sensitivity import Sensitivity, Variation
-from validation.experiments.store import Store
 from validation.experiments.sublayers import Sublayers
-from validation.report import answers as evaluation
-from validation.report.answers import evaluate_claims
-from validation.report.archive import write_evaluation
+from validation.experiments.workbench import Workbench
+from validation.report import answers as answers_module
+from validation.report.answers import answer_claims
+from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
 from validation.report.draw import draw_figures
 from validation.report.page import write_report
 from validation.verbs import validate as verb
 
-CASE = "mega-gpt-2/op/tp8"
+NAME = "mega-gpt-2/op/tp8"
 SMALL = Workbench(tokens=256)
 EXPERIMENTS = {
-    "small": Sublayers(title="Small", full=False, cases=(CASE,), bench=Workbench(tokens=256, series=(CASE,))),
-    "both": Sublayers(title="Both", cases=(CASE, "mega-gpt-2/fc2/tp8"), bench=SMALL),
+    "small": Sublayers(title="Small", full=False, scenarios=(NAME,), bench=Workbench(tokens=256, series=(NAME,))),
+    "both": Sublayers(title="Both", scenarios=(NAME, "mega-gpt-2/fc2/tp8"), bench=SMALL),
     "sizes": ScatterSizes(title="Sizes", gpus=(8,), sizes_MB=(4, 8)),
-    "split": CuSplit(title="Split", cases=(CASE,), collective_cus=(8,), bench=SMALL),
+    "split": CuSplit(title="Split", scenarios=(NAME,), collective_cus=(8,), bench=SMALL),
     "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), operators="transformer", bench=SMALL),
-    "ablation": Ablation(title="Ablation", cases=(CASE,), jitter_ps=1000, seeds=(1,), bench=SMALL),
+    "ablation": Ablation(title="Ablation", scenarios=(NAME,), jitter_ps=1000, seeds=(1,), bench=SMALL),
     "tornado": Sensitivity(
         title="Tornado",
-        cases=(CASE, "mega-gpt-2/fc2/tp8"),
+        scenarios=(NAME, "mega-gpt-2/fc2/tp8"),
         bench=SMALL,
         variation=(Variation(parameter="queue", value="16", overrides=("hbm.queue_entries=16",)),),
     ),
@@ -50,43 +50,43 @@ def claim(name, experiment, answer, published, **more):
 
 
 CLAIMS = [
-    claim("gain", "small", f"{CASE}/T3-MCA/speedup", 1.30, tolerance=0.5, note="why | so"),
+    claim("gain", "small", f"{NAME}/T3-MCA/speedup", 1.30, tolerance=0.5, note="why | so"),
     claim("far", "both", "geomean/T3-MCA/speedup", 3.0, tolerance=0.1),
     claim("machine", "sizes", "8/4MB/rs_us", 500.0),
 ]
 
 
 @pytest.fixture
-def store(tmp_path):
-    """A store that has done everything."""
-    store = Store(tmp_path / "parts")
+def store(tmp_path, monkeypatch):
+    """A store that has done everything, the user's."""
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    store = Store()
     for experiment in EXPERIMENTS.values():
-        for key, outcome in fake_outcomes(experiment.tasks()).items():
-            store.put(key, outcome)
+        for key, result in fake_results(experiment.runs()).items():
+            store.put(key, result)
     return store
 
 
-def evaluated(store, **settings):
-    return evaluate_claims(store, **{"full": True, "experiments": EXPERIMENTS, "claims": CLAIMS} | settings)
+def answered(store, **settings):
+    return answer_claims(store, **{"full": True, "experiments": EXPERIMENTS, "claims": CLAIMS} | settings)
 
 
 def test_quick_runs_take_what_the_store_has(store, tmp_path):
-    found = evaluated(store, full=False)
+    found = answered(store, full=False)
     assert set(found.answers) == set(EXPERIMENTS) and found.rows[0].verdict == INSIDE
-    small = {task.key: store.get(task.key) for task in EXPERIMENTS["small"].tasks()}
     other = Store(tmp_path / "other")
-    for key, outcome in small.items():
-        other.put(key, outcome)
-    found = evaluated(other, full=False)
+    for run in EXPERIMENTS["small"].runs():
+        other.put(run.key, store.get(run.key))
+    found = answered(other, full=False)
     assert set(found.answers) == {"small"} and found.rows[1].verdict == NOT_RUN
 
 
 def test_report_archive_and_figures(store, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
-    found = evaluated(store)
+    found = answered(store)
     write_report(folder, found, draw_figures(found, folder))
-    write_evaluation(folder / "validation.h5", found)
+    write_findings(folder / "validation.h5", found)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "| the gain | 1.3 x |" in markdown and "3 claims: 1 inside, 1 outside, 1 shown." in markdown
     for row in ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| queue = 16 |", "| training, mega-gpt-2/tp8 |"):
@@ -103,36 +103,36 @@ def test_report_archive_and_figures(store, tmp_path):
         assert file["claims/published"][1] == 3.0
         names = file["answers/both/name"].asstr()[:].tolist()
         assert file["answers/both/value"][names.index("geomean/Sequential/speedup")] == 1.0
-        assert file[f"series/small/{CASE}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
+        assert file[f"series/small/{NAME}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
 
 
 def test_the_same_answers_give_the_same_bytes(store, tmp_path):
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
-        found = evaluated(store)
+        found = answered(store)
         write_report(folder, found, draw_figures(found, folder))
-        write_evaluation(folder / "validation.h5", found)
+        write_findings(folder / "validation.h5", found)
     for path in (tmp_path / "a").rglob("*.*"):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes(), path.name
 
 
 def test_claims_that_nothing_answers_are_refused(store):
     with pytest.raises(UserError, match="no experiment 'none'"):
-        evaluated(store, claims=[claim("x", "none", "y", 1.0)])
+        answered(store, claims=[claim("x", "none", "y", 1.0)])
     with pytest.raises(UserError, match="no answer 'y'"):
-        evaluated(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
-    assert evaluated(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
+        answered(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
+    assert answered(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
     with pytest.raises(UserError, match="no such experiment"):
-        evaluated(store, only=("none",))
+        answered(store, only=("none",))
 
 
 @pytest.fixture
 def command(store, tmp_path, monkeypatch):
     """`t3sim validate` on the small experiments, with a baseline that the test writes."""
     baseline = tmp_path / "baseline.json"
-    monkeypatch.setattr(evaluation, "load_experiments", lambda: EXPERIMENTS)
-    monkeypatch.setattr(evaluation, "load_claims", lambda: CLAIMS)
+    monkeypatch.setattr(answers_module, "load_experiments", lambda: EXPERIMENTS)
+    monkeypatch.setattr(answers_module, "load_claims", lambda: CLAIMS)
     monkeypatch.setattr(verb, "BASELINE", baseline)
     monkeypatch.setattr(verb, "draw_figures", lambda *_: {})  # drawn in the tests above
 

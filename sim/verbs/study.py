@@ -1,4 +1,4 @@
-"""`t3sim sweep`: run a study of many points -> one results archive."""
+"""`t3sim study`: run a study of many points -> one results archive."""
 
 from pathlib import Path
 
@@ -7,8 +7,7 @@ import click
 from sim import results as archives
 from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
-from sim.study import Outcome, Study, load_study
-from sim.study import sweep as run_study
+from sim.study import Outcome, Study, load_study, run_study
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table, print_text
 
@@ -18,40 +17,45 @@ FIGURES = ("time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate")
 INCOMPLETE = 1
 
 
-@click.command("sweep")
-@click.argument("study", type=click.Path())
+@click.command("study")
+@click.argument("study_file", metavar="STUDY", type=click.Path())
 @click.option("-o", "--output", default=".", show_default=True, type=click.Path(), help="Folder for the archive.")
 @click.option("--workers", type=click.IntRange(min=0), help="Processes; 0 = this one, without Dask.  [one per core]")
 @click.option("--scheduler", metavar="ADDRESS", help="Of a Dask scheduler to use, e.g. tcp://node7:8786.")
+@click.option("--fresh", is_flag=True, help="Simulate anew, whatever the store of finished runs has.")
 @click.option("--list", "only_list", is_flag=True, help="Only list the points and the archive's name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
-def sweep(
+def study(
     ctx: click.Context,
-    study: str,
+    study_file: str,
     output: str,
     workers: int | None,
     scheduler: str | None,
+    fresh: bool,
     only_list: bool,
     as_json: bool,
 ) -> None:
-    """Run every point of the study file STUDY and write one results archive, named by the study's content.
+    """Simulate every point of the study file STUDY and write one results archive, named by the study's content.
 
-    Finished points are kept: after an interruption of any kind the same command goes on where it was.
+    Each run is kept in the store of finished runs as it ends: after an interruption of any kind the same command goes
+    on where it was.
 
-    Example: t3sim sweep study.toml --workers 2
+    Example: t3sim study study.toml --workers 2
     """
-    loaded = load_study(study)
+    loaded = load_study(study_file)
     if only_list:
         _list(loaded, as_json)
         return
     try:
-        with Meter("points") as meter:
+        with Meter("runs") as meter:
             outcome = run_study(
-                loaded, Path(output), workers, scheduler, lambda done, total: meter.update(loaded.name, done, total)
+                *(loaded, Path(output), workers, scheduler),
+                fresh=fresh,
+                progress=lambda done, whole: meter.update(loaded.name, done, whole),
             )
     except KeyboardInterrupt:
-        click.echo("\nfinished points are kept: the same command goes on from here", err=True)
+        click.echo("\nfinished runs are kept: the same command goes on from here", err=True)
         raise
     if as_json:
         print_json({**vars(outcome), "archive": str(outcome.archive), "study": loaded.digest})
@@ -73,10 +77,12 @@ def _list(study: Study, as_json: bool) -> None:
 
 
 def _show(study: Study, outcome: Outcome) -> None:
-    counts = f"{outcome.points} points, {outcome.kept} of them from before, {outcome.failed} failed"
+    counts = (
+        f"{outcome.points} points, {outcome.failed} failed; {outcome.runs} runs, {outcome.kept} of them from the store"
+    )
     if outcome.lost:
         print_text("\n".join(outcome.lost), err=True)
-        click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command runs them again")
+        click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command does them again")
         return
     archive = archives.open(outcome.archive)
     columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != COLUMN))

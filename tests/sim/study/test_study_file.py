@@ -3,7 +3,6 @@
 import pytest
 
 from sim.study import StudyError, load_study
-from sim.study.point import point_content
 
 BASE = "kernel = 'gemm:m=64,n=64,k=32'\n"
 T3 = 'run = "t3"\n' + BASE
@@ -34,9 +33,9 @@ def test_kernels_are_swept_whole_or_by_field(study):
     """A field in an axis or a listed point is added to the text of the kernel, or replaces what it says."""
     whole = study('[[points]]\nkernel = "gemm:m=64,n=64,k=32"\n[[points]]\nkernel = "layernorm:rows=8,cols=64"\n')
     by_field = study(BASE + "axes.kernel.k = [32, 64]\n")
-    traces = [point_content(point)["trace"] for point in by_field.points]
-    assert traces[0] == point_content(whole.points[0])["trace"] != traces[1]
-    assert point_content(whole.points[1])["trace"] not in traces
+    keys = [point.runs[0].key for point in by_field.points]
+    assert keys[0] == whole.points[0].runs[0].key != keys[1]
+    assert whole.points[1].runs[0].key not in keys
 
 
 def test_listed_points_go_with_every_point_of_the_axes(study):
@@ -84,8 +83,7 @@ def test_the_place_of_a_study_does_not_decide(tmp_path):
         (folder / "study.toml").write_text(BASE + '[axes]\npreset = ["v100", "odd.toml"]\n')
         study = load_study(folder / "study.toml")
         digests.add(study.digest)
-        failure = point_content(study.points[1])["failure"]
-        assert failure.startswith("odd.toml: colour: ")
+        assert study.points[1].asked.startswith("odd.toml: colour: ")
     assert len(digests) == 1
 
 
