@@ -21,6 +21,7 @@ import time
 import traceback
 from collections import Counter
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,13 +92,13 @@ def change_values(path, random):
                 group.attrs[name] = [VALUES[random.integers(10)], "text", -1.5, [1, 2]][random.integers(4)]
 
 
-def change_text(path, random):
-    """A number, a word, a line or a few bytes of a text."""
+def change_text(path, random, numbers=VALUES):
+    """A number, a word, a line or a few bytes of a text. numbers: that take the place of others."""
     text, choice = path.read_text(encoding="utf-8", errors="replace"), random.random()
-    numbers = list(re.finditer(r"0x[0-9a-f]+|-?\d+(\.\d+)?", text))
-    if choice < 0.5 and numbers:
-        found = numbers[random.integers(len(numbers))]
-        values = [str(value) for value in VALUES] + list(WORDS)
+    places = list(re.finditer(r"0x[0-9a-f]+|-?\d+(\.\d+)?", text))
+    if choice < 0.5 and places:
+        found = places[random.integers(len(places))]
+        values = [*map(str, numbers), *WORDS]
         text = text[: found.start()] + values[random.integers(len(values))] + text[found.end() :]
     elif choice < 0.75:
         lines = text.split("\n")
@@ -136,7 +137,16 @@ def make_targets(folder):
         Target("list", folder / "text" / "kernelslist.g", change_text, texts),
         Target("text", next((folder / "text").glob("kernel-1*")), change_text, texts),
         Target("machine", machine, change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
+<<<<<<< HEAD
         Target("study", study, change_text, (("study", "IN", "-o", "OUT", "--workers", "0"),)),
+=======
+        Target(
+            "study",
+            study,
+            partial(change_text, numbers=range(-2, 70)),
+            (("sweep", "IN", "-o", "OUT", "--workers", "0"),),
+        ),
+>>>>>>> h13
     ]
 
 
