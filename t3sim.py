@@ -19,6 +19,7 @@ Mistakes raise `UserError`; its text names the field, what was found and what is
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
@@ -39,6 +40,9 @@ from traces.errors import UserError
 from traces.source import KernelSource, TraceSource
 from traces.units import PS_PER_NS
 from traces.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "CONFIGURATIONS",
@@ -228,16 +232,19 @@ def study(
 def plot(
     kind: str,
     what: RunResult | ResultsArchive | str | PathLike[str],
-    to: str | PathLike[str],
+    to: str | PathLike[str] | None = None,
     **settings: object,
-) -> None:
-    """Draw a figure of results into a .png or .svg file.
+) -> "Figure":
+    """Draw a figure of results.
 
     Args:
         kind: traffic, queue (both want a time series), rates, roofline, study or speedups.
         what: a run, an archive, or the file of one.
-        to: the file.
+        to: .png or .svg file to write; None = none.
         settings: number (of the run), figure, over, relative: see `sim.view.figures.draw`.
+
+    Returns:
+        The matplotlib figure; a notebook shows it.
 
     Raises:
         UserError: an unknown kind, results without what the figure shows, a file that cannot be written.
@@ -246,7 +253,10 @@ def plot(
         archive = ResultsArchive([what])
     else:
         archive = what if isinstance(what, ResultsArchive) else open(Path(what))
-    save(draw(kind, [archive], **settings), Path(to))  # type: ignore[arg-type]
+    figure = draw(kind, [archive], **settings)  # type: ignore[arg-type]
+    if to is not None:
+        save(figure, Path(to))
+    return figure
 
 
 def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Preset:
