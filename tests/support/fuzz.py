@@ -129,6 +129,7 @@ def make_targets(folder):
     results = (("show", "IN"), ("diff", "IN", str(result)), ("merge", "IN", str(result), "-o", "OUT.h5"),
                ("timeline", "IN", "-o", "OUT.html"))  # fmt: skip
     texts = (("trace", "import", "IN", "-o", "OUT.h5"), ("run", "IN", "--preset", "v100"))
+    studies = (("sweep", "IN", "-o", "OUT", "--workers", "0"),)
     return [
         Target("trace bytes", trace, flip_bytes, traces),
         Target("trace values", trace, change_values, traces),
