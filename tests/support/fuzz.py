@@ -138,12 +138,7 @@ def make_targets(folder):
         Target("list", folder / "text" / "kernelslist.g", change_text, texts),
         Target("text", next((folder / "text").glob("kernel-1*")), change_text, texts),
         Target("machine", machine, change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
-        Target(
-            "study",
-            study,
-            partial(change_text, numbers=range(-2, 70)),
-            (("sweep", "IN", "-o", "OUT", "--workers", "0"),),
-        ),
+        Target("study", study, partial(change_text, numbers=range(-2, 70)), studies),
     ]
 
 
