@@ -129,6 +129,7 @@ def make_targets(folder):
     results = (("show", "IN"), ("diff", "IN", str(result)), ("merge", "IN", str(result), "-o", "OUT.h5"),
                ("timeline", "IN", "-o", "OUT.html"))  # fmt: skip
     texts = (("trace", "import", "IN", "-o", "OUT.h5"), ("run", "IN", "--preset", "v100"))
+    studies = (("study", "IN", "-o", "OUT", "--workers", "0"),)
     return [
         Target("trace bytes", trace, flip_bytes, traces),
         Target("trace values", trace, change_values, traces),
@@ -137,12 +138,7 @@ def make_targets(folder):
         Target("list", folder / "text" / "kernelslist.g", change_text, texts),
         Target("text", next((folder / "text").glob("kernel-1*")), change_text, texts),
         Target("machine", machine, change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
-        Target(
-            "study",
-            study,
-            partial(change_text, numbers=range(-2, 70)),
-            (("study", "IN", "-o", "OUT", "--workers", "0"),),
-        ),
+        Target("study", study, partial(change_text, numbers=range(-2, 70)), studies),
     ]
 
 
