@@ -75,7 +75,7 @@ class Gpu:
         """Run one kernel from its launch at start_ps until everything has come to rest.
 
         Args:
-            between_windows: called once per `WINDOWS_PER_CALL` time windows, between two of them; it may read `state()`.
+            between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
             state: of a GPU of the same machine with this kernel on it: the run continues from there.
 
         Returns:
@@ -135,7 +135,7 @@ class Gpu:
         self._window = TraceWindow(self.node, fits)
 
     def advance(self, progress: Progress | None = None) -> Status:
-        """Run the clock until nothing is left to do, to the horizon or next call, or (with a line trace) for one window."""
+        """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""
         until_ps = self._until_ps()
         while True:
             status = self._run_until(until_ps)
