@@ -138,7 +138,7 @@ class RunResult:
         return ratios(self.totals)
 
     def frame(self, unit):
-        """One unit's counters as a pandas DataFrame, index (kernel, instance). A counter per stream has four columns."""
+        """Counters of one unit, a pandas DataFrame, index (kernel, instance). A counter per stream has four columns."""
         import pandas as pd
 
         if not self.kernels or unit not in self.kernels[0].units:
