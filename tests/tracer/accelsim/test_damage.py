@@ -286,7 +286,7 @@ def test_a_folder_needs_one_list(tmp_path):
     write(tmp_path, "kernel-1.traceg\n", "kernelslist.g")
     assert len(read(tmp_path)[0]) == 1
     write(tmp_path, "kernel-1.traceg\n", "kernelslist_ctx_0x2.g")
-    assert "name the one of the GPU" in error_of(tmp_path)
+    assert "give the path of one" in error_of(tmp_path)
 
 
 def test_tracez_is_refused_by_name(tmp_path):
