@@ -1,4 +1,4 @@
-"""Runs experiments and holds the claims against their answers."""
+"""Run experiments and compare the claims with their answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ from validation.report.compare import Row, compare
 
 @dataclass
 class Evaluated:
-    """What has been found.
+    """Results of a validation.
 
     Attributes:
-        experiments: all that there are, by name.
-        answers: of those that have run.
-        outcomes: of their tasks, by key.
-        failed: experiment -> why.
-        rows: claims.
+        experiments: all experiments, by name.
+        answers: experiment -> answers, for experiments that have run.
+        outcomes: outcomes of their tasks, by key.
+        failed: experiment -> reason.
+        rows: one row per claim.
     """
 
     experiments: Mapping[str, Experiment]
@@ -42,33 +42,33 @@ def evaluate_claims(
     experiments: Mapping[str, Experiment] | None = None,
     claims: Sequence[Claim] | None = None,
 ) -> Evaluated:
-    """Run the quick experiments, with `full` all of them, or those named; what the store has is not run again.
+    """Run the quick experiments, or all with `full`, or the ones named in `only`. Stored outcomes are not run again.
 
-    An experiment that is not asked for is answered where the store holds all that it needs.
+    Other experiments are answered too if the store has all their outcomes.
 
     Raises:
-        UserError: a name that no experiment has, a claim that nothing can answer.
+        UserError: an unknown experiment, or a claim that no experiment answers.
     """
     experiments = load_experiments() if experiments is None else experiments
     claims = load_claims() if claims is None else claims
     check_names(claims, experiments, only)
-    asked = [name for name, each in experiments.items() if (name in only if only else full or not each.full)]
-    tasks = {name: each.tasks() for name, each in experiments.items()}
-    outcomes, problems = run_tasks((task for name in asked for task in tasks[name]), store, workers, progress)
+    requested = [name for name, item in experiments.items() if (name in only if only else full or not item.full)]
+    tasks = {name: experiment.tasks() for name, experiment in experiments.items()}
+    outcomes, problems = run_tasks((task for name in requested for task in tasks[name]), store, workers, progress)
     found = Evaluated(experiments, {}, outcomes, {})
-    for name, each in experiments.items():
-        why = [problems[task.key] for task in tasks[name] if task.key in problems]
-        if why:
-            found.failed[name] = why[0]
+    for name, experiment in experiments.items():
+        reasons = [problems[task.key] for task in tasks[name] if task.key in problems]
+        if reasons:
+            found.failed[name] = reasons[0]
         elif _complete(tasks[name], found.outcomes, store):
-            found.answers[name] = each.answers(found.outcomes)
+            found.answers[name] = experiment.answers(found.outcomes)
     check_answers(claims, found)
     found.rows = compare(claims, found.answers, list(found.failed))
     return found
 
 
 def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], only: Sequence[str]) -> None:
-    """Refuse experiments that do not exist."""
+    """Refuse names of experiments that do not exist."""
     for name in only:
         if name not in experiments:
             raise UserError(f"--only {name}: no such experiment; there are {', '.join(experiments)}")
@@ -78,9 +78,9 @@ def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], 
 
 
 def check_answers(claims: Sequence[Claim], found: Evaluated) -> None:
-    """Refuse a claim that asks an experiment for what it does not answer.
+    """Refuse a claim on an answer that its experiment does not give.
 
-    A number that is only shown may have no answer.
+    A claim that is only shown may have no answer.
     """
     for claim in claims:
         given = found.answers.get(claim.experiment)
@@ -91,7 +91,7 @@ def check_answers(claims: Sequence[Claim], found: Evaluated) -> None:
 
 
 def _complete(tasks: Sequence[Task], outcomes: dict[str, Outcome], store: Store) -> bool:
-    """Is everything there? What is in the store alone joins the outcomes."""
+    """True if every task has an outcome. Adds outcomes that are only in the store."""
     for task in tasks:
         if task.key not in outcomes:
             outcome = store.get(task.key)
@@ -102,5 +102,5 @@ def _complete(tasks: Sequence[Task], outcomes: dict[str, Outcome], store: Store)
 
 
 def store_in(folder: Path) -> Store:
-    """Where the outcomes of an evaluation into `folder` stand."""
+    """The store of the outcomes of a validation into `folder`."""
     return Store(folder / "parts")

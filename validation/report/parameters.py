@@ -1,7 +1,7 @@
 """Every parameter of every preset with its kind and source: `python -m validation.report.parameters` writes the table.
 
-`validation/tables/parameters.md`. Values that presets share stand once, with the presets that have them; a test
-generates the table again and compares.
+The table is `validation/tables/parameters.md`. A value that several presets share has one row with their names. A test
+generates the table again and compares it.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ def _loaded(name: str) -> Preset:
 
 
 def kind_rows() -> list[list[str]]:
-    """One row per preset: how many of its values are of each kind."""
+    """One row per preset: the number of its values of each kind."""
     rows = []
     for name in presets():
         preset = _loaded(name)
@@ -32,7 +32,7 @@ def kind_rows() -> list[list[str]]:
 
 
 def field_rows(unit: str) -> list[list[str]]:
-    """Rows of one unit of the machine: field, value, presets that have it, kind, source."""
+    """Rows of one unit of the machine: field, value, presets with this value, kind, source."""
     shared: dict[tuple[str, str, str, str], list[str]] = {}
     order: dict[str, None] = {}
     for name in presets():
@@ -54,7 +54,7 @@ def _names(names: list[str]) -> str:
 
 
 def energy_rows(name: str) -> list[list[str]]:
-    """Rows of one preset of energies: figure, value, low, high, kind, source."""
+    """Rows of one energy preset: figure, value, low, high, kind, source."""
     figures = load_energy(name).figures
     return [
         [f"`{field}`", EVENTS[field].meaning, str(f.value), str(f.low), str(f.high), f.kind, f.source]

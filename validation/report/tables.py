@@ -1,4 +1,4 @@
-"""The numbers of each kind of experiment as a table of the report."""
+"""Tables of the report, one for each kind of experiment."""
 
 from collections.abc import Mapping
 
@@ -48,7 +48,7 @@ Answers = Mapping[str, float]
 
 
 def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
-    """What an experiment has found; every answer where the kind has no table of its own."""
+    """Tables of an experiment. A kind without a special table lists all answers."""
     match experiment:
         case Sublayers():
             return [case_table(experiment, answers)]
@@ -66,7 +66,7 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
 
 
 def case_table(experiment: Sublayers, answers: Mapping[str, float]) -> Table:
-    """One row per case: times of Sequential, speed-ups, DRAM traffic."""
+    """One row per sub-layer: times of Sequential, speed-ups, DRAM traffic."""
     shown = [name for name in experiment.configurations if name != SEQUENTIAL]
     columns = ["GEMM (µs)", "RS (µs)", "AG (µs)", *shown, "DRAM, T3-MCA (%)", "without AG (%)"]
     keys = [f"{SEQUENTIAL}/gemm_us", f"{SEQUENTIAL}/rs_us", f"{SEQUENTIAL}/ag_us"]
@@ -91,7 +91,7 @@ def layer_table(experiment: Layers, answers: Mapping[str, float]) -> Table:
 
 
 def split_table(experiment: CuSplit, answers: Answers) -> Table:
-    """One row per case and split: what the split costs alone, and what both at once cost."""
+    """One row per sub-layer and split: slow-downs of each kernel alone and of both at once."""
     splits = sorted({key.split("/")[-2] for key in answers if key.endswith("/rs_slowdown")}, reverse=True)
     rows = [
         [case, split, *(_short(key, answers[f"{case}/{split}/{key}"]) for key in SPLIT_COLUMNS)]
@@ -103,7 +103,7 @@ def split_table(experiment: CuSplit, answers: Answers) -> Table:
 
 
 def ablation_table(experiment: Ablation, answers: Answers) -> Table:
-    """One row per case and seed; seed 0 is without jitter."""
+    """One row per sub-layer and seed. Seed 0 has no jitter."""
     rows = [
         [case, str(seed), *(_short(key, answers[f"{case}/seed{seed}/{key}"]) for key in ABLATION_COLUMNS)]
         for case in case_names(experiment.cases)
@@ -113,8 +113,8 @@ def ablation_table(experiment: Ablation, answers: Answers) -> Table:
 
 
 def sensitivity_table(experiment: Sensitivity, answers: Answers) -> Table:
-    """One row per variation: the headlines."""
-    names = [BASE, *(each.name for each in experiment.variation)]
+    """One row per variation, with the headlines."""
+    names = [BASE, *(variation.name for variation in experiment.variation)]
     rows = [[name, *(_short(key, answers[f"{name}/{key}"]) for key in HEADLINES)] for name in names]
     return Table(["parameter", *HEADLINES], rows, HEADLINES)
 

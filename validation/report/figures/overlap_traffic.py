@@ -9,22 +9,22 @@ from sim.view.style import save
 from traces.units import GIGA, PS_PER_US, bytes_per_s
 
 PANELS = {"gemm": "GEMM alone (then the flush of L2)", "t3": "T3 (round-robin)", "t3_mca": "T3-MCA"}
-"""Part of an evaluation -> title of its panel."""
+"""Run of a scenario -> title of its panel."""
 Series = Mapping[str, Sequence[int]]
 """Stream -> bytes in each interval."""
 
 
 def draw(series: Mapping[str, Series], interval_ps: int, peak_bytes_per_s: float, title: str, path: Path) -> None:
-    """Three panels of stacked bandwidth on one time axis.
+    """Draw three panels of stacked bandwidth on one time axis.
 
     Args:
-        series: part -> time series; PANELS.
-        title: of the case.
+        series: run of the scenario (as in PANELS) -> time series.
+        title: title of the sub-layer.
     """
     figure, panels = new_figure(8, 6.4, rows=len(PANELS), sharex=True, sharey=True)
     peak = peak_bytes_per_s / GIGA
-    for axes, (part, label) in zip(panels, PANELS.items(), strict=True):
-        streams = series[part]
+    for axes, (run, label) in zip(panels, PANELS.items(), strict=True):
+        streams = series[run]
         rates = [[bytes_per_s(moved, interval_ps) / GIGA for moved in streams[name]] for name in STREAMS]
         times_us = [(place + 1) * interval_ps / PS_PER_US for place in range(len(rates[0]))]
         colours = [colour for _, colour in STREAMS.values()]
