@@ -1,8 +1,8 @@
 """Cycles of Accel-Sim on identical traces: `python -m validation.against.accelsim_cycles` writes
 `tables/accelsim_cycles.md`.
 
-The two synthetic traces are in the project; the FlashInfer trace is read from the folder named by T3SIM_DATA and left
-out where there is none. Cycles are compared without the launch latency, which both have as one number.
+The two synthetic traces are in the project. The FlashInfer trace is read from the folder named by T3SIM_DATA; without
+this folder it is left out. Cycles are compared without the launch latency, which is one number in both simulators.
 """
 
 import csv
@@ -32,7 +32,7 @@ TABLE = HERE / "tables" / "accelsim_cycles.md"
 VARIABLE = "T3SIM_DATA"
 TOLERANCE = 0.15
 REPLAYS = 5
-"""The fastest counts."""
+"""Runs of each kind; the fastest counts."""
 
 
 class Case(NamedTuple):
@@ -44,8 +44,8 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """The traces that are here."""
-    found = [
+    """The traces that are available."""
+    known_cases = [
         Case("gemm_512x512x256", "accelsim_qv100", TRACES / "gemm_512x512x256_sm70"),
         Case("copy_512KiB", "accelsim_qv100", TRACES / "copy_512KiB_sm70"),
         Case(
@@ -54,7 +54,7 @@ def cases() -> list[Case]:
             Path(os.environ.get(VARIABLE, ""), "real-traces", "sm80-v5-flashinfer-prefill"),
         ),
     ]
-    return [case for case in found if case.trace.is_dir()]
+    return [case for case in known_cases if case.trace.is_dir()]
 
 
 def reference(case: Case) -> dict[str, str]:
@@ -70,7 +70,7 @@ def theirs_cycles(case: Case) -> int:
 
 
 class Outcome(NamedTuple):
-    """What our replay found; cycles of the core's clock, without the launch."""
+    """Result of our replay. Cycles are core clocks without the launch."""
 
     cycles: float
     result: KernelResult
@@ -84,17 +84,17 @@ def replay(case: Case) -> Outcome:
 
 
 class Costs(NamedTuple):
-    """CPU seconds of a run and of its parts, each the fastest of REPLAYS."""
+    """CPU seconds of a run and of its parts. Each is the fastest of REPLAYS."""
 
     whole_s: float
-    archived_s: float  # whole, from an archive that the text was imported into
+    archived_s: float  # a whole run from an archive of the same trace
     reading_s: float  # text to workgroups in memory
     machine_s: float  # records of all units, allocated
     replay_s: float  # the rest: workgroups in memory to counters
 
 
 def costs(case: Case) -> Costs:
-    """Time a trace whole, then in parts. Processes that were started count too."""
+    """Measure a whole run of a trace, then its parts. Child processes count too."""
     preset = load_preset(case.preset)
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "trace.h5"
@@ -125,7 +125,7 @@ def _timed(case: Case, archive: Path, preset: Preset) -> list[float]:
 
 
 class HeldKernel:
-    """A kernel whose workgroups were made, or read, beforehand."""
+    """A kernel whose workgroups are already in memory."""
 
     def __init__(self, source: KernelSource):
         self.info: KernelInfo = source.info
@@ -160,7 +160,7 @@ COST_COLUMNS = (
 
 
 def cost_row(case: Case, outcome: Outcome, spent: Costs) -> list[str]:
-    """CPU time of both, in total and per warp instruction."""
+    """CPU time of both simulators, in total and per warp instruction."""
     theirs_us = float(reference(case)["cpu_s"]) / int(reference(case)["warp_instructions"]) * 1e6
     instructions = outcome.result.totals["cu.warp_instructions"]
     ours_us = [seconds / instructions * 1e6 for seconds in (spent.whole_s, spent.archived_s, spent.replay_s)]
@@ -168,7 +168,7 @@ def cost_row(case: Case, outcome: Outcome, spent: Costs) -> list[str]:
         *(case.name, f"{instructions:,}", f"{float(reference(case)['cpu_s']):.1f}"),
         *(f"{seconds:.3f}" for seconds in spent),
         f"{theirs_us:,.0f}",
-        *(cell for one_us in ours_us for cell in (f"{one_us:.2f}", f"1/{theirs_us / one_us:,.0f}")),
+        *(cell for our_us in ours_us for cell in (f"{our_us:.2f}", f"1/{theirs_us / our_us:,.0f}")),
     ]
 
 

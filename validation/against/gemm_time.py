@@ -38,13 +38,13 @@ CUTLASS = GemmKernel(
     order=TileOrder.GROUPED,
     group=8,
 )
-"""Shape of a large tensor-core kernel of CUTLASS on sm_80 (assumed: which kernel the library took is not known)."""
+"""Shape of a large tensor-core kernel of CUTLASS on sm_80 (assumed: the kernel that the library used is not known)."""
 ROCBLAS = replace(CUTLASS, tile_k=32, copy=Copy.LDG, lanes=64)
 """The same tile on CDNA 2, which has no asynchronous copies and 64 KB of LDS (assumed)."""
 
 
 class Machine(NamedTuple):
-    """A preset, its measurements, the kernel that we replay, and the row (M) that its compute rate is calibrated on."""
+    """A preset, its measurements, the replayed kernel, and the row (M) used to calibrate the compute rate."""
 
     preset: str
     file: str
@@ -86,13 +86,13 @@ def replay_ps(machine: Machine, row: Row) -> int:
 
 
 def wave_workgroups(machine: Machine, row: Row) -> int:
-    """Workgroups that run at once."""
+    """Workgroups that run at the same time."""
     cu, info = load_preset(machine.preset).machine.cu, source_of(machine, row).info
     return cu.count * occupancy(cu, machine.kernel.threads, info.registers, info.shared_bytes).workgroups
 
 
 class Outcome(NamedTuple):
-    """Our time of a row; waves: full waves, rest: workgroups of the last one."""
+    """Our time of a row. waves: full waves; rest: workgroups of the last wave."""
 
     row: Row
     time_us: float
@@ -107,7 +107,7 @@ def outcome(machine: Machine, row: Row) -> Outcome:
 
 
 def error(found: Outcome) -> float:
-    """Relative, positive where ours takes longer."""
+    """Relative error; positive if our time is longer."""
     return found.time_us / found.row.time_us - 1
 
 
@@ -123,7 +123,7 @@ def table_row(machine: Machine, found: Outcome) -> list[str]:
 
 
 def mean_row(machine: Machine, found: list[Outcome]) -> list[str]:
-    """Mean absolute error, of all rows and of the predicted ones."""
+    """Mean absolute error of all rows and of the predicted rows."""
     predicted = [abs(error(o)) for o in found if o.row.m != machine.calibrated_m]
     every = sum(abs(error(o)) for o in found) / len(found)
     mean = sum(predicted) / len(predicted)

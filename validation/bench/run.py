@@ -1,9 +1,9 @@
 """Benchmark of the simulator: `python -m validation.bench.run` prints tables, `--save` writes them to `tables/`.
 
-End to end: a sub-layer GEMM on a preset, in this process. Start: fresh processes, with an empty compile cache and with
-the one just filled. Units: each alone (`validation.bench.units`). Profile: the phases of the engine's time windows
-(`validation.bench.engine_profile`). Times are CPU times of one core where nothing else is said; each also stands as a
-multiple of one look-up of `validation.bench.yardstick`, timed right beside it, because machines are shared and noisy.
+End to end: a sub-layer GEMM on a preset, in this process. Start: new processes, first with an empty compile cache, then
+with the filled one. Units: each unit alone (`validation.bench.units`). Profile: the phases of the engine's time windows
+(`validation.bench.engine_profile`). Times are CPU times of one core unless noted. Each is also given as a multiple of
+one look-up of `validation.bench.yardstick`, measured at the same time, because machines are shared and noisy.
 """
 
 import argparse
@@ -31,15 +31,15 @@ from validation.bench.yardstick import lookup_ns
 NOTES = Path(__file__).with_name("run_notes.md")
 TABLE = Path(__file__).parents[1] / "tables" / "bench_run.md"
 START = "from traces.command.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
-"""The smallest run: what it takes is the start of the simulator."""
+"""The smallest run. Its time is the start time of the simulator."""
 SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)
 UNIT_REQUESTS = 1_000_000
 RUNS = 3
-"""End to end; the fastest counts."""
+"""Number of end-to-end runs; the fastest counts."""
 
 
 def end_to_end(workload: str, preset: str) -> dict[str, Any]:
-    """Replay a sub-layer RUNS times; requests/s of CPU and of wall time. Compiling is done before on a small GEMM."""
+    """Replay a sub-layer RUNS times: requests/s of CPU and of wall time. A small GEMM compiles everything before."""
     Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
     problem = named_sublayer(workload)[0]
     runs = [_replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
@@ -81,7 +81,7 @@ def scale(preset: str) -> list[dict[str, Any]]:
 
 
 def profile(workload: str, preset: str) -> dict[str, Any]:
-    """Seconds per phase of the windows, and steps of the units."""
+    """Seconds per phase of the windows, and number of steps of the units."""
     gpu = TimedGpu(load_preset(preset).machine)
     wall_s = perf_counter()
     gpu.run_kernel(GemmSource(named_sublayer(workload)[0], DEFAULT_KERNEL), 0, None)
@@ -92,7 +92,7 @@ def profile(workload: str, preset: str) -> dict[str, Any]:
 
 
 def start() -> dict[str, Any]:
-    """Time of the smallest run in a fresh process: with an empty compile cache, and with that cache filled."""
+    """Time of the smallest run in a new process: with an empty compile cache, then with the filled one."""
     with tempfile.TemporaryDirectory() as cache:
         return {"cold": _start(cache), "warm": _start(cache)}
 
@@ -116,24 +116,24 @@ def _start(cache: str) -> dict[str, float]:
 
 
 def _children_cpu_s() -> float:
-    """CPU time of the processes started so far, those that have ended."""
+    """CPU time of all child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def units(requests: int) -> dict[str, dict[str, float]]:
-    """Each unit alone: ns per request, requests/s, and look-ups of the yardstick."""
-    found = {}
+    """Each unit alone: ns per request, requests/s, and multiples of the yardstick."""
+    results = {}
     for name, make in LOOPS.items():
         step_ns = lookup_ns()
         unit_ns = request_ns(make(requests), requests)
         step_ns = min(step_ns, lookup_ns())
-        found[name] = {
+        results[name] = {
             "ns_per_request": unit_ns,
             "requests_per_s": 1e9 / unit_ns,
             "yardsticks_per_request": unit_ns / step_ns,
         }
-    return found
+    return results
 
 
 def tables(report: dict[str, Any]) -> str:
@@ -220,7 +220,7 @@ def megabytes(size_bytes: int | None) -> str:
 
 
 def measure(workload: str, preset: str, requests: int) -> dict[str, Any]:
-    """Everything, end to end first: the peak of memory is then that of this one run."""
+    """Measure everything. End to end comes first, so the peak memory is the peak of that run."""
     return {
         "date": date.today().isoformat(),
         "machine": machine_text(),

@@ -1,8 +1,8 @@
 """Benchmark of many GPUs: `python -m validation.bench.t3` prints tables, `--save` writes them to `tables/bench_t3.md`.
 
-A sub-layer in all five configurations, part by part; then the fused GEMM of one shape on N GPUs, every GPU simulated
-(explicit) or one for all (symmetric). Each row runs in a process of its own, so that its peak of memory is its own.
-CPU time of one core; compiling is done before.
+First the runs of a sub-layer in all five configurations. Then the fused GEMM of one shape on N GPUs: every GPU
+simulated (explicit) or one GPU for all (symmetric). Each row runs in a separate process, so its peak memory belongs to
+that row. Times are CPU times of one core, without compilation.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from validation.bench.run import megabytes
 
 TABLE = Path(__file__).parents[1] / "tables" / "bench_t3.md"
 SCALE_SHAPE = (4096, 4096, 512)
-"""Of the rows over N: small enough for eight explicit GPUs; 1024 tiles divide evenly by 32."""
+"""Shape of the rows over N: small enough for eight explicit GPUs; its 1024 tiles are a multiple of 32."""
 SCALE_ROWS = (("explicit", 2), ("explicit", 4), ("explicit", 8), ("symmetric", 8), ("symmetric", 16), ("symmetric", 32))
 COLUMNS = [
     "row",
@@ -38,25 +38,27 @@ COLUMNS = [
 ]
 
 
-def measure(case: Scenario, part: str) -> dict[str, Any]:
-    """One part in this process."""
-    Scenario(case.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run("t3").execute()  # compiles, or loads
+def measure(scenario: Scenario, run: str) -> dict[str, Any]:
+    """Measure one run of a scenario in this process."""
+    Scenario(scenario.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run(
+        "t3"
+    ).execute()  # compiles, or loads
     wall_s, cpu_s = perf_counter(), process_time()
-    found = case.run(part).execute()
+    result = scenario.run(run).execute()
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
     return {
-        "line_requests": found.line_requests,
+        "line_requests": result.line_requests,
         "cpu_s": cpu_s,
         "wall_s": wall_s,
-        "requests_per_cpu_s": found.line_requests / cpu_s,
+        "requests_per_cpu_s": result.line_requests / cpu_s,
         "peak_rss_bytes": process_costs()["peak_rss_bytes"],
-        "simulated_us": found.time_ps / 1e6,
-        "exactly_once": found.exactly_once,
+        "simulated_us": result.time_ps / 1e6,
+        "exactly_once": result.exactly_once,
     }
 
 
 def _row(arguments: list[str]) -> dict[str, Any]:
-    """The same in a process of its own."""
+    """Measure one row in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "validation.bench.t3", *arguments], check=True, capture_output=True, text=True
     )
@@ -79,7 +81,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
 
 def report(workload: str) -> str:
     """All rows as Markdown."""
-    parts = [_cells(part, _row(["--row", workload, part])) for part in RUNS]
+    run_rows = [_cells(run, _row(["--row", workload, run])) for run in RUNS]
     shape = "x".join(map(str, SCALE_SHAPE))
     scale = [_cells(f"{mode} N = {gpus}", _row(["--scale-row", mode, str(gpus)])) for mode, gpus in SCALE_ROWS]
     text = (
@@ -91,7 +93,7 @@ def report(workload: str) -> str:
             Heading("Benchmark of many GPUs", 1),
             Text(text),
             Heading(f"{workload} on t3_2024: the parts of the five configurations", 2),
-            Table(COLUMNS, parts, ()),
+            Table(COLUMNS, run_rows, ()),
             Heading(f"T3, GEMM {shape} on N GPUs: every GPU simulated, or one for all", 2),
             Table(COLUMNS, scale, ()),
         ]
@@ -101,20 +103,22 @@ def report(workload: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", default="t-nlg/fc2/tp8", help="model/layer/tpN")
-    parser.add_argument("--row", nargs=2, metavar=("WORKLOAD", "PART"), help="only this part, as JSON")
+    parser.add_argument("--row", nargs=2, metavar=("WORKLOAD", "RUN"), help="only this run, as JSON")
     parser.add_argument("--scale-row", nargs=2, metavar=("MODE", "N"), help="only this row over N, as JSON")
     parser.add_argument("--save", action="store_true", help=f"write tables/{TABLE.name}")
     arguments = parser.parse_args()
     preset = load_preset("t3_2024")
     if arguments.row:
-        workload, part = arguments.row
+        workload, run = arguments.row
         problem, gpus = named_sublayer(workload)
-        print(json.dumps(measure(Scenario(preset, problem, DEFAULT_KERNEL, gpus), part)))
+        print(json.dumps(measure(Scenario(preset, problem, DEFAULT_KERNEL, gpus), run)))
         return
     if arguments.scale_row:
         mode, gpus = arguments.scale_row
-        case = Scenario(preset, aligned_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit")
-        print(json.dumps(measure(case, "t3")))
+        scenario = Scenario(
+            preset, aligned_problem(*SCALE_SHAPE), DEFAULT_KERNEL, int(gpus), explicit=mode == "explicit"
+        )
+        print(json.dumps(measure(scenario, "t3")))
         return
     text = report(arguments.workload)
     print(text)

@@ -7,13 +7,13 @@ import pytest
 from sim.run.many_gpus import fused_cluster
 from tests.support.t3_cases import T3Case
 from tracer.workloads import aligned_problem
-from validation.against.symmetry import SEEDED, TABLE, Found, cells, mean_cells, mean_rows, measure, problem_of
+from validation.against.symmetry import SEEDED, TABLE, Measurement, cells, mean_cells, mean_rows, measure, problem_of
 
 D = 256 * 512 * 2
-EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
+EVERY = Measurement((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
 ONES = (
-    Found((100_000_000,), (80,), ((7, 6, 7, 7),), True),
-    Found((104_000_000,), (80,), ((7, 6, 7, 7),), True),
+    Measurement((100_000_000,), (80,), ((7, 6, 7, 7),), True),
+    Measurement((104_000_000,), (80,), ((7, 6, 7, 7),), True),
 )
 
 
