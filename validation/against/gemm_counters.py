@@ -121,7 +121,7 @@ def table(outcomes: list[Outcome]) -> str:
         "Measured: `validation/references/v100_gemm_counters.csv`."
     )
     about_drift = (
-        "How far apart workgroups run: foremost less hindmost workgroup in K-steps, sampled every "
+        "Spread of workgroups: progress of the first minus the last workgroup in K-steps, sampled every "
         f"{SAMPLE_PS // PS_PER_US} us."
     )
     return to_markdown(

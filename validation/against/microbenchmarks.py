@@ -193,8 +193,8 @@ def table() -> str:
     )
     about_streams = (
         f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
-        "dispatched in the order of the buffer. GB/s that the program moves. Copy stands against the measured "
-        "triad. L2: a buffer of some MiB read again and again."
+        "dispatched in the order of the buffer. GB/s that the program moves. Copy is compared with the measured "
+        "triad. L2: a buffer of some MiB, read many times."
     )
     bandwidths = [row for name in MACHINES for row in (*l2_rows(name), *stream_rows(name))]
     return to_markdown(

@@ -190,9 +190,9 @@ def main() -> None:
     head = f"{made}, preset t3_2024."
     blocks: list[Block] = [
         Heading("One GPU for all against every GPU", 1),
-        Text(f"{head} `docs/t3.md` says what follows."),
+        Text(f"{head} `docs/t3.md` explains the consequences."),
         _shown(COLUMNS, agreement_rows(ROWS)),
-        Heading("GPU 0 for all, disturbed", 2),
+        Heading("GPU 0 for all, with small delays", 2),
         _shown(delay_columns, delay_rows(DELAYED)),
         Heading("Means over start jitter of up to 1 ns", 2),
         _shown(MEAN_COLUMNS, mean_rows(SEEDED)),

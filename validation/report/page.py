@@ -56,8 +56,8 @@ def report_blocks(found: Evaluated, pictures: Mapping[str, list[Picture]]) -> li
 
 
 WORDS = (
-    "inside, outside: of the claim's tolerance; shown: a number without one. calibration: a parameter was chosen by "
-    "this number; prediction: none was."
+    "inside, outside: the claim's tolerance; shown: a number without a tolerance. calibration: this number determined "
+    "a parameter; prediction: it did not."
 )
 
 

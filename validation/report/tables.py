@@ -35,14 +35,14 @@ ABLATION_COLUMNS = {
     "gemm_read_MB": "GEMM reads (MB)",
 }
 ABLATION_WORDS = (
-    "Slow-downs are those of the kernel against the GEMM alone, under round-robin arbitration (but T3-MCA). own "
-    "updates: the GEMM's near-memory updates, nothing else; the stores of the first chunk leave over the link, as "
-    "in all columns with own updates. own + arriving: and updates that come over the link, as a GPU sends them that "
-    "has own updates and DMA reads; nothing is sent on. own + DMA reads: and each tile is read and sent on when its "
-    "own updates are counted; nothing arrives. arriving + DMA reads: what arrives is sent on as soon as a tile is "
-    "complete, and the GEMM stores as it does alone, into another buffer through L2. all three: T3 beside a GPU "
-    "that has own updates and DMA reads; T3: beside a GPU in step with it, as one is simulated for all. beyond: "
-    "time of all over the longer of GEMM and reduce-scatter, each alone."
+    "Slow-downs of the kernel against the GEMM alone, under round-robin arbitration (except T3-MCA). own updates: only "
+    "the GEMM's near-memory updates; the stores of the first chunk leave over the link, as in all columns with own "
+    "updates. own + arriving: also updates that arrive over the link, as sent by a GPU with own updates and DMA reads; "
+    "nothing is forwarded. own + DMA reads: also each tile is read and forwarded when its own updates are counted; "
+    "nothing arrives. arriving + DMA reads: arriving tiles are forwarded as soon as they are complete; the GEMM stores "
+    "as it does alone, into another buffer through L2. all three: T3 beside a GPU that has own updates and DMA reads. "
+    "T3: beside a GPU that is synchronous with it, as one GPU represents all. beyond: time of all over the longer of "
+    "GEMM and reduce-scatter, each alone."
 )
 Answers = Mapping[str, float]
 
