@@ -17,8 +17,8 @@ from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
 INTRODUCTION = """\
 Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
-a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know
-of no difference. A sector is 32 bytes. Counters that are not in the first two tables have no counterpart there."""
+a run under these names, per kernel. A remark describes a difference in the other tool; without a remark no difference
+is known. A sector has 32 bytes. Counters that are not in the first two tables have no counterpart there."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Counterpart:
         return int(scaled) if scaled == int(scaled) else scaled
 
 
-IN_FLIGHT = "a sector on its way is l1.read_merged_sectors here; as what it counts there we do not know"
-FLUSH = "ours includes the flush of L2 after the kernel unless --keep-l2 was given"
+IN_FLIGHT = "a sector in flight counts as l1.read_merged_sectors here; its count there is not known"
+FLUSH = "ours includes the flush of L2 after the kernel, except with --keep-l2"
 WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
 READS = ("l2.read_sectors", "l2.uncached_read_sectors")
 L1_MISSES = ("l1.read_sectors", "-l1.read_hit_sectors", "-l1.read_merged_sectors")
@@ -76,7 +76,7 @@ NSIGHT = (
         "sector",
         ("l2.read_hit_sectors", "l2.read_merged_sectors"),
         1,
-        "a sector that is on its way counts as a hit there: the sums of a GV100 fit only so",
+        "a sector in flight counts as a hit there: only then do the sums of a GV100 match",
     ),
     Counterpart(
         "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",

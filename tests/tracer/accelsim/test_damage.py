@@ -62,7 +62,7 @@ def test_the_good_text_is_good(tmp_path):
         ("insts = 3\n", "", "before `warp =` and `insts =`"),
         (ADD, "insts = 7", "once per warp"),
         (EXIT, EXIT + "\nthread block = 0,0,0", "a second `thread block =`"),
-        ("insts = 3", "insts = 4", "another number of instructions than `insts =` says (4): found 3"),
+        ("insts = 3", "insts = 4", "the number of instructions of the warp is not that of `insts =` (4): found 3"),
         ("thread block = 0,0,0", "thread block = 0,0", "needs three numbers"),
         ("thread block = 0,0,0", "thread block = 0,5,0", "outside the grid"),
         ("thread block = 0,0,0\n", "", "before `thread block =`"),
