@@ -128,7 +128,7 @@ def test_unwritable_cache_warns_once_and_works(modules):
 def test_a_cache_folder_that_not_even_root_can_make(modules):
     words, says = run(modules, T3SIM_CACHE_DIR="/dev/null/t3sim")
     assert words[:3] == ["207", "-1", "3"]
-    assert says.count("compiled kernels cannot be kept in /dev/null/t3sim") == 1 and "Traceback" not in says
+    assert says.count("compiled functions cannot be kept in /dev/null/t3sim") == 1 and "Traceback" not in says
 
 
 def test_damaged_cache_file_is_compiled_again(modules):
