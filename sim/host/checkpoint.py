@@ -18,7 +18,7 @@ from time import monotonic
 
 import numpy as np
 
-from sim.host.state import Breaks, State
+from sim.host.state import SavePoints, State
 from traces.write import output_path, replacing
 
 FILE_TYPE = "t3sim-checkpoint"
@@ -44,14 +44,14 @@ class Checkpoint:
         self._every_s, self._clock_s = every_s, clock_s
         self._written_s = clock_s()
 
-    def breaks(self) -> Breaks:
-        """Where the run goes on from, and what keeps it."""
+    def save_points(self) -> SavePoints:
+        """The state from which the run continues, and the function that saves it."""
 
         def act(state: Callable[[], State]) -> None:
             if self.due():
                 self.write(state())
 
-        return Breaks(act, self.read())
+        return SavePoints(act, self.read())
 
     def read(self) -> State | None:
         """How far the run came. None where there is no file, and where it is damaged or that of another run: begin."""

@@ -74,7 +74,7 @@ class Cluster:
         self,
         launches: Sequence[Sequence[Launch]],
         progress: Progress | None = None,
-        pause: Callable[[], None] | None = None,
+        between_rounds: Callable[[], None] | None = None,
         state: ClusterState | None = None,
     ) -> None:
         """Run the kernels of every GPU until everything has come to rest.
@@ -82,8 +82,8 @@ class Cluster:
         Args:
             launches: of each GPU.
             progress: of the first GPU.
-            pause: called after every round; it may take the `state`.
-            state: of a cluster of the same plans with these kernels on it: go on from there.
+            between_rounds: called after every round; it may read `state()`.
+            state: of a cluster of the same plans with these kernels on it: the run continues from there.
 
         Raises:
             DeadlockError: nothing can move and something is left.
@@ -91,16 +91,16 @@ class Cluster:
         self._horizon_ps, self._still = (state.horizon_ps, state.still) if state else (0, 0)
         for number, (gpu, own) in enumerate(zip(self.gpus, launches, strict=True)):
             if state:
-                gpu.go_on(own, state.gpus[number])
+                gpu.resume(own, state.gpus[number])
             else:
                 gpu.launch(own)
-        self._run_all(progress, pause)
+        self._run_all(progress, between_rounds)
 
     def state(self) -> ClusterState:
         """Everything that GPUs in the middle of their kernels know; valid until they run again."""
         return ClusterState(self._horizon_ps, self._still, [gpu.state() for gpu in self.gpus])
 
-    def _run_all(self, progress: Progress | None, pause: Callable[[], None] | None) -> None:
+    def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
         """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
         those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
         step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
@@ -114,8 +114,8 @@ class Cluster:
             self._still = self._still + 1 if self._moves() == before and Status.HORIZON not in states else 0
             if self._still > STILL_ROUNDS:
                 break
-            if pause:
-                pause()
+            if between_rounds:
+                between_rounds()
         for gpu in self.gpus:
             gpu.node.engine["horizon_ps"] = NEVER
             check_policy(gpu.node)

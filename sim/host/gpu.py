@@ -1,7 +1,6 @@
 """One simulated GPU as the host drives it: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,14 +28,8 @@ MAX_SPANS = 1 << 16
 """Of the timeline that goes with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
-PAUSE_WINDOWS = 64
-"""Time windows between two looks at whether a checkpoint is due: a fraction of a second."""
-
-
-class Pause(NamedTuple):
-    """What to call between two time windows, every so many of them."""
-
-    act: Callable[[], None]
+WINDOWS_PER_CALL = 64
+"""Time windows from one call of `between_windows` to the next: a fraction of a second."""
 
 
 class Gpu:
@@ -76,14 +69,14 @@ class Gpu:
         source: KernelSource,
         start_ps: int,
         progress: Progress | None,
-        pause: Pause | None = None,
+        between_windows: Callable[[], None] | None = None,
         state: State | None = None,
     ) -> int:
         """Run one kernel from its launch at start_ps until everything has come to rest.
 
         Args:
-            pause: what to call meanwhile; it may take the `state`.
-            state: of a GPU of the same machine with this kernel on it: go on from there.
+            between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
+            state: of a GPU of the same machine with this kernel on it: the run continues from there.
 
         Returns:
             When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
@@ -94,11 +87,11 @@ class Gpu:
             self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
             self.launch([launch])
         else:
-            self.go_on([launch], state)
-        self._run_windows = PAUSE_WINDOWS if pause else 0
+            self.resume([launch], state)
+        self._run_windows = WINDOWS_PER_CALL if between_windows else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
-            if pause:
-                pause.act()
+            if between_windows:
+                between_windows()
         self._run_windows = 0
         self._check_done(status, source.info.name)
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
@@ -114,11 +107,11 @@ class Gpu:
         facts = {"feeds": feeds, "uncached_sectors": self._uncached_sectors}
         return State(facts, {**named_arrays(self.node, "node."), "series": series})
 
-    def go_on(self, launches: Sequence[Launch], state: State) -> None:
+    def resume(self, launches: Sequence[Launch], state: State) -> None:
         """Launch the kernels, then put the machine into the state that it had with them on it."""
         self._set_up(launches)
         for feed, facts in zip(self._window.feeds, state.facts["feeds"], strict=True):
-            feed.go_on(facts)
+            feed.resume(facts)
         self._uncached_sectors = state.facts["uncached_sectors"]
         self._series = [state.arrays["series"]]
         self.node = self._window.node = with_arrays(self._window.node, state.arrays, "node.")
@@ -142,7 +135,7 @@ class Gpu:
         self._window = TraceWindow(self.node, fits)
 
     def advance(self, progress: Progress | None = None) -> Status:
-        """Run the clock until nothing is left to do, to the horizon, a pause, or (with a line trace) for one window."""
+        """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""
         until_ps = self._until_ps()
         while True:
             status = self._run_until(until_ps)
@@ -163,7 +156,7 @@ class Gpu:
         return Status(run_engine(self.node, until_ps))
 
     def _until_ps(self) -> int:
-        """Time after which the next pause is due."""
+        """Time after which the next call of `between_windows` is due."""
         if self.line_trace:
             return self.now_ps
         windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])

@@ -38,12 +38,12 @@ class ClusterState(NamedTuple):
     gpus: list[State]
 
 
-class Breaks(NamedTuple):
-    """The breaks of a simulation, at which it can be kept.
+class SavePoints(NamedTuple):
+    """The moments of a simulation at which its state can be saved.
 
     Attributes:
-        act: called at each, with a function that gives the state at that moment.
-        state: of the same simulation at one of its breaks: go on from there; None = from the beginning.
+        act: called at each of them, with a function that returns the state at that moment.
+        state: of the same simulation at an earlier save point: continue from there; None = start from the beginning.
     """
 
     act: Callable[[Callable[[], State]], None]

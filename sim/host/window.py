@@ -88,7 +88,7 @@ class Feed:
             users[program.slab - self.first_slab] -= 1
         return {"read": self.read, "users": users}
 
-    def go_on(self, facts: dict[str, Any]) -> None:
+    def resume(self, facts: dict[str, Any]) -> None:
         """Take the facts of a feed of the same kernel; the next workgroup is the first that it had not read."""
         self.read, self.users, self.programs = facts["read"], list(facts["users"]), []
         self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]

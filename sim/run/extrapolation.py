@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sim.counters import is_maximum, take, totals
-from sim.host.gpu import Gpu, Pause, Progress
+from sim.host.gpu import Gpu, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.spans import SPAN
 from sim.machine.build import units_of
@@ -170,7 +170,7 @@ def simulate_gemm(
     gpu = Gpu(preset.machine, interval_ps)
     watch = Watch(gpu, kernel, promise or Promise())
     start_ps = preset.machine.dispatch.launch_ps
-    end_ps = gpu.run_kernel(kernel, start_ps, progress, Pause(watch.look))
+    end_ps = gpu.run_kernel(kernel, start_ps, progress, watch.look)
     if flush_l2:
         gpu.flush_l2()
     units, figures = gpu.counted(), {}

@@ -28,7 +28,7 @@ from sim.collective.tables import Queue
 from sim.collective.topology import port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
 from sim.host.gpu import Progress
-from sim.host.state import Breaks, cluster_state, flat_state
+from sim.host.state import SavePoints, cluster_state, flat_state
 from sim.host.window import Launch
 from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import QUEUES
@@ -53,7 +53,7 @@ def run_plan(
     explicit: bool = True,
     interval_ps: int = 0,
     progress: Progress | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
     """Kernels and what the plans of all GPUs say about their buffers: the one way in which anything runs on many GPUs.
 
@@ -62,14 +62,14 @@ def run_plan(
         kernels: a function that gives the kernels of the GPU of a plan.
         name: of what runs, in the result.
         explicit: simulate every GPU, not one for all where that is exact.
-        breaks: at which it can be kept.
+        save_points: where the state can be saved.
 
     Raises:
         UserError: a contribution that is lost, doubled or waited for in vain, a Tracker that is too small.
         DeadlockError: nothing can move and something is left.
     """
     cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
-    return _run(cluster, launches, name, interval_ps, progress, breaks)
+    return _run(cluster, launches, name, interval_ps, progress, save_points)
 
 
 def plan_cluster(
@@ -135,7 +135,7 @@ def run_collective(
     own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
     """A collective on CUs, alone.
 
@@ -145,7 +145,7 @@ def run_collective(
         update: the receiver adds near memory (reduce-scatter only).
         explicit: simulate every GPU, not one for all.
         own: a user's topology, in place of the machine's.
-        breaks: at which it can be kept.
+        save_points: where the state can be saved.
     """
     plans = collective_plans(machine, kind, output, chunks, update, own)
     cus = (0, min(machine.collective.cus, machine.cu.count))
@@ -155,7 +155,7 @@ def run_collective(
         explicit=explicit,
         interval_ps=interval_ps,
         progress=progress,
-        breaks=breaks,
+        save_points=save_points,
     )
 
 
@@ -197,13 +197,13 @@ def run_fused(
     own: OwnPlan | None = None,
     interval_ps: int = 0,
     progress: Progress | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
     """T3: a GEMM whose stores become a reduce-scatter."""
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
-    return _run(cluster, launches, source.info.name, interval_ps, progress, breaks)
+    return _run(cluster, launches, source.info.name, interval_ps, progress, save_points)
 
 
 def fused_cluster(
@@ -241,13 +241,13 @@ def _run(
     name: str,
     interval_ps: int,
     progress: Progress | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
-    if breaks is None:
+    if save_points is None:
         cluster.run(launches, progress)
     else:
-        state = cluster_state(breaks.state) if breaks.state else None
-        cluster.run(launches, progress, lambda: breaks.act(lambda: flat_state(cluster.state())), state)
+        state = cluster_state(save_points.state) if save_points.state else None
+        cluster.run(launches, progress, lambda: save_points.act(lambda: flat_state(cluster.state())), state)
     return cluster_result(cluster, name, interval_ps)
 
 
@@ -304,7 +304,7 @@ def run_side_by_side(
     *,
     interval_ps: int = 0,
     progress: Progress | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
     """Software overlap: a GEMM and a collective of other data at once, on CUs of their own.
 
@@ -327,7 +327,7 @@ def run_side_by_side(
         explicit=False,
         interval_ps=interval_ps,
     )
-    result = _run(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, breaks)
+    result = _run(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
     ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
     result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
     return result

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from sim.counters import difference, totals
-from sim.host.gpu import Gpu, Pause, Progress
-from sim.host.state import Breaks
+from sim.host.gpu import Gpu, Progress
+from sim.host.state import SavePoints
 from sim.machine.line_trace import line_of
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
@@ -22,7 +22,7 @@ def simulate(
     interval_ps: int = 0,
     progress: Progress | None = None,
     line_trace: Callable[[str], None] | None = None,
-    breaks: Breaks | None = None,
+    save_points: SavePoints | None = None,
 ) -> RunResult:
     """Replay a trace: kernels in program order, one after the other (D19).
 
@@ -34,7 +34,7 @@ def simulate(
         interval_ps: of the time series, 0 = none.
         progress: called with (kernel, workgroups done, workgroups).
         line_trace: called with one line of text per time window.
-        breaks: at which the run can be kept; one that goes on gives the same results to the last bit.
+        save_points: where the state can be saved; a resumed run gives the same results to the last bit.
 
     Returns:
         RunResult, one KernelResult per kernel.
@@ -44,7 +44,7 @@ def simulate(
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
     options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
-    saved = sequence_of(breaks.state) if breaks and breaks.state else None
+    saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0
     for command in source.commands():
@@ -54,7 +54,7 @@ def simulate(
             continue
         if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
             sequence = saved or SequenceState(number, start_ps, gpu.counted(), done)
-            done.append(_run_one(gpu, command, sequence, flush_l2, progress, breaks))
+            done.append(_run_one(gpu, command, sequence, flush_l2, progress, save_points))
             start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
         number += 1
     _check_all_found(kernels, number)
@@ -71,15 +71,15 @@ def _run_one(
     sequence: SequenceState,
     flush_l2: bool,
     progress: Progress | None,
-    breaks: Breaks | None,
+    save_points: SavePoints | None,
 ) -> KernelResult:
-    """Run a kernel from its launch, or from where it was kept."""
+    """Run a kernel from its launch, or from its saved state."""
 
-    def pause() -> None:
-        if breaks:
-            breaks.act(lambda: content_of(sequence, gpu.state()))
+    def offer_state() -> None:
+        if save_points:
+            save_points.act(lambda: content_of(sequence, gpu.state()))
 
-    end_ps = gpu.run_kernel(kernel, sequence.start_ps, progress, Pause(pause) if breaks else None, sequence.gpu)
+    end_ps = gpu.run_kernel(kernel, sequence.start_ps, progress, offer_state if save_points else None, sequence.gpu)
     if flush_l2:
         gpu.flush_l2()
     after = gpu.counted()

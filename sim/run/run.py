@@ -18,7 +18,7 @@ from typing import Any
 from sim.collective.chunks import Chunks
 from sim.collective.own_plan import OwnPlan
 from sim.host.gpu import Progress
-from sim.host.state import Breaks
+from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, policy_key
 from sim.run.extrapolation import simulate_gemm
@@ -81,7 +81,7 @@ class Run(ABC):
         """How it runs, as plain values."""
 
     @abstractmethod
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         """Do it."""
 
     def arbiter(self) -> Arbiter:
@@ -132,17 +132,17 @@ class Run(ABC):
         """SHA-256 of everything that decides the result."""
         return sha256(canonical_json([self.code, self.identity()]).encode()).hexdigest()
 
-    def execute(self, progress: Progress | None = None, breaks: Breaks | None = None) -> RunResult:
+    def execute(self, progress: Progress | None = None, save_points: SavePoints | None = None) -> RunResult:
         """Simulate it.
 
         Args:
             progress: called with (kernel, workgroups done, workgroups).
-            breaks: at which it can be kept.
+            save_points: where the state can be saved.
 
         Raises:
             UserError: something that this machine cannot run, a deadlock.
         """
-        return self.signed(self.simulated(progress, breaks))
+        return self.signed(self.simulated(progress, save_points))
 
     def signed(self, result: RunResult) -> RunResult:
         """A result of this key as that of this run: its machine with the sources of the values, its input."""
@@ -213,11 +213,11 @@ class KernelRun(Run):
     def reads(self, field: str) -> bool:
         return self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS)
 
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
         if self.extrapolate:
             return simulate_gemm(self.source, self.preset, **settings)
-        result = simulate(self.source, self.preset, kernels=self.kernels, breaks=breaks, **settings)
+        result = simulate(self.source, self.preset, kernels=self.kernels, save_points=save_points, **settings)
         result.warnings = tuple(warnings_of(self.source))
         return result
 
@@ -276,10 +276,10 @@ class CollectiveRun(_GpusRun):
         output = sha256(self.source.output_tiles().tobytes()).hexdigest()
         return {"collective": self.kind, "update": self.update, "output_sha256": output} | self._gpus_input()
 
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         return run_collective(
             *(self.preset.machine, self.kind, self.source.output_tiles(), self.chunks),
-            **self._settings | {"update": self.update, "progress": progress, "breaks": breaks},
+            **self._settings | {"update": self.update, "progress": progress, "save_points": save_points},
         )
 
 
@@ -314,10 +314,10 @@ class FusedRun(_GpusRun):
     def reads(self, field: str) -> bool:
         return field == "collective.cache" or not field.startswith("collective.")
 
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         return run_fused(
             *(self.preset.machine, self.source, self.chunks, self.arbitration),
-            **self._settings | {"progress": progress, "breaks": breaks},
+            **self._settings | {"progress": progress, "save_points": save_points},
         )
 
 
@@ -347,12 +347,12 @@ class SideBySideRun(_GpusRun):
     def own_options(self) -> dict[str, Any]:
         return {"collective_cus": self.collective_cus}
 
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         return run_side_by_side(
             *(self.preset.machine, self.source, self.chunks, self.kind, self.collective_cus),
             interval_ps=self.interval_ps,
             progress=progress,
-            breaks=breaks,
+            save_points=save_points,
         )
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from sim.host.checkpoint import Checkpoint
 from sim.host.gpu import Progress
-from sim.host.state import Breaks
+from sim.host.state import SavePoints
 from sim.machine.limits import check_limits
 from sim.results.archive import open as open_results
 from sim.results.archive import write_runs
@@ -188,7 +188,7 @@ def run_or_get(
     fresh: bool = False,
     progress: Progress | None = None,
     checkpoint_every_s: float | None = None,
-    going_on: Callable[[Run], None] | None = None,
+    resuming: Callable[[Run], None] | None = None,
 ) -> RunOutcome:
     """The result of a run: from the store, or simulated and kept there.
 
@@ -199,7 +199,7 @@ def run_or_get(
         progress: called with (kernel, workgroups done, workgroups).
         checkpoint_every_s: keep the state of the run in the store so often, and go on from the state that is there;
             None = no. The result is the same to the last bit.
-        going_on: called where a state is there.
+        resuming: called before a run that continues from a saved state.
 
     Raises:
         UserError: as `Run.execute`.
@@ -211,22 +211,22 @@ def run_or_get(
     if kept is not None:
         return RunOutcome(run.signed(kept), True)
     checkpoint = None if checkpoint_every_s is None else store.checkpoint(run.key, checkpoint_every_s)
-    breaks = _breaks(checkpoint, fresh)
-    if breaks and breaks.state and going_on:
-        going_on(run)
-    result = run.execute(progress, breaks)
+    save_points = _save_points(checkpoint, fresh)
+    if save_points and save_points.state and resuming:
+        resuming(run)
+    result = run.execute(progress, save_points)
     store.put(run.key, result)
     if checkpoint:
         checkpoint.remove()
     return RunOutcome(result, False)
 
 
-def _breaks(checkpoint: Checkpoint | None, fresh: bool) -> Breaks | None:
+def _save_points(checkpoint: Checkpoint | None, fresh: bool) -> SavePoints | None:
     if checkpoint is None:
         return None
     if fresh:
         checkpoint.remove()
-    return checkpoint.breaks()
+    return checkpoint.save_points()
 
 
 def _bytes_wanted() -> int:

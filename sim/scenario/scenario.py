@@ -117,14 +117,14 @@ def simulate_scenario(
     fresh: bool = False,
     progress: Progress | None = None,
     checkpoint_every_s: float | None = None,
-    going_on: Callable[[Run], None] | None = None,
+    resuming: Callable[[Run], None] | None = None,
 ) -> ScenarioResult:
     """Simulate what the configurations need, and put them together.
 
     Args:
         scenario: the sub-layer and the machine.
         configurations: which.
-        store, fresh, checkpoint_every_s, going_on: see `sim.run.store.run_or_get`.
+        store, fresh, checkpoint_every_s, resuming: see `sim.run.store.run_or_get`.
         progress: called with (run, workgroups done, workgroups).
 
     Raises:
@@ -141,7 +141,7 @@ def simulate_scenario(
             fresh=fresh,
             progress=_named(progress, name),
             checkpoint_every_s=checkpoint_every_s,
-            going_on=going_on,
+            resuming=resuming,
         )
         results[name] = run_outcome.result
         from_store += [name] if run_outcome.from_store else []

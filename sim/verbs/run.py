@@ -12,7 +12,7 @@ from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.verbs.show import results_dict, show_results
-from sim.verbs.store_options import say_going_on, with_store
+from sim.verbs.store_options import report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
 from tracer.kernels import make_kernel
@@ -127,7 +127,7 @@ def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) 
             fresh=fresh,
             progress=meter.update,
             checkpoint_every_s=checkpoint_every_s,
-            going_on=say_going_on,
+            resuming=report_resuming,
         )
 
 

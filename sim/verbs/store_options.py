@@ -28,6 +28,6 @@ def with_store(command: Callable) -> Callable:
     return command
 
 
-def say_going_on(run: Run) -> None:
+def report_resuming(run: Run) -> None:
     """A line on stderr about a run that goes on from its checkpoint."""
     click.echo(f"t3sim: going on from the checkpoint of {run.title}", err=True)

@@ -12,7 +12,7 @@ from sim.scenario.archive import write_scenario
 from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.presets import assumed_text
-from sim.verbs.store_options import say_going_on, with_store
+from sim.verbs.store_options import report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmSource
@@ -95,7 +95,7 @@ def t3(
             fresh=fresh,
             progress=meter.update,
             checkpoint_every_s=checkpoint_every_s,
-            going_on=say_going_on,
+            resuming=report_resuming,
         )
     if output is not None:
         write_scenario(output, result)

@@ -56,7 +56,7 @@ class CountedRun(Run):
     def own_options(self):
         return {}
 
-    def simulated(self, progress, breaks):
+    def simulated(self, progress, save_points):
         match self.number:
             case -1:
                 raise UserError("it cannot\nrun")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from sim.host.gpu import Progress
-from sim.host.state import Breaks
+from sim.host.state import SavePoints
 from sim.run.result import RunResult
 from sim.run.run import Run
 
@@ -48,5 +48,5 @@ class FiguresRun(Run):
     def own_options(self) -> dict[str, str]:
         return {}
 
-    def simulated(self, progress: Progress | None, breaks: Breaks | None) -> RunResult:
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         return RunResult(self.preset, {}, {}, [], figures=self.figures())

@@ -23,8 +23,8 @@ STREAM = CommandSequence([kernel([[[lines(Kind.LOAD, A + 4096 * k, 32, slot=1)]]
 
 
 @pytest.fixture(autouse=True)
-def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.host.gpu, "PAUSE_WINDOWS", 7)
+def frequent_save_points(monkeypatch):
+    monkeypatch.setattr(sim.host.gpu, "WINDOWS_PER_CALL", 7)
 
 
 def results_bytes(folder, trace, preset, **options):
@@ -36,8 +36,8 @@ def lives(folder, trace, preset, writes, **options):
     """(bytes, how often the program was ended) of a run that ends after so many checkpoints, until it comes through."""
     for count in range(10_000):
         try:
-            breaks = Interrupted(folder / "c", writes).breaks()
-            return results_bytes(folder, trace, preset, breaks=breaks, **options), count
+            save_points = Interrupted(folder / "c", writes).save_points()
+            return results_bytes(folder, trace, preset, save_points=save_points, **options), count
         except PulledPlug:
             continue
     raise AssertionError("no end")
@@ -63,7 +63,7 @@ def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path, changes, options, w
 def test_a_checkpoint_changes_nothing_and_goes_when_told(tmp_path):
     whole = results_bytes(tmp_path, STREAM, small_preset())
     checkpoint = Checkpoint(tmp_path / "c", "key", 0)
-    assert results_bytes(tmp_path, STREAM, small_preset(), breaks=checkpoint.breaks()) == whole
+    assert results_bytes(tmp_path, STREAM, small_preset(), save_points=checkpoint.save_points()) == whole
     assert (tmp_path / "c").exists()
     checkpoint.remove()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.h5"]
@@ -72,18 +72,18 @@ def test_a_checkpoint_changes_nothing_and_goes_when_told(tmp_path):
 def test_it_is_written_when_the_time_has_come(tmp_path):
     now_s = [0.0]
     checkpoint = Checkpoint(tmp_path / "c", "key", 10, clock_s=lambda: now_s[0])
-    simulate(STREAM, small_preset(), breaks=checkpoint.breaks())
+    simulate(STREAM, small_preset(), save_points=checkpoint.save_points())
     assert not (tmp_path / "c").exists()
     now_s[0] = 10.0
     assert checkpoint.due()
-    simulate(STREAM, small_preset(), breaks=checkpoint.breaks())
+    simulate(STREAM, small_preset(), save_points=checkpoint.save_points())
     assert (tmp_path / "c").exists() and not checkpoint.due()
 
 
 def interrupted(folder, key="key"):
     """A checkpoint of a run that was ended."""
     with pytest.raises(PulledPlug):
-        simulate(STREAM, small_preset(), breaks=Interrupted(folder / "c", 2, key).breaks())
+        simulate(STREAM, small_preset(), save_points=Interrupted(folder / "c", 2, key).save_points())
     return folder / "c"
 
 
@@ -110,9 +110,9 @@ def test_a_damaged_checkpoint_does_no_harm(tmp_path):
         damaged.append(good[:place] + bytes([good[place] ^ 1 << chance.randrange(8)]) + good[place + 1 :])
     for content in damaged:
         path.write_bytes(content)
-        breaks = Checkpoint(path, "key", 1e9).breaks()
-        unread += breaks.state is None
-        assert results_bytes(tmp_path, STREAM, small_preset(), breaks=breaks) == whole
+        save_points = Checkpoint(path, "key", 1e9).save_points()
+        unread += save_points.state is None
+        assert results_bytes(tmp_path, STREAM, small_preset(), save_points=save_points) == whole
     assert unread >= 12
 
 

@@ -55,12 +55,12 @@ def test_from_the_middle_to_the_same_end(part, case):
     fresh, launches = prepared(case, part)
     whole, states, rounds = fresh(), [], []
 
-    def pause():
+    def note_state():
         rounds.append(len(rounds))
         if rounds[-1] in (0, 2, 4, 30):
             states.append(copied(whole.state()))
 
-    whole.run(launches, pause=pause)
+    whole.run(launches, between_rounds=note_state)
     assert len(states) >= 3
     for state in states:
         other = fresh()

@@ -18,8 +18,8 @@ EXPLICIT = Scenario(small_preset(), fp16_problem(96, 96, 32), TILE, 3, explicit=
 
 
 @pytest.fixture(autouse=True)
-def frequent_pauses(monkeypatch):
-    monkeypatch.setattr(sim.host.gpu, "PAUSE_WINDOWS", 7)
+def frequent_save_points(monkeypatch):
+    monkeypatch.setattr(sim.host.gpu, "WINDOWS_PER_CALL", 7)
 
 
 def archive_bytes(folder, found):
