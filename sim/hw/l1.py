@@ -181,7 +181,7 @@ def l1_miss(l1, line, sectors, load, keep):
 
 @compiled(inline=True)
 def l1_fill(l1, sets, e):
-    """Put the data of entry `e`, which have arrived, in the cache, unless bypassed. The entry stays open for its loads."""
+    """Put the arrived data of entry `e` in the cache, unless bypassed. The entry stays open for its loads."""
     entry = l1.entry[e]
     if entry.keep == 0 or l1.ways == 0:
         return

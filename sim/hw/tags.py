@@ -183,7 +183,7 @@ def victim_way(cache_set, ways):
 
 @compiled(inline=True)
 def claim_way(cache_set, ways, way, line):
-    """Assign `way` to `line`, a canonical address: its sectors are empty, it is the most recently used of the `ways`."""
+    """Assign `way` to `line`, a canonical address. All sectors are empty; the way is the most recently used."""
     block = cache_set.block[way >> 4]
     cache_set.low[way], block.high[way & 15] = _low(line), np.int16(line >> 7 + LOW_BITS)
     block.age[way & 15] = 0

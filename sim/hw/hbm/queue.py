@@ -152,6 +152,8 @@ def _join_bank(channel, lists, bank, direction, slot, row):
 def column_moved(channel, slot, direction):
     """One column command of an atom, the oldest hit of its bank, was issued: free its queue entries.
 
+    After its last command the atom is free too.
+
     Returns:
         Slot of the request if this was its last command (the caller frees it), else -1.
     """
