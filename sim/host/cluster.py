@@ -1,7 +1,7 @@
 """N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
 Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
-the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU. Their order has no effect.
+the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order.
 
 Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
 leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs
@@ -150,7 +150,8 @@ class Cluster:
 def _skip_to(gpu: Gpu, time_ps: int) -> None:
     """Skip the windows up to time_ps, in which every retry would fail.
 
-    If a GPU simulated earlier in the round has already freed the wait, these windows are run. The result must be equal.
+    If a GPU simulated earlier in the round has already sent the packet that ends the wait, these windows are run. The
+    result must be the same.
     """
     node, engine = gpu.node, gpu.node.engine[0]
     node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])

@@ -83,7 +83,7 @@ def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
 def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "") -> Records:
     """The named tuple with copies of the given arrays, which have the names of `named_arrays`.
 
-    An array whose shape does not change is overwritten in place, so other users of the array (wires) see the new values.
+    An array whose shape does not change is overwritten in place. So its other users (for wires) see the new values.
     """
     values: dict[str, Any] = {}
     for name, old in records._asdict().items():  # type: ignore[attr-defined]

@@ -129,7 +129,7 @@ PHASES = (
 
 @compiled(inline=True)
 def run_phases(node, begin_ps, end_ps):
-    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the two lists."""
+    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the lists."""
     joined = len(node.ports) > 0
     run_cus(node, begin_ps, end_ps)
     run_requests(node, begin_ps, end_ps)
