@@ -53,6 +53,7 @@ def test_reads_back_what_was_written(results, archive):
     assert all(np.array_equal(found.series[name], results.series[name]) for name in results.series)
 
 
+@pytest.mark.slow
 def test_same_content_gives_the_same_bytes(results, archive, tmp_path):
     time.sleep(1.1)  # a time stamp would differ now
     (tmp_path / "elsewhere").mkdir()
@@ -119,6 +120,7 @@ def test_refuses_a_truncated_file(archive, share):
         sim.results.open(archive).run()
 
 
+@pytest.mark.slow
 def test_no_truncated_or_changed_file_opens_as_if_whole(results, archive):
     """Cut anywhere or with any byte changed: refused, or (a byte that means nothing) the same results."""
     content = archive.read_bytes()
@@ -222,6 +224,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits the file size with POSIX means")
 def test_full_disk_leaves_nothing(archive):
     folder = archive.parent / "full"

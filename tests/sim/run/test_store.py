@@ -188,6 +188,7 @@ for turn in range(6):
 """
 
 
+@pytest.mark.slow
 def test_several_processes_write_and_read_at_once(store):
     """A reader sees a whole entry or none; all end with the same four."""
     command = [sys.executable, "-c", WRITER, str(store.folder)]

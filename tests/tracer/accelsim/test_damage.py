@@ -326,6 +326,7 @@ def test_numbers_of_any_size_never_crash(tmp_path):
                 assert isinstance(error, TraceError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_garbage_at_every_offset(tmp_path, lenient):
     """Every byte replaced by a random one, cut out, or followed by rubbish: an error of ours or a result."""
@@ -355,6 +356,7 @@ def test_garbage_at_every_offset(tmp_path, lenient):
     assert outcomes["error"] > 100
 
 
+@pytest.mark.slow
 def test_garbage_in_raw_traces_lists_and_xz(tmp_path):
     """Random damage to the other kinds of files: an error of ours or a result."""
     raw = HEADER.format(version=5, grid="2,1,1", block="64,1,1", architecture=70, extra="")

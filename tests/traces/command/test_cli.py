@@ -56,6 +56,7 @@ def test_the_list_of_verbs_imports_none_of_them():
     assert done.stdout.endswith("False\n")
 
 
+@pytest.mark.slow
 def test_a_verb_loads_only_what_it_needs():
     program = "import sys; from traces.command.cli import main; main(['trace', 'make', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -232,6 +233,7 @@ def test_statuses(problem, status, says, monkeypatch, capsys):
     assert capsys.readouterr().err.lstrip() == says  # click ends the line that shows ^C
 
 
+@pytest.mark.slow
 def test_installed_command_is_main():
     program = "import sys; from traces.command.cli import main; sys.exit(main(['show', 'nothing.h5']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
