@@ -1,7 +1,7 @@
-"""The registry of counters: which fields of the unit records are counters, and what each of them counts.
+"""The registry of counters: the fields of the unit records that are counters, and their meaning.
 
-Counters are raw integers that only grow (or keep a maximum: `_max`, `_max_ps`); the unit of measure stands at the end
-of the name. Ratios are pure functions over totals, computed late. The counters of a kernel are the difference of the
+Counters are raw integers that only grow (or keep a maximum: `_max`, `_max_ps`). Their names end with the unit of
+measure. Ratios are pure functions of totals, computed late. The counters of a kernel are the difference between the
 records after and before it.
 """
 
@@ -13,7 +13,7 @@ from sim.hw.request import Stream
 from sim.machine.build import UNITS
 
 COUNTERS = {unit.name: unit.counters for unit in UNITS}
-"""Unit -> counter field of its record -> meaning; each unit's file says its own."""
+"""Unit -> counter field of its record -> meaning. Each unit's file defines its counters."""
 FABRIC = tuple(unit.name for unit in UNITS if unit.joined)
 """Units that only GPUs joined by links have."""
 
@@ -53,7 +53,7 @@ def take(unit, records):
 
 
 def difference(after, before):
-    """What happened between two `take`s: sums are subtracted, maxima are those of `after`."""
+    """Counters of the time between two `take`s: sums are subtracted, maxima are those of `after`."""
     passed = after.copy()
     for name in after.dtype.names:
         if not is_maximum(name):
@@ -93,7 +93,7 @@ def add_totals(parts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def ratios(total):
-    """Dimensionless ratios of totals; None where nothing was counted."""
+    """Dimensionless ratios of totals; None if nothing was counted."""
     found = {}
     for name, (part, whole) in _RATIOS.items():
         counted = sum(total[term] for term in part.split(" + "))
@@ -102,7 +102,7 @@ def ratios(total):
 
 
 def headline(total):
-    """The counts that every run reports, in 32-byte sectors; `dram_write_sectors` is before the last flush of L2."""
+    """The counts that every run reports, in 32-byte sectors. `dram_write_sectors` excludes the last flush of L2."""
     written = total["hbm.write_columns"] + total["hbm.update_columns"]
     return {
         "warp_instructions": total["cu.warp_instructions"],

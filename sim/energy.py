@@ -1,8 +1,8 @@
-"""Energy of a run: counted events times picojoules per event, each with its source and its spread.
+"""Energy of a run: counted events times picojoules per event, each figure with its source and its range.
 
-Dynamic energy only: no leakage, no clock tree of idle units, no fans (D27). The lowest and highest published figures
-of an event differ by factors, so every sum comes with a low and a high end: all events at their low, or all at their
-high figures.
+The model has dynamic energy only: no leakage, no clock tree of idle units, no fans (D27). The lowest and highest
+published figures of an event differ by factors. So every sum has a low and a high end: all events at their low figures,
+or all at their high figures.
 """
 
 import tomllib
@@ -21,13 +21,13 @@ from traces.units import KIB
 FOLDER = Path(__file__).parent / "presets" / "energy"
 DEFAULT = "hbm2_12nm"
 KINDS = ("published", "derived", "assumed")
-"""published: a figure of a named publication or data sheet. derived: from such figures. assumed: our choice."""
+"""published: a figure of a named publication or data sheet. derived: from published figures. assumed: our choice."""
 PJ_PER_UJ = 1_000_000
 FABRIC_COUNTERS = tuple(f"{unit}." for unit in FABRIC)
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Energy of one event in pJ: the value used, the lowest and highest that sources give."""
+    """Energy of one event in pJ: the value used, and the lowest and highest values of the sources."""
 
     value: float
     low: float
@@ -38,11 +38,11 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Event:
-    """What costs energy.
+    """A kind of event that costs energy.
 
     Attributes:
         counters: "unit.counter" whose sum is the number of events.
-        bytes: moved per event, 0 where it moves none of its own.
+        bytes: bytes moved per event, 0 if the event moves none.
         meaning: one line.
     """
 
@@ -72,7 +72,7 @@ EVENTS = {
     "dma.byte_pJ": Event(("dma.read_bytes",), 1, "a byte through a DMA engine"),
     "mac.op_pJ": Event(("cu.tensor_macs",), 0, "a multiply-accumulate of the matrix unit"),
 }
-"""Figure of a preset -> what it is counted by."""
+"""Figure of a preset -> the event that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Part:
 
     Attributes:
         event: key of EVENTS.
-        events: how many.
-        moved_bytes: by them.
+        events: number of events.
+        moved_bytes: bytes that they moved.
         pJ, low_pJ, high_pJ: their energy.
     """
 
@@ -119,7 +119,7 @@ class Energy:
     Attributes:
         preset: name of the energies used.
         parts: in the order of EVENTS.
-        dram_bytes: moved at the DRAM, what `as_dict` divides by.
+        dram_bytes: bytes moved at the DRAM, the divisor in `as_dict`.
     """
 
     preset: str
@@ -127,7 +127,7 @@ class Energy:
     dram_bytes: int
 
     def as_dict(self) -> dict:
-        """Plain values for JSON: totals in uJ with low and high, per DRAM byte in pJ, the same by unit."""
+        """Plain values for JSON: totals in uJ with low and high, energy per DRAM byte in pJ, and the same by unit."""
         return {
             "preset": self.preset,
             **_sums(self.parts),
@@ -159,12 +159,12 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def energy_presets() -> list[str]:
-    """Names of the energies that come with t3sim, sorted."""
+    """Names of the energy presets of t3sim, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_energy(name_or_path: str | Path = DEFAULT) -> EnergyPreset:
-    """Read energies.
+    """Read an energy preset.
 
     Args:
         name_or_path: a name of `energy_presets()`, or the path of a TOML file.
@@ -223,9 +223,9 @@ def energy_of(totals: Mapping[str, int], row_bytes: int, preset: EnergyPreset) -
 
     Args:
         totals: "unit.counter" -> sum over the instances (`RunResult.totals`); of one GPU.
-            Units of a GPU that is joined to others may be missing.
-        row_bytes: of the machine's DRAM (`hbm.row_bytes`).
-        preset: energies.
+            Units that only joined GPUs have may be missing.
+        row_bytes: row size of the machine's DRAM (`hbm.row_bytes`).
+        preset: energies of all events.
     """
     parts = []
     for name, event in EVENTS.items():

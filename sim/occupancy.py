@@ -1,12 +1,12 @@
-"""How many workgroups of a kernel a CU holds at once, and which resource says so.
+"""Occupancy: the number of workgroups of a kernel that a CU holds at once, and the resource that limits it.
 
-One rule covers both vendors, because both give registers to a warp inside one quarter of the CU:
+One rule covers both vendors, because both allocate a warp's registers in one quarter of the CU:
 
 * a warp takes registers_per_thread, rounded up to the granule, in the register file of one scheduler; the CU holds
   schedulers x (warps that fit in one file) warps. NVIDIA: `cuda_occupancy.h` of the CUDA toolkit, 256 registers per
   warp and four sub-partitions. AMD: `hipOccupancyMaxActiveBlocksPerMultiprocessor` of ROCm, four SIMDs.
-* a workgroup takes shared memory, with what the system keeps of it, rounded up to the granule;
-* a workgroup takes barriers: NVIDIA as many as its program names, AMD one if it has more than one wavefront.
+* a workgroup takes shared memory, plus the part that the system reserves, rounded up to the granule;
+* a workgroup takes barriers: on NVIDIA the number that its program names, on AMD one if it has more than one wavefront.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Occupancy:
     """Residency of one kernel on one CU."""
 
     workgroups: int  # resident at once
-    limiter: str  # the field of ComputeUnit that allows no more
+    limiter: str  # the field of ComputeUnit that is the limit
     warps_per_workgroup: int
     registers_per_workgroup: int  # allocated
     shared_per_workgroup: int  # bytes allocated
     warps: int  # resident at once
-    limits: dict[str, int]  # field of ComputeUnit -> workgroups that it alone would allow
+    limits: dict[str, int]  # field of ComputeUnit -> workgroups that this field alone allows
 
 
 def occupancy(
@@ -48,12 +48,12 @@ def occupancy(
         cu: the machine's compute unit.
         threads: per workgroup.
         registers_per_thread: vector registers; 0 = unknown, no limit.
-        shared_bytes: static and dynamic, per workgroup, without what the system reserves.
+        shared_bytes: static and dynamic, per workgroup, without the part that the system reserves.
         barriers: hardware barriers of the workgroup; None = one if it has more than one warp.
         scalar_registers: per warp; 0 = unknown, no limit.
 
     Raises:
-        UserError: not even one workgroup fits; names the resource.
+        UserError: no workgroup fits; names the resource.
     """
     _check(cu, threads, registers_per_thread, shared_bytes)
     warps = -(-threads // cu.lanes_per_warp)
@@ -94,14 +94,14 @@ def occupancy(
 def kernel_occupancy(
     cu: ComputeUnit, kernel: KernelResources, threads: int | None = None, dynamic_shared_bytes: int = 0
 ) -> Occupancy:
-    """Occupancy of a kernel as its binary describes it.
+    """Occupancy of a kernel from the description in its binary.
 
     Args:
-        threads: per workgroup; None = what the binary requires, or else the most that it allows.
+        threads: per workgroup; None = the number that the binary requires, or else the largest that it allows.
 
     Raises:
-        UserError: no workgroup size known, one that the binary forbids, another wavefront size than the machine's,
-            or no workgroup fits.
+        UserError: the workgroup size is unknown or the binary forbids it, the wavefront size differs from that of
+            the machine, or no workgroup fits.
     """
     if kernel.lanes_per_warp != cu.lanes_per_warp:
         raise UserError(
@@ -119,7 +119,7 @@ def kernel_occupancy(
 
 
 def _threads(kernel: KernelResources, threads: int | None) -> int:
-    """The workgroup's size, within what the binary promises."""
+    """The workgroup's size, checked against the limits of the binary."""
     required = None
     if kernel.required_threads is not None:
         x, y, z = kernel.required_threads

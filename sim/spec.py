@@ -1,8 +1,8 @@
-"""The machine as frozen data, one struct per hardware unit; a preset is a TOML file that fills all of them.
+"""The machine as frozen data, one struct per hardware unit. A preset is a TOML file that fills all structs.
 
-Units stand in the field names: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`. Clock
-periods are rounded to whole picoseconds (D1). How a preset is read, and that every value carries its source, is
-`sim.presets`.
+Field names end with the unit of measure: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`.
+Clock periods are rounded to whole picoseconds (D1). `sim.presets` reads presets and checks that every value has a
+source.
 """
 
 from enum import IntEnum
@@ -22,7 +22,7 @@ class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class CacheIndex(IntEnum):
-    """How a line address picks a set, an L2 bank or a channel."""
+    """How a line address selects a set, an L2 bank or a channel."""
 
     INTERLEAVE = 0  # low-order bits
     HASH = 1  # low-order bits XOR-folded with all higher bits: power-of-two strides spread
@@ -40,8 +40,8 @@ class BankMap(IntEnum):
 
     RO = 0  # row | group | bank | column: a row is contiguous
     BG = 1  # row | bank | column | group | 64 B: the bank group changes every 64 bytes
-    RG = 2  # row | bank | group | column: a row is contiguous, the next one lies in another group
-    SG = 3  # row | bank | group | column | group | 256 B: 256 bytes in a row, the next lie in another group
+    RG = 2  # row | bank | group | column: a row is contiguous, the next row is in another group
+    SG = 3  # row | bank | group | column | group | 256 B: 256 bytes are contiguous, the next are in another group
 
 
 class PagePolicy(IntEnum):
@@ -50,7 +50,7 @@ class PagePolicy(IntEnum):
 
 
 class UpdateScope(IntEnum):
-    """Which later updates wait CCDWL after an update."""
+    """The later updates that wait CCDWL after an update."""
 
     SAME_GROUP = 0
     CHANNEL = 1
@@ -58,14 +58,14 @@ class UpdateScope(IntEnum):
 
 
 class Arbiter(IntEnum):
-    """Which stream's request enters a channel's DRAM queue next."""
+    """The rule that selects the stream whose request enters a channel's DRAM queue next."""
 
     FCFS = 0  # oldest first
     ROUND_ROBIN = 1  # streams in turn (T3 without MCA)
     COMPUTE_FIRST = 2  # communication only when no compute request waits
-    MCA = 3  # compute first, communication while the queue is short; how short is chosen in the first stage
+    MCA = 3  # compute first, communication while the queue is short; the first stage sets the limit
     MCA_FIXED = 4  # the same with mca.threshold from the start
-    USER = 9  # the kernel that the environment variable T3SIM_POLICY names (sim.hw.policy)
+    USER = 9  # the policy file that the environment variable T3SIM_POLICY names (sim.hw.policy)
 
 
 class Topology(IntEnum):
@@ -84,29 +84,29 @@ class CountAt(IntEnum):
 
 
 class Granularity(IntEnum):
-    """What of a tracked tile a DMA engine sends on at once (T3)."""
+    """The part of a tracked tile that a DMA engine sends at once (T3)."""
 
     WORKGROUP = 0  # the tile, when the counters of all its wavefronts have reached their thresholds
-    WAVEFRONT = 1  # each wavefront's part of it, when its own counter has
+    WAVEFRONT = 1  # each wavefront's part of it, when its own counter has reached its threshold
 
 
 class DmaPolicy(IntEnum):
-    """How fast, and in which portions, a DMA engine reads what it sends."""
+    """The rate and the portions in which a DMA engine reads the tiles that it sends."""
 
     TILE = 0  # a tile as soon as it is ready, at the engine's rate
     PACED = 1  # the same at the rate of the link
-    CHUNK = 2  # nothing of a chunk before all of it is ready
+    CHUNK = 2  # a chunk only when all of it is ready
 
 
 class CollectiveCache(IntEnum):
-    """What L2 does with collective traffic."""
+    """Handling of collective traffic in L2."""
 
-    UNCACHED = 0  # passes by (streaming)
+    UNCACHED = 0  # bypasses L2 (streaming)
     ALLOCATE = 1  # chunks stay in L2 between steps
 
 
 class WorkgroupOrder(IntEnum):
-    """How workgroups are dealt to CUs."""
+    """The order in which workgroups are placed on CUs."""
 
     BREADTH_FIRST = 0  # one to every CU, then a second one
     DEPTH_FIRST = 1  # fill a CU before the next
@@ -118,16 +118,16 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     count: Positive
     clock_MHz: Rate
     lanes_per_warp: Positive  # 32 (NVIDIA) or 64 (AMD)
-    warps: Positive  # resident at most
-    workgroups: Positive  # resident at most
-    threads: Positive  # resident at most
-    workgroup_threads: Positive  # of one workgroup at most
+    warps: Positive  # largest number resident
+    workgroups: Positive  # largest number resident
+    threads: Positive  # largest number resident
+    workgroup_threads: Positive  # largest number in one workgroup
     registers_bytes: Positive  # vector register file, split evenly over the schedulers
     register_granule: Positive  # registers per thread are rounded up to this
     scalar_registers: Count  # of one scheduler, shared by its wavefronts (AMD); 0 = no such limit
     shared_bytes: Positive  # shared memory (LDS) that workgroups may use
     shared_granule_bytes: Positive  # shared memory per workgroup is rounded up to this
-    shared_reserved_bytes: Count  # shared memory per workgroup that the system keeps for itself
+    shared_reserved_bytes: Count  # shared memory per workgroup that the system reserves
     barriers: Positive  # hardware barriers; a workgroup of several warps holds at least one
     schedulers: Positive  # warps are pinned to scheduler warp % schedulers
     issue_per_clk: Rate  # warp instructions per scheduler and clock
@@ -182,7 +182,7 @@ class L2(Unit, frozen=True, kw_only=True):
 
 
 class MSC(Unit, frozen=True, kw_only=True):
-    """Memory-side cache, one part per memory channel; so far it passes everything on."""
+    """Memory-side cache, one part per memory channel. It does not store data yet: every request passes it."""
 
     present: bool
     clock_MHz: Rate
@@ -231,7 +231,7 @@ class HBM(Unit, frozen=True, kw_only=True):
     bank_map: BankMap
     queue: QueueOrganisation
     column_bytes: Positive = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
-    queue_entries: Positive  # 32-byte entries: of the one queue, or of each of the two
+    queue_entries: Positive  # 32-byte entries: of the unified queue, or of each of the two split queues
     write_high: Share  # SPLIT: start to drain writes above this fill
     write_low: Share  # SPLIT: back to reads below it
     stream_fifo: Positive  # requests waiting per stream before the queue
@@ -261,7 +261,7 @@ class Link(Unit, frozen=True, kw_only=True):
 
     topology: Topology
     GB_per_s: Rate  # of one direction
-    efficiency: Share  # of that for packets
+    efficiency: Share  # share of GB_per_s for packets
     latency_ps: Positive  # first bit out to last bit in, unloaded
     header_bytes: Count  # of each packet; a packet is one line
     egress_fifo: Positive  # packets waiting before a link, of the CUs and of the DMA engines each
@@ -316,14 +316,14 @@ class Collective(Unit, frozen=True, kw_only=True):
     workgroups: Positive  # resident per CU
     warps: Positive  # per workgroup
     unroll: Positive  # loads in flight per warp
-    slices: Positive  # portions of a chunk that the next step waits for; 1 = a step waits for all of the one before
+    slices: Positive  # portions of a chunk; a step waits for a portion of the step before; 1 = for the whole chunk
     launch_ps: Count  # software overhead of a launch
-    step_ps: Count  # and of every step
+    step_ps: Count  # software overhead of every step
     cache: CollectiveCache
 
 
 class Machine(Unit, frozen=True, kw_only=True):
-    """One GPU, and the links to others."""
+    """One GPU, and its links to other GPUs."""
 
     cu: ComputeUnit
     l1: L1

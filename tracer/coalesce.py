@@ -1,9 +1,9 @@
-"""Lane addresses of one warp event become line requests: the only place where that happens.
+"""The coalescer: turns the lane addresses of one warp event into line requests. No other file does this.
 
-A memory event touches bytes; the memory system sees 128-byte lines with a mask of 32-byte sectors. Lanes are taken
-in lane order, so the lines come out in the order in which the hardware's coalescer first meets them.
+A memory event touches bytes. The memory system sees 128-byte lines with a mask of 32-byte sectors. Lanes are read in
+lane order, so the lines are in the order in which the hardware's coalescer first touches them.
 
-Addresses are 64 bits wide and wrap; a line is an int64 (the same bits), a multiple of 128.
+Addresses are 64 bits wide and wrap around. A line is an int64 with the same bits, a multiple of 128.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, LINE_BYTES, SECTOR_BYTES, Kind, Space
 
 LINES_PER_EVENT = 128
-"""Lines of one event at most: 64 lanes, each of which may straddle two lines. The size of the output arrays."""
+"""Most lines of one event: 64 lanes, each of which may touch two lines. The size of the output arrays."""
 
 LOWEST = -(1 << 63)
 SECTOR_SHIFT = 5
@@ -58,16 +58,17 @@ def coalesce(event, addresses, line_out, sectors_out, full_out):
 def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
     """Line requests of one memory event.
 
-    Bytes are taken in runs of adjacent ones (a row of neighbouring lanes, or one lane). The arrays go to few callees
-    on purpose: handing an array to a function costs more than the arithmetic here.
+    The function reads runs of adjacent bytes (a row of neighbouring lanes, or one lane). It passes the arrays to few
+    functions on purpose: passing an array costs more than the arithmetic here.
 
     Args:
         event: record of `traces.schema.EVENT`, a memory event (any number of active lanes, 0 included).
-        base: taken for the event's own.
+        base: used instead of the event's own base.
         addresses: u8[:], explicit lane addresses of the workgroup.
-        line_out: i8[LINES_PER_EVENT], receives the distinct lines, in order of first touch by lane.
+        line_out: i8[LINES_PER_EVENT], receives the distinct lines in order of the first lane that touches them.
         sectors_out: u1[LINES_PER_EVENT], receives the touched sectors of each line, bit 0 = lowest address.
-        full_out: u1[LINES_PER_EVENT], of a STORE: the sectors all of whose 32 bytes are written; else `sectors_out`.
+        full_out: u1[LINES_PER_EVENT], receives for a STORE the sectors of which all 32 bytes are written; else the same
+            as `sectors_out`.
 
     Returns:
         Number of lines.
@@ -98,10 +99,10 @@ def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
 
 @compiled
 def next_run(event, base, addresses, lane, lanes):
-    """The adjacent bytes that begin with active lane number `lane`.
+    """The run of adjacent bytes that begins with active lane number `lane`.
 
     Returns:
-        (line, first byte, end, lanes taken): first and end count from the line; the end may lie beyond it.
+        (line, first byte, end, lanes in the run): first and end are offsets from the line. The end may be beyond it.
     """
     if event.inner == EXPLICIT:
         start = np.int64(addresses[base + lane])
@@ -121,7 +122,7 @@ def next_run(event, base, addresses, lane, lanes):
 
 @compiled
 def listed_run(addresses, first, lanes, width_bytes):
-    """Listed lanes from `first` on that are adjacent in memory: (lanes, bytes)."""
+    """Number of listed lanes, from `first`, that are adjacent in memory: (lanes, bytes)."""
     k = 1
     while k < lanes and np.int64(addresses[first + k]) == np.int64(addresses[first]) + k * width_bytes:
         k += 1
@@ -130,7 +131,7 @@ def listed_run(addresses, first, lanes, width_bytes):
 
 @compiled
 def sector_masks(low, high):
-    """Sectors of a line that bytes [low, high) touch, and those that they fill."""
+    """Masks of the sectors of a line that bytes [low, high) touch, and that they fill completely."""
     touched = (2 << (high - 1 >> SECTOR_SHIFT)) - (1 << (low >> SECTOR_SHIFT))
     first_full, end_full = low + SECTOR_BYTES - 1 >> SECTOR_SHIFT, high >> SECTOR_SHIFT
     return touched, (1 << end_full) - (1 << first_full) if end_full > first_full else 0
@@ -138,7 +139,7 @@ def sector_masks(low, high):
 
 @compiled
 def find_line(line, n, line_out):
-    """Index of `line` among the first n, newest first, or n."""
+    """Index of `line` in the first n entries, searched from the newest; n if it is not there."""
     for i in range(n - 1, -1, -1):
         if line_out[i] == line:
             return i
@@ -147,7 +148,7 @@ def find_line(line, n, line_out):
 
 @compiled
 def complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full_out):
-    """Add the sectors that no single run fills but several do together."""
+    """Add the sectors that several runs fill only together."""
     for i in range(n):
         for s in range(LINE_BYTES // SECTOR_BYTES):
             bit = 1 << s
@@ -159,7 +160,7 @@ def complete_full_sectors(event, base, addresses, n, line_out, sectors_out, full
 
 @compiled
 def touched_bytes(event, base, addresses, sector):
-    """Bit mask of the 32 bytes from address `sector` that some lane touches."""
+    """Bit mask of the bytes that lanes touch, of the 32 bytes at address `sector`."""
     touched = 0
     width_bytes = np.int64(event.width_bytes)
     span = (1 << width_bytes) - 1

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class DataType(StrEnum):
-    """What an element is. Traffic depends on its size only."""
+    """Type of a matrix element. Traffic depends only on its size."""
 
     FP8 = "fp8"
     INT8 = "int8"

@@ -1,6 +1,6 @@
 """Builders of warp events (`traces.schema.EVENT`), shared by all kernel sources.
 
-A source in numpy joins arrays of events; a source in compiled code copies templates made here with `put`.
+A numpy source joins arrays of events. A compiled source copies templates, made here, with `put`.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from tracer.compile.jit import compiled
 from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
 
 VECTOR_BYTES = 16
-"""Of one lane's widest access."""
+"""Widest access of one lane."""
 ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def event(kind: Kind, number: int = 1, *, slot=NO_SLOT, wait=0) -> np.ndarray:
-    """EVENT[number] of one instruction each: barriers (slot = number of the barrier), waits, the exit of a warp.
+    """EVENT[number] with one instruction each: barriers (slot = number of the barrier), waits, or the exit of a warp.
 
     Args:
-        slot, wait: as in the schema, one for all or one each.
+        slot, wait: as in the schema; one value for all events or one each.
     """
     events = np.zeros(number, EVENT)
     events["kind"], events["slot"], events["wait"], events["count"] = kind, slot, wait, 1
@@ -41,10 +41,10 @@ def access(
     """EVENT[number]: loads, stores or reductions whose lanes are adjacent in memory.
 
     Args:
-        kind: LOAD, STORE, REDUCE or another that goes to memory.
-        lanes: how many, 1 .. 64, from lane 0 on; one number for all events or one each.
+        kind: LOAD, STORE, REDUCE or another memory event.
+        lanes: number of lanes, 1 .. 64, beginning with lane 0; one value for all events or one each.
         width_bytes: per lane.
-        base: address of lane 0, one for all or one each.
+        base: address of lane 0; one value for all events or one each.
         slot, wait: as for `event`.
     """
     events = event(kind, number, slot=slot, wait=wait)
@@ -77,9 +77,9 @@ def join_warps(warps: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 @compiled
 def put(events, at, template, wait, slot):
-    """Append a copy of `template` at index `at`, with these slots to wait for and to set. Returns the index behind it.
+    """Append a copy of `template` at index `at`, with these wait mask and slot. Returns the next index.
 
-    Where the array is full its last element is overwritten, so that the caller learns how large it must be.
+    If the array is full, its last element is overwritten. The returned index still counts, so it gives the size needed.
     """
     event = min(at, events.size - 1)
     events[event] = template

@@ -1,6 +1,6 @@
 """Kernel sources by name: `make_kernel("gemm:m=512,n=512,k=256")`.
 
-A text is NAME or NAME:field=value,field=value. A new source is one file and one line in KERNELS.
+A text is NAME or NAME:field=value,field=value. To add a source, add one file and one line in KERNELS.
 """
 
 import re
@@ -22,12 +22,12 @@ from traces.source import KernelSource
 
 
 class KernelForm(NamedTuple):
-    """How a kernel source is made of named fields.
+    """How to make a kernel source from named fields.
 
     Attributes:
         parameters: dataclasses whose fields a text may give.
-        make: takes the given ones by name; None = the only dataclass itself.
-        instead: fields of which one stands for all those that have no default.
+        make: takes the given fields by name; None = the only dataclass itself.
+        instead: fields, each of which replaces all fields without a default.
     """
 
     parameters: tuple[Any, ...]
@@ -42,7 +42,7 @@ KERNELS = {
     "stream": KernelForm((BufferStream,)),
 }
 NUMBER = "<number>"
-"""Stands for a whole number, in messages and help."""
+"""A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 LISTING = "t3sim trace make --help"
 """The command that shows `describe_kernels()`."""
@@ -54,29 +54,29 @@ def make_kernel(text: str, /, **changes: Any) -> KernelSource:
     Args:
         text: NAME:field=value,...; values are whole numbers, `true` or `false`, lower-case names of enum members,
             and whole numbers with x between them (tile=128x128x32).
-        changes: fields that are added to those of the text, or replace them; values as text or as they are.
+        changes: fields that are added to the fields of the text or replace them; values as text or as their type.
 
     Raises:
         UserError: names the field, what was found and what is allowed.
     """
-    return _made(*read_kernel(text, changes))
+    return _source(*read_kernel(text, changes))
 
 
 def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
-    """A GEMM as `make_kernel` makes it, and the number of GPUs that its workload names (0 where there is none).
+    """A GEMM as `make_kernel` makes it, and the number of GPUs of its workload (0 without a workload).
 
     Raises:
-        UserError: as `make_kernel`; a kernel that is no GEMM.
+        UserError: as `make_kernel`, or a kernel that is no GEMM.
     """
     name, given = read_kernel(text, changes)
-    source = _made(name, given)
+    source = _source(name, given)
     if not isinstance(source, GemmSource):
         raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
     return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
 
 
-def _made(name: str, given: dict[str, Any]) -> KernelSource:
-    """The source of a name and its fields."""
+def _source(name: str, given: dict[str, Any]) -> KernelSource:
+    """The kernel source of a name and its fields."""
     form = KERNELS[name]
     required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
     missing = [field for field in required if field not in given]
@@ -88,7 +88,7 @@ def _made(name: str, given: dict[str, Any]) -> KernelSource:
 
 
 def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-    """Name and given fields of a text with changes, each as the type of its field.
+    """Name and given fields of a text with changes. Each value has the type of its field.
 
     Raises:
         UserError: as `make_kernel`, but fields may be missing.
@@ -115,20 +115,20 @@ def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[st
 
 @cache
 def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
-    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is taken off the type."""
-    found = {}
+    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is removed from the type."""
+    types_and_defaults = {}
     for owner in KERNELS[name].parameters:
         hints = get_type_hints(owner)
         for field in fields(owner):
             kind = hints[field.name]
             if get_origin(kind) is types.UnionType:
-                kind = next(each for each in get_args(kind) if each is not types.NoneType)
-            found[field.name] = kind, field.default
-    return found
+                kind = next(option for option in get_args(kind) if option is not types.NoneType)
+            types_and_defaults[field.name] = kind, field.default
+    return types_and_defaults
 
 
 def describe_kernels() -> str:
-    """Names, fields, types and defaults of all kernel sources, a paragraph each."""
+    """Names, fields, types and defaults of all kernel sources, one paragraph for each source."""
     return "\n\n".join("\n".join([name, *_described(name)]) for name in KERNELS)
 
 
@@ -141,7 +141,7 @@ def _described(name: str) -> list[str]:
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:
-    """A value, given as text or as it is, as the type of its field."""
+    """A value in the type of its field. It is given as text or in that type."""
     if get_origin(kind) is tuple:
         pieces = value.split("x") if isinstance(value, str) else value
         if isinstance(pieces, list | tuple) and len(pieces) == len(get_args(kind)):
@@ -161,7 +161,7 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
 
 
 def _allowed(kind: Any) -> str:
-    """What a field may hold, for messages and help."""
+    """The allowed values of a field, for messages and help."""
     if get_origin(kind) is tuple:
         return "x".join([NUMBER] * len(get_args(kind)))
     if issubclass(kind, Enum):
@@ -170,5 +170,5 @@ def _allowed(kind: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as it stands in a text."""
+    """A value as it is written in a text."""
     return (value.name if isinstance(value, Enum) else str(value)).lower()

@@ -1,4 +1,4 @@
-"""What kernel sources share that are dataclasses: their fields decide every event."""
+"""Base of kernel sources that are dataclasses. Their fields determine every event."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from traces.source import KernelInfo
 class ParameterKernel:
     """Base of a `traces.source.KernelSource` whose fields are numbers, enums and switches.
 
-    A subclass sets NAME, by which messages call it, and VERSION, raised whenever the same fields give other events.
+    A subclass sets NAME (used in messages) and VERSION. VERSION is raised when the same fields give other events.
     """
 
     NAME: ClassVar[str]
@@ -27,7 +27,7 @@ class ParameterKernel:
     def make_info(
         self, name: str, *, workgroups: int, warps: int, lanes: int, registers: int, shared_bytes: int = 0
     ) -> KernelInfo:
-        """The KernelInfo of a grid in one dimension, in stream 0."""
+        """The KernelInfo of a one-dimensional grid in stream 0."""
         return KernelInfo(
             name=name,
             grid=(workgroups, 1, 1),
@@ -42,13 +42,13 @@ class ParameterKernel:
         )
 
     def check_at_least_one(self, *fields: str) -> None:
-        """Refuse what is not a whole number of at least 1."""
+        """Refuse a field that is not a whole number of at least 1."""
         for field in fields:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise UserError(f"{self.NAME} {field} = {value!r}: must be a whole number >= 1")
 
     def check_lanes(self, lanes: int) -> None:
-        """Refuse a width of warps that no machine has."""
+        """Refuse a number of lanes that no machine has."""
         if lanes not in (32, 64):
             raise UserError(f"{self.NAME} lanes = {lanes!r}: must be 32 or 64")

@@ -1,4 +1,4 @@
-"""Kernels and copies made in memory, one after the other, as the trace of one GPU."""
+"""A sequence of kernels and copies in memory, as the trace of one GPU."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
@@ -7,7 +7,7 @@ from traces.source import KernelSource, Prefill
 
 
 class CommandSequence:
-    """A `traces.source.TraceSource` of these commands, in order."""
+    """A `traces.source.TraceSource` of given commands, in order."""
 
     def __init__(self, commands: Sequence[KernelSource | Prefill]):
         self._commands = tuple(commands)

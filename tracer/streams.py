@@ -1,7 +1,7 @@
 """Small memory microbenchmarks as kernel traces: pointer chase, and streams that read, write or copy a buffer.
 
-They measure a machine as the published microbenchmarks do: load-to-use latency of a level (a buffer that fits it) and
-bandwidth (a buffer far larger than L2, or one that stays in it, read in several passes).
+They measure a machine as the published microbenchmarks do. Load-to-use latency of a cache level: a buffer that fits it.
+Bandwidth: a buffer far larger than L2, or one that stays in L2 and is read in several passes.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from traces.source import KernelInfo, Workgroup
 
 UNROLL_MAX = 64
 REGISTERS = 32
-"""Per thread (assumed: such kernels are small)."""
+"""Registers per thread (assumed: such kernels are small)."""
 ADD_LATENCY_CLK = 4
 STREAMS_VERSION = 2
-"""Raised whenever the same parameters give other events."""
+"""Raised when the same parameters give other events."""
 _NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 class Flow(IntEnum):
-    """What a stream does with its buffer."""
+    """Action of a stream on its buffer."""
 
     READ = 0
     WRITE = 1
@@ -36,7 +36,7 @@ class Flow(IntEnum):
 
 @dataclass(frozen=True)
 class PointerChase(ParameterKernel):
-    """One lane loads `loads` times; each address follows from the value loaded before.
+    """One lane makes `loads` loads. Each address depends on the value loaded before.
 
     Addresses advance by `stride_bytes` and wrap around after `buffer_bytes`.
     """
@@ -61,7 +61,7 @@ class PointerChase(ParameterKernel):
         return self.make_info(name, workgroups=1, warps=1, lanes=self.lanes, registers=REGISTERS)
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """The one workgroup."""
+        """The only workgroup."""
         if start > 0:
             return
         offsets = np.arange(self.loads, dtype=np.uint64) * np.uint64(self.stride_bytes) % np.uint64(self.buffer_bytes)
@@ -76,10 +76,10 @@ class PointerChase(ParameterKernel):
 
 @dataclass(frozen=True)
 class BufferStream(ParameterKernel):
-    """All warps walk a buffer together, 16 adjacent bytes per lane and access, `unroll` accesses in flight per warp.
+    """All warps walk a buffer together: 16 adjacent bytes per lane and access, `unroll` accesses in flight per warp.
 
-    With as many workgroups as it takes, each warp has one turn and the buffer is walked in the order of dispatch. With
-    several `passes` the buffer is walked again and again: from L2 where it fits and `cache` bypasses L1.
+    If there are enough workgroups, each warp has one turn and the buffer is walked in the order of dispatch. With
+    several `passes` the buffer is walked several times. It then comes from L2 if it fits and `cache` bypasses L1.
     """
 
     NAME: ClassVar[str] = "stream"
@@ -106,7 +106,7 @@ class BufferStream(ParameterKernel):
 
     @property
     def access_bytes(self) -> int:
-        """Of one warp access."""
+        """Size of one warp access."""
         return self.lanes * VECTOR_BYTES
 
     @property
@@ -117,26 +117,26 @@ class BufferStream(ParameterKernel):
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups from number `start` on: all alike but for where they are in the buffer."""
+        """Workgroups, starting at number `start`. They differ only in their place in the buffer."""
         events, access = self._first_workgroup()
         for index in range(start, self.workgroup_count):
             yield self._moved(events, access, index)
 
     def _first_workgroup(self) -> tuple[np.ndarray, np.ndarray]:
-        """Events (warps, n) before the buffer's end is looked at, and the access of each; -1 where there is none."""
+        """Events (warps, n) without the limit of the buffer's end, and the access number of each (-1 = no access)."""
         turn_accesses = self.workgroup_count * self.warps * self.unroll
         turns = -(-self.buffer_bytes // (self.access_bytes * turn_accesses))
         turn = self._turn()
         events = np.append(np.tile(turn, turns * self.passes), event(Kind.EXIT))
         number = np.append(np.tile(np.arange(turns), self.passes).repeat(turn.size), 0)
-        access = number * turn_accesses + events["array"]  # a template's place in its turn
+        access = number * turn_accesses + events["array"]  # the template's place in its turn
         events["array"] = 0
         warps = np.arange(self.warps)[:, None]
         memory = events["kind"] <= Kind.STORE
         return np.tile(events, (self.warps, 1)), np.where(memory, access + warps * self.unroll, -1)
 
     def _moved(self, events: np.ndarray, access: np.ndarray, index: int) -> Workgroup:
-        """The events of the first workgroup as those of workgroup `index`, numbered through the whole grid."""
+        """Workgroup `index`: the events of the first workgroup, moved to its place in the buffer."""
         offset = (access + index * self.warps * self.unroll) * self.access_bytes
         memory = access >= 0
         moved = events.copy()
@@ -146,7 +146,7 @@ class BufferStream(ParameterKernel):
         return Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, moved[kept], _NO_ADDRESSES)
 
     def _turn(self) -> np.ndarray:
-        """Templates of one turn: loads with a slot each, then their use (a sum, or the stores of a copy)."""
+        """Templates of one turn: loads with one slot each, then the use of their data (a sum, or stores)."""
         place = np.arange(self.unroll)
         target = self.address if self.flow == Flow.WRITE else self.copy_address
         loads = access(Kind.LOAD, self.unroll, lanes=self.lanes, base=self.address, cache=self.cache, slot=place)

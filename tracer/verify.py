@@ -1,4 +1,4 @@
-"""Everything in a trace archive, read and checked: its checksums, and that each workgroup may run."""
+"""Read and check a whole trace archive: its checksums, and that every workgroup can be simulated."""
 
 import os
 
@@ -20,15 +20,15 @@ def verify_archive(path: str | os.PathLike[str], progress: Progress | None = Non
         progress: called after each workgroup, as by `write_archive`.
 
     Raises:
-        UserError: what `open_archive` raises, a checksum that differs, or an impossible value.
+        UserError: as `open_archive`, or a checksum differs, or a value is impossible.
     """
     with open_archive(path) as archive:
         summary = Summary(kernels=len(archive.kernels), file_bytes=archive.path.stat().st_size)
         for number, kernel in enumerate(archive.kernels):
-            found = _hash_kernel(kernel)
-            if found != kernel.checksum:
+            checksum = _hash_kernel(kernel)
+            if checksum != kernel.checksum:
                 raise UserError(
-                    f"{path}: kernel {number}: checksum mismatch: content {found}, stored {kernel.checksum}"
+                    f"{path}: kernel {number}: checksum mismatch: content {checksum}, stored {kernel.checksum}"
                 )
             for done, workgroup in enumerate(checked_workgroups(kernel), 1):
                 if progress is not None:

@@ -1,8 +1,8 @@
-"""What may reach a compiled function: the one check of every kernel and workgroup on its way into a reader.
+"""Check kernels and workgroups before a compiled function reads them. All readers use this check.
 
-Compiled functions run without index checks, so nothing in an event may point outside what it points into. `run` checks
-each workgroup here before it enters the trace window; `trace verify`, `trace export` and `trace info --by-line` check
-with the same functions, so what verifies also runs.
+Compiled functions run without index checks, so no value of an event may point outside its array. `run` checks each
+workgroup here before it enters the trace window. `trace verify`, `trace export` and `trace info --by-line` use the same
+functions, so an archive that passes `trace verify` can also be simulated.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from traces.source import LAST_ADDRESS, KernelInfo, KernelSource, Workgroup
 
 MAX_ROW_STRIDE_BYTES = 1 << 48
 MAX_CLOCKS = 1 << 40
-"""Instructions and clocks that the events of a workgroup add up to: a quarter of an hour if one warp does it all."""
+"""Largest sum of instructions and clocks of the events of a workgroup: a quarter of an hour if one warp does all."""
 MAX_WORKGROUPS = 1 << 48
 MAX_REGISTERS = 1 << 16
 MAX_SHARED_BYTES = 1 << 32
@@ -46,7 +46,7 @@ assert (LINE_BYTES + WIDTH_BYTES - 1 + LINE_BYTES - 1) // LINE_BYTES * max(LANES
 
 
 class Fault(IntEnum):
-    """What is wrong with an event."""
+    """Reason why an event is impossible."""
 
     NONE = 0
     KIND = 1
@@ -87,27 +87,27 @@ FIELDS = {
 
 
 class Extent(NamedTuple):
-    """The addresses that a workgroup reaches by its own bases: first byte, last byte."""
+    """The address range that a workgroup reaches with its own bases: first byte, last byte."""
 
     low: int
     high: int
 
     def may_move(self, shift_bytes: np.ndarray) -> bool:
-        """Do all addresses stay possible if they lie higher by any of these? i8 [n]."""
+        """True if all addresses stay possible after each of these shifts, i8 [n]."""
         lowest, highest = int(shift_bytes.min()), int(shift_bytes.max())
         return self.low + lowest >= 0 and self.high + highest <= LAST_ADDRESS
 
 
 @compiled
 def structure_fault(warp, first_event, events, warps):
-    """The first warp that is not as it must be, -1 where all are.
+    """The first warp with an impossible number or impossible edges; -1 if all are possible.
 
     Args:
         warp: u2 [n], first_event: i8 [n + 1], events: EVENT.
         warps: of a full workgroup.
 
     Returns:
-        (position in `warp`, reason): 1 = its number, 2 = a number for the second time, 3 = its events, 4 = no EXIT.
+        (position in `warp`, reason): 1 = its number, 2 = a repeated number, 3 = its edges, 4 = no EXIT at its end.
     """
     seen = np.uint64(0)
     for w in range(len(warp)):
@@ -127,7 +127,7 @@ def structure_fault(warp, first_event, events, warps):
 
 @compiled(inline=True)
 def _address_fault(event, lanes, addresses):
-    """(Fault, first byte, last byte) of a memory event with active lanes; listed addresses have no extent here."""
+    """(Fault, first byte, last byte) of a memory event with active lanes. Listed addresses give no extent."""
     base = np.int64(event.base)
     if event.inner == EXPLICIT:
         listed = base >= 0 and base <= len(addresses) - lanes
@@ -170,15 +170,15 @@ def _barrier_fault(event, threads):
 
 @compiled
 def event_fault(events, addresses, warps, threads, lanes_per_warp):
-    """The first event that is not as it must be.
+    """The first impossible event.
 
     Args:
-        events: EVENT of a workgroup whose structure is right.
+        events: EVENT of a workgroup that passed `structure_fault`.
         addresses: u8, its explicit lane addresses.
-        warps: in `events`. threads: in its full warps.
+        warps: number of warps in `events`. threads: threads of a full workgroup.
 
     Returns:
-        (Fault, its row, first byte, last byte): the extent of all that is not listed, if there is no fault.
+        (Fault, its row, first byte, last byte). Without a fault the bytes are the extent of all addresses not listed.
     """
     low, high = LAST_ADDRESS, 0
     exits, clocks = 0, 0
@@ -214,7 +214,7 @@ def event_fault(events, addresses, warps, threads, lanes_per_warp):
 
 @compiled
 def _too_high(addresses):
-    """The first listed address that is not below 2^63, -1 where all are."""
+    """Index of the first listed address of 2^63 or more; -1 if there is none."""
     every = np.uint64(0)
     for k in range(len(addresses)):
         every |= addresses[k]
@@ -227,7 +227,7 @@ def _too_high(addresses):
 
 
 def check_kernel(info: KernelInfo) -> None:
-    """Refuse a kernel whose own numbers are impossible.
+    """Refuse a kernel with impossible attributes.
 
     Raises:
         UserError: names the kernel, the field, what was found and what is allowed.
@@ -253,7 +253,7 @@ def check_kernel(info: KernelInfo) -> None:
 
 
 def check_structure(info: KernelInfo, workgroup: Workgroup) -> None:
-    """Refuse a workgroup whose place in the grid, warps or edges are impossible, whatever its events say.
+    """Refuse a workgroup with an impossible place in the grid, impossible warps or edges. Events are not checked.
 
     Raises:
         UserError: names kernel, workgroup, warp, what was found and what is allowed.
@@ -281,7 +281,7 @@ def check_structure(info: KernelInfo, workgroup: Workgroup) -> None:
 
 
 def check_events(info: KernelInfo, workgroup: Workgroup) -> Extent:
-    """Refuse a workgroup, its structure checked, with an impossible event. Returns the addresses that it reaches.
+    """Refuse a workgroup with an impossible event. Its structure must be checked before. Returns its address range.
 
     Raises:
         UserError: names kernel, workgroup, row, field, what was found and what is allowed.
@@ -302,7 +302,7 @@ def check_events(info: KernelInfo, workgroup: Workgroup) -> Extent:
 
 
 def checked_workgroups(kernel: KernelSource) -> Iterator[Workgroup]:
-    """The workgroups of a kernel, each checked before it is handed out."""
+    """The workgroups of a kernel. Each is checked before it is yielded."""
     check_kernel(kernel.info)
     for workgroup in kernel.workgroups():
         check_structure(kernel.info, workgroup)

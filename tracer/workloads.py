@@ -1,6 +1,6 @@
-"""Transformer sub-layers whose output needs an all-reduce, as GEMM problems; and the kernel that computes them all.
+"""Transformer sub-layers whose output needs an all-reduce, as GEMM problems, and the kernel that computes them.
 
-With tensor parallelism (TP) each GPU multiplies its slice of K and so holds a partial sum of the whole output:
+With tensor parallelism (TP) each GPU multiplies its slice of K, so it has a partial sum of the whole output:
 M = tokens, N = H, K = (1, 3 or 4) x H / TP, fp16. Models and sub-layers are those of the T3 paper (arXiv 2401.16677,
 table of models, evaluation section).
 """
@@ -14,19 +14,19 @@ from tracer.gemm.source import GemmKernel, GemmProblem, Layout, padded_leading_d
 from traces.errors import UserError
 
 ROW_ALIGNMENT_BYTES = {"a": 16, "b": 32, "c": 32}
-"""Rows begin at multiples of this (assumed): A's take 16-byte vectors, tiles of B and C share no sector."""
+"""Rows begin at multiples of this (assumed). Rows of A then take 16-byte vectors; tiles of B and C share no sector."""
 
 
 class Pad(IntEnum):
-    """Leading dimensions that are not given."""
+    """How to choose leading dimensions that are not given."""
 
     ALIGNED = 0  # rows padded to ROW_ALIGNMENT_BYTES
-    DENSE = 1  # rows one behind the other
+    DENSE = 1  # no padding between rows
 
 
 @dataclass(frozen=True)
 class Model:
-    """A Transformer as the paper lists it."""
+    """A Transformer as listed in the paper."""
 
     name: str  # on the command line
     title: str
@@ -77,24 +77,24 @@ PAPER_CASES = tuple(
 )
 """The 16 sub-layer cases of the paper's evaluation: (model, layer, TP)."""
 
-# The one kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
+# The kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
 DEFAULT_KERNEL = GemmKernel()
 
 
 def sublayer(model: str, layer: str, tp: int) -> GemmProblem:
     """One GPU's GEMM of a sub-layer.
 
-    All matrices are row-major; A [M, K/TP] and B [K/TP, N] are slices of their own, as a framework that shards the
-    weights holds them, padded as `aligned_problem` says.
+    All matrices are row-major. A [M, K/TP] and B [K/TP, N] are separate slices, as in a framework that shards the
+    weights. `aligned_problem` pads their rows.
 
     Raises:
         UserError: an unknown name, or a TP that does not divide K.
     """
-    chosen, part = _named(MODELS, "model", model), _named(LAYERS, "layer", layer)
-    k_total = part.hidden_multiple * chosen.hidden
+    transformer, sub_layer = _named(MODELS, "model", model), _named(LAYERS, "layer", layer)
+    k_total = sub_layer.hidden_multiple * transformer.hidden
     if not isinstance(tp, int) or tp < 1 or k_total % tp:
         raise UserError(f"tp = {tp!r}: must divide K = {k_total} of {model} {layer}")
-    return aligned_problem(chosen.tokens, chosen.hidden, k_total // tp)
+    return aligned_problem(transformer.tokens, transformer.hidden, k_total // tp)
 
 
 def aligned_problem(m: int, n: int, k: int, pad: Pad = Pad.ALIGNED, **given: Any) -> GemmProblem:
@@ -102,8 +102,8 @@ def aligned_problem(m: int, n: int, k: int, pad: Pad = Pad.ALIGNED, **given: Any
 
     Args:
         m, n, k: extents.
-        pad: DENSE leaves the rows without padding.
-        given: other fields of GemmProblem; leading dimensions among them stay as they are.
+        pad: DENSE = rows without padding.
+        given: other fields of GemmProblem. Given leading dimensions are kept.
     """
     dense = GemmProblem(m, n, k, **given)
     leading = {}
@@ -119,7 +119,7 @@ def named_sublayer(name: str, where: str = "workload") -> tuple[GemmProblem, int
     """The GEMM of a sub-layer named model/layer/tpN, e.g. t-nlg/fc2/tp8, and its number of GPUs.
 
     Raises:
-        UserError: another form of name, which `where` is set before; as `sublayer`.
+        UserError: another form of name (the message begins with `where`), or as `sublayer`.
     """
     parts = name.lower().split("/")
     if len(parts) != 3 or not re.fullmatch(r"tp\d+", parts[2]):

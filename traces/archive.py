@@ -35,12 +35,12 @@ __all__ = [
 ]  # fmt: skip
 
 WORKGROUPS_PER_READ = 1024
-"""Workgroups whose offsets are read at once."""
+"""Number of workgroups whose offsets are read together."""
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """HDF5's errors while reading `path` as UserErrors: a truncated or damaged file is the user's to replace."""
+    """Turn HDF5's errors while reading `path` into UserErrors: the user must replace a truncated or damaged file."""
     try:
         yield
     except (OSError, KeyError, IndexError, RuntimeError, ValueError, TypeError, OverflowError) as error:
@@ -49,16 +49,16 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _extents(attributes: Any, name: str) -> tuple[int, int, int]:
-    """Three whole numbers of a kernel."""
+    """A kernel attribute of three whole numbers."""
     x, y, z = (int(n) for n in attributes[name])
     return x, y, z
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    value = json.loads(text)
+    if not isinstance(value, dict):
         raise ValueError(f"attributes: found {text[:40]!r}, allowed is a JSON object")
-    return found
+    return value
 
 
 class ArchiveKernel:
@@ -101,11 +101,11 @@ class ArchiveKernel:
                 )
 
     def fingerprint(self) -> str:
-        """The stored checksum of the kernel."""
+        """The checksum of the kernel, as stored."""
         return self.checksum
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in launch order from the `start`-th on; about CHUNK_ROWS events are in memory at a time."""
+        """Workgroups in launch order, starting at number `start`. About CHUNK_ROWS events are in memory at a time."""
         if not 0 <= start <= self.info.workgroups:
             raise UserError(f"{self._path}: workgroup {start}: allowed 0 to {self.info.workgroups}")
         for first in range(start, self.info.workgroups, WORKGROUPS_PER_READ):
@@ -117,7 +117,7 @@ class ArchiveKernel:
                 yield from workgroups
 
     def _batches(self, first: int, last: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """Offsets of workgroups [first, last) in portions of about CHUNK_ROWS events."""
+        """Offsets of workgroups [first, last), in batches of about CHUNK_ROWS events."""
         group = self._group
         index = group["workgroup_index"][first:last]
         warp_edge = group["workgroup_first_warp"][first : last + 1]
@@ -171,7 +171,11 @@ class ArchiveKernel:
         return workgroups
 
     def read_column(self, name: str, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Rows [start, stop) of one dataset of `traces.layout.KERNEL_DATASETS`."""
+        """Rows [start, stop) of one dataset of `traces.layout.KERNEL_DATASETS`.
+
+        Raises:
+            UserError: unknown dataset, or a damaged file.
+        """
         if name not in KERNEL_DATASETS:
             raise UserError(f"column: found {name!r}, allowed {', '.join(KERNEL_DATASETS)}")
         with _reading(self._path):
@@ -217,7 +221,7 @@ class Archive:
             load_plugin()
 
     def _check_commands(self) -> None:
-        """Refuse commands that are neither kernel nor copy, kernels out of order, and copies beyond the addresses."""
+        """Refuse a command that is no kernel and no copy, kernels out of order and copies outside the addresses."""
         columns = self._commands
         for name, entry in COMMAND_DATASETS.items():
             if columns[name].dtype != np.dtype(entry.dtype) or columns[name].shape != columns["command_kind"].shape:
@@ -249,7 +253,7 @@ class Archive:
         self._file.close()
 
     def fingerprint(self) -> str:
-        """The stored checksum of the content."""
+        """The checksum of the content, as stored."""
         return self.checksum
 
     def commands(self) -> Iterator[KernelSource | Prefill]:
@@ -270,13 +274,14 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
     """Open a trace archive for reading.
 
     Raises:
-        UserError: no such file, another file type, a newer version, truncated, datasets missing or of wrong shape.
+        UserError: the file is missing, of another type, of a newer version or truncated, or a dataset is missing or has
+            a wrong shape.
     """
     return Archive(path)
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What an archive holds, as plain values for a table or JSON (reads no events)."""
+    """The content of an archive as plain values for a table or JSON. Reads no events."""
     with open_archive(path) as archive:
         kernels = []
         for number, kernel in enumerate(archive.kernels):

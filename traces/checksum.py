@@ -1,6 +1,6 @@
-"""Checksums of content: equal for equal events, whatever the compression, chunking or order of writing.
+"""Checksums of content. Equal events have equal checksums; compression, chunks and order of writing do not matter.
 
-Each column is hashed by itself while it streams past; the digests are then hashed together with the attributes.
+Each column is hashed separately while it is written or read. The digests are then hashed together with the attributes.
 """
 
 import hashlib
@@ -36,17 +36,17 @@ def info_values(info: KernelInfo) -> dict[str, Any]:
 
 
 class KernelHash:
-    """Running hashes of a kernel's columns."""
+    """The hashes of a kernel's columns, updated row by row."""
 
     def __init__(self) -> None:
         self._columns = {name: hashlib.sha256() for name in KERNEL_DATASETS}
 
     def update(self, name: str, values: np.ndarray) -> None:
-        """Take the next rows of column `name`."""
+        """Add the next rows of column `name`."""
         self._columns[name].update(np.ascontiguousarray(values).data)
 
     def digest(self, info: KernelInfo) -> str:
-        """Checksum of the kernel: attributes and all columns."""
+        """Checksum of the kernel, over its attributes and all columns."""
         columns = {name: column.hexdigest() for name, column in self._columns.items()}
         text = canonical_json({"info": info_values(info), "columns": columns})
         return hashlib.sha256(text.encode()).hexdigest()

@@ -1,14 +1,14 @@
-"""For a message about an unknown name: which names are allowed."""
+"""The names that are allowed, for a message about an unknown name."""
 
 import difflib
 from collections.abc import Collection
 
 SHORT_LIST = 12
-"""A list of allowed names up to this length is printed whole; of a longer one the nearest names."""
+"""Up to this number of allowed names, a message lists all of them. Above it, it lists the nearest."""
 
 
 def allowed_names(found: str, allowed: Collection[str], listing: str) -> str:
-    """The allowed names, or the nearest of them where there are many, or the command `listing` that shows them."""
+    """The allowed names if they are few; else the nearest ones; else the command `listing` that shows all."""
     if len(allowed) <= SHORT_LIST:
         return f"allowed are {', '.join(allowed)}"
     near = difflib.get_close_matches(found, allowed, n=3)

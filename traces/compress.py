@@ -1,7 +1,7 @@
-"""Which HDF5 filter compresses the columns of an archive.
+"""HDF5 filters that compress the columns of an archive.
 
-gzip and shuffle come with every h5py. zstd and blosc2 are smaller and several times faster, but reading them needs
-the `hdf5plugin` package too, so they are asked for by name.
+gzip and shuffle come with every h5py. zstd and blosc2 give smaller files and are several times faster, but every
+reader then needs the `hdf5plugin` package too. So the user must name them.
 """
 
 import importlib
@@ -22,7 +22,11 @@ def _plugin() -> Any:
 
 
 def dataset_options(compression: str) -> dict[str, Any]:
-    """Keyword arguments of `h5py.Group.create_dataset` for a compression, one of CHOICES."""
+    """Keyword arguments of `h5py.Group.create_dataset` for a compression.
+
+    Raises:
+        UserError: a name that is not in CHOICES, or hdf5plugin is not installed.
+    """
     if compression == "gzip":
         return {"compression": "gzip", "compression_opts": 4, "shuffle": True}
     if compression == "zstd":
@@ -34,5 +38,5 @@ def dataset_options(compression: str) -> dict[str, Any]:
 
 
 def load_plugin() -> None:
-    """Make the filters of an archive that was written with one of them readable."""
+    """Load the filters that read an archive written with zstd or blosc2."""
     _plugin()

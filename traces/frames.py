@@ -1,6 +1,6 @@
 """Events of an archive as a pandas data frame.
 
-A kernel group also opens without this package: `xarray.open_dataset(path, group="/kernels/0000",
+A kernel group can also be opened without this package: `xarray.open_dataset(path, group="/kernels/0000",
 engine="h5netcdf")`, or column by column with h5py.
 """
 
@@ -14,8 +14,8 @@ from traces.layout import EVENT_COLUMNS
 def events_frame(kernel: ArchiveKernel, start: int = 0, stop: int | None = None) -> pd.DataFrame:
     """Events [start, stop) of a kernel, one row each.
 
-    Columns: the stored fields of `traces.schema.EVENT`, and before them `workgroup` (linear id) and `warp`
-    (index within the workgroup).
+    The first columns are `workgroup` (linear id) and `warp` (index within the workgroup). The others are the stored
+    fields of `traces.schema.EVENT`.
     """
     columns = {name: kernel.read_column(name, start, stop) for name in EVENT_COLUMNS}
     rows = np.arange(start, start + len(columns["kind"]))

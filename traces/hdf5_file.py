@@ -1,9 +1,9 @@
-"""Open an HDF5 file of somebody else's: only what lies in the file itself, in ways that this program writes.
+"""Open an HDF5 file that may come from somebody else. Only content of the file itself is accepted.
 
-HDF5 can name other files (external storage, links, virtual datasets) and load code (filters); a damaged heap of strings
-makes its library loop for ever; a few bytes can announce petabytes. All of that is refused here, before a value is
-read. Every reader of an archive opens it with `open_hdf5`, and writes the texts of attributes with `fixed_text`: these
-do not lie in such a heap.
+An HDF5 file can refer to other files (external storage, links, virtual datasets) and load code (filters). A damaged
+heap of strings makes the HDF5 library loop for ever. A few bytes can announce petabytes. `open_hdf5` refuses all of
+these before a value is read. Every reader of an archive opens it with `open_hdf5`. Every writer stores the texts of
+attributes with `fixed_text`, which uses no heap.
 """
 
 import mmap
@@ -19,36 +19,36 @@ from h5py import h5a, h5d, h5g, h5l, h5o, h5t, h5z
 from traces.errors import UserError
 
 FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, 32015, 32026}
-"""Numbers of gzip, shuffle, fletcher32, zstd and blosc2."""
+"""HDF5's numbers of gzip, shuffle, fletcher32, zstd and blosc2."""
 CHUNK_BYTES = 1 << 24
-"""Of a chunk at most."""
+"""Largest size of a chunk."""
 ENTRY_BYTES = 8
-"""What a chunk takes in the index of a dataset at least."""
+"""Smallest entry of a chunk in the index of a dataset."""
 SCANNED_BYTES = 1 << 28
-"""A file up to this size is searched for damaged heaps always; a larger one where a group has texts in heaps."""
+"""A file up to this size is always searched for damaged heaps. A larger one is searched if it has texts in heaps."""
 HEAP, HEAP_HEAD_BYTES, OBJECT_HEAD_BYTES = b"GCOL\x01\x00\x00\x00", 16, 16
 DENSEST = 1000
-"""Bytes of a file for each that its disk holds, at most: beyond that it is a sparse one."""
+"""Largest ratio of the size of a file to the bytes stored on disk. A file with a larger ratio is sparse."""
 
 
 def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
-        UserError: it reaches outside itself, or announces more than it can hold; names the object.
-        OSError, RuntimeError: of h5py, for a damaged file.
+        UserError: the file refers to something outside itself, or announces more than it can hold. Names the object.
+        OSError, RuntimeError: from h5py, for a damaged file.
     """
     path = Path(path)
     size_bytes = _file_bytes(path)
     file = h5py.File(path, "r")
     try:
         in_heap = size_bytes <= SCANNED_BYTES
-        for name, found in _objects(file.id, path):
-            if isinstance(found, h5d.DatasetID):
-                _check_dataset(found, f"{path}: {name}", size_bytes)
-                in_heap |= found.get_type().get_class() == h5t.VLEN or _is_variable_text(found.get_type())
+        for name, item in _objects(file.id, path):
+            if isinstance(item, h5d.DatasetID):
+                _check_dataset(item, f"{path}: {name}", size_bytes)
+                in_heap |= item.get_type().get_class() == h5t.VLEN or _is_variable_text(item.get_type())
             else:
-                in_heap |= any(_is_variable_text(attribute.get_type()) for attribute in _attributes(found))
+                in_heap |= any(_is_variable_text(attribute.get_type()) for attribute in _attributes(item))
         if in_heap:
             _check_heaps(path)
     except BaseException:
@@ -58,7 +58,7 @@ def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
 
 
 def fixed_text(text: str) -> np.ndarray:
-    """A text as the value of an attribute that needs no heap."""
+    """A text as a value of fixed length for an attribute. It needs no heap."""
     content = text.encode()
     return np.array(content, h5py.string_dtype("utf-8", max(1, len(content))))
 
@@ -67,7 +67,7 @@ def read_text(attributes: Any, name: str) -> str:
     """A text attribute, of fixed or variable length.
 
     Raises:
-        KeyError: there is none. ValueError: it is no text.
+        KeyError: there is no such attribute. ValueError: it is no text.
     """
     value = attributes[name]
     if isinstance(value, bytes):
@@ -78,7 +78,7 @@ def read_text(attributes: Any, name: str) -> str:
 
 
 def _file_bytes(path: Path) -> int:
-    """Size of a file, which its disk must hold."""
+    """Size of a file. Refuses a sparse file."""
     status = os.stat(path)
     stored_bytes = getattr(status, "st_blocks", status.st_size) * 512
     if status.st_size > SCANNED_BYTES and stored_bytes * DENSEST < status.st_size:
@@ -87,7 +87,7 @@ def _file_bytes(path: Path) -> int:
 
 
 def _objects(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
-    """Name and identifier of every group and dataset, each once; the root first."""
+    """Name and identifier of every group and dataset, each once. The root comes first."""
     top = h5g.open(root, b"/")
     seen, left = {h5o.get_info(top).addr}, [("/", top)]
     while left:
@@ -97,21 +97,21 @@ def _objects(root: Any, path: Path) -> Iterator[tuple[str, Any]]:
             place = f"{name.rstrip('/')}/{link.decode(errors='replace')}"
             if group.links.get_info(link).type != h5l.TYPE_HARD:
                 raise UserError(f"{path}: {place}: found a link to elsewhere, allowed is what the file itself holds")
-            found = h5o.open(group, link)
-            address = h5o.get_info(found).addr
-            if address in seen or not isinstance(found, h5g.GroupID | h5d.DatasetID):
+            item = h5o.open(group, link)
+            address = h5o.get_info(item).addr
+            if address in seen or not isinstance(item, h5g.GroupID | h5d.DatasetID):
                 raise UserError(f"{path}: {place}: found a second link to an object or a named type, allowed are "
                                 "groups and datasets with one name each")  # fmt: skip
             seen.add(address)
-            if isinstance(found, h5g.GroupID):
-                left.append((place, found))
+            if isinstance(item, h5g.GroupID):
+                left.append((place, item))
             else:
-                yield place, found
+                yield place, item
 
 
-def _attributes(found: Any) -> Iterator[Any]:
-    for number in range(h5a.get_num_attrs(found)):
-        yield h5a.open(found, index=number)
+def _attributes(item: Any) -> Iterator[Any]:
+    for number in range(h5a.get_num_attrs(item)):
+        yield h5a.open(item, index=number)
 
 
 def _is_variable_text(kind: Any) -> bool:
@@ -139,7 +139,7 @@ def _check_dataset(dataset: Any, where: str, size_bytes: int) -> None:
 
 
 def _chunks(dataset: Any, chunk: tuple[int, ...], row_bytes: int, where: str, size_bytes: int) -> tuple[int, int]:
-    """Chunks that the dataset has and that it needs. A dimension of a netCDF file has none and needs none."""
+    """Number of chunks that the dataset has, and that it needs. A dimension of a netCDF file has 0 and needs 0."""
     if _product(chunk) * row_bytes > CHUNK_BYTES:
         raise UserError(f"{where}: chunks of {_product(chunk) * row_bytes:,} bytes, allowed are up to {CHUNK_BYTES:,}")
     needed = _product(-(-rows // length) for rows, length in zip(dataset.shape, chunk, strict=True))
@@ -150,7 +150,7 @@ def _chunks(dataset: Any, chunk: tuple[int, ...], row_bytes: int, where: str, si
 
 
 def _product(numbers: Any) -> int:
-    """Of any size, as a whole number of Python's."""
+    """Product as a Python int, which cannot overflow."""
     product = 1
     for number in numbers:
         product *= int(number)
@@ -158,7 +158,7 @@ def _product(numbers: Any) -> int:
 
 
 def _check_heaps(path: Path) -> None:
-    """Refuse a heap of texts whose objects do not fill it one after the other."""
+    """Refuse a file with a heap of texts that its objects do not fill without gaps."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         place = content.find(HEAP)
         while place >= 0:
@@ -168,7 +168,7 @@ def _check_heaps(path: Path) -> None:
 
 
 def _is_whole_heap(content: mmap.mmap, place: int) -> bool:
-    """Do the objects of the heap end where it ends, or leave too little for one more?"""
+    """True if the objects of the heap end at its end, or leave too little room for one more."""
     end = place + int.from_bytes(content[place + 8 : place + 16], "little")
     if end > len(content):
         return False
@@ -176,7 +176,7 @@ def _is_whole_heap(content: mmap.mmap, place: int) -> bool:
     while place + OBJECT_HEAD_BYTES <= end:
         number = int.from_bytes(content[place : place + 2], "little")
         length = int.from_bytes(content[place + 8 : place + 16], "little")
-        if number == 0:  # what is free, its head included
+        if number == 0:  # the free rest of the heap, with its head
             return place + length == end
         place += OBJECT_HEAD_BYTES + (length + 7) // 8 * 8
     return place <= end

@@ -1,4 +1,4 @@
-"""One kernel's datasets, written while its workgroups stream past: memory holds one chunk per column."""
+"""Write the datasets of one kernel, workgroup by workgroup. Memory holds one chunk per column."""
 
 import dataclasses
 from typing import Any
@@ -33,8 +33,8 @@ class _Column:
             self._write(CHUNK_ROWS * (self._waiting_rows // CHUNK_ROWS))
 
     def close(self) -> Any:
-        """Write what waits and return the dataset."""
-        if self._dataset is None:  # all within one chunk: of fixed length, which takes a third of the room
+        """Write the waiting rows and return the dataset."""
+        if self._dataset is None:  # all rows fit one chunk: a dataset of fixed length needs a third of the space
             values = self._take(self._waiting_rows)
             self._dataset = self._create(len(values), None)
             self._dataset[:] = values
@@ -56,7 +56,7 @@ class _Column:
         return self._group.create_dataset(self._name, (rows,), self._dtype, maxshape=maxshape, **options)
 
     def _take(self, rows: int) -> np.ndarray:
-        """The first `rows` waiting rows, counted into the checksum."""
+        """Remove the first `rows` waiting rows, add them to the checksum and return them."""
         values = np.concatenate(self._waiting) if self._waiting else np.zeros(0, self._dtype)
         self._waiting = [values[rows:].copy()] if rows < len(values) else []
         self._waiting_rows = len(values) - rows
@@ -65,12 +65,12 @@ class _Column:
 
 
 def _edges(lengths: list[int]) -> np.ndarray:
-    """Offsets of pieces of these lengths, and their end."""
+    """Offsets of pieces with these lengths, and the end of the last piece."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 class KernelWriter:
-    """Streams one kernel into its group."""
+    """Writes one kernel into its group."""
 
     def __init__(self, group: Any, options: dict[str, Any]) -> None:
         self._group = group
@@ -81,14 +81,14 @@ class KernelWriter:
         self.workgroups = self.warps = self.events = self.addresses = self.instructions = 0
 
     def append(self, workgroup: Workgroup) -> None:
-        """Take the next workgroup, whose arrays must not change afterwards."""
+        """Add the next workgroup. Its arrays must not change afterwards."""
         self._waiting.append(workgroup)
         self._waiting_rows += len(workgroup.events) + len(workgroup.addresses)
         if self._waiting_rows >= CHUNK_ROWS or len(self._waiting) >= WORKGROUPS_PER_FLUSH:
             self._flush()
 
     def _flush(self) -> None:
-        """The waiting workgroups into the columns."""
+        """Move the waiting workgroups into the columns."""
         waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
         if not waiting:
             return
@@ -101,7 +101,7 @@ class KernelWriter:
         firsts = [w.first_event[:-1] + edge for w, edge in zip(waiting, event_edges[:-1], strict=True)]
         columns["warp_first_event"].append(np.concatenate(firsts))
         columns["addresses"].append(np.concatenate([workgroup.addresses for workgroup in waiting]))
-        # joined as raw bytes: numpy looks for a common dtype of structured arrays each time
+        # joined as raw bytes: for structured arrays numpy would search a common dtype each time
         events = np.concatenate([np.ascontiguousarray(w.events).view(ROW_BYTES) for w in waiting]).view(EVENT)
         for name in EVENT_COLUMNS:
             columns[name].append(events[name])
@@ -132,11 +132,11 @@ class KernelWriter:
 def attach_dimensions(
     group: Any, sizes: dict[str, int], datasets: dict[str, Any], registry: dict[str, Dataset]
 ) -> None:
-    """Dimension scales without values (netCDF's convention), and unit and meaning of each dataset."""
+    """Create dimension scales without values (netCDF's convention); store unit and meaning of each dataset."""
     for dimension, size in sizes.items():
         chunks = (min(size, CHUNK_ROWS),) if size else None
         scale = group.create_dataset(dimension, (size,), "u1", chunks=chunks)
-        scale.make_scale(f"{_DIMENSION_NAME}{size:10d}")  # never written: takes no room
+        scale.make_scale(f"{_DIMENSION_NAME}{size:10d}")  # no values are written: needs no space
     for name, dataset in datasets.items():
         entry = registry[name]
         dataset.dims[0].attach_scale(group[entry.dimension])

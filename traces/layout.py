@@ -6,8 +6,8 @@
     /commands/               COMMAND_DATASETS: kernels and host copies in program order
     /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel
 
-Every dimension is an HDF5 dimension scale of its name (no values), so that xarray opens a kernel group directly.
-Columns of events are chunked by CHUNK_ROWS rows.
+Every dimension is an HDF5 dimension scale of the same name without values, so xarray can open a kernel group directly.
+Columns of events are stored in chunks of CHUNK_ROWS rows.
 """
 
 from typing import NamedTuple
@@ -17,9 +17,9 @@ import numpy as np
 from traces.schema import EVENT
 
 CHUNK_ROWS = 1 << 16
-"""Rows of a chunk, and of the writer's buffer."""
+"""Rows of a chunk and of the writer's buffer."""
 EVENT_COLUMNS = tuple(name for name in EVENT.names or () if name not in ("array", "pad"))
-"""Fields of EVENT that are stored; the two left out are padding."""
+"""Fields of EVENT that are stored. The two others are padding in the file."""
 
 
 class Dataset(NamedTuple):

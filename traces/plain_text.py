@@ -1,11 +1,11 @@
-"""Text from inputs is data: what a terminal or a page would obey is shown with escapes."""
+"""Show text from inputs as data. Characters that control a terminal or a page are shown as escapes."""
 
 
 def shown(text: str) -> str:
-    r"""A text on one line, with escapes (\n, \x1b, \u202e) for whatever is not printed as itself.
+    r"""A text on one line, with escapes (\n, \x1b, \u202e) for characters that are not printable.
 
-    Line ends, control characters, escape sequences, marks that turn the direction of writing, private and unassigned
-    characters, halves of pairs.
+    These are line ends, control characters, escape sequences, marks that change the direction of writing, private and
+    unassigned characters, and unpaired surrogates.
     """
     if text.isprintable():
         return text

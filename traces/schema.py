@@ -1,20 +1,20 @@
-"""What a trace archive contains: the warp-level event, its enums, and the version of the format.
+"""The content of a trace archive: the warp-level event, its enums, and the version of the format.
 
-A row is one *warp-level event*: what one warp (32 lanes) or wavefront (64 lanes) does at one point of its
-program. Events of a warp are stored in program order; a run of equal-pipe arithmetic is folded into one
-COMPUTE row, so rows are far fewer than instructions (`count` keeps the number of warp instructions).
+A row is one *warp-level event*: an action of one warp (32 lanes) or wavefront (64 lanes) at one point of its program.
+Events of a warp are stored in program order. Consecutive arithmetic instructions of one pipe are folded into one
+COMPUTE row, so there are far fewer rows than instructions (`count` keeps the number of warp instructions).
 
-Lane addresses of a memory event, k = 0, 1, ... over the *active* lanes in lane order (popcount(mask) of them):
+Lane addresses of a memory event; k = 0, 1, ... popcount(mask) - 1 counts the *active* lanes in lane order:
 
     inner > 0:   address(k) = base + (k % inner) * stride + (k // inner) * row_stride
     inner == 0:  address(k) = addresses[base + k]        (explicit list in the kernel's `addresses` dataset)
 
 `inner` is the number of active lanes in one row of a two-level pattern (a GEMM tile load: 4 lanes x 16 B, then
-the next matrix row); a plain base+stride access has inner = 255 with row_stride = 0 (a warp never has 255 lanes).
+the next matrix row). A plain base + stride access has inner = 255 and row_stride = 0 (a warp never has 255 lanes).
 
-Dependences: each warp has 64 scoreboard *slots*. An event with a slot adds one to the slot's counter when it
-issues and takes it away when its result has arrived; an event whose `wait` has bit s set may issue only when the
-counter of slot s is zero. Several events may share a slot (the copies of one commit group, say).
+Dependences: each warp has 64 scoreboard *slots*. An event with a slot increments the slot's counter when it issues and
+decrements it when its result has arrived. If bit s of an event's `wait` is set, the event can issue only while the
+counter of slot s is zero. Several events may share a slot (for example the copies of one commit group).
 """
 
 from enum import IntEnum
@@ -25,7 +25,7 @@ FORMAT_NAME = "t3sim-trace"
 FORMAT_VERSION = 1
 
 NO_SLOT = 255
-"""`slot` of an event that nobody waits for."""
+"""`slot` of an event for which no other event waits."""
 PLAIN_STRIDE = 255
 """`inner` of a one-level base + k * stride pattern."""
 EXPLICIT = 0
@@ -35,17 +35,17 @@ SLOTS = 64
 BARRIERS = 16
 """Barriers of a workgroup."""
 MAX_WARPS = 64
-"""Warps of a workgroup at most."""
+"""Largest number of warps of a workgroup."""
 WIDTH_BYTES = 32
-"""Bytes per lane of a memory event at most."""
+"""Largest number of bytes per lane of a memory event."""
 ARRIVE_ONLY = 1
-"""`space` of a BARRIER whose warp is counted and goes on (BAR.ARV); 0: it waits."""
+"""`space` of a BARRIER whose warp is counted and continues (BAR.ARV). With 0 the warp waits."""
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 
 
 class Kind(IntEnum):
-    """What an event does."""
+    """Kind of an event."""
 
     LOAD = 0  # memory -> registers
     STORE = 1  # registers -> memory
@@ -54,7 +54,7 @@ class Kind(IntEnum):
     ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS, TMA load)
     BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY
     COMPUTE = 6  # `count` instructions of one pipe
-    WAIT = 7  # nothing but its `wait` mask (DEPBAR, s_waitcnt)
+    WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
 
 
@@ -96,9 +96,9 @@ EVENT = np.dtype(
         ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES
         ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
         ("inner", "u1"),  # lane pattern, see above
-        ("array", "u1"),  # 0; the simulator numbers here what moves together from workgroup to workgroup
+        ("array", "u1"),  # 0 in files; in the simulator: events with one number move together between workgroups
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row
-        ("count", "u4"),  # warp instructions that this row stands for
+        ("count", "u4"),  # warp instructions folded into this row
         ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs
         ("work", "u4"),  # COMPUTE on TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected
         ("pc", "u4"),  # program counter of the first instruction
@@ -109,6 +109,6 @@ EVENT = np.dtype(
         ("wait", "u8"),  # slots that must be empty before this event issues
     ]
 )
-"""One warp-level event, 64 bytes in memory; stored column by column."""
+"""One warp-level event: 64 bytes in memory, stored column by column in files."""
 
 assert EVENT.itemsize == 64

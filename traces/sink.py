@@ -1,8 +1,8 @@
-"""A file for HDF5 to write into, whose errors come to the writer and not to HDF5.
+"""A file object for HDF5. Write errors are reported to the writer of the archive and not to HDF5.
 
-HDF5 cannot close a file that it failed to write (full disk, limit on file size): it raises again for every object
-still open and has been seen to end the process. So a failed write is remembered here, everything after it is
-swallowed, and `check` raises the error where the writer can give up in order.
+HDF5 cannot close a file after a failed write (full disk, limit on file size): it raises again for every open object
+and can end the process. So this object stores the first error and ignores all later writes. `check` raises the error at
+a place where the writer can stop cleanly.
 """
 
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 
 
 class Sink:
-    """Binary file object for `h5py.File`: unbuffered, remembers the first error."""
+    """Binary file object for `h5py.File`. It is not buffered and keeps the first error."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "wb+", buffering=0)  # noqa: SIM115 - closed by close()
         self._error: OSError | None = None
 
     def check(self) -> None:
-        """Raise the first error of a write, if there was one."""
+        """Raise the first error of a write, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -25,14 +25,14 @@ class Sink:
         """Sync and close.
 
         Raises:
-            OSError: of an earlier write, or of the sync.
+            OSError: an earlier write or the sync failed.
         """
         with self._file:
             self.check()
             os.fsync(self._file.fileno())
 
     def discard(self) -> None:
-        """Close without a sync or an error."""
+        """Close without a sync. Raises no stored error."""
         self._file.close()
 
     def write(self, data: memoryview) -> int:

@@ -1,7 +1,7 @@
-"""A kernel trace in memory, one workgroup at a time: what tracers make, the archive stores and the simulator replays.
+"""A kernel trace in memory, one workgroup at a time. Tracers make it, the archive stores it, the simulator replays it.
 
-The archive reader, the Accel-Sim reader and the GEMM synthesiser all hand out `KernelSource` objects, so whoever
-replays or stores a trace need not know where it comes from. Nothing here holds more than one workgroup.
+The archive reader, the Accel-Sim reader and the GEMM synthesiser all give `KernelSource` objects. So code that replays
+or stores a trace does not depend on where the trace comes from. Nothing here holds more than one workgroup.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Workgroup(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What is known of a kernel before its events are read."""
+    """Facts of a kernel that are known before its events are read."""
 
     name: str
     grid: tuple[int, int, int]  # workgroups
@@ -37,23 +37,23 @@ class KernelInfo:
     shared_bytes: int  # per workgroup, static and dynamic
     stream: int
     warps_per_workgroup: int
-    workgroups: int  # in the trace (a tracer that only streams gives the grid's size until it has read the trace)
+    workgroups: int  # in the trace (a tracer that streams gives the size of the grid until it has read all)
     attributes: dict[str, Any] = field(default_factory=dict)  # provenance; values that JSON can hold
 
 
 @runtime_checkable
 class KernelSource(Protocol):
-    """One kernel, whose workgroups are read when they are asked for."""
+    """One kernel. Its workgroups are read on demand."""
 
     @property
     def info(self) -> KernelInfo: ...
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in launch order, from the `start`-th on."""
+        """Workgroups in launch order, starting at number `start`."""
         ...
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what determines the content."""
+        """SHA-256 (hex) of everything that determines the content."""
         ...
 
 
@@ -66,10 +66,10 @@ class Prefill:
 
 
 def check_copy(copy: Prefill, where: str) -> None:
-    """Refuse a copy that begins below address 0 or ends beyond 2^63.
+    """Refuse a copy that begins below address 0 or ends above 2^63.
 
     Raises:
-        UserError: says where, which field, what was found and what is allowed.
+        UserError: names the place, the field, what was found and what is allowed.
     """
     if not 0 <= copy.address <= LAST_ADDRESS:
         raise UserError(f"{where}: address of a copy: found {copy.address:#x}, allowed 0 to 2^63 - 1")
@@ -84,11 +84,11 @@ class TraceSource(Protocol):
     def commands(self) -> Iterator[KernelSource | Prefill]: ...
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what determines the content."""
+        """SHA-256 (hex) of everything that determines the content."""
         ...
 
 
 def warnings_of(source: TraceSource) -> list[str]:
-    """What a reader of trace text found odd or left out (its `problems`) so far, one line each; others have none."""
+    """Warnings of a reader of trace text so far (its `problems`), one line each. Other sources have none."""
     problems = getattr(source, "problems", None)
     return list(problems.lines()) if problems else []

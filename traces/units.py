@@ -1,8 +1,8 @@
-"""Units and their conversions: powers of ten and two between the units of simulated time, clocks, rates and sizes.
+"""Units of simulated time, clocks, rates and sizes, and their conversions.
 
 Simulated time is int64 picoseconds (`_ps`), sizes are bytes (`_bytes`), clocks are MHz (`_MHz`), rates are bytes per
 second (`_bytes_per_s`). A G is 10**9 in bandwidth (GB/s) and in operations (TFLOP/s = 10**12); KiB, MiB and GiB are
-powers of two and hold for capacities.
+powers of two and are used for capacities.
 """
 
 PS_PER_NS = 1_000
@@ -23,12 +23,12 @@ def period_ps(clock_MHz):
 
 
 def whole_period_ps(clock_MHz):
-    """Clock period as the simulator uses it, in whole picoseconds (D1)."""
+    """Clock period in whole picoseconds, as the simulator uses it (D1)."""
     return round(period_ps(clock_MHz))
 
 
 def clocks_to_ps(clocks, clock_MHz):
-    """Whole picoseconds nearest to a number of clocks."""
+    """Duration of a number of clocks, rounded to whole picoseconds."""
     return round(clocks * period_ps(clock_MHz))
 
 
@@ -37,7 +37,7 @@ def ps_to_ns(time_ps):
 
 
 def bytes_per_s(data_bytes, time_ps):
-    """Rate of `data_bytes` in `time_ps`; 0 where no time passed."""
+    """Rate of `data_bytes` in `time_ps`; 0 if the time is 0."""
     return data_bytes * PS_PER_S / time_ps if time_ps else 0.0
 
 
@@ -46,12 +46,12 @@ _SIZES = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B"))
 
 
 def time_text(time_ps):
-    """A duration for people: `1.234 ms`."""
+    """A duration as text for a person: `1.234 ms`."""
     return _scaled(time_ps, _TIMES)
 
 
 def bytes_text(data_bytes):
-    """A size for people: `16 MiB`, `1.5 GiB`."""
+    """A size as text for a person: `16 MiB`, `1.5 GiB`."""
     return _scaled(data_bytes, _SIZES)
 
 

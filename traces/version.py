@@ -1,3 +1,3 @@
-"""Version of t3sim: of the distribution, and the producer named in every archive."""
+"""Version of t3sim, for the distribution and for the writer named in every archive."""
 
 VERSION = "0.1.0"

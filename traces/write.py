@@ -1,7 +1,7 @@
-"""Write a trace archive while its events stream past.
+"""Write a trace archive, one workgroup at a time.
 
-The file is written under a temporary name in the same folder, synced and renamed, so that a reader never sees half
-an archive; whatever goes wrong, the temporary file is removed.
+The file is written under a temporary name in the same folder, synced and renamed. So a reader never sees half an
+archive. If anything fails, the temporary file is removed.
 """
 
 import os
@@ -26,12 +26,12 @@ from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_
 from traces.version import VERSION
 
 Progress = Callable[[int, KernelInfo, int], None]
-"""Called after each workgroup with (kernel number, its info, workgroups of it done)."""
+"""Called after each workgroup with (kernel number, the kernel's info, workgroups of the kernel done)."""
 
 
 @dataclass
 class Summary:
-    """What was written."""
+    """Counts and checksum of a written archive."""
 
     kernels: int = 0
     prefills: int = 0
@@ -45,7 +45,7 @@ class Summary:
 
 
 class _ArchiveWriter:
-    """Adds commands to a new HDF5 file, in program order."""
+    """Adds commands to a new HDF5 file in program order."""
 
     def __init__(self, file: Any, sink: Sink, compression: str) -> None:
         self._file, self._sink, self._compression = file, sink, compression
@@ -95,11 +95,11 @@ class _ArchiveWriter:
 
 
 def output_path(path: str | os.PathLike[str]) -> Path:
-    """Where a file of that name will lie, links followed.
+    """The path at which a file of that name will be written, with links followed.
 
     Raises:
-        UserError: no such folder, a folder that may not be written, or a name that is no regular file's (a folder, a
-            device: renaming a file onto /dev/null would take it away).
+        UserError: the folder does not exist or is not writable, or the path exists and is no regular file (a folder, or
+            a device: renaming a file onto /dev/null would remove the device).
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file():
@@ -113,7 +113,7 @@ def output_path(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and is removed when not."""
+    """A temporary path in the same folder. It replaces `path` if the block succeeds and is removed if it fails."""
     place = output_path(path)
     temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     try:
@@ -128,7 +128,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[tuple[Any, Sink]]:
-    """A new HDF5 file and its sink, synced when the block ends well."""
+    """A new HDF5 file and its sink. Both are synced and closed if the block succeeds."""
     sink = Sink(path)
     try:
         with h5py.File(sink, "w", libver=("v110", "v110")) as file:
@@ -149,15 +149,15 @@ def write_archive(
 
     Args:
         path: the file to write.
-        source: kernels and copies in program order; read once, one workgroup at a time.
+        source: kernels and copies in program order. They are read once, one workgroup at a time.
         compression: gzip, zstd or blosc2 (the last two need hdf5plugin, here and for every reader).
         progress: called after each workgroup.
 
     Raises:
-        UserError: unknown compression, folder missing or not writable, disk full. No file is left behind.
+        UserError: unknown compression, folder missing or not writable, disk full. No file remains.
     """
     path = Path(path)
-    dataset_options(compression)  # refuse a wrong name before the file exists
+    dataset_options(compression)  # refuses a wrong name before the file exists
     with replacing(path) as temporary:
         with new_file(temporary) as (file, sink):
             writer = _ArchiveWriter(file, sink, compression)

@@ -1,6 +1,6 @@
-"""The check of a plan before it runs: every contribution comes where it is expected, once, and nothing waits for ever.
+"""The check of a plan before it runs: every contribution arrives once, where it is expected; nothing waits for ever.
 
-`follow` takes any plan. `check_regions` also asks whether it is a reduce-scatter: each tile's sum ends on one GPU.
+`follow` checks any plan. `check_regions` also checks that it is a reduce-scatter: each tile's sum ends on one GPU.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from traces.errors import UserError
 
 @dataclass(frozen=True)
 class Limits:
-    """What of the machine can make a plan wait.
+    """Limits of the machine that can make a plan wait.
 
     Attributes:
-        sets, ways: of the Tracker; ways = 0: entries without limit.
-        by_chunk: tiles are sent on a chunk at a time (DmaPolicy.CHUNK).
+        sets, ways: of the Tracker; ways = 0: no limit on entries.
+        by_chunk: tiles are sent one chunk at a time (DmaPolicy.CHUNK).
     """
 
     sets: int = 1
@@ -36,12 +36,12 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Flow:
-    """What comes where.
+    """The contributions that each tile gets.
 
     Attributes:
         stored: i8 [GPUs, tiles of all buffers]: set of GPUs (bit k = GPU k) whose stores come to a tile.
-        sent: likewise, whose contributions DMA engines and collectives on CUs bring.
-        shares: likewise, of how many shares the stores are that come from others.
+        sent: i8, same shape: set of GPUs whose contributions DMA engines and collectives on CUs bring.
+        shares: i8, same shape: number of shares in the stores of other GPUs.
     """
 
     stored: np.ndarray
@@ -58,13 +58,13 @@ def follow(
     """Follow every contribution through a plan of all GPUs.
 
     Args:
-        regions: of each GPU.
-        buffers: that all of them have.
+        regions: regions of each GPU.
+        buffers: buffers, the same on all GPUs.
         queues: kernels of all GPUs, None = all workgroups store at once.
-        limits: of the machine.
+        limits: limits of the machine.
 
     Raises:
-        UserError: a contribution that is lost, doubled or overwritten, or something that waits for ever; names GPU,
+        UserError: a contribution is lost, doubled or overwritten, or something waits for ever. The message names GPU,
             buffer and tile.
     """
     if not 2 <= len(regions) <= MAX_GPUS:
@@ -75,7 +75,7 @@ def follow(
 
 
 def _check_counts(tables: Tables) -> None:
-    """Does each tile get as many contributions as it expects?"""
+    """Check that the number of contributions to each tile is the number that it expects."""
     nodes = tables.nodes[:-1]
     stores, sends = tables.sources("first_store"), tables.sources("first_send")
     arrive = np.bincount(tables.stores, nodes["shares"][stores], len(nodes)).astype(np.int64)
@@ -102,7 +102,7 @@ def _check_counts(tables: Tables) -> None:
 
 
 def _check_operations(tables: Tables) -> None:
-    """Are updates counted, and stores neither overwritten nor sent on too early?"""
+    """Check that updates are counted, and that stores are not overwritten and not sent too early."""
     nodes = tables.nodes[:-1]
     local = (nodes["stay"] == 1) & (nodes["shares"] > 0)
     updated, written = local & (tables.op.ravel() != Op.WRITE), local & (tables.op.ravel() == Op.WRITE)
@@ -121,7 +121,7 @@ def _check_operations(tables: Tables) -> None:
 
 
 def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flow:
-    """Let it run, and say what is left."""
+    """Run the plan without time, and report what is left."""
     nodes = tables.nodes
     tracked = nodes["expects"][:-1] > 0
     if limits.ways:
@@ -149,8 +149,11 @@ def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flo
 
 
 def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
-    """With fewer entries than tiles one kernel must make the tiles of one buffer in the order of the walk. Others could
-    hold the entries, or the places on CUs, that it waits for."""
+    """Check that kernels cannot wait for each other's Tracker entries.
+
+    With fewer entries than tiles, one kernel must make the tiles of one buffer in the order of the walk. Other kernels
+    could hold the entries, or the places on CUs, that it waits for.
+    """
     entry = tables.nodes["entry"][:-1]
     most = int(np.bincount(entry[entry >= 0], minlength=1).max())
     if most <= limits.ways:
@@ -176,7 +179,7 @@ def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limit
 
 
 def _check_end(tables: Tables, work: np.ndarray, lines: np.ndarray) -> None:
-    """Nothing came twice, and nothing is left."""
+    """Check that no contribution came twice, and that nothing is left."""
     nodes = tables.nodes[:-1]
     if nodes["doubled"].any():
         k = int(np.argmax(nodes["doubled"] != 0))
@@ -205,7 +208,7 @@ def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
     """Follow every partial sum through a reduce-scatter of all GPUs, whose kernels store each tile once.
 
     Raises:
-        UserError: a sum that is lost, doubled or never complete; names GPU and tile.
+        UserError: a sum is lost, doubled or never complete. The message names GPU and tile.
     """
     check_reduces(plans, Buffer(OUTPUT, np.zeros(tiles, OUTPUT_TILE)))
 
@@ -216,7 +219,7 @@ def check_reduces(
     queues: Sequence[Queue] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Flow:
-    """`follow`, and the sums of all GPUs meet, each once, on the one GPU where a tile is final."""
+    """Check like `follow`, and check that each GPU's sum reaches, once, the one GPU where a tile is final."""
     tiles = len(buffer.tiles)
     final = np.zeros((len(plans), tiles), bool)
     kept = np.ones((len(plans), tiles), bool)

@@ -1,13 +1,13 @@
-"""Stages and chunks: the one place that says which part of the output a GPU makes, sends and owns when.
+"""Stages and chunks: this file alone defines when a GPU makes and sends each part of the output, and its own part.
 
-The tiles of the output, in the order in which workgroups walk them, are cut into N *chunks*, contiguous runs. GPU g
-walks the chunks in the order g sees them: its *local* chunk j is global chunk (j - g) mod N, so
+The tiles of the output, in the order of the workgroups' walk, are cut into N *chunks*, which are contiguous runs. Each
+GPU numbers the chunks in its own order: *local* chunk j of GPU g is global chunk (j - g) mod N:
 
     local 0        made first and sent first,
-    local j        made in stage j, when what arrives from the GPU behind (g - 1) is for it or has been,
+    local j        made in stage j, during or after the arrivals for it from the GPU behind (g - 1),
     local N - 1    made last and owned.
 
-What GPU g sends of its local chunk j is for local chunk j + 1 of the GPU ahead, g + 1: the same tiles.
+GPU g sends its local chunk j to local chunk j + 1 of the GPU ahead, g + 1. These are the same tiles.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Chunks:
 
     Attributes:
         gpus: N.
-        edges: tile at which each global chunk begins, and the end: N + 1 rising numbers from 0.
+        edges: first tile of each global chunk, and the end: N + 1 rising numbers from 0.
     """
 
     gpus: int
@@ -53,19 +53,19 @@ class Chunks:
         return range(self.edges[chunk], self.edges[chunk + 1])
 
     def start_tile(self, gpu: int) -> int:
-        """Where the GPU's walk begins (staggered order)."""
+        """First tile of the GPU's walk (staggered order)."""
         return self.span(gpu, 0).start
 
     def owner_distance(self, local: int) -> int:
-        """How far ahead of a GPU the owner of its local chunk is."""
+        """Distance from a GPU ahead to the owner of its local chunk."""
         return self.gpus - 1 - local
 
 
 def even_chunks(tiles: int, gpus: int) -> Chunks:
-    """Chunks whose sizes differ by one tile at most.
+    """Chunks whose sizes differ by at most one tile.
 
     Raises:
-        UserError: one GPU, too many of them, or fewer tiles than GPUs.
+        UserError: one GPU, too many GPUs, or fewer tiles than GPUs.
     """
     if gpus < 2 or gpus > MAX_GPUS:
         raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")

@@ -1,9 +1,9 @@
-"""A plan played through without time, tile by tile: what can happen does, until everything is done or nothing can.
+"""The dry run of a plan, without time, tile by tile: every possible action is done until none is left.
 
-Every dispatch queue works through its workgroups in order, one after the other, so what ends here ends on the machine,
-which only has more of them under way. A workgroup waits for its gate and, where its tile needs one, for an entry of the
-Tracker. A tile is complete with the last of its contributions; then it is sent on and counts for its gate.
-`sim.collective.check` makes the records and says in words what went wrong. GPUs in sets are numbered from 0 here.
+Every dispatch queue runs its workgroups one after the other, in order. A machine runs several of them at once. So a
+plan that ends here also ends on the machine. A workgroup waits for its gate and, if its tile needs one, for an entry of
+the Tracker. A tile is complete with its last contribution. Then it is sent and counts for its gate.
+`sim.collective.check` makes the records and writes the messages. In sets, GPUs are numbered from 0 here.
 """
 
 import numpy as np
@@ -12,33 +12,33 @@ from tracer.compile.jit import compiled
 
 NODE = np.dtype(
     [
-        # a tile on a GPU: from the plan
+        # a tile on a GPU: fields from the plan
         ("gpu", "i8"),
         ("shares", "i8"),  # workgroups here that store it
-        ("stay", "i8"),  # 1: their stores are done here
-        ("own", "i8"),  # 1: what is sent on holds this GPU's contribution, 0: only where nothing has arrived
-        ("expects", "i8"),  # contributions until it is complete, 0 = it is not tracked
+        ("stay", "i8"),  # 1: their stores are executed here
+        ("own", "i8"),  # 1: the sent data include this GPU's contribution; 0: only if nothing has arrived
+        ("expects", "i8"),  # contributions until it is complete, 0 = not tracked
         ("entry", "i8"),  # number of the Tracker's set, -1 = it needs no entry
         ("gate", "i8"),  # -1 = none
-        ("chunk", "i8"),  # sent on with all others of its chunk, -1 = by itself
-        ("first_store", "i8"),  # of the edges along which stores leave
-        ("first_send", "i8"),  # of the edges along which it is sent on
+        ("chunk", "i8"),  # sent together with all tiles of its chunk, -1 = alone
+        ("first_store", "i8"),  # first edge of its stores to other GPUs
+        ("first_send", "i8"),  # first edge of its sends
         # state
-        ("come", "i8"),  # contributions
+        ("come", "i8"),  # number of contributions that have come
         ("begun", "i8"),
         ("done", "i8"),
         ("stored", "i8"),  # set of GPUs whose stores have come
         ("sent", "i8"),  # set of GPUs whose contributions DMA engines have brought
-        ("doubled", "i8"),  # set of those that came again
+        ("doubled", "i8"),  # set of GPUs whose contributions came twice
     ]
 )
 
 WORK = np.dtype(
     [
-        ("node", "i8"),  # that the workgroup stores, -1 = none
+        ("node", "i8"),  # node that the workgroup stores, -1 = none
         ("share", "i8"),
-        ("to", "i8"),  # of a collective on CUs: node that it sends to what its own holds, -1 = any other kernel
-        ("gate", "i8"),  # that it waits for, -1 = none
+        ("to", "i8"),  # of a collective on CUs: node that gets the sum of its own node; -1 = any other kernel
+        ("gate", "i8"),  # gate that it waits for, -1 = none
     ]
 )
 
@@ -48,7 +48,7 @@ QUEUE = np.dtype([("next", "i8"), ("end", "i8")])
 
 @compiled
 def _give(nodes, ready, to, contributors, share, by_store):
-    """A contribution comes to node `to`. Nodes that are complete wait in `ready`, whose first element counts them."""
+    """Give a contribution to node `to`. Complete nodes wait in `ready`, whose first element is their number."""
     node = nodes[to]
     if share == 0:
         node.doubled |= contributors & (node.stored | node.sent)
@@ -64,7 +64,7 @@ def _give(nodes, ready, to, contributors, share, by_store):
 
 @compiled
 def _held(node):
-    """Whose contributions are in what is sent of a node."""
+    """Set of GPUs whose contributions are in the sent data of a node."""
     held = node.stored | node.sent
     if node.own == 1 or held == 0:
         held |= np.int64(1) << node.gpu
@@ -73,14 +73,14 @@ def _held(node):
 
 @compiled
 def _send(nodes, ready, sends, k):
-    """Send node k on."""
+    """Send node k along its edges."""
     for edge in range(nodes[k].first_send, nodes[k + 1].first_send):
         _give(nodes, ready, sends[edge], _held(nodes[k]), 0, False)
 
 
 @compiled
 def _complete(nodes, ready, sends, gate_left, chunk_left, used, k):
-    """All contributions to node k have come."""
+    """Node k is complete: free its entry, send it, count it for its gate."""
     node = nodes[k]
     node.done = 1
     if node.begun == 1:
@@ -113,7 +113,7 @@ def _store(nodes, ready, stores, work):
 
 @compiled
 def _can_start(nodes, gate_left, used, ways, work):
-    """Is the workgroup's gate open, and an entry there for its tile? Takes the entry."""
+    """Is the workgroup's gate open, and an entry free for its tile? If so, it takes the entry."""
     if work.gate >= 0 and gate_left[work.gate] > 0:
         return False
     if work.node < 0:
@@ -130,7 +130,7 @@ def _can_start(nodes, gate_left, used, ways, work):
 
 @compiled
 def _drain(nodes, ready, sends, gate_left, chunk_left, used):
-    """Complete what is ready, and what becomes so by it."""
+    """Complete all ready nodes, and nodes that become ready because of them."""
     while ready[0] > 0:
         k = ready[ready[0]]
         ready[0] -= 1
@@ -142,11 +142,11 @@ def play(nodes, stores, sends, work, queues, gate_left, chunk_left, used, ways, 
     """Run the plan until nothing can move.
 
     Args:
-        nodes: NODE [GPUs x tiles + 1]; the last one ends the edges. State is written.
+        nodes: NODE [GPUs x tiles + 1]; the last node marks the end of the edges. Their state is written.
         stores, sends: i8 [edges], nodes that stores and DMA engines reach.
         work: WORK; queues: QUEUE, whose `next` is the first workgroup that could not start.
-        gate_left: i8 [gates], tiles that have not come; chunk_left: i8 [chunks] likewise.
-        used: i8 [sets] of the Tracker's entries; ways: entries of a set.
+        gate_left: i8 [gates], number of tiles that have not come; chunk_left: i8 [chunks], the same for chunks.
+        used: i8 [sets], used entries of the Tracker; ways: entries of a set.
         ready: i8 [nodes + 1], scratch, zero.
     """
     for k in range(len(nodes) - 1):

@@ -1,10 +1,10 @@
 """Collectives that run on CUs: kernels made of the same warp events as any trace.
 
-The kernel walks memory in order, as one that knows nothing of tiles would: neighbouring tiles of one row of tiles form
-a *segment*, and a workgroup does a band of its rows in one step: reads them here (its own, and what has arrived), adds,
-and writes them to this GPU or, through the peer window, to another. Accesses are dealt over the warps, 16 bytes per
-lane, `unroll` of them in flight; each stays within a tile, whose number relative to the workgroup's tag stands in
-`work`. Steps come one after the other in the order of the workgroups; a step's workgroups may wait for a gate.
+The kernel walks memory in order, like a kernel without knowledge of tiles. Neighbouring tiles of one row of tiles form
+a *segment*. In one step a workgroup handles a band of a segment's rows. It reads them here (its own data and arrived
+data), adds, and writes them to this GPU or, through the peer window, to another GPU. Accesses are distributed over the
+warps: 16 bytes per lane, `unroll` accesses in flight. Each access is within one tile; `work` is the tile's number
+relative to the workgroup's tag. Workgroups are in the order of the steps. The workgroups of a step may wait for a gate.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from traces.schema import SLOTS, Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 REGISTERS = 32
-"""Per thread (assumed: such kernels are small)."""
+"""Registers per thread (assumed: such kernels are small)."""
 ADD_CLK = 4
 BAND_BYTES = 32768
-"""Of a workgroup (assumed): as much as a tile of the default GEMM."""
+"""Bytes of a workgroup (assumed): the size of a tile of the default GEMM."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Step:
 
     Attributes:
         tiles: numbers of the tiles, in launch order.
-        reads: what is added to a tile's address for each buffer read.
-        write: the same for the buffer written (peer window included).
-        update: the write is a near-memory update.
-        tag_offset: added to the tile for the tag of its requests.
-        gates: that its workgroups wait for, one per tile, the same within a segment; empty = none.
+        reads: address offset from a tile, for each buffer read.
+        write: address offset from a tile for the buffer written (peer window included).
+        update: True: the write is a near-memory update.
+        tag_offset: tag of a tile's requests - number of the tile.
+        gates: gates that its workgroups wait for, one per tile, the same within a segment; empty = none.
     """
 
     tiles: range
@@ -48,11 +48,11 @@ class Step:
 
 
 class Band(NamedTuple):
-    """What one workgroup does."""
+    """The rows of neighbouring tiles that one workgroup handles."""
 
     step: Step
     first: int  # tile
-    tiles: int  # side by side
+    tiles: int  # number of neighbouring tiles
     row: int  # first row
     rows: int
     gate: int
@@ -72,7 +72,7 @@ class CollectiveKernel:
         lanes: int,
         cache: Cache,
     ):
-        """tiles: TILE records; warps: per workgroup; unroll: accesses in flight per warp and buffer read."""
+        """tiles: TILE records; warps: number per workgroup; unroll: accesses in flight per warp and buffer read."""
         if not 1 <= unroll <= 16:
             raise UserError(f"collective.unroll: found {unroll}, allowed are 1 to 16")
         self.tiles, self.steps = tiles, list(steps)
@@ -94,7 +94,7 @@ class CollectiveKernel:
 
     @property
     def tags(self) -> np.ndarray:
-        """Tag of each workgroup: that of its first tile."""
+        """Tag of each workgroup: the tag of its first tile."""
         return np.array([band.step.tag_offset + band.first for band in self.work], np.int64)
 
     @property
@@ -120,7 +120,7 @@ class CollectiveKernel:
         return hashlib.sha256(text.encode() + shapes).hexdigest()
 
     def _bands(self, step: Step) -> Iterator[Band]:
-        """Workgroups of a step, in the order of memory."""
+        """Workgroups of a step, in the order of their addresses."""
         for first, count in segments(self.tiles, step.tiles):
             rows = int(self.tiles[first]["runs"])
             width = int(self.tiles["run_bytes"][first : first + count].sum())
@@ -132,7 +132,7 @@ class CollectiveKernel:
     def _program(self, band: Band) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Events of a band whose first byte is at address 0: (events, first_event, buffer of each event).
 
-        Buffers: 0 .. reads - 1 are read, `reads` is written, reads + 1 stands for arithmetic.
+        Buffers: 0 .. reads - 1 are read, `reads` is written, reads + 1 means arithmetic.
         """
         tiles = self.tiles[band.first : band.first + band.tiles]
         widths = tuple(tiles["run_bytes"].tolist())
@@ -166,7 +166,7 @@ class CollectiveKernel:
 
 
 def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
-    """Tiles of a span that lie side by side: (first tile, number of them) of each segment, in order."""
+    """Segments of neighbouring tiles in a span: (first tile, number of tiles) of each segment, in order."""
     found: list[tuple[int, int]] = []
     first = span.start
     for tile in range(span.start + 1, span.stop + 1):
@@ -184,9 +184,10 @@ def _side_by_side(tile: np.void, other: np.void) -> bool:
 
 
 def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int, cache: Cache) -> np.ndarray:
-    """Loads that cover rows of neighbouring tiles from address 0 on, in the order of memory.
+    """Loads that cover rows of neighbouring tiles from address 0 on, in the order of their addresses.
 
-    One narrow tile: several rows at once; else pieces of a row of a tile. `work` is the tile, counted from the first.
+    For one narrow tile a load covers several rows; else it covers a piece of a row of a tile. `work` is the number of
+    the tile, counted from the first tile.
     """
     found: list[tuple[int, int, int, int]] = []  # first byte, lanes, rows, tile
     per_row = -(-widths[0] // VECTOR_BYTES)

@@ -1,9 +1,9 @@
-"""The ledger: proof, after every run, that each byte went where the plan says exactly once.
+"""The ledger: a proof, after every run, that each byte went to its planned place exactly once.
 
-During the run each tile counts bytes, and sums of fingerprints of their sectors in any order, each times the weight of
-who contributed them: the GPUs in what arrives, the share of the sum (split-K) in what a kernel stores. Here the sums
-are compared with those that the plan calls for, and the Tracker's counters of wavefronts with their thresholds. So a
-sector that came twice, not at all, in another's place or from another than it should shows, whatever the plan.
+During the run each tile counts bytes. It also sums fingerprints of their sectors, in any order, each times the weight
+of its contributors: the GPUs of an arrival, or the share of the sum (split-K) in a kernel's store. After the run the
+ledger compares these sums with the plan's sums, and the Tracker's wavefront counters with their thresholds. So it
+detects, for any plan, a sector that came twice, did not come, came to a wrong place or came from a wrong GPU.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from sim.hw.request import LINE_BYTES, SECTOR_BYTES
 
 SIDES = ("local", "arrived", "sent")
 MESSAGES = 5
-"""Of what is wrong, at most so many are told."""
+"""Largest number of faults that the message names."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the ledger found on all GPUs.
+    """The result of the ledger over all GPUs.
 
     Attributes:
-        exactly_once: nothing is wrong.
-        wrong: what is, in words.
-        tiles: tiles that are final, over all GPUs.
+        exactly_once: True: no fault.
+        wrong: the faults, in words.
+        tiles: number of final tiles, over all GPUs.
     """
 
     exactly_once: bool
@@ -49,7 +49,7 @@ def sector_sums(tiles: np.ndarray) -> np.ndarray:
 
 
 def _shape_sum(runs: int, run_bytes: int, pitch_bytes: int, offset: int) -> int:
-    """The same for a tile that begins `offset` bytes into a line."""
+    """Sum of the fingerprints of a tile that begins `offset` bytes into a line."""
     total = 0
     for run in range(runs):
         first = offset + run * pitch_bytes
@@ -60,7 +60,7 @@ def _shape_sum(runs: int, run_bytes: int, pitch_bytes: int, offset: int) -> int:
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
-    """splitmix64, as `sim.hw.space.fingerprint`."""
+    """splitmix64, the hash of `sim.hw.space.fingerprint`."""
     z = (keys + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -68,10 +68,10 @@ def _mix(keys: np.ndarray) -> np.ndarray:
 
 
 def close(plans: Sequence[Plan], ran: Sequence[np.ndarray], wavefronts: Sequence[np.ndarray]) -> Verdict:
-    """Compare.
+    """Compare the records after a run with the plans.
 
     Args:
-        plans: of the simulated GPUs.
+        plans: plans of the simulated GPUs.
         ran: their TILE records after the run.
         wavefronts: their WAVEFRONT records after the run.
     """
@@ -100,7 +100,7 @@ def _faults(plan: Plan, tiles: np.ndarray) -> list[str]:
 
 
 def _wavefront_faults(plan: Plan, ran: np.ndarray) -> list[str]:
-    """Each counter reached its threshold, once, with the contributors of its tile."""
+    """Faults of wavefront counters. Each must reach its threshold once, with the contributors of its tile."""
     planned = make_wavefronts(plan.tiles)["threshold_bytes"]
     if not planned.size:
         return []

@@ -1,11 +1,11 @@
 """A user's topology and plan of T3's reduce-scatter: a Python file, named by `t3sim t3 --plan FILE` or `t3.plan`.
 
-    def distances(gpus):                how far ahead (mod N) the GPUs are that links lead to, one port each
+    def distances(gpus):                distances ahead (mod N) of the GPUs at the ends of the links, one per port
     def fused_regions(chunks, gpu):     Regions of that GPU's output (sim.collective.space)
 
-`chunks` is sim.collective.chunks.Chunks. Plain Python: nothing is compiled, and it is called before the run only. What
-it says is checked as any plan is: a sum that would be lost, doubled or waited for in vain is refused. Collectives on
-CUs (reduce-scatter of Sequential, all-gather) pass chunks along the ring of distance 1.
+`chunks` is sim.collective.chunks.Chunks. The file is plain Python: nothing is compiled, and it is called only before
+the run. The plan is checked like any plan: it is refused if a sum would be lost, doubled or never complete. Collectives
+on CUs (reduce-scatter of Sequential, all-gather) pass chunks along the ring of distance 1.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ FUNCTIONS = ("distances", "fused_regions")
 
 @dataclass(frozen=True)
 class OwnPlan:
-    """Stands where a Topology does.
+    """A user's plan. It is used in place of a Topology.
 
     Attributes:
-        name: of the file, without folders.
-        digest: SHA-256 of its text, by which results tell plans apart.
-        functions: FUNCTIONS name -> the user's.
-        path: of the file, from which another process reads it again.
+        name: name of the file, without folders.
+        digest: SHA-256 of its text, which identifies the plan in results.
+        functions: name in FUNCTIONS -> the user's function.
+        path: path of the file; another process reads it again.
     """
 
     name: str
@@ -42,10 +42,10 @@ class OwnPlan:
         return load_plan, (self.path,)
 
     def distances(self, gpus: int) -> tuple[int, ...]:
-        """How far ahead (mod N) the GPU at the other end of each port is.
+        """Distance ahead (mod N) of the GPU at the other end of each port.
 
         Raises:
-            UserError: no whole numbers from 1 to N - 1, each once.
+            UserError: not whole numbers from 1 to N - 1, each once.
         """
         found = self._called("distances", gpus)
         numbers = isinstance(found, Sequence) and all(type(far) is int and 1 <= far < gpus for far in found)
@@ -57,10 +57,10 @@ class OwnPlan:
         return tuple(found)
 
     def fused_regions(self, chunks: Chunks, gpu: int) -> list[Region]:
-        """Where stores into each part of a GPU's output go.
+        """Regions of a GPU's output: the destinations of the stores into each part of it.
 
         Raises:
-            UserError: something else than Regions.
+            UserError: the function does not return Regions.
         """
         found = self._called("fused_regions", chunks, gpu)
         if not isinstance(found, Sequence) or not all(isinstance(region, Region) for region in found):
@@ -81,7 +81,7 @@ def load_plan(path: str | Path) -> OwnPlan:
     """Read a plan file.
 
     Raises:
-        UserError: no such file, not Python, a function is missing.
+        UserError: there is no such file, it is not Python, or a function is missing.
     """
     path = Path(path)
     if not path.is_file():

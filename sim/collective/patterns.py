@@ -1,11 +1,11 @@
-"""Plans beyond the reduce-scatter of T3, each as data: regions of buffers of all GPUs. No timing.
+"""Plans beyond the reduce-scatter of T3, as data: regions of buffers of all GPUs. There is no timing here.
 
-    all_to_all         blocks of a GEMM's output go to all other GPUs as they are complete
+    all_to_all         blocks of a GEMM's output go to all other GPUs when they are complete
     gathered_rows      a GEMM whose workgroups wait, panel by panel, for an all-gather of its rows of A
-    split_k            a GEMM whose shares of K meet in memory, fused with a reduce-scatter
+    split_k            a GEMM whose shares of K are added in memory, fused with a reduce-scatter
 
-Steps and chunks are those of `sim.collective.chunks`; `sim.run.many_gpus.run_plan` runs them. Traffic is that of one
-GPU with N GPUs in all, counted at its memory controllers and on its links, in whole sectors.
+`sim.collective.chunks` defines steps and chunks. `sim.run.many_gpus.run_plan` runs the plans. Traffic is given for one
+of N GPUs, counted at its memory controllers and on its links, in whole sectors.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from traces.errors import UserError
 
 RECEIVED, ROWS = "received", "rows of A"
 BUFFER_STEP_BYTES = (1 << 36) + (1 << 19)
-"""From a buffer to the next; not a power of two, so that they do not all begin in the same DRAM bank."""
+"""Distance from a buffer to the next. It is not a power of two; else all buffers would begin in the same DRAM bank."""
 
 
 def all_to_all(
@@ -33,21 +33,21 @@ def all_to_all(
     topology: AnyTopology,
     granularity: Granularity = Granularity.WORKGROUP,
 ) -> Plan:
-    """Each GPU makes all chunks; chunk c goes, tile by tile as it is complete, to its owner, which keeps it apart.
+    """Each GPU makes all chunks. Each complete tile of chunk c goes to the chunk's owner, which stores it separately.
 
-    Traffic, with D = bytes of the output, `own` = bytes of the chunk that a GPU keeps (it is nowhere sent):
+    Traffic, with D = bytes of the output, `own` = bytes of the chunk that a GPU keeps (it is not sent):
         stores of the GEMM     D
         DMA reads              D - own
-        arriving stores        sum of the chunks of that owner on the other GPUs: (N - 1) own
+        arriving stores        the owner's chunks of the other GPUs: (N - 1) own
         links                  D - own
 
     Args:
-        output: OUTPUT_TILE in global order; chunks must be alike, tile by tile.
-        topology: one in which any two GPUs have a link.
-        granularity: of what DMA engines send on: tiles, or the part of each wavefront as it is complete.
+        output: OUTPUT_TILE in global order; chunks must be equal, tile by tile.
+        topology: a topology with a link between any two GPUs.
+        granularity: unit that DMA engines send: tiles, or each wavefront's part when it is complete.
 
     Raises:
-        UserError: chunks that are not alike, or no link.
+        UserError: chunks are not equal, or a link is missing.
     """
     apart = output.copy()
     apart["address"] += BUFFER_STEP_BYTES
@@ -58,7 +58,7 @@ def all_to_all(
         if local == last:
             regions.append(Region(span.start, span.stop, expects=1))
             continue
-        place = chunks.span(gpu, last).start  # at the receiver, chunks lie by the GPU that they come from
+        place = chunks.span(gpu, last).start  # at the receiver, chunks are ordered by the GPU that sends them
         send = Send(far, Op.WRITE, RECEIVED, place)
         regions.append(Region(span.start, span.stop, expects=1, sends=(send,), chunk=local, granularity=granularity))
         regions.append(Region(span.start, span.stop, to=(), expects=1, buffer=RECEIVED))
@@ -69,7 +69,7 @@ def row_chunks(source: GemmSource, gpus: int) -> Chunks:
     """Chunks of whole rows of tiles, for a GEMM that walks its tiles row by row.
 
     Raises:
-        UserError: another walk, or fewer rows of tiles than GPUs.
+        UserError: the walk is different, or there are fewer rows of tiles than GPUs.
     """
     rows = source.output_tiles()["row"]
     if (np.diff(rows) < 0).any():
@@ -82,21 +82,21 @@ def row_chunks(source: GemmSource, gpus: int) -> Chunks:
 def gathered_rows(
     source: GemmSource, chunks: Chunks, gpu: int, topology: AnyTopology, gate_delay_ps: int = 0
 ) -> tuple[Plan, np.ndarray]:
-    """Each GPU owns the rows of A behind its first chunk of the output; DMA engines send them to all others.
+    """Each GPU owns the rows of A for its first chunk of the output. DMA engines send them to all other GPUs.
 
-    A GPU makes the chunk of its own rows first and waits for nothing; then the chunks whose rows come from the GPU
-    behind, the one behind that, and so on: a gate opens with the last of a panel's rows. On a ring panels are passed
-    on.
+    A GPU makes the chunk of its own rows first, without waiting. Then it makes the chunks whose rows come from the GPU
+    behind, from the next GPU behind, and so on. A gate opens with the last of a panel's rows. On a ring, GPUs forward
+    the panels.
 
-    Traffic, with S = bytes of A, `own` = bytes of a GPU's own rows, `last` = those of the panel that it waits for last:
+    Traffic, with S = bytes of A, `own` = bytes of a GPU's own rows, `last` = bytes of the panel that it waits for last:
         DMA reads              ring: S - last; else (N - 1) own
         arriving stores        S - own
-        links                  as DMA reads
+        links                  same as DMA reads
         stores of the GEMM     D bytes of output, through L2
 
     Args:
         chunks: `row_chunks` of the source.
-        gate_delay_ps: from the last byte to the start of a workgroup.
+        gate_delay_ps: time from the last byte to the start of a workgroup.
 
     Returns:
         The plan, and the gate of each output tile, i8 [tiles], -1 = none.
@@ -122,7 +122,7 @@ def gathered_rows(
 
 
 def _bands(source: GemmSource) -> np.ndarray:
-    """OUTPUT_TILE of A: the rows of each row of tiles."""
+    """OUTPUT_TILE records of A: the rows of A for each row of tiles."""
     a, high = source.problem.a, source.kernel.tile_m
     found = np.zeros(source.tiles_m, OUTPUT_TILE)
     found["row"] = np.arange(source.tiles_m)
@@ -141,9 +141,9 @@ def split_k(
     topology: AnyTopology,
     granularity: Granularity = Granularity.WORKGROUP,
 ) -> Plan:
-    """The shares of a tile, made by workgroups of their own, add up near memory; then its sum goes on as T3's do.
+    """Different workgroups make the shares of a tile, which are added near memory. Then the sum is sent as in T3.
 
-    A tile is complete when all shares of this GPU and the sums of others have come. No store leaves the GPU.
+    A tile is complete when all shares of this GPU and the sums of other GPUs have come. No store leaves the GPU.
 
     Traffic, with D = bytes of the output, S = shares, `first` and `own` = bytes of the first and last local chunk:
         updates of the GEMM    S D
@@ -154,7 +154,7 @@ def split_k(
     Args:
         output: OUTPUT_TILE in global order.
         shares: `split_k` of the kernel.
-        granularity: of what DMA engines send on.
+        granularity: unit that DMA engines send.
     """
     last = chunks.gpus - 1
     regions = []

@@ -1,13 +1,13 @@
-"""Plans: what each GPU does in a collective, as plain data. No timing.
+"""Plans: the actions of each GPU in a collective, as plain data. There is no timing here.
 
     fused            a GEMM whose stores become a reduce-scatter (T3): regions of its output
-    planned          anything that regions can say (`sim.collective.patterns` has examples)
+    planned          any plan that regions describe (`sim.collective.patterns` has examples)
     reduce_scatter   on CUs; `update` = the receiver adds near memory (RS + NMC)
     all_gather       on CUs
-    all_reduce       both, one after the other
+    all_reduce       on CUs: both, one after the other
 
-A ring passes chunks from GPU to GPU; where any two GPUs have a link, each chunk goes straight to its owner.
-Steps and chunks are those of `sim.collective.chunks`. `Counts` is what the ledger must find.
+A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
+`sim.collective.chunks` defines steps and chunks. `Counts` are the values that the ledger expects.
 """
 
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ from traces.errors import UserError
 
 @dataclass
 class Counts:
-    """How often each byte of each tag must have been counted, and from whom; i8 [tags].
+    """How often each byte of each tag must be counted, and from which GPUs; i8 [tags].
 
     Attributes:
-        local: updates, tracked stores or final writes from this GPU.
-        arrived: updates or writes from others.
-        sent: packets that left.
-        triggers: of the Tracker.
-        final: 1 where this GPU keeps what has come.
-        local_weight: of the shares of all that is local.
-        arrived_weight: of the contributors in all that arrives.
+        local: updates, tracked stores or final writes of this GPU.
+        arrived: updates or writes of other GPUs.
+        sent: times that it leaves for other GPUs.
+        triggers: triggers of the Tracker.
+        final: 1 if this GPU keeps the sum.
+        local_weight: weight of the shares in all local data.
+        arrived_weight: weight of the contributors in all arriving data.
         contributors: set of GPUs whose contributions arrive: bit k = the k-th before this one.
     """
 
@@ -66,17 +66,17 @@ class Counts:
 
 @dataclass
 class Plan:
-    """What one GPU does.
+    """The actions of one GPU.
 
     Attributes:
-        gpu, chunks, topology: who, in what.
+        gpu, chunks, topology: number of the GPU, chunks of the output, links.
         tiles: TILE [tags].
-        gates: GATE.
-        counts: what the ledger must find.
-        steps: of the collective kernel, empty for other kernels.
-        regions: of the buffers.
-        buffers: whose tiles are the tags, one after the other.
-        sends: SEND.
+        gates: GATE records.
+        counts: values that the ledger expects.
+        steps: steps of the collective kernel, empty for other kernels.
+        regions: regions of the buffers.
+        buffers: buffers; the tags are their tiles, one buffer after the other.
+        sends: SEND records.
     """
 
     gpu: int
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def first_entry(self) -> int:
-        """Tag at which the Tracker takes the walk to begin: where the kernel of the buffer that it follows does."""
+        """First tag of the walk for the Tracker: the first tile of the kernel of the tracked buffer."""
         start = self.chunks.start_tile(self.gpu)
         for buffer, first in zip(self.buffers, first_tags(self.buffers).values(), strict=True):
             if self.tiles["entry"][first : first + len(buffer.tiles)].any():
@@ -110,9 +110,9 @@ class Plan:
 def fused_regions(
     chunks: Chunks, gpu: int, topology: AnyTopology, granularity: Granularity = Granularity.WORKGROUP
 ) -> list[Region]:
-    """T3: the first chunk leaves with the stores, the others as DMA updates once complete; the last one stays.
+    """T3: the first chunk leaves with the stores. The others leave as DMA updates when complete. The last chunk stays.
 
-    A user's plan says itself where each goes, and in what pieces.
+    A user's plan gives its own regions.
     """
     if isinstance(topology, OwnPlan):
         return topology.fused_regions(chunks, gpu)
@@ -120,7 +120,7 @@ def fused_regions(
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
-        if is_direct(topology) and local < last:  # straight to the owner
+        if is_direct(topology) and local < last:  # directly to the owner
             region = Region(span.start, span.stop, to=(chunks.owner_distance(local),), op=Op.UPDATE)
         elif is_direct(topology):
             region = Region(span.start, span.stop, op=Op.UPDATE, expects=chunks.gpus)
@@ -142,7 +142,7 @@ def fused(
     topology: AnyTopology,
     granularity: Granularity = Granularity.WORKGROUP,
 ) -> Plan:
-    """T3's plan of one GPU. output: OUTPUT_TILE in global order; granularity: of what DMA engines send on."""
+    """T3's plan of one GPU. output: OUTPUT_TILE in global order; granularity: unit that DMA engines send."""
     return mapped(output, chunks, gpu, topology, fused_regions(chunks, gpu, topology, granularity))
 
 
@@ -159,11 +159,11 @@ def planned(
     regions: Sequence[Region],
     gate_delay_ps: int = 0,
 ) -> Plan:
-    """The plan of one GPU that regions describe, and what a ledger must find if it runs as they say.
+    """The plan of one GPU that regions describe, and the values that the ledger expects for it.
 
     Args:
-        buffers: the first of them is the one that `chunks` cuts.
-        gate_delay_ps: from the opening of a gate to the start of workgroups behind it.
+        buffers: buffers of the plan; `chunks` cuts the first of them.
+        gate_delay_ps: time from the opening of a gate to the start of the workgroups that wait for it.
 
     Raises:
         UserError: see `sim.collective.space.map_regions`.
@@ -189,10 +189,10 @@ def planned(
 
 
 def check_plans_fit(plans: Sequence[Plan]) -> None:
-    """Refuse plans that are not those of all GPUs of one run.
+    """Refuse plans that are not the plans of all GPUs of one run.
 
     Raises:
-        UserError: one is missing, or GPUs have other buffers.
+        UserError: a plan is missing, or GPUs have different buffers.
     """
     gpus = plans[0].chunks.gpus
     if [plan.gpu for plan in plans] != list(range(gpus)):
@@ -208,7 +208,7 @@ def check_plans_fit(plans: Sequence[Plan]) -> None:
 
 
 def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
-    """Write into the counts of all plans whose contributions must arrive where."""
+    """Write the GPUs whose contributions must arrive at each tile into the counts of all plans."""
     for plan, stored, sent, shares in zip(plans, flow.stored, flow.sent, flow.shares, strict=True):
         kinds, kind = np.unique([stored & ~(1 << plan.gpu), sent, shares], axis=1, return_inverse=True)
         sets, weights = np.zeros((2, kinds.shape[1]), np.int64)
@@ -223,12 +223,12 @@ def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
 
 
 def _before(gpus: int, gpu: int, count: int) -> np.int64:
-    """A set of GPUs (bit k = GPU k) as a GPU sees it (bit k = the k-th before it)."""
+    """Convert a set of GPUs (bit k = GPU k) to the view of one GPU (bit k = the k-th before it)."""
     return np.int64(sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1))
 
 
 class _Builder:
-    """Collects regions, steps and counts of a collective on CUs. Its phases share the output; each has its own tags."""
+    """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
 
     def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
         self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
@@ -240,13 +240,13 @@ class _Builder:
         self.steps: list[Step] = []
 
     def peer(self, distance: int) -> int:
-        """Window to the memory of the GPU that far ahead."""
+        """Peer window of the GPU at a distance ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
     def arrivals(self, local: int, times: int, offset: int, adds: bool) -> None:
-        """Tiles of a chunk arrive `times` times; what waits for them waits for a whole slice.
+        """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
 
-        adds: what the kernel sends on of them holds its own as well.
+        adds: True: the data that the kernel sends include this GPU's contribution.
         """
         span = self.chunks.span(self.gpu, local)
         self.counts.arrived[offset + span.start : offset + span.stop] = times
@@ -276,7 +276,7 @@ class _Builder:
 
 
 def steps_queue(plan: Plan) -> Queue:
-    """The kernel of a collective on CUs as the check of its plan sees it: a workgroup for each tile of each step."""
+    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile of each step."""
     distances = (0, *port_distances(plan.topology, plan.chunks.gpus))
     tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for step in plan.steps:
@@ -330,7 +330,7 @@ def _add_all_gather(build: _Builder, offset: int) -> None:
 def reduce_scatter(
     output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, update=False
 ) -> Plan:
-    """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: of a chunk, gated each."""
+    """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: parts of a chunk, a gate each."""
     build = _Builder(output, chunks, gpu, topology, slices, 1)
     _add_reduce_scatter(build, update)
     return build.plan(step_ps)
@@ -344,7 +344,7 @@ def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopolo
 
 
 def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
-    """Reduce-scatter and all-gather in one kernel: tags of the second begin behind those of the first."""
+    """Reduce-scatter and all-gather in one kernel. The tags of the all-gather follow those of the reduce-scatter."""
     build = _Builder(output, chunks, gpu, topology, slices, 2)
     _add_reduce_scatter(build, False)
     _add_all_gather(build, chunks.tiles)

@@ -1,10 +1,11 @@
-"""The language of plans: buffers, their regions, where stores into them go, what must come and what happens then.
+"""The language of plans: buffers, their regions, destinations of stores, expected contributions and actions.
 
-A *buffer* is memory that every GPU has at the same address, cut into tiles. A *region* is a run of tiles of it on one
-GPU. It says, as plain data, where kernels' stores into it go, with which operation, how many contributions each byte
-gets, and what happens when they are all there: nothing, DMA engines send it to other GPUs, a gate opens. A plan for N
-GPUs is N lists of regions; `sim.collective.check` refuses one in which a contribution is lost, doubled or waited for
-in vain. Here regions are written into the records of the machine (`sim.hw.space`).
+A *buffer* is memory that every GPU has at the same address, cut into tiles. A *region* is a run of its tiles on one
+GPU. A region is plain data. It gives the destination of kernels' stores into it, their operation, and the number of
+contributions to each byte. When all contributions have come, there are three possible actions: none, DMA engines send
+the tiles to other GPUs, or a gate opens. A plan for N GPUs is N lists of regions. `sim.collective.check` refuses a plan
+in which a contribution is lost, doubled or never comes. This file writes regions into the machine's records
+(`sim.hw.space`).
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from tracer.gemm.store_parts import PARTS
 from traces.errors import UserError
 
 OUTPUT = "output"
-"""Name of the buffer of a plan that has one."""
+"""Name of the buffer in a plan with one buffer."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Buffer:
     """Memory that every GPU has.
 
     Attributes:
-        name: by which regions name it.
+        name: the name that regions use.
         tiles: OUTPUT_TILE [tiles] in global order.
-        shares: workgroups that store each tile of it: 1, split_k, or 0 where no kernel does.
-        queue: dispatch queue of the kernel that does.
+        shares: number of workgroups that store each tile: 1, split_k, or 0 if no kernel stores it.
+        queue: dispatch queue of the kernel that stores it.
     """
 
     name: str
@@ -42,13 +43,13 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Send:
-    """Where tiles of a region go on another GPU.
+    """A destination of a region's tiles on another GPU.
 
     Attributes:
-        to: how many GPUs ahead it is.
-        op: what happens to them there: UPDATE adds near memory, WRITE stores.
-        buffer: of the tiles there, None = the same buffer.
-        first: tile there that the first tile of the region becomes, the others follow; None = the same tile.
+        to: distance of the GPU ahead.
+        op: operation at the receiver: UPDATE adds near memory, WRITE stores.
+        buffer: buffer at the receiver, None = the same buffer.
+        first: tile at the receiver for the region's first tile, the others follow; None = the same tile.
     """
 
     to: int
@@ -63,17 +64,17 @@ class Region:
 
     Attributes:
         first, end: tiles of the run, in global order.
-        to: where kernels' stores into it go: how many GPUs ahead, 0 = here; a Send where they are for other tiles.
-            Several GPUs get a copy each (D32).
-        op: what these stores do: WRITE, or UPDATE to add near memory.
-        expects: contributions that each byte gets here, from here and from others; 0 = nothing is counted.
-        sends: what DMA engines do once all have come, in turn; where nothing is expected, at the launch.
-        gate: that opens once this region and all others with the same gate are complete; None = none.
+        to: destinations of kernels' stores into it: distances ahead, 0 = here; a Send if they are for other tiles.
+            With several GPUs each gets a copy (D32).
+        op: operation of these stores: WRITE, or UPDATE to add near memory.
+        expects: number of contributions to each byte here, from this GPU and others; 0 = nothing is counted.
+        sends: actions of DMA engines, in turn, when all contributions have come; at the launch if none is expected.
+        gate: gate that opens when this region and all others with the same gate are complete; None = none.
         buffer: name of the buffer.
-        chunk: number that DMA policy `chunk` releases together.
-        granularity: what is sent on at once: a tile, or each wavefront's part of it.
-        polled: software counts what comes, not the Tracker: a kernel polls the gate (collectives on CUs).
-        adds: what is sent on holds this GPU's contribution though no store into it stays here (likewise).
+        chunk: number of the chunk; DMA policy `chunk` releases all tiles with this number together.
+        granularity: unit in which the region is sent: a tile, or each wavefront's part of it.
+        polled: True: software counts arrivals, not the Tracker: a kernel polls the gate (collectives on CUs).
+        adds: True: the sent data include this GPU's contribution, without local stores (collectives on CUs).
     """
 
     first: int
@@ -91,32 +92,32 @@ class Region:
 
     @property
     def stays(self) -> bool:
-        """Are stores done here?"""
+        """Are stores executed here?"""
         return 0 in self.to
 
     @property
     def plain(self) -> bool:
-        """Are stores what they are without a region?"""
+        """Are stores plain, the same as without a region?"""
         return self.to in ((0,), ()) and self.op == Op.WRITE and self.expects == 0
 
     @property
     def leaves(self) -> list[Send]:
-        """Where stores go on other GPUs."""
+        """Destinations of stores on other GPUs."""
         found = [Send(one) if isinstance(one, int) else one for one in self.to if one != 0]
         return [Send(one.to, self.op, one.buffer, one.first) for one in found]
 
 
 def first_tags(buffers: Sequence[Buffer]) -> dict[str, int]:
-    """Number of each buffer's first tile when all are numbered in one row."""
+    """Number of each buffer's first tile when the tiles of all buffers have consecutive numbers."""
     edges = np.cumsum([0, *(len(buffer.tiles) for buffer in buffers)]).tolist()
     return {buffer.name: edge for buffer, edge in zip(buffers, edges, strict=False)}
 
 
 def make_tiles(output: np.ndarray) -> np.ndarray:
-    """TILE records whose stores are plain, of OUTPUT_TILE records in global order.
+    """TILE records with plain stores, from OUTPUT_TILE records in global order.
 
     Raises:
-        UserError: tiles that share a sector, so that bytes could not be counted.
+        UserError: tiles share a sector, so their bytes could not be counted.
     """
     tiles = np.zeros(len(output), TILE)
     for name in ("address", "runs", "run_bytes", "pitch_bytes", "parts"):
@@ -135,7 +136,7 @@ def make_tiles(output: np.ndarray) -> np.ndarray:
 
 
 def check_spans(buffers: Sequence[Buffer], regions: Sequence[Region]) -> None:
-    """Refuse regions that overlap, leave their buffer, or name one that is not there.
+    """Refuse regions that overlap, leave their buffer, or name a buffer that does not exist.
 
     Raises:
         UserError: names the region and its tiles.
@@ -169,8 +170,8 @@ def map_regions(
     """Records of one GPU: TILE of all buffers, SEND.
 
     Raises:
-        UserError: regions that overlap or leave their buffer, a receiver that no link leads to, tiles that do not fit
-            those that they are sent to.
+        UserError: regions overlap or leave their buffer, there is no link to a receiver, or tiles do not fit the tiles
+            that they are sent to.
     """
     check_spans(buffers, regions)
     tiles = np.concatenate([make_tiles(buffer.tiles) for buffer in buffers])
@@ -225,9 +226,9 @@ def _send_records(
 
 
 def make_wavefronts(tiles: np.ndarray) -> np.ndarray:
-    """WAVEFRONT [tiles, wavefronts]: their parts of tiles that regions were written into, and the thresholds.
+    """WAVEFRONT [tiles, wavefronts]: parts and thresholds, for tiles with their regions written into them.
 
-    Empty where no tile is tracked.
+    Empty if no tile is tracked.
     """
     if not tiles["threshold_bytes"].any():
         return np.zeros((len(tiles), 0), WAVEFRONT)
@@ -260,10 +261,10 @@ def _cut_by_wavefront(tile: np.void, wavefronts: int) -> np.ndarray:
 
 
 def make_spaces(tiles: np.ndarray, buffers: Sequence[Buffer], gpus: int) -> np.ndarray:
-    """SPACE records: the range of addresses of each buffer; one empty range where there is none.
+    """SPACE records: the range of addresses of each buffer; one empty range if there is no buffer.
 
     Raises:
-        UserError: buffers that overlap.
+        UserError: buffers overlap.
     """
     spaces = np.zeros(max(1, len(buffers)), SPACE)
     last = tiles["address"] + (tiles["runs"] - 1) * tiles["pitch_bytes"] + tiles["run_bytes"]
@@ -283,7 +284,7 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
     """Refuse a Tracker that cannot follow the kernel. tiles: TILE with regions written into them.
 
     Raises:
-        UserError: names the field, its value and what is needed.
+        UserError: names the field, its value and the needed value.
     """
     tracker, tracked = machine.tracker, tiles["threshold_bytes"] > 0
     warps = int(tiles["parts"]["warps"][tracked].max(initial=0))
@@ -310,7 +311,7 @@ def check_tracker(machine: Machine, tiles: np.ndarray) -> None:
 
 
 def make_gates(needed_bytes: Sequence[int], delay_ps: int) -> np.ndarray:
-    """Closed gates. Those that need nothing are not made: a workgroup without one has gate -1."""
+    """Closed gates. Each needs some bytes; a workgroup that waits for nothing has gate -1."""
 
     gates = np.zeros(len(needed_bytes), GATE)
     gates["needed_bytes"], gates["delay_ps"], gates["open_ps"] = needed_bytes, delay_ps, NEVER

@@ -13,16 +13,16 @@ from traces.errors import UserError
 
 @dataclass(frozen=True)
 class Queue:
-    """A kernel on one GPU, as far as a plan is concerned.
+    """A kernel on one GPU, for the check of a plan.
 
     Attributes:
         gpu: its GPU.
         number: dispatch queue.
         tags: i8 [workgroups]: share * tiles + tile of the buffers that it stores into, in launch order.
-        gates: i8 [workgroups]: gate that each waits for, -1 = none.
-        start: tile at which the Tracker takes the walk to begin.
-        to: of a collective on CUs, i8 [workgroups]: how many GPUs ahead each sends what its tile holds, 0 = no GPU;
-            `tags` are then numbers among all tiles. None = any other kernel, which makes tiles and stores them.
+        gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none.
+        start: first tile of the walk for the Tracker.
+        to: for a collective on CUs, i8 [workgroups]: distance ahead to which each workgroup sends its tile's sum, 0 =
+            no GPU; `tags` are then numbers among all tiles. None = any other kernel, which makes and stores tiles.
     """
 
     gpu: int
@@ -39,8 +39,8 @@ class Tables:
 
     Attributes:
         nodes: NODE [GPUs x tiles + 1].
-        stores, sends: nodes that stores and DMA engines reach; `store_op`, `send_op`: what happens there.
-        carried: nodes from which and to which collectives on CUs send, i8 [2, edges].
+        stores, sends: nodes that stores and DMA engines reach; `store_op`, `send_op`: operations there.
+        carried: source and target nodes of collectives on CUs, i8 [2, edges].
     """
 
     regions: Sequence[Sequence[Region]]
@@ -84,7 +84,7 @@ class Tables:
         return slice(base + region.first, base + region.end)
 
     def _edges(self, first: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """(node, Op) that the tiles of regions reach, in the order of the tiles; writes where each tile's begin."""
+        """(node, Op) that the tiles of regions reach, in tile order. Writes the first edge of each tile to its node."""
         edges = [np.zeros((3, 0), np.int64)]  # from, to, Op
         for gpu, regions in enumerate(self.regions):
             for region in regions:
@@ -100,7 +100,7 @@ class Tables:
         return found[1], found[2]
 
     def carried_by(self, queue: Queue) -> np.ndarray:
-        """Nodes from which and to which a collective on CUs sends, i8 [2, workgroups that do]."""
+        """Source and target nodes of a collective on CUs, i8 [2, workgroups that send]."""
         if queue.to is None:
             return np.zeros((2, 0), np.int64)
         sends = queue.to > 0
@@ -108,7 +108,7 @@ class Tables:
         return np.array([queue.gpu * self.tiles + queue.tags, there * self.tiles + queue.tags])[:, sends]
 
     def sources(self, first: str) -> np.ndarray:
-        """Node from which each edge comes."""
+        """Source node of each edge."""
         return np.repeat(np.arange(len(self.nodes) - 1), np.diff(self.nodes[first]))
 
     def name(self, node: int) -> str:
@@ -118,12 +118,12 @@ class Tables:
         return f"tile {tag - self.first[buffer.name]} of {buffer.name}"
 
     def where(self, node: int) -> str:
-        """The same with its GPU."""
+        """GPU, tile and buffer of a node, in words."""
         return f"GPU {node // self.tiles}, {self.name(node)}"
 
 
 def work_records(tables: Tables, queues: Sequence[Queue] | None, gates: int) -> tuple[np.ndarray, np.ndarray]:
-    """WORK and QUEUE records of all kernels; gates: of a GPU."""
+    """WORK and QUEUE records of all kernels. gates: number of gates of a GPU."""
     if queues is None:
         queues = [
             Queue(gpu, number, np.arange(tiles), np.full(tiles, -1))
@@ -145,7 +145,7 @@ def work_records(tables: Tables, queues: Sequence[Queue] | None, gates: int) -> 
 
 
 def _rows(tables: Tables, queue: Queue, gates: int) -> np.ndarray:
-    """WORK of a kernel: for each workgroup a record for each buffer that it stores into."""
+    """WORK of a kernel: one record for each workgroup and each buffer that it stores into."""
     if not set(queue.gates[queue.gates >= 0].tolist()) <= _gates(tables, queue.gpu, gates):
         raise UserError(f"plan: workgroups of GPU {queue.gpu} wait for a gate that no region opens")
     own = [b for b in tables.buffers if b.queue == queue.number and b.shares > 0] if queue.to is None else []
@@ -175,5 +175,5 @@ def _gates(tables: Tables, gpu: int, gates: int) -> set[int]:
 
 
 def _tiles_of_queues(buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Dispatch queue -> workgroups of its kernel."""
+    """Dispatch queue -> number of workgroups of its kernel."""
     return {b.queue: b.shares * len(b.tiles) for b in buffers if b.shares > 0}

@@ -1,6 +1,6 @@
-"""Which GPU a port leads to. A new topology is a row here: the distances ahead that its ports reach.
+"""The GPU at the other end of each port. A new topology is a row here: the distances ahead of these GPUs.
 
-A user's topology comes with its plan, in a file of its own (`sim.collective.own_plan`).
+A user's topology is in the file of the user's plan (`sim.collective.own_plan`).
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ class OwnTopology(Protocol):
     def name(self) -> str: ...
 
     def distances(self, gpus: int) -> tuple[int, ...]:
-        """How far ahead (mod N) the GPU at the other end of each port is."""
+        """Distance ahead (mod N) of the GPU at the other end of each port."""
         ...
 
 
@@ -24,7 +24,7 @@ AnyTopology = Topology | OwnTopology
 
 
 def port_distances(topology: AnyTopology, gpus: int) -> tuple[int, ...]:
-    """How far ahead (mod N) the GPU at the other end of each port is."""
+    """Distance ahead (mod N) of the GPU at the other end of each port."""
     if not isinstance(topology, Topology):
         return topology.distances(gpus)
     if topology == Topology.RING:
@@ -33,7 +33,7 @@ def port_distances(topology: AnyTopology, gpus: int) -> tuple[int, ...]:
 
 
 def is_direct(topology: AnyTopology) -> bool:
-    """Do collectives send straight to the owner? Else they pass chunks along the ring of distance 1."""
+    """Do collectives send directly to the owner? Otherwise they pass chunks along the ring of distance 1."""
     return isinstance(topology, Topology) and topology != Topology.RING
 
 

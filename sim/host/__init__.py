@@ -1,1 +1,1 @@
-"""What feeds a simulated machine: one GPU, GPUs joined by links, the window on a trace, checkpoints."""
+"""The host side of a simulated machine: one GPU, GPUs joined by links, the trace window, checkpoints."""

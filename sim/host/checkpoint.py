@@ -1,13 +1,14 @@
-"""The checkpoint of a run in progress: a file from which the same run goes on, to the same bytes of results.
+"""The checkpoint of a run in progress: a file from which the run continues, to the same bytes of results.
 
     KEY.npz         about        json: file type, version, key of the run
-                    facts        json: how far it is, in plain values
-                    NAME ...     arrays: records of the machine, and counters of kernels that are done
+                    facts        json: progress of the run, in plain values
+                    NAME ...     arrays: records of the machine, and counters of finished kernels
 
-What facts and arrays say is `sim.run.sequence_state` for kernels on one GPU, `sim.host.state` for several GPUs.
+Facts and arrays are defined in `sim.run.sequence_state` for kernels on one GPU, in `sim.host.state` for several GPUs.
 
-Taken between two time windows, written under a temporary name, synced and renamed: whatever ends the program, the file
-is the last whole checkpoint. The key is that of `sim.run.run`: it says what runs, on which machine, with which code.
+A checkpoint is taken between two time windows. It is written under a temporary name, synced and renamed. So the file is
+always the last complete checkpoint, also after a crash. The key is the one of `sim.run.run`: it identifies the kernels,
+the machine and the code.
 """
 
 import json
@@ -27,18 +28,18 @@ EVERY_S = 300.0
 
 
 class Checkpoint:
-    """The file of a run, written every so often.
+    """The checkpoint file of a run, written at intervals.
 
     Raises:
-        UserError: a place that cannot be written.
+        UserError: the folder cannot be written.
     """
 
     def __init__(self, path: str | Path, key: str, every_s: float = EVERY_S, clock_s: Callable[[], float] = monotonic):
         """Args:
-        path: of the file.
-        key: of the run.
-        every_s: least time from one writing to the next.
-        clock_s: what tells the time.
+        path: path of the file.
+        key: key of the run.
+        every_s: shortest time between two checkpoints.
+        clock_s: function that returns the time.
         """
         self.path, self.key = output_path(path), key
         self._every_s, self._clock_s = every_s, clock_s
@@ -54,27 +55,27 @@ class Checkpoint:
         return SavePoints(act, self.read())
 
     def read(self) -> State | None:
-        """How far the run came. None where there is no file, and where it is damaged or that of another run: begin."""
+        """The saved state. None if there is no file, or if it is damaged or of another run; then the run starts new."""
         try:
             with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as content:
                 if json.loads(str(content["about"])) != self._about():
                     return None
                 return State(json.loads(str(content["facts"])), {name: content[name] for name in content.files})
-        except Exception:  # numpy and zipfile raise whatever their layers meet in a damaged file
+        except Exception:  # a damaged file makes numpy and zipfile raise many kinds of errors
             return None
 
     def _about(self) -> dict[str, object]:
         return {"file_type": FILE_TYPE, "format_version": FORMAT_VERSION, "key": self.key}
 
     def due(self) -> bool:
-        """Is it time to write again?"""
+        """Is the next checkpoint due?"""
         return self._clock_s() >= self._written_s + self._every_s
 
     def write(self, content: State) -> None:
-        """Replace the file by one that says how far the run is.
+        """Replace the file with the current state of the run.
 
         Raises:
-            UserError: it cannot be written, disk full. The one before is left.
+            UserError: the file cannot be written, for example because the disk is full. The previous file stays.
         """
         texts = {"about": np.array(json.dumps(self._about())), "facts": np.array(json.dumps(content.facts))}
         with replacing(self.path) as temporary, open(temporary, "wb") as file:
@@ -84,5 +85,5 @@ class Checkpoint:
         self._written_s = self._clock_s()
 
     def remove(self) -> None:
-        """The run is over and its result is safe."""
+        """Delete the file: the run is finished and its result is stored."""
         self.path.unlink(missing_ok=True)

@@ -1,10 +1,11 @@
-"""N GPUs joined by links, simulated one by one (explicit) or as one that hears its own echo (symmetric).
+"""N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
-Explicit: every GPU has its own records; they share only the wires. As nothing that is put on a wire shows at the other
-end before the link's latency, each GPU is run alone for that long, then the next; the order does not matter.
+Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
+the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order.
 
-Symmetric: all GPUs do the same at the same time, so what arrives from a neighbour is what leaves to the other one,
-for the tile that the neighbour sees in the same place of its walk (`mirror`). It needs chunks of equal shape (D29).
+Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
+leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs
+chunks of equal shape (D29).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,19 +31,19 @@ from sim.spec import Machine
 from traces.errors import UserError
 
 STILL_ROUNDS = 8
-"""Rounds in which nothing moves on any GPU before that is called a deadlock."""
+"""After this many rounds in which nothing moves on any GPU, the state is a deadlock."""
 
 
 class Cluster:
-    """GPUs at rest, wired up for a plan.
+    """Idle GPUs, connected for a plan.
 
     Attributes:
-        gpus: one Gpu per simulated machine.
-        plans: theirs.
+        gpus: one Gpu per simulated GPU.
+        plans: their plans.
     """
 
     def __init__(self, machine: Machine, plans: Sequence[Plan], *, symmetric: bool = False, interval_ps: int = 0):
-        """plans: of all GPUs in order, or of the one that stands for all where symmetric."""
+        """plans: of all GPUs in order; if symmetric, of the one GPU that represents all."""
         self.machine, self.plans, self.symmetric = machine, list(plans), symmetric
         count = plans[0].chunks.gpus
         if not symmetric and len(plans) != count:
@@ -66,7 +67,7 @@ class Cluster:
             ports[p]["distance"] = distance
 
     def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
-        """Let MCA choose its threshold when so many workgroups of queue 0 have finished."""
+        """MCA chooses its threshold when this many workgroups of queue 0 have finished."""
         for gpu in self.gpus:
             watch_first_stage(gpu.node.mca, workgroups, start_ps)
 
@@ -77,16 +78,16 @@ class Cluster:
         between_rounds: Callable[[], None] | None = None,
         state: ClusterState | None = None,
     ) -> None:
-        """Run the kernels of every GPU until everything has come to rest.
+        """Run the kernels of every GPU until all GPUs and links are idle.
 
         Args:
-            launches: of each GPU.
-            progress: of the first GPU.
+            launches: kernels of each GPU.
+            progress: called with the progress of the first GPU.
             between_rounds: called after every round; it may read `state()`.
-            state: of a cluster of the same plans with these kernels on it: the run continues from there.
+            state: state of a cluster with the same plans and kernels; the run continues from it.
 
         Raises:
-            DeadlockError: nothing can move and something is left.
+            DeadlockError: nothing can move but work is left.
         """
         self._horizon_ps, self._still = (state.horizon_ps, state.still) if state else (0, 0)
         for number, (gpu, own) in enumerate(zip(self.gpus, launches, strict=True)):
@@ -97,12 +98,15 @@ class Cluster:
         self._run_all(progress, between_rounds)
 
     def state(self) -> ClusterState:
-        """Everything that GPUs in the middle of their kernels know; valid until they run again."""
+        """The complete state of GPUs in the middle of their kernels. It is valid until they run again."""
         return ClusterState(self._horizon_ps, self._still, [gpu.state() for gpu in self.gpus])
 
     def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
-        """In rounds of the link's latency, of which a symmetric machine has no need, but its time windows are cut where
-        those of explicit GPUs are: GPUs that do exactly the same give exactly the time of the symmetric one."""
+        """Run in rounds of the link's latency.
+
+        A symmetric machine does not need rounds, but it uses them too: then its time windows end at the same times. So
+        explicit GPUs that all do exactly the same take exactly the time of the symmetric machine.
+        """
         step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
         while True:
             self._horizon_ps += step_ps
@@ -131,11 +135,11 @@ class Cluster:
         engine["horizon_ps"] = horizon_ps
         status = gpu.advance(progress)
         if status == Status.STUCK:
-            _skip_to(gpu, horizon_ps)  # only another GPU can help, and not before
+            _skip_to(gpu, horizon_ps)  # it waits for another GPU, and nothing can arrive before
         return status
 
     def _moves(self) -> int:
-        """Grows whenever something moves anywhere."""
+        """A count of moves: it grows with every move on any GPU."""
         total = int(self.wires["sent"].sum() + self.wires["taken"].sum())
         for gpu in self.gpus:
             noc = gpu.node.noc[0]
@@ -143,14 +147,15 @@ class Cluster:
         return total
 
     def _at_rest(self) -> bool:
-        """Has everything that was launched ended, and everything that was sent arrived?"""
+        """Have all launched kernels ended and all sent packets arrived?"""
         return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
 
 
 def _skip_to(gpu: Gpu, time_ps: int) -> None:
-    """Leave out the windows up to time_ps, in which everything would try again in vain.
+    """Skip the windows up to time_ps, in which every retry would fail.
 
-    Where a GPU that was simulated earlier has shown what will help, they are run; it must make no difference.
+    If a GPU simulated earlier in the round has already sent the packet that ends the wait, these windows are run. The
+    result must be the same.
     """
     node, engine = gpu.node, gpu.node.engine[0]
     node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
@@ -159,7 +164,7 @@ def _skip_to(gpu: Gpu, time_ps: int) -> None:
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:
-    """Everything that a plan says about its buffers, for the machine."""
+    """The machine's records of a plan's buffers."""
     tiles, wavefronts = plan.tiles.copy(), make_wavefronts(plan.tiles)
     tiles["counting"] = (wavefronts["threshold_bytes"] > 0).sum(axis=1)
     tracker = make_tracker(machine.tracker, machine.dma.policy)
@@ -186,7 +191,7 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
 
 
 def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int) -> np.ndarray:
-    """Room for all descriptors, and those of tiles that expect nothing, which are ready at the launch."""
+    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch."""
     tiles = plan.tiles
     found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), 4), -1, np.int64)
     at_once = np.flatnonzero((tiles["sends"] > 0) & (tiles["threshold_bytes"] == 0))
@@ -201,7 +206,7 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     """MIRROR [ports, tags] for the symmetric machine.
 
     Raises:
-        UserError: chunks of unequal shape; only explicit GPUs can run them.
+        UserError: chunks have unequal shapes; only explicit GPUs can run them.
     """
     chunks = plan.chunks
     mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
@@ -227,11 +232,11 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
 
 
 def walk_alike(plans: Sequence[Plan]) -> bool:
-    """Does every GPU do with its local chunks what GPU 0 does with its own? Chunks are of equal shape."""
+    """Does every GPU treat its local chunks as GPU 0 does? Chunks have equal shapes."""
     chunks = plans[0].chunks
 
     def seen(plan: Plan) -> np.ndarray:
-        """What is said about the tiles, in the order in which the GPU walks them; a row per phase."""
+        """The plan's fields of the tiles, in the order of the GPU's walk; a row per phase."""
         names = ("routed", "op", "stay", "stores", "sends", "own", "threshold_bytes", "chunk")
         said = [plan.tiles[name] for name in names]
         for count, first in (("stores", "first_store"), ("sends", "first_send")):
@@ -247,7 +252,7 @@ def walk_alike(plans: Sequence[Plan]) -> bool:
 
 
 def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
-    """Are all chunks of equal shape?"""
+    """Have all chunks equal shapes?"""
     try:
         make_mirrors(plan, distances)
     except UserError:

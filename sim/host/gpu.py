@@ -1,4 +1,4 @@
-"""One simulated GPU as the host drives it: launch a kernel, feed its workgroups, run the clock, read the counters."""
+"""Host control of one simulated GPU: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,7 +25,7 @@ from traces.source import KernelInfo, KernelSource, Prefill, check_copy
 
 FOREVER_PS = NEVER - 1
 MAX_SPANS = 1 << 16
-"""Of the timeline that goes with a time series."""
+"""Largest number of spans of the timeline; a timeline is recorded with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 WINDOWS_PER_CALL = 64
@@ -33,7 +33,7 @@ WINDOWS_PER_CALL = 64
 
 
 class Gpu:
-    """A GPU at rest or with one kernel on it.
+    """A GPU, idle or with kernels on it.
 
     Attributes:
         node: its unit records.
@@ -72,15 +72,15 @@ class Gpu:
         between_windows: Callable[[], None] | None = None,
         state: State | None = None,
     ) -> int:
-        """Run one kernel from its launch at start_ps until everything has come to rest.
+        """Run one kernel from its launch at start_ps until the GPU is idle.
 
         Args:
             between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
-            state: of a GPU of the same machine with this kernel on it: the run continues from there.
+            state: state of a GPU of the same machine with this kernel on it; the run continues from it.
 
         Returns:
-            When it ended as a program sees it: its last warp had left and its last store was in L2 (in DRAM, where
-            stores are uncached); a flush of L2 comes later (D13).
+            When the kernel ended for a program: its last warp has exited and its last store is in L2 (in DRAM if stores
+            are uncached). A flush of L2 comes later (D13).
         """
         launch = Launch(source, start_ps=start_ps)
         if state is None:
@@ -101,14 +101,14 @@ class Gpu:
         return int(max(ends))
 
     def state(self) -> State:
-        """Everything that a GPU in the middle of its kernels knows; valid until it runs again."""
+        """The complete state of a GPU in the middle of its kernels. It is valid until the GPU runs again."""
         series = self._series_rows()
         feeds = [feed.facts() for feed in self._window.feeds]
         facts = {"feeds": feeds, "uncached_sectors": self._uncached_sectors}
         return State(facts, {**named_arrays(self.node, "node."), "series": series})
 
     def resume(self, launches: Sequence[Launch], state: State) -> None:
-        """Launch the kernels, then put the machine into the state that it had with them on it."""
+        """Launch the kernels, then restore the state that the machine had with them."""
         self._set_up(launches)
         for feed, facts in zip(self._window.feeds, state.facts["feeds"], strict=True):
             feed.resume(facts)
@@ -117,7 +117,7 @@ class Gpu:
         self.node = self._window.node = with_arrays(self._window.node, state.arrays, "node.")
 
     def launch(self, launches: Sequence[Launch]) -> None:
-        """Set dispatchers, trace window and L1 up for kernels that run at once, and stage their first workgroups."""
+        """Set up dispatchers, trace window and L1 for kernels that run at once, and stage their first workgroups."""
         self._set_up(launches)
         self._refill()
 
@@ -186,7 +186,7 @@ class Gpu:
         dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
 
     def _reset_l1(self, shared_bytes: int) -> None:
-        """A kernel starts with an empty L1 (D14), of what its resident workgroups' shared memory leaves."""
+        """Empty L1 for a new kernel (D14). Its size is what the shared memory of the resident workgroups leaves."""
         l1 = self.machine.l1
         ways = l1.ways
         if l1.unified_with_shared:
@@ -195,7 +195,7 @@ class Gpu:
         empty_sets(self.node.l1_sets)
 
     def flush_l2(self) -> int:
-        """Write dirty lines back and empty L2. Returns when the last of them is in DRAM."""
+        """Write dirty lines back and empty L2. Returns the time at which the last line is in DRAM."""
         self.node.banks["flush_set"] = 0
         self.node.bank_wake_ps[:] = self.now_ps
         while (status := self.advance()) == Status.UNTIL:
@@ -205,26 +205,28 @@ class Gpu:
         return self.now_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2, clean, without traffic. Costs a few times L2's size, however large it is.
+        """Put a range of addresses into L2 as clean lines, without traffic.
+
+        The host's work is a few times the size of L2, also for a much larger range.
 
         Raises:
-            UserError: a range that begins below 0 or ends beyond 2^63.
+            UserError: the range begins below 0 or ends beyond 2^63.
         """
         check_copy(Prefill(address, size_bytes), "copy from the host")
         for first_line, end in prefill_ranges(self.machine, address, size_bytes):
             prefill_l2(self.node, first_line, end)
 
     def counters(self) -> dict[str, np.ndarray]:
-        """Unit of the counter registry -> its records, counted up to now."""
+        """Unit of the counter registry -> its records, counted up to the current time."""
         settle(self.node)
         return units_of(self.node)
 
     def counted(self) -> dict[str, np.ndarray]:
-        """Unit -> its counters by now (sim.counters.take). It settles idle channels (refresh): for the end of a run."""
+        """Unit -> a copy of its counters (sim.counters.take). It adds refreshes of idle time: use it at a run's end."""
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
     def series(self) -> dict[str, np.ndarray]:
-        """Time series so far, the interval in progress as its last row."""
+        """Time series so far; the last row is the interval in progress."""
         if self.node.engine[0]["interval_ps"]:
             sample(self.node)
         self._take_series()
@@ -236,7 +238,7 @@ class Gpu:
         return self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))].copy()
 
     def _series_rows(self) -> np.ndarray:
-        """What was taken of the series, i8 [rows, len(SERIES)]."""
+        """The rows of the series that the host has taken, i8 [rows, len(SERIES)]."""
         return np.concatenate([np.zeros((0, len(SERIES)), np.int64), *self._series])
 
     def _take_series(self) -> None:
@@ -246,7 +248,7 @@ class Gpu:
 
     @property
     def done(self) -> bool:
-        """Have all workgroups that were launched ended?"""
+        """Have all launched workgroups ended?"""
         launched = [feed.launch.queue for feed in self._window.feeds]
         return all(self.node.dispatch[q]["finished"] == self.node.dispatch[q]["staged"] for q in launched)
 

@@ -1,4 +1,4 @@
-"""Copies from the host: which lines of one must be put into L2 so that it ends as if all of them had been."""
+"""Copies from the host: selects the lines of a copy that must be put into L2. The final state equals a full copy."""
 
 from math import lcm
 
@@ -7,7 +7,7 @@ from sim.spec import Machine
 
 
 def even_bytes(machine: Machine) -> int:
-    """Aligned blocks of so many bytes have equally many lines in each set of L2."""
+    """Size of a block in bytes. An aligned block of this size has the same number of lines in each set of L2."""
     l2, hbm = machine.l2, machine.hbm
     slices = l2.banks // hbm.channels
     sets = l2.bytes // (l2.banks * l2.ways * LINE_BYTES)
@@ -15,11 +15,11 @@ def even_bytes(machine: Machine) -> int:
 
 
 def prefill_ranges(machine: Machine, address: int, size_bytes: int) -> list[tuple[int, int]]:
-    """First line and end of the parts of a copy that decide what it leaves in L2.
+    """First line and end of the parts of a copy that decide the final contents of L2.
 
-    A set of W ways meets the lines of a copy in order. At most W of them are there already, so after 2 W of them the
-    least recently used way is replaced each time, one way after the other in an order that no longer changes. From
-    there on any multiple of W lines may be left out, as long as the last W come: the same lines end in the same ways.
+    The lines of a copy reach a set of W ways in order. At most W of them are already present. So after 2 W lines each
+    line replaces the least recently used way, one way after the other in a fixed order. From then on any multiple of W
+    lines may be skipped if the last W lines are kept: the same lines are then in the same ways.
     """
     first, end = address - address % LINE_BYTES, address + size_bytes
     ways, block = machine.l2.ways, even_bytes(machine)

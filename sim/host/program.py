@@ -1,9 +1,9 @@
-"""Programs that workgroups share: many a kernel's workgroups do the same at other addresses.
+"""Programs that workgroups share: in many kernels all workgroups do the same at different addresses.
 
-A workgroup runs the events of another one if they differ in their addresses only, and these by one *shift* for each
-array (A, B and C of a GEMM). Which events belong together is not known beforehand: it shows when two workgroups are
-laid side by side, and shows more with each that does not fit. Results are the same whether programs are shared or
-not; a machine full of GEMM workgroups then reads 300 KB of events instead of 60 MB.
+A workgroup uses the events of another workgroup if only the addresses differ, and if they differ by one *shift* per
+array (A, B and C of a GEMM). The array of an event is not known at first. It follows from the comparison of two
+workgroups; each workgroup that does not match refines it. Results are the same with and without sharing. With sharing
+a machine full of GEMM workgroups reads 300 KB of events instead of 60 MB.
 """
 
 from enum import IntEnum
@@ -18,18 +18,18 @@ assert EVENT.fields is not None
 WORDS = EVENT.itemsize // 8
 BASE_WORD = EVENT.fields["base"][1] // 8
 ARRAY_SHIFT = np.uint64(8 * EVENT.fields["array"][1])
-"""The array's number is the last byte of an event's first word, kind and space are its first two."""
+"""Bits of an event's first word. The array's number is the last byte; kind and space are the first two bytes."""
 assert EVENT.fields["array"][1] == 7 and EVENT.fields["kind"][1] == 0 and EVENT.fields["space"][1] == 1
 WITHOUT_ARRAY = np.uint64((1 << 56) - 1)
 KIND_AND_SPACE = np.uint64((1 << 16) - 1)
 
 
 class Match(IntEnum):
-    """How a workgroup's events compare with a program."""
+    """Result of the comparison of a workgroup's events with a program."""
 
-    OTHER = 0  # they do something else
+    OTHER = 0  # different events
     SAME = 1
-    SPLIT = 2  # the same, but events that the program counts to one array have moved differently
+    SPLIT = 2  # the same, but events of one array of the program have different shifts
 
 
 def words_of(events: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ def words_of(events: np.ndarray) -> np.ndarray:
 
 @compiled(inline=True)
 def _moves(word):
-    """Has the event an address in memory?"""
+    """Has the event a memory address?"""
     bits = np.int64(word & KIND_AND_SPACE)
     return bits & 255 <= Kind.ASYNC_COPY and bits >> 8 != Space.SHARED
 
@@ -49,8 +49,8 @@ def match(words, program, shift_bytes):
     """Compare a workgroup with a program.
 
     Args:
-        words, program: u8 [n, WORDS] of equally many events.
-        shift_bytes: i8 [ARRAYS], receives how far each array of the program has moved.
+        words, program: u8 [n, WORDS], the same number of events.
+        shift_bytes: i8 [ARRAYS], output: the shift of each array against the program.
 
     Returns:
         A Match.
@@ -78,10 +78,10 @@ def match(words, program, shift_bytes):
 
 @compiled(allocates=True)
 def split(words, program):
-    """Number the arrays of `words` so that all events of one have moved alike against `program`, and were one there.
+    """Number the arrays of `words`: all events of an array have the same shift and the same array of `program`.
 
     Returns:
-        False if that takes more than ARRAYS; then all are array 0.
+        False if this needs more than ARRAYS arrays; then all events are of array 0.
     """
     before, moved = np.zeros(ARRAYS, np.int64), np.zeros(ARRAYS, np.int64)
     arrays = 0

@@ -1,7 +1,7 @@
-"""The state of a simulated GPU as plain arrays by name: every record of its node, and what the host keeps beside them.
+"""The state of a simulated GPU as plain arrays by name: every record of its node, and the host's facts.
 
-The records are all that the machine knows, so arrays put back into a machine of the same build go on as if nothing had
-happened. `sim.host.checkpoint` keeps them in a file.
+The records are the complete state of the machine. So a machine of the same build with these arrays continues the run
+without any difference. `sim.host.checkpoint` stores them in a file.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ class State(NamedTuple):
     """A GPU with kernels on it, between two time windows.
 
     Attributes:
-        facts: of the host; values that JSON can hold.
-        arrays: name -> records; of the node's own arrays, not copies.
+        facts: values of the host, which JSON can hold.
+        arrays: name -> records: the node's own arrays, not copies.
     """
 
     facts: dict[str, Any]
@@ -25,12 +25,12 @@ class State(NamedTuple):
 
 
 class ClusterState(NamedTuple):
-    """GPUs with kernels on them, between two rounds. The wires that they share are in the state of each.
+    """GPUs with kernels on them, between two rounds. The shared wires are in the state of each GPU.
 
     Attributes:
-        horizon_ps: how far they have run.
-        still: rounds in which nothing moved.
-        gpus: of each.
+        horizon_ps: time up to which they have run.
+        still: consecutive rounds in which nothing moved.
+        gpus: the state of each GPU.
     """
 
     horizon_ps: int
@@ -51,7 +51,7 @@ class SavePoints(NamedTuple):
 
 
 def flat_state(cluster: ClusterState) -> State:
-    """The states of all GPUs as one: facts of each, and their arrays as `gpu.NUMBER.NAME`."""
+    """The states of all GPUs as one State: the facts of each GPU, and their arrays as `gpu.NUMBER.NAME`."""
     facts = {"horizon_ps": cluster.horizon_ps, "still": cluster.still, "gpus": [gpu.facts for gpu in cluster.gpus]}
     arrays = {
         f"gpu.{number}.{name}": values for number, gpu in enumerate(cluster.gpus) for name, values in gpu.arrays.items()
@@ -70,7 +70,7 @@ def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """The arrays of a named tuple of arrays, and of the named tuples in it ("output.tiles")."""
+    """The arrays of a named tuple, and of the named tuples in it ("output.tiles")."""
     arrays: dict[str, np.ndarray] = {}
     for name, value in records._asdict().items():
         if isinstance(value, tuple):
@@ -81,9 +81,9 @@ def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "") -> Records:
-    """The named tuple with copies of those arrays, as `named_arrays` names them.
+    """The named tuple with copies of the given arrays, which have the names of `named_arrays`.
 
-    An array that keeps its shape is overwritten in place, so that who shares it (wires) sees the new values.
+    An array whose shape does not change is overwritten in place. So its other users (for wires) see the new values.
     """
     values: dict[str, Any] = {}
     for name, old in records._asdict().items():  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "
 
 
 def _overwritten(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """`new` in the place of `old` where it fits, else a copy."""
+    """Copy `new` into `old` if their shapes are equal, else into a new array. Returns the array."""
     if old.shape != new.shape:
         old = np.zeros(new.shape, old.dtype)
     old[...] = new

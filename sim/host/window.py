@@ -1,8 +1,8 @@
 """The trace window: the events of the workgroups that run now or soon, in slabs of equal size.
 
-Workgroups come from a `KernelSource` one by one and lie in the window until they end, so memory is bounded by what
-fits on the machine plus a little read-ahead, whatever the size of the trace. Those that differ in their addresses only
-share a slab (`sim.host.program`). Kernels that run at once share the window, each with slabs of its own.
+Workgroups come from a `KernelSource` one by one and stay in the window until they end. So the memory depends on the
+workgroups that fit on the machine plus a small read-ahead, not on the size of the trace. Workgroups that differ only in
+their addresses share a slab (`sim.host.program`). Kernels that run at once share the window; each has its own slabs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,26 +18,26 @@ from tracer.workgroup_check import Extent, check_events, check_structure
 from traces.source import KernelSource, Workgroup
 
 READ_AHEAD = 64
-"""Workgroups staged beyond those that fit on the machine."""
+"""Number of workgroups staged beyond those that fit on the machine."""
 
 
 PROGRAMS = 4
-"""Programs of a kernel that its next workgroups may share: inner tiles, and those at two edges and a corner."""
+"""Programs of a kernel that its next workgroups may share: of inner tiles, of two edges and of a corner."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel and where it runs.
+    """A kernel and the resources on which it runs.
 
     Attributes:
         source: its workgroups.
-        queue: dispatch queue, one per kernel that runs at once.
+        queue: dispatch queue; kernels that run at once have different queues.
         cus: CUs that it may use, (first, one past the last); None = all.
-        places: workgroups per CU at most; None = what fits.
-        comm: its requests travel in the communication streams.
-        tags: i8 [workgroups]: output tile that each workgroup makes; None = the number of the workgroup.
-        gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = none at all.
-        start_ps: launch.
+        places: largest number of workgroups per CU; None = as many as fit.
+        comm: its requests use the communication streams.
+        tags: i8 [workgroups]: output tile of each workgroup; None = the number of the workgroup.
+        gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = no gates.
+        start_ps: time of the launch.
     """
 
     source: KernelSource
@@ -63,14 +63,14 @@ class Feed:
     """One kernel's share of the window: its next workgroups and its slabs.
 
     Attributes:
-        read: workgroups taken from the trace so far.
-        inside: of these, in the window.
-        users: of each slab: workgroups that run on it, and one more if it holds a program to share.
-        programs: that the next workgroups may share, latest first.
+        read: number of workgroups taken from the trace so far.
+        inside: number of them in the window.
+        users: for each slab: workgroups that run on it, plus one if it holds a program to share.
+        programs: programs that the next workgroups may share, latest first.
     """
 
     def __init__(self, launch: Launch, first_slab: int, room: int):
-        """room: workgroups in the window at most."""
+        """room: largest number of workgroups in the window."""
         self.launch, self.room, self.info = launch, room, launch.source.info
         slabs = room + PROGRAMS
         self.first_slab, self.end_slab = first_slab, first_slab + slabs
@@ -82,31 +82,31 @@ class Feed:
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
 
     def facts(self) -> dict[str, Any]:
-        """What the machine's records do not say: how many workgroups were read, how many run on each slab."""
+        """State that the machine's records lack: the number of workgroups read, and of workgroups on each slab."""
         users = list(self.users)
         for program in self.programs:
             users[program.slab - self.first_slab] -= 1
         return {"read": self.read, "users": users}
 
     def resume(self, facts: dict[str, Any]) -> None:
-        """Take the facts of a feed of the same kernel; the next workgroup is the first that it had not read."""
+        """Restore the facts of a feed of the same kernel. The next workgroup is the first one not yet read."""
         self.read, self.users, self.programs = facts["read"], list(facts["users"]), []
         self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]
         self.inside = sum(self.users)
         self.workgroups = self.launch.source.workgroups(self.read)
 
     def hold(self, slab: int) -> None:
-        """One more needs the slab."""
+        """Add a user of the slab."""
         self.users[slab - self.first_slab] += 1
 
     def release(self, slab: int) -> None:
-        """One fewer needs the slab; the last one gives it back."""
+        """Remove a user of the slab. Without users the slab is free."""
         self.users[slab - self.first_slab] -= 1
         if not self.users[slab - self.first_slab]:
             self.free.append(slab)
 
     def keep(self, program: Program, instead: int | None) -> None:
-        """Let further workgroups share a program. instead: slab of a program that is forgotten for it."""
+        """Keep a program for sharing. instead: slab of a program that it replaces."""
         gone = [one for one in self.programs if one.slab == instead]
         self.programs = [program, *(one for one in self.programs if one not in gone)]
         self.hold(program.slab)
@@ -119,11 +119,11 @@ class TraceWindow:
     """Slabs of events for the kernels in progress on a node.
 
     Attributes:
-        node: the node with the current window arrays; they are replaced when a larger workgroup comes.
+        node: the node with the current window arrays. A larger workgroup replaces the arrays.
     """
 
     def __init__(self, node: Node, launches: Sequence[tuple[Launch, int]]):
-        """launches: kernels that run at once, each with the workgroups of it that fit on the machine."""
+        """launches: kernels that run at once, each with the number of its workgroups that fit on the machine."""
         self.feeds: list[Feed] = []
         self.slabs = 0
         for launch, resident in launches:
@@ -134,7 +134,7 @@ class TraceWindow:
             addresses=np.zeros((self.slabs, 1), np.uint64),
             freed=np.zeros(self.slabs, np.int64),
         )
-        node.engine[0]["freed"] = 0  # those of the kernel before are gone
+        node.engine[0]["freed"] = 0  # slabs of the previous kernel are gone
 
     def _take_freed(self) -> None:
         engine = self.node.engine[0]
@@ -183,12 +183,12 @@ class TraceWindow:
         feed.inside += 1
 
     def _slab(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> int:
-        """The slab with the events of the workgroup, which may lie `shift_bytes` lower there.
+        """The slab with the events of the workgroup. `shift_bytes`: its addresses minus those in the slab, per array.
 
-        Events that are found in a slab were checked when they came there, and need no check but that of the shift.
+        Events in a slab were checked when they were copied there. Only the shift must be checked.
         """
         shift_bytes[:] = 0
-        movable = not len(workgroup.addresses)  # listed addresses stay where they are listed
+        movable = not len(workgroup.addresses)  # events with listed addresses cannot be shifted
         found, program = self._program(feed, workgroup, shift_bytes) if movable else (Match.OTHER, None)
         same = program if found == Match.SAME else None
         known = same and same.extent.may_move(shift_bytes)
@@ -206,7 +206,7 @@ class TraceWindow:
         return own.slab
 
     def _program(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> tuple[Match, Program | None]:
-        """The same program that a slab holds, or one of which it is a further split."""
+        """A program of a slab that equals the workgroup's, or one whose arrays the workgroup splits further."""
         words = words_of(workgroup.events)
         for program in feed.programs:
             if program.events == len(words) and program.warps == len(workgroup.warp):
@@ -219,7 +219,7 @@ class TraceWindow:
         return words_of(self.node.events[program.slab, : program.events])
 
     def _copied(self, feed: Feed, workgroup: Workgroup) -> int:
-        """A slab of its own."""
+        """Copy the workgroup's events into a new slab. Returns its number."""
         self._grow(len(workgroup.events), len(workgroup.addresses))
         slab = feed.free.pop()
         feed.hold(slab)

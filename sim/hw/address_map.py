@@ -1,9 +1,9 @@
-"""Where an address lives: channel, L2 bank and set, DRAM bank, row and column.
+"""Maps of an address: to its channel, its L2 bank and set, its DRAM bank, row and column.
 
-Every map here is a bijection: channel and channel-local address give the address back, and bank, row and column give
-the channel-local address back, so no two lines ever share a place. Channels, slices and sets need not be powers of
-two (an A100 has 40 channels); DRAM banks, rows and columns are (JEDEC), so their maps are shifts of bits, without a
-hash of rows into banks (D18). Addresses are physical, there is no TLB (D2).
+Every map here is a bijection. The channel and the channel-local address determine the address. The bank, row and
+column determine the channel-local address. So two lines never share a place. The numbers of channels, slices and sets
+may be any number (an A100 has 40 channels). DRAM banks, rows and columns are powers of two (JEDEC), so their maps
+are bit shifts. There is no hash of rows into banks (D18). Addresses are physical; there is no TLB (D2).
 """
 
 from sim.hw.bits import quotient, remainder, trailing_zeros
@@ -19,13 +19,16 @@ CHUNK_BITS = 8  # bytes in a row of map SG
 
 @compiled
 def fold(value, places):
-    """XOR of all digits of `value`, each wide enough for `places`: spreads power-of-two strides. In 0 .. 2*places."""
+    """XOR of all digits of `value`. It spreads power-of-two strides.
+
+    A digit has the bits that a number below `places` needs. The result is in 0 .. 2*places.
+    """
     if value <= 0:
         return 0
     digit = 1 if places <= 2 else trailing_zeros(places)
     while (1 << digit) < places:
         digit += 1
-    if digit == 1:  # halves on halves until all digits lie on the lowest
+    if digit == 1:  # XOR the upper half into the lower half until one digit is left
         value ^= value >> 32
     if digit < 4:
         value ^= value >> 16 * digit
@@ -39,7 +42,7 @@ def fold(value, places):
 
 @compiled
 def spread(value, places, index):
-    """Which of `places` the `value` picks; with `value // places` it is unique, whatever the index policy."""
+    """Which of `places` the `value` selects. The pair of it and `value // places` is unique under each index policy."""
     if index == CacheIndex.HASH:
         return remainder(value + fold(quotient(value, places), places), places)
     return remainder(value, places)
@@ -74,7 +77,7 @@ def channel_address(channel, local, interleave_bytes, channels, index):
 
 @compiled(inline=True)
 def l2_bank_of(line, interleave_bytes, channels, banks, index):
-    """L2 bank of a line address: each channel has `banks // channels` slices, its lines are dealt over them."""
+    """L2 bank of a line address. Each channel has `banks // channels` slices; its lines are distributed over them."""
     slices = quotient(banks, channels)
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
     return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
@@ -82,14 +85,16 @@ def l2_bank_of(line, interleave_bytes, channels, banks, index):
 
 @compiled
 def scatter(ratio, places):
-    """A number below `places`, well mixed from the ratio by a multiplication. Unlike `fold` it does not follow the
-    hash of the channels, so lines that meet in one channel do not meet again in one set."""
+    """A number below `places`: the ratio, mixed by a multiplication.
+
+    It is independent of `fold`, the hash of the channels. So lines that share a channel do not also share a set.
+    """
     return remainder((ratio * 0x9E3779B1) >> 15, places)
 
 
 @compiled(inline=True)
 def set_of(value, sets, index):
-    """Set of the `value`-th line of a cache; any `sets` lines in a row, from a multiple of `sets`, fill all of them."""
+    """Set of line number `value` of a cache. A run of `sets` lines from a multiple of `sets` uses each set once."""
     if index == CacheIndex.HASH:
         return remainder(value + scatter(quotient(value, sets), sets), sets)
     return remainder(value, sets)
@@ -97,7 +102,7 @@ def set_of(value, sets, index):
 
 @compiled(inline=True)
 def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
-    """Set of a line within its L2 bank; the lines of one bank, in order, walk over all sets evenly."""
+    """Set of a line within its L2 bank. The lines of one bank, in order, use all sets evenly."""
     local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
     return set_of(quotient(local_line, quotient(banks, channels)), sets, index)
 
@@ -141,7 +146,7 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
 
 @compiled
 def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
-    """Channel-local byte address of a bank, row and column: inverse of `bank_row_column`."""
+    """Channel-local byte address of a bank, row and column: the inverse of `bank_row_column`."""
     group = bank >> bank_bits
     bank_in_group = bank & ((1 << bank_bits) - 1)
     byte = column * SECTOR_BYTES

@@ -1,9 +1,10 @@
-"""Which stream's request enters a channel's DRAM queue next.
+"""The arbiter: selects the stream whose request enters a channel's DRAM queue next.
 
-A policy is one kernel of (channel, now_ps) that returns a stream, or -1 for none. It sees `channel.head_ps[stream]`:
-the time since which the head of that stream's fifo waits, NEVER where there is none or it cannot be taken now; and all
-state of the channel, `queued` (32-byte entries in each queue) among it. To add a policy: a member of `spec.Arbiter`,
-a kernel here (or in a file of its own, as `sim.hw.mca`), a line in `pick_stream`.
+A policy is one compiled function of (channel, now_ps). It returns a stream, or -1 for none. It sees
+`channel.head_ps[stream]`: the time since which the head of that stream's fifo waits. The time is NEVER if the fifo is
+empty or its head cannot be taken now. A policy also sees all state of the channel, for example `queued` (32-byte
+entries in each queue). To add a policy, add a member of `spec.Arbiter`, a compiled function here (or in its own file,
+like `sim.hw.mca`), and a line in `pick_stream`.
 """
 
 from sim.hw import policy
@@ -30,8 +31,10 @@ def pick_stream(channel, now_ps):
 
 @compiled
 def _checked(channel, stream, now_ps):
-    """What a user's policy returned: a stream with a head that can be taken, or -1. The first other answer is kept
-    for the host, which ends the run with it (`sim.machine.rest`)."""
+    """The result of a user's policy. -1 if it is not a stream with a head that can be taken.
+
+    The first wrong answer is kept for the host, which ends the run with it (`sim.machine.rest`).
+    """
     if stream >= 0 and stream < STREAMS and channel.head_ps[stream] < NEVER:
         return stream
     if stream != -1 and channel.wrong_ps == NEVER:
@@ -41,6 +44,6 @@ def _checked(channel, stream, now_ps):
 
 @compiled
 def compute_first(channel):
-    """The older head of the compute streams, else that of the communication streams."""
+    """The older head of the compute streams; if there is none, the older head of the communication streams."""
     stream = older_head(channel, Stream.COMPUTE_READ, Stream.COMPUTE_WRITE)
     return stream if stream >= 0 else older_head(channel, Stream.COMM_READ, Stream.COMM_WRITE)

@@ -1,4 +1,4 @@
-"""Workgroup barriers of a CU, and the end of warps, which can open them."""
+"""Workgroup barriers of a CU, and the end of a warp, which can open a barrier."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from traces.schema import ARRIVE_ONLY, BARRIERS
 
 @compiled
 def release_barrier(cu, warps, resident, number, now_ps):
-    """Everybody is here: the warps that wait at barrier `number` go on."""
+    """Open barrier `number`: the warps that wait at it continue."""
     resident.arrived[number] = 0
     for w in range(resident.first_warp, resident.first_warp + resident.warps):
         warp = warps.warp[w]
@@ -20,7 +20,7 @@ def release_barrier(cu, warps, resident, number, now_ps):
 
 @compiled
 def arrive(cu, warps, w, event, now_ps):
-    """Arrive at a barrier, and wait there unless the event only arrives; the last one to arrive lets all go."""
+    """Warp w arrives at a barrier and waits there, unless the event only arrives. The last arrival opens it."""
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     number = event.slot & (BARRIERS - 1)
@@ -39,7 +39,7 @@ def arrive(cu, warps, w, event, now_ps):
 
 @compiled
 def _waiting(warps, resident, number):
-    """Warps that sleep at barrier `number`; those that only arrived do not."""
+    """Number of warps that sleep at barrier `number`. Warps that only arrived do not sleep."""
     count = 0
     for w in range(resident.first_warp, resident.first_warp + resident.warps):
         warp = warps.warp[w]
@@ -49,7 +49,7 @@ def _waiting(warps, resident, number):
 
 @compiled
 def warp_exit(cu, warps, w, now_ps):
-    """The warp ends; a barrier that waited only for it opens; the last warp frees the workgroup's place."""
+    """Warp w ends. A barrier that waited only for it opens. The last warp frees the workgroup's place."""
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     warp_sleep(warps, w, IDLE, now_ps)

@@ -1,7 +1,8 @@
-"""Instructions of the host's processor that Python has no word for, each with its plain twin.
+"""Instructions of the host's processor that Python lacks. Each has a version in plain Python, for runs without numba.
 
-Bit counts; quotients by what is nearly always a power of two (numbers of channels, banks and sets need not be, but a
-division costs ten times as much as the shift); and searches of sixteen numbers at once, the heart of every tag look-up.
+There are bit counts, quotients and searches of sixteen numbers at once. A quotient is fast if its divisor is a power of
+two. Numbers of channels, banks and sets nearly always are, and a division costs ten times as much as a shift.
+Every tag look-up uses the searches.
 """
 
 from llvmlite import ir
@@ -12,7 +13,7 @@ from numba.np.arrayobj import make_array
 from tracer.compile.jit import compiled
 
 BLOCK = 16
-"""Numbers that are searched together: one of the host's cache lines of int32."""
+"""Numbers that are searched together: one cache line of the host, of int32."""
 WORD = ir.IntType(64)
 
 
@@ -25,7 +26,7 @@ def _trailing_zeros(typing_context, value):
 
 
 def _splat(builder, block_type, value):
-    """A vector of sixteen times the same number."""
+    """A vector that holds the same number sixteen times."""
     one = ir.Constant(block_type, ir.Undefined)
     one = builder.insert_element(one, builder.trunc(value, block_type.element), ir.IntType(32)(0))
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), BLOCK), [0] * BLOCK))
@@ -40,7 +41,7 @@ def _load_block(context, builder, array_type, array, first):
 
 
 def _reduce(builder, block_type, operation, block):
-    """The least or the greatest of a vector, as an int64."""
+    """The smallest or the largest number of a vector, as an int64."""
     function_type = ir.FunctionType(block_type.element, [block_type])
     name = f"llvm.vector.reduce.{operation}.v{BLOCK}i{block_type.element.width}"
     return builder.sext(
@@ -101,14 +102,14 @@ PLAIN = config.DISABLE_JIT  # type: ignore[attr-defined]
 trailing_zeros = _plain_trailing_zeros if PLAIN else _trailing_zeros
 """trailing_zeros(value): index of the lowest set bit of a non-zero int64."""
 equal_in_block = _plain_equal_in_block if PLAIN else _equal_in_block
-"""equal_in_block(numbers, first, value): bit k is set where numbers[first + k] equals value; k < 16. `numbers` of this
-and the next two are int16 or int32, and value, count and mask must fit in them."""
+"""equal_in_block(numbers, first, value): bit k is set if numbers[first + k] equals value; k < 16. In this function and
+the next two, `numbers` are int16 or int32, and value, count and mask must fit in that type."""
 least_in_block = _plain_least_in_block if PLAIN else _least_in_block
-"""least_in_block(numbers, first, count): smallest of the numbers from `first` on, at most `count` and at most 16 of
-them; the largest that there can be where there are none."""
+"""least_in_block(numbers, first, count): the smallest of `count` numbers from `first` on, at most 16. If count is 0, it
+is the largest number of the type."""
 greatest_in_block = _plain_greatest_in_block if PLAIN else _greatest_in_block
-"""greatest_in_block(numbers, first, mask): largest of sixteen numbers from `first` on, of each only the bits of the
-mask, which is not negative."""
+"""greatest_in_block(numbers, first, mask): the largest of sixteen numbers from `first` on, each ANDed with the mask.
+The mask is not negative."""
 
 
 @compiled(inline=True)

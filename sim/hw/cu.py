@@ -1,9 +1,10 @@
 """Compute unit (SM): issues the warp events of its resident workgroups, oldest ready warp first.
 
-Per warp scheduler there is one issue slot and one pipe of each kind; both are booked until a time, so an event that
-finds its scheduler taken comes back when it is free. Shared memory (LDS) has one port per CU. Arithmetic is a run of
-`count` instructions that occupies its pipe; a matrix event occupies the tensor pipe for work / rate. Memory events go
-to the load/store unit, barriers hold the warps of a workgroup together, EXIT waits for everything outstanding.
+Each warp scheduler has one issue slot and one pipe of each kind. Both are booked until a time. An event whose
+scheduler is busy is tried again when the scheduler is free. Shared memory (LDS) has one port per CU. An arithmetic
+event is a run of `count` instructions that occupies its pipe. A matrix event occupies the tensor pipe for work / rate.
+Memory events go to the load/store unit. Barriers synchronise the warps of a workgroup. EXIT waits for all outstanding
+events.
 
 Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register-file ports (D4).
 """
@@ -59,7 +60,7 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
 
 @compiled(inline=True)
 def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
-    """Warp w issues its next event at now_ps, or is put where it must wait."""
+    """Warp w issues its next event at now_ps, or goes to sleep until it can."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
     wait = ALL_SLOTS if event.kind == Kind.EXIT else event.wait
@@ -88,7 +89,7 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
 
 @compiled(inline=True)
 def _must_wait_for_tracker(cu, warp, event, output):
-    """Does a store into the output find no Tracker entry for its tile?"""
+    """Must a store into the output wait because no Tracker entry is free for its tile?"""
     resident = cu.resident[warp.workgroup]
     if resident.comm or event.space == Space.SHARED:
         return False
@@ -101,7 +102,7 @@ def _must_wait_for_tracker(cu, warp, event, output):
 
 @compiled
 def retry_stores(warps, now_ps):
-    """A Tracker entry came free: warps that wait for one try again at now_ps. Returns whether there is any."""
+    """A Tracker entry is free: warps that wait for one try again at now_ps. Returns True if there is such a warp."""
     found = False
     for w in range(MAX_WARPS):
         if warps.warp[w].state == ON_TRACKER:
@@ -112,7 +113,7 @@ def retry_stores(warps, now_ps):
 
 @compiled(inline=True)
 def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
-    """All that the event needs is there: do it."""
+    """Execute the event. All resources that it needs are free."""
     warp = warps.warp[w]
     warp.event += 1
     prefetch(event, EVENT_BYTES)  # the next one
@@ -135,7 +136,7 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output,
 
 @compiled(inline=True)
 def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
-    """Memory events that queued for the load/store unit start as it becomes free."""
+    """Start queued memory events as the load/store unit becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
         w = np.int64(lsu.queue[lsu.queue_head & (MAX_WARPS - 1)])
         lsu.queue_head += 1
@@ -145,11 +146,11 @@ def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, o
 
 @compiled(inline=True)
 def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
-    """Answers from now_ps on, each at its time, as long as they come before anything else the CU could do.
+    """Take answers from now_ps on, each at its time, while no other action of the CU is due earlier.
 
     Returns:
-        Time of the first thing that is not an answer, or of the answer that unblocked the load/store unit; at least
-        now_ps, NEVER when there is none.
+        Time of the first action that is not an answer, or of the answer that unblocked the load/store unit. At least
+        now_ps; NEVER if there is none.
     """
     answers = fifos[cu.answers]
     other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
@@ -170,14 +171,14 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
 
 @compiled(inline=True)
 def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
-    """Take the answers that come first, then do everything else that the CU can do at the time it is due.
+    """Take the answers that come first, then do all other actions of the CU that are due at that time.
 
     Args:
-        now_ps: when the CU asked to be called, or when it was given something.
-        end_ps: end of the time window; nothing from end_ps on is done.
+        now_ps: when the CU asked to be called, or when another unit gave it work.
+        end_ps: end of the time window. The CU does nothing at or after end_ps.
 
     Returns:
-        When it can do something next, NEVER if only an answer or a free port can help.
+        When the CU can act next. NEVER if it waits for an answer or for room in its port.
     """
     if lsu.blocked_since_ps < 0:
         now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)

@@ -1,4 +1,4 @@
-"""The record of one compute unit: constants from the spec, the workgroups that are resident, state, counters."""
+"""The record of one compute unit: constants from the spec, resident workgroups, state, counters."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ MAX_WORKGROUPS = 32
 MAX_SCHEDULERS = 8
 PIPES = len(Pipe)
 ARRAYS = 8
-"""Arrays that a program which workgroups share may reach (sim.host.program)."""
+"""Largest number of arrays of a shared program, each with its own shift (sim.host.program)."""
 
 RESIDENT = np.dtype(
     [
@@ -22,7 +22,7 @@ RESIDENT = np.dtype(
         ("queue", "i4"),  # dispatch queue that sent it
         ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
         ("arrived", "i4", BARRIERS),
-        ("shift_bytes", "i8", ARRAYS),  # its addresses lie so much above those of its events
+        ("shift_bytes", "i8", ARRAYS),  # its address - the address in its events, per array
     ],
     align=True,
 )
@@ -58,7 +58,7 @@ CU = np.dtype(
         ("pipe_free_ps", "i8", (MAX_SCHEDULERS, PIPES)),
         ("shared_free_ps", "i8"),
         ("residents", "i8"),
-        ("ended", "i8"),  # workgroups that ended and wait to be collected by the engine
+        ("ended", "i8"),  # workgroups that have ended; the engine collects them
         # counters
         ("warp_instructions", "i8"),
         ("events", "i8"),

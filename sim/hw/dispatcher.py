@@ -1,9 +1,9 @@
-"""Workgroup dispatcher of one GPU: deals the workgroups of a kernel to the CUs as places become free.
+"""Workgroup dispatcher of one GPU: gives the workgroups of a kernel to the CUs as places become free.
 
-A *dispatch queue* is one kernel in progress: which CUs it may use, how many workgroups fit on a CU, and its
-workgroups in launch order. Their events lie in the *trace window*, filled ahead by the host; when the next workgroup
-is not there yet the dispatcher stops the clock (`needs`) until it is, so the outcome does not depend on how far the
-host reads ahead.
+A *dispatch queue* is one kernel in progress: the CUs that it may use, the workgroups that fit on a CU, and its
+workgroups in launch order. Their events are in the *trace window*, which the host fills ahead. If the next workgroup
+is not there yet, the dispatcher stops the clock (`needs`) until the host has staged it. So the result does not depend
+on how far the host reads ahead.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ STAGED = np.dtype(
         ("warps", "i4"),
         ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
         ("first_event", "i8", MAX_WARPS),  # of each warp, in the slab; a program ends with EXIT
-        ("shift_bytes", "i8", ARRAYS),  # its addresses lie so much above those in the slab
+        ("shift_bytes", "i8", ARRAYS),  # its address - the address in the slab, per array
     ],
     align=True,
 )
@@ -41,7 +41,7 @@ DISPATCH = np.dtype(
         ("seed", "i8"),
         ("comm", "i8"),
         # state
-        ("wake_ps", "i8"),  # when it can place a workgroup, NEVER = when a place is freed
+        ("wake_ps", "i8"),  # when it can place a workgroup, NEVER = it waits for a free place
         ("next_ps", "i8"),  # no dispatch before
         ("staged", "i8"),  # workgroups put into the window so far
         ("taken", "i8"),  # dispatched so far
@@ -56,7 +56,7 @@ DISPATCH = np.dtype(
 
 @compiled
 def _random_share(seed, tag):
-    """Uniform in [0, 1), a pure function of seed and workgroup (splitmix64)."""
+    """A number uniform in [0, 1): a pure function of seed and workgroup (splitmix64)."""
     z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(tag) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -65,7 +65,7 @@ def _random_share(seed, tag):
 
 @compiled
 def choose_cu(dispatch, cus, base):
-    """CU for the next workgroup, -1 when all places are taken. Breadth-first: the one with the fewest residents."""
+    """CU for the next workgroup, -1 if all places are taken. Breadth-first: the CU with the fewest residents."""
     best = -1
     for c in range(base + dispatch.first_cu, base + dispatch.last_cu):
         residents = cus[c].residents
@@ -107,7 +107,7 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
 
 @compiled
 def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
-    """Dispatch one workgroup at dispatch.wake_ps, if one is staged and a place is free; sets the next wake_ps.
+    """Dispatch one workgroup at dispatch.wake_ps if one is staged and a place is free. Sets the next wake_ps.
 
     Args:
         base: first CU of this GPU in `cus` and `warps`.
@@ -115,7 +115,7 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
         gates: GATE records that workgroups may wait for.
 
     Returns:
-        (cu, start_ps): the CU that got a workgroup, which issues from start_ps on; -1 if none did.
+        (cu, start_ps): the CU that got a workgroup, and when its warps can issue; cu = -1 if no CU got one.
     """
     now_ps = dispatch.wake_ps
     dispatch.needs = 0

@@ -1,10 +1,10 @@
-"""DMA engines (T3): read what the Tracker has marked ready and send it to another GPU as updates or stores.
+"""DMA engines (T3): read tiles that the Tracker has marked ready, and send them to other GPUs as updates or stores.
 
-A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record: the port, the
-operation, and what tile it is for there, which may be one of another buffer. An engine takes them in
-the order in which they became ready, reads line by line past L2, and puts what comes back into the fifo of its port.
-It issues a read only when there is a place for its data there, so a link that stands still stops the engine. Reads
-travel in the communication stream of the memory channels.
+A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record. The SEND
+record gives the port, the operation, and the tile at the receiver, which may be in another buffer. An engine takes
+descriptors in the order in which they became ready. It reads line by line, past L2, and puts the data into the fifo of
+the port. It issues a read only if that fifo has a place for the data. So a blocked link stops the engine. Reads use the
+communication stream of the memory channels.
 """
 
 import numpy as np
@@ -35,20 +35,20 @@ DMA = np.dtype(
         ("setup_ps", "i8"),
         ("request_ps", "i8"),  # to the memory controller
         # state
-        ("wake_ps", "i8"),  # when it can read the next line, NEVER = when a descriptor or room comes
+        ("wake_ps", "i8"),  # when it can read the next line, NEVER = it waits for a descriptor or for room
         ("next_ps", "i8"),  # no read before
-        ("tag", "i8"),  # tile in hand, -1 = none
-        ("send", "i8"),  # SEND record: where it goes
-        ("wavefront", "i8"),  # whose part of it, -1 = all of it
-        ("address", "i8"),  # first byte of what is in hand
+        ("tag", "i8"),  # current tile, -1 = none
+        ("send", "i8"),  # SEND record: the tile's destination
+        ("wavefront", "i8"),  # wavefront whose part of the tile is sent, -1 = the whole tile
+        ("address", "i8"),  # first byte of the current tile or part
         ("runs", "i8"),
         ("run_bytes", "i8"),
         ("pitch_bytes", "i8"),
-        ("run", "i8"),  # row in hand
+        ("run", "i8"),  # current row
         ("line", "i8"),  # next line, -1 = first of the row
         ("contributors", "i8"),
-        ("began_ps", "i8"),  # when the tile in hand (or the last one) was taken
-        ("last_tag", "i8"),  # tile in hand, or the last one
+        ("began_ps", "i8"),  # when the current tile (or the last one) was taken
+        ("last_tag", "i8"),  # current tile, or the last one
         ("out", "i8"),  # lines read and not yet on the link
         ("blocked", "i8"),  # 1: waits for room
         # counters
@@ -80,7 +80,7 @@ def make_dmas(machine):
 
 @compiled
 def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps, number):
-    """Take a descriptor in hand: a tile, or a wavefront's part of one, for the GPU of its send `number`."""
+    """Load a descriptor: a tile, or a wavefront's part of it, for the GPU of its send `number`."""
     tile = tiles[tag]
     dma.tag, dma.wavefront, dma.run, dma.line = tag, wavefront, 0, -1
     dma.send = tile.first_send + number
@@ -109,7 +109,7 @@ def dma_line(dma):
 
 @compiled
 def _sectors(dma, run, line):
-    """Sectors of a line that belong to a row of what is in hand."""
+    """Sectors of a line that belong to a row of the current tile or part."""
     first = max(line, (dma.address + run * dma.pitch_bytes) // SECTOR_BYTES * SECTOR_BYTES)
     end = min(line + LINE_BYTES, row_end(dma, run))
     count = (end - first) // SECTOR_BYTES
@@ -118,14 +118,14 @@ def _sectors(dma, run, line):
 
 @compiled
 def dma_has_room(dma, port, fifos, channel_fifo):
-    """Can the next read go out: to its memory channel, with a place for its data before the link?"""
+    """Can the next read be issued? It needs room in its memory channel and a place for its data before the link."""
     lines = fifos[port.dma_fifo]
     return dma.out < dma.outstanding and fifo_fill(lines) + port.reserved < lines.limit and not fifo_full(channel_fifo)
 
 
 @compiled
 def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
-    """Send the next read to its channel; the engine has nothing in hand after the last line."""
+    """Send the next read to its channel. After the last line the engine has no current tile."""
     sectors = _sectors(dma, dma.run, dma.line)
     request = fifo_push(channel_fifo, pool)
     request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
@@ -151,7 +151,7 @@ def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
 
 @compiled
 def dma_answer(dma, port, fifos, pool, data, op):
-    """Data of a read has come: on to the link, as an update or a write at the GPU that it goes to."""
+    """Put the data of a read into the fifo of the link, as an update or a write at the receiving GPU."""
     lines = fifos[port.dma_fifo]
     place = fifo_push(lines, pool)
     place.line, place.ready_ps, place.born_ps = data.line, data.ready_ps, data.born_ps

@@ -1,7 +1,7 @@
-"""Bounded fifo of requests: the only thing between two hardware units.
+"""Bounded fifo of requests: the only connection between two hardware units.
 
-All fifos of a machine share one pool of request slots; a fifo is a ring of `mask + 1` slots from `first` on.
-`limit` is its depth in requests (the back-pressure point), at most the ring's size.
+All fifos of a machine share one pool of request slots. A fifo is a ring of `mask + 1` slots from `first` on. `limit`
+is its depth in requests: a producer stops there (back-pressure). The limit is at most the size of the ring.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ FIFO = np.dtype(
         (
             "origin",
             "i8",
-        ),  # request that lies in the first slot; an empty fifo starts there again, where the host is warm
+        ),  # number of the request in the first slot; an empty fifo starts there again, in the host's cache
         # counters
         ("fill_max", "i8"),  # most requests held at once
-        ("pad", "i8"),  # to a whole cache line of the host
+        ("pad", "i8"),  # fills a cache line of the host
     ]
 )
 
@@ -50,24 +50,25 @@ def make_fifos(depths):
 
 @compiled(inline=True)
 def fifo_slot(fifo, number):
-    """Slot of the pool where the `number`-th request ever put lies, for numbers from `head` to `tail`."""
+    """Slot of the pool that holds request `number`, counted over all pushes; numbers from `head` to `tail`."""
     return fifo.first + ((number - fifo.origin) & fifo.mask)
 
 
 @compiled(inline=True)
 def fifo_fill(fifo):
-    """Requests held, whether visible yet or not."""
+    """Number of requests held, visible or not yet visible."""
     return fifo.tail - fifo.head
 
 
 @compiled(inline=True)
 def fifo_full(fifo):
+    """Does the fifo hold as many requests as it may?"""
     return fifo.tail - fifo.head >= fifo.limit
 
 
 @compiled(inline=True)
 def fifo_head_ps(fifo, pool):
-    """Time at which the head may be seen, NEVER when empty."""
+    """Time at which the oldest request becomes visible, NEVER if the fifo is empty."""
     if fifo.tail == fifo.head:
         return NEVER
     return pool[fifo_slot(fifo, fifo.head)].ready_ps
@@ -81,12 +82,13 @@ def fifo_head(fifo, pool):
 
 @compiled(inline=True)
 def fifo_pop(fifo):
+    """Remove the oldest request. The fifo must not be empty."""
     fifo.head += 1
 
 
 @compiled(inline=True)
 def fifo_push(fifo, pool):
-    """Claim the next slot and return it for the caller to fill. The fifo must not be full."""
+    """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full."""
     if fifo.tail == fifo.head:
         fifo.origin = fifo.tail
     slot = pool[fifo_slot(fifo, fifo.tail)]

@@ -1,11 +1,11 @@
 """L1 data cache of one CU: sectored, write-through, no write-allocate, lines allocated when their data arrives (D9).
 
-A *miss entry* (MSHR) is one read request on its way. Accesses to sectors that are already on their way join the
-entry; an access may wait on several entries, each answer takes one of its waits away (the load table in
-`sim.hw.lsu` counts them). Data arrive in a way of the line's set only when the answer comes, so a stream of loads
-never evicts what it has not read yet (the "streaming" L1 of Volta; Accel-Sim's `S:` caches do the same).
+A *miss entry* (MSHR) is one read request in flight. An access to sectors that are in flight joins the entry. An access
+may wait for several entries; each answer ends one wait (the load table in `sim.hw.lsu` counts the waits). A way of the
+set is claimed only when the answer comes. So a stream of loads never evicts lines that it has not read yet (the
+"streaming" L1 of Volta; Accel-Sim's `S:` caches do the same).
 
-Volta and later share one array between L1 and shared memory: `ways` shrinks to what the resident workgroups leave.
+Volta and later share one array between L1 and shared memory: `ways` is the part that the resident workgroups leave.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ CHAINS = 1024  # hash chains over the miss entries
 MISS_ENTRY = np.dtype(
     [
         ("line", "i8"),
-        ("load", "i2"),  # load-table entry that asked first
-        ("joiners", "i2"),  # first further load, -1 where none
+        ("load", "i2"),  # load-table entry of the first load
+        ("joiners", "i2"),  # first further load, -1 = none
         ("next", "i2"),  # next entry of the hash chain or of the free list
         ("sectors", "i1"),  # asked for
         ("keep", "i1"),  # 1: the answer fills the cache; 0: bypass
@@ -51,7 +51,7 @@ L1 = np.dtype(
         ("latency_ps", "i8"),
         ("entries", "i8"),  # miss entries (MSHRs)
         # state
-        ("ways", "i8"),  # in use; 0 = no L1 beside the shared memory of this kernel
+        ("ways", "i8"),  # in use; 0 = the kernel's shared memory leaves no L1
         ("entries_used", "i8"),
         ("joiners_used", "i8"),
         ("free_entry", "i4"),
@@ -81,7 +81,7 @@ def make_l1s(spec, period_ps, count):
         period_ps: clock period of the CU.
 
     Returns:
-        (l1s, sets): L1 records; how many sets they need altogether.
+        (l1s, sets): L1 records, and the number of sets that they need together.
     """
     l1s = np.zeros(count, L1)
     sets = spec.bytes // (spec.ways * LINE_BYTES)
@@ -102,21 +102,21 @@ def _chain_of(line):
 
 @compiled(inline=True)
 def l1_expect_answer(l1, sets, line, e):
-    """The answer to miss entry `e`, of `line`, comes soon."""
+    """Hint to the host: the answer to miss entry `e`, of `line`, comes soon."""
     prefetch(l1.entry[e], 0)
     l1_expect(l1, sets, line)
 
 
 @compiled(inline=True)
 def l1_expect(l1, sets, line):
-    """An access or a fill of `line` comes soon (see `tags.expect`)."""
+    """Hint to the host: an access or a fill of `line` comes soon (see `tags.expect`)."""
     if l1.ways > 0:
         expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
 
 
 @compiled(inline=True)
 def l1_hit_sectors(l1, sets, line, sectors):
-    """Which of `sectors` are in the cache; makes the line the most recently used."""
+    """Mask of those `sectors` that are in the cache. Makes the line the most recently used."""
     if l1.ways == 0:
         return 0
     cache_set = sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)]
@@ -129,10 +129,10 @@ def l1_hit_sectors(l1, sets, line, sectors):
 
 @compiled(inline=True)
 def l1_join(l1, line, sectors, load):
-    """Let `load` wait for those of `sectors` that are on their way.
+    """`load` waits for those `sectors` that are in flight.
 
     Returns:
-        (joined, waits): the sectors found, and on how many entries the load now waits for them.
+        (joined, waits): mask of the sectors in flight, and the number of entries that the load now waits for.
     """
     joined = 0
     waits = 0
@@ -155,13 +155,13 @@ def l1_join(l1, line, sectors, load):
 
 @compiled(inline=True)
 def l1_has_room(l1):
-    """Can one more line access be taken, whatever it needs? (At most four entries hold sectors of one line.)"""
+    """Is there room for any line access? (At most four entries hold sectors of one line.)"""
     return l1.entries_used < l1.entries and l1.joiners_used <= MAX_JOINERS - 4
 
 
 @compiled(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
-    """Open a miss entry for `sectors` and return its number: the request carries it and the answer brings it back."""
+    """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry."""
     e = np.int64(l1.free_entry)
     entry = l1.entry[e]
     l1.free_entry = entry.next
@@ -181,7 +181,7 @@ def l1_miss(l1, line, sectors, load, keep):
 
 @compiled(inline=True)
 def l1_fill(l1, sets, e):
-    """Data of entry `e` have arrived: put them in the cache (unless bypassed). The entry stays open for its loads."""
+    """Put the arrived data of entry `e` in the cache, unless bypassed. The entry stays open for its loads."""
     entry = l1.entry[e]
     if entry.keep == 0 or l1.ways == 0:
         return
@@ -196,7 +196,7 @@ def l1_fill(l1, sets, e):
 
 @compiled(inline=True)
 def l1_close(l1, e):
-    """Give entry `e` and its joiners back."""
+    """Free entry `e` and its joiners."""
     entry = l1.entry[e]
     j = np.int64(entry.joiners)
     while j >= 0:
@@ -220,5 +220,5 @@ def l1_close(l1, e):
 
 @compiled
 def l1_write(l1, sectors):
-    """A store passes through. Bytes written over valid sectors update them in place, so no state changes."""
+    """Count a store, which passes through. It updates valid sectors in place, so no state changes."""
     l1.write_sectors += sectors_in(sectors)

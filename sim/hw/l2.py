@@ -1,14 +1,14 @@
 """One bank of the L2: sectored, write-back, write-allocate without fetch, one request per clock.
 
-A read looks its sectors up: present ones are hits, those on their way merge with the miss in flight, the others are
-asked from the bank's HBM channel; the answer goes out when all are there. A write makes its whole sectors valid and
-dirty; a sector written in part is fetched only when somebody reads it. Atomics are done here on fetched sectors, as
-fast as other requests (D12). Uncached requests pass through to the channel (copies in the bank are written back or
-dropped first).
+A read looks up its sectors. Present sectors are hits. Sectors in flight merge with their miss. The others are requested
+from the bank's HBM channel. The answer leaves when all sectors are present. A write makes its whole sectors valid and
+dirty. A sector written in part is fetched only when it is read. Atomics are done here on fetched sectors, at the rate
+of other requests (D12). Uncached requests pass through to the channel. Before that, copies in the bank are written back
+or dropped.
 
-A request is taken only if all that it could need is free (miss entry, waiting place, room towards the channel);
-otherwise the bank blocks, in order. Every read towards DRAM has its place in the fill fifo.
-The bank's latency delays hits only; that of misses is calibrated as a whole (D11).
+The bank takes a request only if all resources that it could need are free (miss entry, waiting place, room towards the
+channel). Otherwise the bank blocks, in order. Every read towards DRAM has a reserved place in the fill fifo. The bank's
+latency delays hits only. The latency of a miss is calibrated as a whole (D11).
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from tracer.compile.jit import compiled
 from traces.schema import Cache
 
 AHEAD = 3
-"""How many requests early the host is asked for the set of one."""
+"""The set of a request is prefetched on the host this many requests early."""
 
 
 @compiled(inline=True)
@@ -31,7 +31,7 @@ def _set_of(bank, sets, request):
 
 @compiled(inline=True)
 def _has_room(bank, fifos):
-    """Is everything free that any request could need? Two writes: an eviction and the request itself."""
+    """Are all resources free that any request could need? It needs room for two writes: an eviction and itself."""
     for stream in range(STREAMS):
         fifo = fifos[bank.dram[stream]]
         if fifo.limit - fifo_fill(fifo) < 2:
@@ -47,7 +47,7 @@ def _has_room(bank, fifos):
 
 @compiled(inline=True)
 def _place(bank, cache_set, way, fifos, pool, request, now_ps):
-    """The request's line in the set: `way` if it is there, else a claimed way (victim evicted); -1 if all are held."""
+    """Way of the request's line: `way` if present, else a claimed way (victim evicted); -1 if all are held."""
     if way >= 0:
         touch(cache_set, bank.ways, way)
         return way
@@ -100,7 +100,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
         cache_set.way[way].pending |= missing
         stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
         sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
-        sent.cache = Cache.DEFAULT  # an uncached atomic too is done here: its data fill the cache
+        sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
@@ -128,7 +128,7 @@ def _count_read(bank, op, hit, merged, missing):
 
 @compiled(inline=True)
 def _write(bank, sets, fifos, pool, request, now_ps):
-    """Write into the cache and acknowledge it, if stores are. Returns False if the bank must block."""
+    """Write into the cache. Acknowledge the write if the machine has acknowledgements. False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
@@ -146,7 +146,7 @@ def _write(bank, sets, fifos, pool, request, now_ps):
 
 @compiled(inline=True)
 def _pass_through(bank, sets, fifos, pool, request, now_ps):
-    """Uncached read, write or update: on to the channel. A dirty copy goes before it, an overwritten one is dropped."""
+    """Pass an uncached read, write or update to the channel. A dirty copy goes first; an overwritten one is dropped."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0:
@@ -165,7 +165,7 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
 
 @compiled(inline=True)
 def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
-    """Do the oldest request. Returns False if the bank must block."""
+    """Serve the oldest request. Returns False if the bank must block."""
     if not _has_room(bank, fifos):
         return False
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
@@ -178,7 +178,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
 
 @compiled(inline=True)
 def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
-    """Data came from DRAM: mark the sectors valid and answer everybody who now has all of his."""
+    """Data came from DRAM: mark the sectors valid, and answer each waiting request that now has all its sectors."""
     bank.reads_out -= 1
     if fill.cache == Cache.UNCACHED:
         _answer(fifos[bank.late], pool, fill, now_ps)
@@ -214,13 +214,13 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
 
 @compiled(inline=True)
 def l2_expect(bank, sets, request):
-    """A request or its data come soon (see `tags.expect`)."""
+    """Hint to the host: a request or its data come soon (see `tags.expect`)."""
     expect(_set_of(bank, sets, request), bank.ways)
 
 
 @compiled(inline=True)
 def l2_expect_queue(bank, sets, fifos, pool):
-    """The first requests in the queue come soon."""
+    """Hint to the host: the first requests in the queue are served soon."""
     requests = fifos[bank.requests]
     for number in range(requests.head, min(requests.tail, requests.head + AHEAD)):
         l2_expect(bank, sets, pool[fifo_slot(requests, number)])
@@ -228,7 +228,7 @@ def l2_expect_queue(bank, sets, fifos, pool):
 
 @compiled(inline=True)
 def l2_retry(banks, bank_wake_ps, first, end, end_ps):
-    """Room came free in a fifo towards memory: of the banks from `first` to `end`, those that wait try again."""
+    """A fifo towards memory has room again: the blocked banks from `first` to `end` try again."""
     for b in range(first, end):
         if banks[b].blocked == 1:
             bank_wake_ps[b] = min(bank_wake_ps[b], end_ps)
@@ -236,7 +236,7 @@ def l2_retry(banks, bank_wake_ps, first, end, end_ps):
 
 @compiled
 def l2_prefill(bank, sets, number, line):
-    """Put a line into set `number` of the bank, clean, without traffic (a copy from the host through L2)."""
+    """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2)."""
     cache_set = sets[bank.first_set + number]
     way = find_way(cache_set, bank.ways, line)
     if way < 0:
@@ -250,7 +250,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 
     Returns:
-        When the bank can do something next; NEVER if it is empty or blocked (a fill or a pop of the channel helps).
+        When the bank can act next. NEVER if it is empty, or blocked until a fill or a pop of the channel.
     """
     fills = fifos[bank.fills]
     while fifo_head_ps(fills, pool) <= now_ps:

@@ -1,4 +1,4 @@
-"""What an L2 bank sends to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
+"""Requests of an L2 bank to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
 
 from sim.hw.fifo import fifo_full, fifo_push_copy, fifo_slot
 from sim.hw.request import NEVER, Op, Stream
@@ -8,7 +8,7 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
-    """Append a request for `sectors` of `line` to the channel's fifo of `stream`; returns it."""
+    """Append a request for `sectors` of `line` to the channel's fifo of `stream`. Returns the request."""
     fifo = fifos[bank.dram[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
     sent = pool[fifo_slot(fifo, fifo.tail - 1)]
@@ -21,7 +21,7 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
 
 @compiled(inline=True)
 def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
-    """Send the dirty sectors of `mask` to DRAM; they are clean afterwards. Returns how many."""
+    """Send the dirty sectors of `mask` to DRAM and make them clean. Returns their number."""
     dirty = cache_set.way[way].dirty & mask
     if dirty == 0:
         return 0
@@ -34,7 +34,7 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
 
 @compiled
 def flush_step(bank, sets, fifos, pool, now_ps):
-    """Write dirty lines back, one per clock, as long as there is room. Lines stay valid."""
+    """Write dirty lines back, one per clock, while there is room. Lines stay valid."""
     nobody = pool[fifos[bank.requests].first]
     while bank.flush_set >= 0:
         cache_set = sets[bank.first_set + bank.flush_set]

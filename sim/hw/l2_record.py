@@ -1,4 +1,4 @@
-"""The record of one L2 bank: constants from the spec, state, counters; and the places where requests wait for data."""
+"""The record of one L2 bank: constants from the spec, state, counters. Also the places where requests wait for data."""
 
 import numpy as np
 
@@ -41,12 +41,12 @@ L2_BANK = np.dtype(
         ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
         ("dram", "i8", STREAMS),  # fifos towards the channel
         # state
-        ("next_ps", "i8"),  # takes no request before
-        ("sent_ps", "i8"),  # when the channel sees the oldest of what was sent in this window; NEVER = nothing sent
+        ("next_ps", "i8"),  # it takes no request before this time
+        ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
         ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
-        ("reads_out", "i8"),  # reads sent to DRAM and not back
+        ("reads_out", "i8"),  # reads sent to DRAM and not yet answered
         ("free_waiter", "i8"),
         ("flush_set", "i8"),  # next set to write back, -1 when not flushing
         # counters
@@ -105,5 +105,5 @@ def make_l2_banks(machine, wiring):
 
 
 def waiting_places(spec):
-    """Requests that can wait in a bank for data on their way."""
+    """Number of requests of a bank that can wait for data in flight."""
     return spec.mshrs * spec.mshr_merges

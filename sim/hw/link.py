@@ -1,15 +1,15 @@
-"""Links: unidirectional channels between GPUs, a packet per line, with credits.
+"""Links: unidirectional channels between GPUs, one packet per line, with credits.
 
-A port is one GPU's end of a link each way. On the way out, stores of the CUs and lines from the DMA engines wait in
-two fifos; the one that has stood longer goes next, takes the link for its bytes, and is at the other end a latency
-later. A packet leaves only with a credit: a place in the receiver's buffer, which comes back, a latency later, when
-the receiver has handed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
+A port is one GPU's end of a link in each direction. Outgoing stores of the CUs and lines of the DMA engines wait in two
+fifos. The head that has waited longer goes next. It occupies the link for its bytes and arrives a latency later. A
+packet leaves only with a credit: a place in the receiver's buffer. The credit returns a latency after the receiver has
+passed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
 
-A wire is the only thing that two GPUs share. What is put on it shows at the other end after the latency at the
-earliest, so GPUs may be simulated one after the other for that long.
+Two GPUs share only a wire. A packet is visible at the other end after the latency at the earliest. So GPUs may be
+simulated one after the other for that time.
 
-No errors, retries or packets of flow control (D25). Times on the link are kept in femtoseconds: rounding a line's
-853.3 ps to whole ones would cost bandwidth.
+There are no errors, retries or flow-control packets (D25). Times on the link are in femtoseconds: rounding a line's
+853.3 ps to whole picoseconds would cost bandwidth.
 """
 
 import numpy as np
@@ -30,9 +30,9 @@ MAX_CREDITS = 4096
 WIRE = np.dtype(
     [
         ("sent", "i8"),  # packets put on the wire
-        ("taken", "i8"),  # packets that the receiver has handed to its memory
-        ("packet", REQUEST, MAX_CREDITS),  # ring: those between; ready_ps = arrival
-        ("taken_ps", "i8", MAX_CREDITS),  # ring: when packet n was handed on
+        ("taken", "i8"),  # packets that the receiver has passed to its memory
+        ("packet", REQUEST, MAX_CREDITS),  # ring: packets sent and not yet taken; ready_ps = arrival
+        ("taken_ps", "i8", MAX_CREDITS),  # ring: when packet n was taken
     ],
     align=True,
 )
@@ -54,32 +54,32 @@ PORT = np.dtype(
         ("in_wire", "i8"),
         ("store_fifo", "i8"),  # from the CUs
         ("dma_fifo", "i8"),  # from the DMA engines
-        ("lane", "i8"),  # ports of one lane share its bandwidth, each way (the link to a switch)
-        ("distance", "i8"),  # the neighbour is this far behind in the order of the ring: contributors are rotated by it
+        ("lane", "i8"),  # ports of one lane share its bandwidth in each direction (the link to a switch)
+        ("distance", "i8"),  # the neighbour is this many GPUs behind in the ring; contributors are rotated by it
         ("fs_per_byte", "i8"),
         ("latency_ps", "i8"),
         ("header_bytes", "i8"),
         ("credits", "i8"),
         ("request_ps", "i8"),  # from the link to the memory controller
         # state
-        ("free_fs", "i8"),  # when the lane is free (that of its first port counts)
-        ("in_free_fs", "i8"),  # when the lane into this GPU is free (that of its first port counts)
-        ("reserved", "i8"),  # places of dma_fifo kept for reads on their way
-        ("blocked_since_ps", "i8"),  # an arrival waits for room in memory
+        ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
+        ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the lane's first port)
+        ("reserved", "i8"),  # places of dma_fifo reserved for reads in flight
+        ("blocked_since_ps", "i8"),  # since when an arrival waits for room in memory
         # counters
         ("packets", "i8"),
         ("bytes", "i8"),  # payload sent, whole sectors
         ("busy_ps", "i8"),
         ("credit_stalls", "i8"),  # windows in which a packet waited for a credit
         ("arrived_bytes", "i8"),
-        ("blocked_ps", "i8"),  # an arrival waited for room in a memory queue
+        ("blocked_ps", "i8"),  # time in which an arrival waited for room in a memory queue
     ],
     align=True,
 )
 
 
 def make_ports(machine, ports, store_fifos, dma_fifos):
-    """Idle ports of one GPU, not connected: `sim.host.cluster` sets the wires.
+    """Idle ports of one GPU, not yet connected: `sim.host.cluster` sets the wires.
 
     Args:
         machine: sim.spec.Machine.
@@ -100,7 +100,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
 
 @compiled
 def _credit_ps(port, wire):
-    """When the next packet has a credit, NEVER while the receiver has not handed on the one whose place it takes."""
+    """When the next packet has a credit. NEVER while the receiver has not passed on the packet whose place it takes."""
     before = wire.sent - port.credits
     if before < 0:
         return np.int64(0)
@@ -111,16 +111,16 @@ def _credit_ps(port, wire):
 
 @compiled
 def _packet_fs(port, volume):
-    """How long a packet occupies a lane."""
+    """Time in which a packet occupies a lane."""
     return (volume + port.header_bytes) * port.fs_per_byte
 
 
 @compiled
 def port_send(ports, p, wires, sends, tiles, fifos, pool, end_ps):
-    """Put on the wire what can leave before end_ps, as the tile and the address that it is for at the other end.
+    """Put packets that can leave before end_ps on the wire, with the tile and the address at the receiver.
 
     Returns:
-        When the next packet can leave, end_ps or later; NEVER with none left or none that has a credit in sight.
+        When the next packet can leave, end_ps or later. NEVER if none is left, or if the time of its credit is unknown.
     """
     port = ports[p]
     wire = wires[port.out_wire]
@@ -173,7 +173,7 @@ def _received(port, p, space, mirrors, packet, target):
 
 @compiled
 def _arrival_fs(ports, p, packet):
-    """When the last bit of a packet is here: after its time on the wire, and on the lane that it shares."""
+    """When the last bit of a packet has arrived: after its time on the wire, and on the lane that it shares."""
     port = ports[p]
     volume = sectors_in(packet.sectors) * SECTOR_BYTES
     on_wire_fs = (packet.ready_ps - 1) * FS_PER_PS + 1  # ready_ps is rounded up
@@ -182,7 +182,7 @@ def _arrival_fs(ports, p, packet):
 
 @compiled
 def arrival_ps(ports, p, wires):
-    """When the next packet arrives over a port, NEVER when none is on its way."""
+    """When the next packet arrives over a port, NEVER if none is in flight."""
     wire = wires[ports[p].in_wire]
     if wire.taken == wire.sent:
         return NEVER
@@ -192,7 +192,7 @@ def arrival_ps(ports, p, wires):
 
 @compiled
 def port_peek(ports, p, wires, space, mirrors, place):
-    """Copy the oldest packet on its way in to `place`, as this GPU sees it."""
+    """Copy the oldest incoming packet to `place`, as this GPU sees it."""
     port = ports[p]
     wire = wires[port.in_wire]
     packet = wire.packet[wire.taken % MAX_CREDITS]
@@ -202,7 +202,7 @@ def port_peek(ports, p, wires, space, mirrors, place):
 
 @compiled
 def port_take(ports, p, wires, fifo, pool, request, now_ps):
-    """Hand the oldest packet on to a memory fifo at now_ps. The fifo must not be full."""
+    """Pass the oldest packet to a memory fifo at now_ps. The fifo must not be full."""
     port = ports[p]
     wire = wires[port.in_wire]
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)

@@ -1,11 +1,11 @@
 """Load/store unit of one CU: turns warp memory events into line requests, through L1 to the CU's NoC port.
 
 The unit works on one event at a time, one line per `line_ps`. A line enters only if L1 has a free miss entry and the
-port fifo has room; otherwise the unit blocks, and memory events of other warps queue behind it in the order in which
-they tried to issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by
-one. Stores are posted: nothing answers them and nobody waits for them (D10).
+port fifo has room. Otherwise the unit blocks. Memory events of other warps then queue in the order in which they tried
+to issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
+are posted: they have no answer, and no warp waits for them (D10).
 
-The load table holds the events that wait for data: how many answers are missing, and which scoreboard slot to clear.
+The load table holds the events that wait for data: the number of missing answers, and the scoreboard slot to clear.
 """
 
 import numpy as np
@@ -29,14 +29,14 @@ def lsu_idle(lsu, now_ps):
 
 @compiled
 def lsu_enqueue(lsu, w):
-    """Warp w waits for its turn."""
+    """Warp w joins the queue for the unit."""
     lsu.queue[lsu.queue_tail & (MAX_WARPS - 1)] = w
     lsu.queue_tail += 1
 
 
 @compiled(inline=True)
 def _route_collective(lsu, tile):
-    """Where the stores in hand of a collective's kernel go: its addresses have a peer window."""
+    """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window."""
     port = lsu.line[0] >> PEER_BITS
     if port > 0:
         for i in range(lsu.lines):
@@ -45,7 +45,7 @@ def _route_collective(lsu, tile):
         lsu.contributors = held(tile)
     if lsu.op == Op.REDUCE:
         lsu.op = Op.UPDATE
-    if port == 0 and lsu.cache != Cache.UNCACHED:  # it ends in L2: no channel will see it as it is
+    if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
         for i in range(lsu.lines):
             tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
             tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
@@ -53,7 +53,7 @@ def _route_collective(lsu, tile):
 
 @compiled(inline=True)
 def _route_store(lsu, tile, sends):
-    """Where the stores in hand go: what their tile says."""
+    """Set the destination of the current stores from their tile."""
     if tile.routed == 0:
         return
     lsu.op, lsu.cache, lsu.contributors = tile.op, Cache.UNCACHED, 1
@@ -66,7 +66,7 @@ def _route_store(lsu, tile, sends):
 
 @compiled(inline=True)
 def _next_gpu(lsu):
-    """The lines in hand go (again) to the next of a set of GPUs."""
+    """Send the current lines (again), to the next GPU of a set."""
     lsu.link = np.int64(lsu.links[lsu.store])
     lsu.send = lsu.first_store + lsu.store
     lsu.store += 1
@@ -75,13 +75,13 @@ def _next_gpu(lsu):
 
 @compiled(inline=True)
 def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, sends, now_ps):
-    """Take the memory event of warp w in hand; `lsu_advance` sends its lines.
+    """Start the memory event of warp w; `lsu_advance` sends its lines.
 
     Args:
-        base: of the event, in this workgroup.
-        tag: workgroup, which says what tile it makes; of a collective's kernel, the tile.
+        base: base address of the event, in this workgroup.
+        tag: number of the workgroup, which selects its tile; for a collective's kernel, the tile.
         comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
-        spaces, tiles, sends: address-space configuration; stores outside its buffers are not concerned.
+        spaces, tiles, sends: address-space configuration. It does not apply to stores outside its buffers.
     """
     lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
     for i in range(lsu.lines):
@@ -126,7 +126,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
 
 @compiled(inline=True)
 def _finish_load(lsu, warps, number):
-    """Close load-table entry `number`: all its answers are in. Returns how long its warp had slept, or 0."""
+    """Close load-table entry `number`, which has all its answers. Returns the time its warp slept, or 0."""
     load = lsu.load_table[number]
     slept_ps = slot_done(warps, np.int64(load.warp), np.int64(load.slot), load.done_ps)
     load.next = lsu.free_load
@@ -137,10 +137,10 @@ def _finish_load(lsu, warps, number):
 
 @compiled(inline=True)
 def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
-    """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits on it.
+    """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits for it.
 
     Returns:
-        Picoseconds that warps woken by it had slept.
+        Picoseconds that the woken warps had slept.
     """
     stalled_ps = 0
     l1_fill(l1, sets, entry)
@@ -182,7 +182,7 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
 
 @compiled(inline=True)
 def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
-    """One line of a load: L1 hit, joined to misses on their way, or a new miss."""
+    """One line of a load: L1 hit, joined to misses in flight, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
     load = lsu.load_table[lsu.load]
     keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
@@ -207,7 +207,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
 
 @compiled(inline=True)
 def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
-    """Send lines of the event in hand until it is done or blocked. Returns sleep time of a warp woken by it."""
+    """Send lines of the current event until it is done or blocked. Returns the sleep time of a woken warp, or 0."""
     if lsu.next_line == lsu.lines and lsu.load < 0:
         return 0
     port = fifos[lsu.port]
@@ -254,7 +254,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
 
 @compiled(inline=True)
 def lsu_wake_ps(lsu):
-    """When the next queued memory event may start; NEVER while blocked or with nothing queued."""
+    """When the next queued memory event may start. NEVER while the unit is blocked or the queue is empty."""
     if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:
         return NEVER
     return lsu.free_ps

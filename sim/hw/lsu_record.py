@@ -1,4 +1,4 @@
-"""The record of a load/store unit: constants from the spec, the event in hand, the load table, counters."""
+"""The record of a load/store unit: constants from the spec, the current event, the load table, counters."""
 
 import numpy as np
 
@@ -36,29 +36,29 @@ LSU = np.dtype(
         ("cu", "i4"),
         ("pad", "i4"),
         # state
-        ("free_ps", "i8"),  # when the lines of the last event are through
-        ("lines", "i8"),  # of the event in hand
-        ("next_line", "i8"),  # == lines: no event in hand
+        ("free_ps", "i8"),  # when the last event has sent its lines
+        ("lines", "i8"),  # of the current event
+        ("next_line", "i8"),  # == lines: no current event
         ("op", "i8"),
         ("stream", "i8"),
         ("cache", "i8"),
-        ("load", "i8"),  # load-table entry of the event in hand, -1 for stores
+        ("load", "i8"),  # load-table entry of the current event, -1 for stores
         ("tag", "i8"),
-        ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay
-        ("contributors", "i8"),  # of what its stores carry
-        ("share", "i8"),  # of the tile's sum that they hold (split-K)
+        ("link", "i8"),  # 1 + port over which its stores leave, 0 = they stay here
+        ("contributors", "i8"),  # GPUs whose sums its stores carry
+        ("share", "i8"),  # share of the tile's sum that they hold (split-K)
         ("send", "i8"),  # SEND record by which they leave, -1 = none
-        ("stores", "i8"),  # a set of GPUs gets the lines in hand: so many SEND records ...
-        ("first_store", "i8"),  # ... from this one on
-        ("store", "i8"),  # of them, done or in hand
-        ("wavefront", "i8"),  # of the workgroup, whose event is in hand
+        ("stores", "i8"),  # for a set of GPUs: number of its SEND records ...
+        ("first_store", "i8"),  # ... and the first of them
+        ("store", "i8"),  # of them, done or current
+        ("wavefront", "i8"),  # of the workgroup, that issued the current event
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
         ("free_load", "i8"),
         ("loads_used", "i8"),
         # counters
         ("line_requests", "i8"),  # lines taken in, loads and stores
-        ("blocked_ps", "i8"),  # time with an event in hand and no room for its next line
+        ("blocked_ps", "i8"),  # time with a current event and no room for its next line
         ("blocked_since_ps", "i8"),
         ("atomic_sectors", "i8"),
         # tables

@@ -1,10 +1,10 @@
-"""MCA (T3): communication-aware arbitration at the memory controllers, all of it.
+"""MCA (T3): communication-aware arbitration at the memory controllers. All its parts are in this file.
 
-Compute enters a channel's DRAM queue first. Communication enters while the queue is short: while fewer entries than a
-limit are queued. Communication that has waited longer than an age limit takes turns with compute.
+Compute enters a channel's DRAM queue first. Communication enters only while fewer entries than a limit are queued.
+Communication that has waited longer than an age limit takes turns with compute.
 
-The limit is chosen once per fused kernel, at the end of its first stage: the busier the queues were in that stage, the
-stricter the limit (`spec.MCA`). `Arbiter.MCA_FIXED` has a limit from the start, no other arbiter has one.
+The limit is chosen once per fused kernel, at the end of its first stage. Busier queues in that stage give a stricter
+limit (`spec.MCA`). `Arbiter.MCA_FIXED` has a limit from the start. No other arbiter has a limit.
 
     host      set_limits, watch_first_stage before a run; mca_facts after it
     engine    run_mca, once per time window
@@ -24,16 +24,16 @@ LEVELS = 3
 MCA = np.dtype(
     [
         # constants, strictest level first
-        ("share", "f8", LEVELS),  # of the queue: mean occupancy from which ...
-        ("limit", "i8", LEVELS),  # ... this limit holds
+        ("share", "f8", LEVELS),  # mean occupancy, as a share of the queue, from which ...
+        ("limit", "i8", LEVELS),  # ... this limit is used
         # state
-        ("stage_workgroups", "i8"),  # the first stage is over when so many have finished; 0 = nothing to choose
+        ("stage_workgroups", "i8"),  # the first stage ends when this many have finished; 0 = nothing to choose
         ("stage_from_ps", "i8"),
-        ("occupancy", "f8"),  # mean that was seen, entries per channel
+        ("occupancy", "f8"),  # measured mean, entries per channel
         ("chosen", "i8"),  # limit, NEVER = none
     ]
 )
-"""What a GPU watches and chooses."""
+"""The observation and the choice of one GPU."""
 
 MCA_LIMITS = np.dtype(
     [
@@ -41,7 +41,7 @@ MCA_LIMITS = np.dtype(
         ("age_ps", "i8"),  # and in turns with compute when it has waited longer
     ]
 )
-"""What a channel's arbiter goes by: a field of the channel's record."""
+"""The limits of a channel's arbiter: a field of the channel's record."""
 
 
 def make_mca(machine):
@@ -54,12 +54,12 @@ def make_mca(machine):
 
 
 def lift_limits(channels):
-    """Let communication in always. channels: CHANNEL records."""
+    """Remove the limits: communication may always enter. channels: CHANNEL records."""
     channels["mca"]["limit"] = channels["mca"]["age_ps"] = NEVER
 
 
 def set_limits(channels, machine):
-    """The limits with which a run begins. machine: sim.spec.Machine."""
+    """Set the limits at the start of a run. machine: sim.spec.Machine."""
     lift_limits(channels)
     if machine.hbm.arbiter == Arbiter.MCA_FIXED:
         channels["mca"]["limit"] = machine.mca.threshold
@@ -67,12 +67,12 @@ def set_limits(channels, machine):
 
 
 def watch_first_stage(mca, workgroups, start_ps):
-    """Choose the limit when so many workgroups of dispatch queue 0 have finished; the stage begins at start_ps."""
+    """Set the end of the first stage: this many finished workgroups of queue 0. The stage begins at start_ps."""
     mca["stage_workgroups"], mca["stage_from_ps"] = workgroups, start_ps
 
 
 def mca_facts(mca):
-    """What was chosen (entries, None = no limit) and seen (mean entries queued per channel), by name."""
+    """By name: the chosen limit (entries, None = no limit) and the measured mean (entries queued per channel)."""
     chosen = int(mca[0]["chosen"])
     return {"mca_threshold": None if chosen == NEVER else chosen, "mca_occupancy": float(mca[0]["occupancy"])}
 
@@ -105,7 +105,7 @@ def run_mca(node, begin_ps, end_ps):
 
 @compiled
 def communication_aware(channel, now_ps):
-    """The stream that enters the queue next, -1 for none: compute first, communication while the queue is short."""
+    """Select the stream that enters the queue next, -1 for none: compute first, communication if the queue is short."""
     comm = older_head(channel, Stream.COMM_READ, Stream.COMM_WRITE)
     if comm >= 0 and now_ps - channel.head_ps[comm] > channel.mca.age_ps:
         return streams_in_turn(channel)

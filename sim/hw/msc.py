@@ -1,10 +1,10 @@
 """Memory-side cache of one memory channel: between L2 (and links and DMA engines) and the HBM channel.
 
-So far it keeps nothing: every request passes it, at most one per `line_ps`, and reaches the channel `latency_ps` after
-it was taken. A fifo per stream before it and behind it: within a stream the order stays, of several streams the head
-that has waited longest goes first. A stream whose fifo to the channel is full waits and does not hold up the others;
-it tries again in the next time window (D6). Data of reads go back past it. Without `msc.present` there is no such unit
-and requests go straight to the channel.
+It does not store data yet. Every request passes it, at most one per `line_ps`, and reaches the channel `latency_ps`
+after it was taken. There is one fifo per stream before it and one behind it. The order within a stream stays. Among the
+streams, the head that has waited longest goes first. A stream whose fifo to the channel is full waits. It does not
+block the others, and tries again in the next time window (D6). Data of reads bypass the unit. Without `msc.present`
+there is no such unit, and requests go directly to the channel.
 """
 
 import numpy as np
@@ -29,12 +29,12 @@ MSC = np.dtype(
         ("line_ps", "i8"),  # from request to request
         ("latency_ps", "i8"),
         ("in_fifo", "i8", STREAMS),
-        ("out_fifo", "i8", STREAMS),  # those of the channel
+        ("out_fifo", "i8", STREAMS),  # fifos of the channel
         # state
-        ("next_ps", "i8"),  # takes no request before
-        ("sent_ps", "i8"),  # when the channel sees the oldest of what was sent in this window; NEVER = nothing sent
+        ("next_ps", "i8"),  # it takes no request before this time
+        ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
         ("blocked", "i8"),  # 1: a stream waits for room
-        ("blocked_since_ps", "i8", STREAMS),  # -1 = it does not
+        ("blocked_since_ps", "i8", STREAMS),  # -1 = it does not wait
         # counters
         ("requests", "i8", STREAMS),
         ("bytes", "i8", STREAMS),
@@ -45,7 +45,7 @@ MSC = np.dtype(
 
 
 def make_mscs(spec, in_fifos, out_fifos):
-    """One record per memory channel, none where the machine has no such unit.
+    """One record per memory channel; no record if the machine has no such unit.
 
     Args:
         spec: sim.spec.MSC.
@@ -68,7 +68,7 @@ def msc_step(msc, fifos, pool, now_ps):
     Reads and writes a record of MSC, its fifos and their pool.
 
     Returns:
-        When it can do something next, NEVER if it is empty or all streams wait for room.
+        When it can act next. NEVER if it is empty or all streams wait for room.
     """
     if now_ps < msc.next_ps:
         return msc.next_ps
@@ -93,7 +93,7 @@ def msc_step(msc, fifos, pool, now_ps):
 
 @compiled
 def _pass_on(msc, fifos, pool, stream, now_ps):
-    """The oldest request of a stream goes to the channel."""
+    """Pass the oldest request of a stream to the channel."""
     fifo = fifos[msc.in_fifo[stream]]
     request = fifo_head(fifo, pool)
     fifo_push_copy(fifos[msc.out_fifo[stream]], pool, request, now_ps + msc.latency_ps)
@@ -109,7 +109,7 @@ def _pass_on(msc, fifos, pool, stream, now_ps):
 
 @compiled
 def run_mscs(node, begin_ps, end_ps):
-    """Phase of the engine: all of them through a time window. Wakes channels, and banks of L2 that wait for room."""
+    """Phase of the engine: run all units through a time window. Wakes channels, and L2 banks that wait for room."""
     slices = len(node.banks) // len(node.channels)
     for h in range(len(node.mscs)):
         now_ps = node.msc_wake_ps[h]
@@ -127,7 +127,7 @@ def run_mscs(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def retry_mscs(node, end_ps):
-    """Those that wait for room at their channel try again in the next time window."""
+    """Units that wait for room at their channel try again in the next time window."""
     for h in range(len(node.mscs)):
         if node.mscs[h].blocked == 1:
             node.msc_wake_ps[h] = min(node.msc_wake_ps[h], end_ps)

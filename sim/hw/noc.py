@@ -1,10 +1,10 @@
-"""Crossbar between the CUs and the L2 banks of one GPU: a port each way per CU and per bank.
+"""Crossbar between the CUs and the L2 banks of one GPU: one port in each direction per CU and per bank.
 
-A packet is a header and, for writes on the way in and for reads on the way out, its sectors. It occupies its two
-ports one after the other and then takes a fixed latency. Packets are served in the order of the times at which they
-stand at their source, in slots of 1/64 of a time window, sources by turns within a slot (D8). A request leaves its CU
-only when the bank's fifo has room; otherwise it, and all behind it, wait for the next window. Answers always find
-room, because a CU has a place for every read that it sends.
+A packet is a header and data: the sectors of a write to a bank, or of a read on its return. It occupies its two ports
+one after the other and then takes a fixed latency. Packets are served in the order of the times at which they are ready
+at their source, in slots of 1/64 of a time window. Within a slot the sources take turns (D8). A request leaves its CU
+only if the bank's fifo has room. Otherwise this request and all behind it wait for the next window. Answers always have
+room, because a CU reserves a place for every read that it sends.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def _port_ps(noc, data_bytes, bytes_per_clk):
 
 @compiled(inline=True)
 def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
-    """List the packets that stand at their sources before end_ps, in the order in which they are served."""
+    """List the packets that are ready at their sources before end_ps, in the order of service. Returns their number."""
     noc.slot_first[:] = -1
     first = noc.turn % sources
     packets = 0
@@ -67,7 +67,7 @@ def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
 
 @compiled(inline=True)
 def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
-    """When the oldest packet that was left behind can go: end_ps if it stands there already, NEVER if none is left."""
+    """When the oldest waiting packet can leave: end_ps if it is ready now, NEVER if no packet is left."""
     next_ps = NEVER
     for source in range(sources):
         next_ps = min(next_ps, fifo_head_ps(fifos[first_fifo + source], pool))
@@ -107,11 +107,11 @@ def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
     """Move the oldest request of CU c, a store to another GPU, to its link.
 
-    One that found no room before leaves now, not when it came: another GPU must not hear of it too early.
+    A request that was blocked leaves now, not at the time it came: another GPU must not see it too early.
 
     Returns:
-        False if the link's fifo is full, or the CU's port is booked until end_ps: what leaves it later must not stand
-        in that fifo before what others send sooner.
+        False if the link's fifo is full, or if the CU's port is booked until end_ps. In the second case the request
+        would enter the fifo before requests of other CUs that leave earlier.
     """
     target = fifos[noc.first_link_fifo + np.int64(request.link) - 1]
     if noc.cu_out_ps[c] >= end_ps:
@@ -135,7 +135,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Carry the requests of the window [begin_ps, end_ps) from the CU ports to the banks.
 
     Args:
-        bank_wake_ps: i8[banks], lowered to the arrivals.
+        bank_wake_ps: i8[banks], lowered to the times of the arrivals.
 
     Returns:
         When the next request can leave, NEVER if none is left.
@@ -157,7 +157,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 def _return(noc, source, fifos, pool, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits or its late answers) to its CU.
 
-    The acknowledgement of a store takes its place in both ports; the CU itself does not wait for it.
+    The acknowledgement of a store occupies both ports; the CU does not wait for it.
     """
     queue = fifos[noc.first_hit_fifo + source]
     answer = fifo_head(queue, pool)
@@ -184,7 +184,7 @@ def _return(noc, source, fifos, pool, cu_wake_ps):
 
 @compiled
 def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
-    """Carry the answers of the window from the banks to the CUs; as `noc_requests`, but nothing is ever refused."""
+    """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused."""
     sources = 2 * noc.banks
     if _sort(noc, fifos, pool, noc.first_hit_fifo, sources, begin_ps, end_ps) > 0:
         for slot in range(SLOTS):

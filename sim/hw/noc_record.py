@@ -1,4 +1,5 @@
-"""The record of the crossbar: constants from the spec, when its ports are free, the packets of a window, counters."""
+"""The record of the crossbar: constants from the spec, the times at which ports are free, the packets of a window,
+counters."""
 
 import numpy as np
 
@@ -8,9 +9,9 @@ from traces.units import whole_period_ps
 MAX_CUS = 256
 MAX_BANKS = 256
 SLOTS = 64
-SCALE_BITS = 40  # exact: in a window of 50,000 ps a time strays by less than 2**-24 slots, the borders lie on 1/50,000
+SCALE_BITS = 40  # exact: a time has an error below 2**-24 slots; in a window of 50,000 ps times are k / 50,000 slots
 MAX_PACKETS = 1 << 14
-"""Packets sorted per window; more wait for the next one."""
+"""Packets sorted per window; further packets wait for the next window."""
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",
@@ -28,7 +29,7 @@ NOC = np.dtype(
         ("banks", "i8"),
         ("first_port_fifo", "i8"),  # of CU 0, towards the banks
         ("first_request_fifo", "i8"),  # of bank 0
-        ("first_hit_fifo", "i8"),  # of bank 0, answers; those of all banks, then their late answers
+        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, then their late answers
         ("first_answer_fifo", "i8"),  # of CU 0
         ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
         ("interleave_bytes", "i8"),
@@ -43,15 +44,15 @@ NOC = np.dtype(
         ("header_bytes", "i8"),
         ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
-        # state: until when each port is booked
+        # state: the time until which each port is booked
         ("cu_out_ps", "i8", MAX_CUS),
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
-        ("requests_ps", "i8"),  # when the next request left behind can go
-        ("answers_ps", "i8"),  # the same of answers
-        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store was back
-        ("turn", "i8"),  # windows so far: which source goes first
+        ("requests_ps", "i8"),  # when the next waiting request can leave
+        ("answers_ps", "i8"),  # the same for answers
+        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
+        ("turn", "i8"),  # windows so far: it selects the source that goes first
         ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
         ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
         ("slot_last", "i4", SLOTS),

@@ -1,7 +1,7 @@
 """Issue slots, execution pipes and the shared-memory port of a CU: each is booked until a time.
 
-Per warp scheduler there is one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
-instructions, a matrix event occupies the tensor pipe for work / rate. The shared-memory (LDS) port is one per CU.
+Each warp scheduler has one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
+instructions. A matrix event occupies the tensor pipe for work / rate. A CU has one shared-memory (LDS) port.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def book_issue(cu, scheduler, event, now_ps):
 
 @compiled(inline=True)
 def compute(cu, scheduler, event, now_ps):
-    """A run of arithmetic: book its pipe and return when the warp may go on."""
+    """Book the pipe of a run of arithmetic. Returns when the warp may continue."""
     pipe = event.pipe
     if pipe == Pipe.TENSOR and event.work > 0:
         rate = cu.tensor_macs_per_clk
@@ -50,7 +50,7 @@ def _lanes_in(mask):
 
 @compiled(inline=True)
 def access_shared(cu, warps, w, event, now_ps):
-    """Shared-memory access of `count` instructions: book the LDS port; the slot clears a latency later."""
+    """Book the LDS port for a shared-memory access of `count` instructions. Its slot clears a latency later."""
     volume = np.int64(event.count) * _lanes_in(event.mask) * np.int64(event.width_bytes)
     clocks = (volume + cu.shared_bytes_per_clk - 1) // cu.shared_bytes_per_clk
     busy_ps = max(clocks, np.int64(event.count)) * cu.period_ps

@@ -1,9 +1,9 @@
-"""The slot for a user's own arbiter: bound here, before anything is compiled.
+"""A user's own arbiter. It is bound here, before anything is compiled.
 
-`T3SIM_POLICY=/path/to/file.py` names a Python file with a function `pick(channel, now_ps)`, plain or a kernel. It
-returns the stream whose head enters the DRAM queue next, or -1 for none; `channel.head_ps[stream]` is the time since
-which a stream's head waits, NEVER where it cannot be taken (`sim.hw.arbiter`). The policy is used where the machine
-says `arbiter = "user"`.
+`T3SIM_POLICY=/path/to/file.py` names a Python file with a function `pick(channel, now_ps)`, plain or compiled. It
+returns the stream whose head enters the DRAM queue next, or -1 for none. `channel.head_ps[stream]` is the time since
+which a stream's head waits, NEVER if it cannot be taken (`sim.hw.arbiter`). A machine with `arbiter = "user"` uses the
+policy.
 """
 
 import importlib.util
@@ -15,22 +15,22 @@ from tracer.compile.jit import compiled
 from traces.errors import UserError
 
 VARIABLE = "T3SIM_POLICY"
-"""Also in the cache key of every kernel that imports this module (tracer.compile.fingerprint)."""
+"""It is part of the cache key of every compiled function that imports this module (tracer.compile.fingerprint)."""
 MODULE = "t3sim_user_policy"
 
 
 def bound_policy(path):
-    """The `pick` kernel of the file at `path`, or the default where the path is empty."""
+    """The compiled `pick` of the file at `path`, or the default if the path is empty."""
     if not path:
         return oldest_head
     if not os.path.isfile(path):
         raise UserError(f"{VARIABLE}: no file {path}")
     module_spec = importlib.util.spec_from_file_location(MODULE, path)
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules[MODULE] = module  # a kernel from the disk cache looks its module up by name
+    sys.modules[MODULE] = module  # a compiled function from the disk cache looks up its module by name
     try:
         module_spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # any error of the user's file
         raise UserError(f"{VARIABLE}: {path}: {type(error).__name__}: {error}") from error
     function = getattr(module, "pick", None)
     if not callable(function):

@@ -1,7 +1,7 @@
-"""Records where the host's processor likes them, and hints which it will read soon. Only the time of a run changes.
+"""Prefetching on the host: aligned records, and hints which records are read soon. Only the host's time changes.
 
-Tag stores of a whole machine are megabytes, touched in no order; asking for the next set while this one is served
-hides most of the memory latency of the host. Not to be confused with a prefetcher of the simulated machine.
+The tag stores of a machine are megabytes, accessed in no order. The host loads the next set while this set is in use,
+which hides most of its memory latency. This is not a prefetcher of the simulated machine.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ HOST_LINE_BYTES = 64
 
 
 def host_aligned(shape, record_type):
-    """An array of zeroed records that begins with a cache line of the host."""
+    """An array of zeroed records, aligned to a cache line of the host."""
     size_bytes = int(np.prod(shape)) * record_type.itemsize
     room = np.zeros(size_bytes + HOST_LINE_BYTES, np.uint8)
     first = -room.ctypes.data % HOST_LINE_BYTES
@@ -36,8 +36,8 @@ def _prefetch(typing_context, record, offset_bytes):
 
 
 def _nothing(record, offset_bytes):
-    """Plain Python has no caches to warm."""
+    """The version for plain Python: no prefetch."""
 
 
 prefetch = _nothing if config.DISABLE_JIT else _prefetch  # type: ignore[attr-defined]
-"""prefetch(record, offset_bytes): ask for the host's cache line that holds this byte of the record."""
+"""prefetch(record, offset_bytes): load the host's cache line that holds this byte of the record."""

@@ -1,7 +1,7 @@
 """The request: one 128-byte line of one warp event (or DMA burst), with a 4-bit mask of its 32-byte sectors.
 
-Fifos carry requests, never sectors. A request keeps its stream and kind from the CU (or DMA engine) that made it
-to the DRAM bank that serves it, so every queue on the way can arbitrate and account by stream.
+Fifos carry requests, never sectors. A request keeps its stream and kind from the CU (or DMA engine) that issued it to
+the DRAM bank that serves it. So every queue on its path can arbitrate and count by stream.
 """
 
 from enum import IntEnum
@@ -12,11 +12,11 @@ from traces.schema import LINE_BYTES, SECTOR_BYTES
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
 NEVER = (1 << 62) - 1
-"""Wake time of a unit that waits for somebody else (picoseconds)."""
+"""Wake time of a unit that waits for another unit (picoseconds)."""
 
 
 class Op(IntEnum):
-    """What the memory system does for a request."""
+    """Operation of the memory system for a request."""
 
     READ = 0
     WRITE = 1
@@ -26,7 +26,7 @@ class Op(IntEnum):
 
 
 class Stream(IntEnum):
-    """On whose behalf the request travels; arbiters and counters go by it."""
+    """Origin and kind of a request. Arbiters and counters use it."""
 
     COMPUTE_READ = 0
     COMPUTE_WRITE = 1  # a kernel's stores and updates, L2 write-backs
@@ -36,31 +36,31 @@ class Stream(IntEnum):
 
 STREAMS = len(Stream)
 
-# Small fields are signed: numba mixes unsigned with signed integers into float64.
+# Small fields are signed: in numba, unsigned and signed integers together give float64.
 REQUEST = np.dtype(
     [
         ("line", "i8"),  # byte address of the line, a multiple of 128
         ("ready_ps", "i8"),  # the consumer may see the request from this time on
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
-        ("tag", "i4"),  # workgroup (output tile) it belongs to, -1 where none: the Tracker's key
+        ("tag", "i4"),  # its workgroup (output tile), -1 = none; the Tracker's key
         (
             "load",
             "i4",
-        ),  # who waits for the answer: entry of the load table; of what leaves: its SEND record; -1 = none
+        ),  # load-table entry that waits for the answer; of a store that leaves the GPU: its SEND record; -1 = none
         ("source", "i4"),  # requester: CU index within the GPU, or -1 - DMA engine
-        ("contributors", "i4"),  # GPUs whose partial sums the data hold: bit k = the k-th before the sender (ledger)
+        ("contributors", "i4"),  # GPUs whose partial sums are in the data: bit k = the k-th before the sender (ledger)
         ("bank", "i4"),  # L2 bank of the line (set by the NoC)
-        ("cache_set", "i4"),  # and its set there
+        ("cache_set", "i4"),  # its set in that bank
         ("sectors", "i1"),  # sectors touched, bit 0 = lowest address
         ("full", "i1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise
         ("op", "i1"),  # Op
         ("stream", "i1"),  # Stream
         ("cache", "i1"),  # traces.schema.Cache
-        ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays
-        ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = of several: the plan of the tile tells
-        ("need", "i1"),  # while it waits in L2: sectors that are still missing
-        ("next", "i4"),  # and the next that waits for the same line, -1 = none; or the next free place
-        ("share", "i4"),  # of the tile's sum that a store holds (split-K), 0 = the first or only one (ledger)
+        ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays here
+        ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
+        ("need", "i1"),  # while it waits in L2: missing sectors
+        ("next", "i4"),  # and the next request that waits for the same line, -1 = none; or the next free place
+        ("share", "i4"),  # share of the tile's sum in a store (split-K), 0 = the first or only share (ledger)
     ],
     align=True,
 )

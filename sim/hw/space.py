@@ -1,10 +1,10 @@
-"""Address-space configuration of tracked buffers (T3), and what is known of each of their tiles.
+"""Address-space configuration of tracked buffers (T3), and the state of each of their tiles.
 
-Plain data, written by a plan (`sim.collective`), read by the load/store units, the Tracker and the DMA engines. A run
-has one or more *buffers*, each a range of addresses cut into tiles; the tiles of all buffers are numbered in one row,
-and the tag of a request is the number of its tile. A tile says where the stores of kernels into it go (here, to other
-GPUs, or both), with which operation (store, or add near memory), how many bytes must come, and what happens then:
-nothing, DMA engines send it to other GPUs, or it counts for a gate.
+It is plain data. A plan (`sim.collective`) writes it; the load/store units, the Tracker and the DMA engines read it. A
+run has one or more *buffers*, each a range of addresses cut into tiles. The tiles of all buffers have consecutive
+numbers. The tag of a request is the number of its tile. A tile gives the destination of kernels' stores into it (here,
+other GPUs, or both), their operation (store, or add near memory), and the bytes that must come. When they have come,
+there are three possible actions: none, DMA engines send the tile to other GPUs, or the tile counts for a gate.
 
 Memory of another GPU is seen through a window: address + (1 + port) << PEER_BITS.
 """
@@ -16,13 +16,13 @@ from tracer.compile.jit import compiled
 from tracer.gemm.store_parts import PARTS
 
 PEER_BITS = 44
-"""Local addresses are smaller; what is above names the port to the GPU that owns the memory."""
+"""Local addresses are smaller. The bits above name the port to the GPU that owns the memory."""
 BUFFER_BITS = 38
-"""Receive buffers lie this far apart from the output and from each other, and have its layout."""
+"""Distance of a receive buffer from the output and from the next one. Receive buffers have the output's layout."""
 BUFFER_SKEW_BYTES = 1 << 19
-"""And so much more each, as buffers of one heap do: at equal offsets they would all lie in the same DRAM banks."""
+"""Added for each receive buffer, as in a heap: at equal offsets all buffers would start in the same DRAM banks."""
 MAX_GPUS = 32
-"""One bit each in a set of contributors."""
+"""Each GPU is one bit in a set of contributors."""
 MAX_PORTS = MAX_GPUS - 1
 
 
@@ -34,52 +34,52 @@ TILE = np.dtype(
         ("run_bytes", "i8"),  # adjacent bytes of a row
         ("pitch_bytes", "i8"),  # from row to row
         ("bytes", "i8"),  # of all its sectors
-        ("routed", "i8"),  # 1: a kernel's stores into it are not plain ones; the next four say what they are
+        ("routed", "i8"),  # 1: a kernel's stores into it are not plain; the next four fields describe them
         ("op", "i8"),  # Op: WRITE or UPDATE
-        ("stay", "i8"),  # 1: they are done here
-        ("stores", "i8"),  # GPUs that they go to: so many SEND records ...
-        ("first_store", "i8"),  # ... from this one on
-        ("threshold_bytes", "i8"),  # contributions until the trigger, all wavefronts together; 0 = not tracked
+        ("stay", "i8"),  # 1: they are executed here
+        ("stores", "i8"),  # number of GPUs that they go to: number of SEND records ...
+        ("first_store", "i8"),  # ... and the first of them
+        ("threshold_bytes", "i8"),  # bytes of contributions until the trigger, all wavefronts together; 0 = not tracked
         ("entry", "i8"),  # 1: its first local store needs an entry of the Tracker
-        ("sends", "i8"),  # what DMA engines do then: so many SEND records, in turn, ...
-        ("first_send", "i8"),  # ... from this one on
-        ("own", "i8"),  # 1: what is sent on holds this GPU's contribution, 0: only where nothing has arrived
-        ("granularity", "i8"),  # Granularity: what is sent on at once
-        ("parts", PARTS),  # which wavefront stores which part of it
-        ("chunk", "i8"),  # DmaPolicy.CHUNK: released with the others of its chunk
-        ("gate", "i8"),  # credited by the tile: at its trigger, or (not tracked) by what arrives; -1 = none
+        ("sends", "i8"),  # actions of DMA engines at the trigger: number of SEND records, in turn, ...
+        ("first_send", "i8"),  # ... and the first of them
+        ("own", "i8"),  # 1: the sent data include this GPU's contribution; 0: only if nothing has arrived
+        ("granularity", "i8"),  # Granularity: the unit in which it is sent
+        ("parts", PARTS),  # the part of it that each wavefront stores
+        ("chunk", "i8"),  # DmaPolicy.CHUNK: released with the other tiles of its chunk
+        ("gate", "i8"),  # gate that the tile credits: at its trigger, or (not tracked) at each arrival; -1 = none
         # state of the Tracker
-        ("begun", "i8"),  # 1: local stores have begun, it holds an entry
-        ("live", "i8"),  # 1: some updates have come, not all
-        ("counting", "i8"),  # wavefronts whose counters have not reached their thresholds
+        ("begun", "i8"),  # 1: local stores have begun; it holds an entry
+        ("live", "i8"),  # 1: some updates have come, but not all
+        ("counting", "i8"),  # wavefronts whose counters are below their thresholds
         # ledger
-        ("local_bytes", "i8"),  # updates or final writes from here
-        ("local_sum", "i8"),  # of their line fingerprints, each times the weight of its share
+        ("local_bytes", "i8"),  # updates or final writes of this GPU
+        ("local_sum", "i8"),  # sum of their line fingerprints, each times the weight of its share
         ("arrived_bytes", "i8"),
-        ("arrived_sum", "i8"),  # likewise, times the weight of the contributors in them
+        ("arrived_sum", "i8"),  # the same for arrivals, times the weight of their contributors
         ("arrived", "i8"),  # set of GPUs whose contributions have arrived: bit k = the k-th before this one
         ("sent_bytes", "i8"),
         ("sent_sum", "i8"),
         ("triggers", "i8"),
-        ("early", "i8"),  # lines sent on before everything they hold had arrived
-        ("done_ps", "i8"),  # trigger, or the last arrival
+        ("early", "i8"),  # lines sent before all their data had arrived
+        ("done_ps", "i8"),  # time of the trigger, or of the last arrival
     ],
     align=True,
 )
 
 WAVEFRONT = np.dtype(
     [
-        # its part of the tile; where that is no rectangle, runs = 0
+        # its part of the tile; runs = 0 if the part is not a rectangle
         ("first_run", "i8"),
         ("runs", "i8"),
-        ("first_byte", "i8"),  # of a run
+        ("first_byte", "i8"),  # within a row
         ("run_bytes", "i8"),
         ("bytes", "i8"),  # of all its sectors
-        ("threshold_bytes", "i8"),  # updates until the trigger, 0 = none: not tracked, or beyond the edge of the output
+        ("threshold_bytes", "i8"),  # bytes of updates until the trigger; 0 = not tracked, or beyond the output's edge
         # state
         ("counted_bytes", "i8"),
         ("triggers", "i8"),
-        ("done_ps", "i8"),  # trigger
+        ("done_ps", "i8"),  # time of the trigger
         # ledger
         ("arrived_bytes", "i8"),
         ("arrived", "i8"),  # set of GPUs whose sums have arrived
@@ -92,42 +92,42 @@ GATE = np.dtype(
     [
         ("needed_bytes", "i8"),
         ("arrived_bytes", "i8"),
-        ("open_ps", "i8"),  # when the last of them came, NEVER before
+        ("open_ps", "i8"),  # when the last of them came, NEVER until then
         ("delay_ps", "i8"),  # software overhead before workgroups behind the gate start
     ]
 )
-"""What workgroups wait for: bytes that must have arrived (D23): a flag that a kernel would poll."""
+"""A gate: workgroups wait until its bytes have arrived (D23). It models a flag that a kernel would poll."""
 
 SEND = np.dtype(
     [
         ("port", "i8"),  # over which it leaves
         ("op", "i8"),  # Op at the receiver: WRITE or UPDATE
-        ("tag", "i8"),  # tile that it is for there
-        ("shift_bytes", "i8"),  # from the address here to that there: whole lines
+        ("tag", "i8"),  # its tile at the receiver
+        ("shift_bytes", "i8"),  # address at the receiver - address here: whole lines
     ]
 )
-"""Where a tile goes: what stores into it become at another GPU, or what a DMA engine does when it is complete."""
+"""A destination of a tile, for stores into it or for a DMA engine when the tile is complete."""
 
 SPACE = np.dtype(
     [
-        ("first_byte", "i8"),  # a buffer
+        ("first_byte", "i8"),  # of a buffer
         ("end_byte", "i8"),
         ("first_tag", "i8"),  # of its tiles
         ("tiles", "i8"),  # workgroup w of the kernel that stores into it makes tile w % tiles, share w // tiles of it
-        # the same in all of them
+        # the same in all records
         ("gpus", "i8"),
         ("set_mask", "i8"),  # all contributors
-        ("mirrored", "i8"),  # 1: what leaves over a port comes back as if from the GPU at its other end
+        ("mirrored", "i8"),  # 1: packets that leave over a port come back as packets of the GPU at its other end
     ]
 )
 
 MIRROR = np.dtype([("tag", "i8"), ("shift_bytes", "i8")])
-"""The tile that arrives, mirrored, when a tile leaves over a port; and how much its address differs."""
+"""The tile that arrives, mirrored, when a tile leaves over a port, and the difference of their addresses."""
 
 
 @compiled(inline=True)
 def space_of(spaces, address):
-    """Number of the buffer that an address lies in, -1 where it lies in none."""
+    """Number of the buffer that contains an address, -1 if no buffer does."""
     for number in range(len(spaces)):
         if spaces[number].first_byte <= address < spaces[number].end_byte:
             return number
@@ -136,9 +136,10 @@ def space_of(spaces, address):
 
 @compiled
 def fingerprint(tile, line, sectors):
-    """Sum over the sectors of a line of a mix of their place in the tile (splitmix64).
+    """Sum, over the sectors of a line, of a hash of their position in the tile (splitmix64).
 
-    Sums of it tell which sectors came and how often, in any order and however they were packed into requests.
+    Sums of fingerprints show which sectors came and how often. They depend neither on the order of the sectors nor on
+    how the sectors were packed into requests.
     """
     offset = line - tile.address // LINE_BYTES * LINE_BYTES
     buffer = offset >> BUFFER_BITS
@@ -152,7 +153,7 @@ def fingerprint(tile, line, sectors):
 
 @compiled
 def _mix(number):
-    """A number of 64 bits that looks random (splitmix64)."""
+    """A 64-bit hash (splitmix64)."""
     z = np.uint64(number + 1) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -161,7 +162,7 @@ def _mix(number):
 
 @compiled
 def contributor_weight(contributors):
-    """Sum of an odd random number for each GPU of a set: sums of such sums tell who came and how often."""
+    """Sum of one odd random number per GPU of a set. Sums of weights show which GPUs contributed and how often."""
     total = np.uint64(0)
     for place in range(MAX_GPUS):
         if (contributors >> place) & 1:
@@ -171,22 +172,22 @@ def contributor_weight(contributors):
 
 @compiled
 def share_weight(share):
-    """The same for one share of a tile's sum (split-K)."""
+    """Weight of one share of a tile's sum (split-K)."""
     return 2 * share + 1
 
 
 @compiled
 def rotated(contributors, places, gpus, set_mask):
-    """A set as a GPU `places` further on sees it."""
+    """A set of GPUs as seen from the GPU `places` ahead."""
     wide = np.int64(contributors) & set_mask
     return ((wide << places) | (wide >> (gpus - places))) & set_mask
 
 
 @compiled
 def held(tile):
-    """Contributors of what this GPU sends on of a tile: all that arrived, with its own where it adds one.
+    """Contributors of a tile that this GPU sends: all arrived ones, and itself if it adds its own sum.
 
-    Returns 0, which no ledger accepts, where a part is still on its way.
+    Returns 0, which the ledger refuses, if a part has not arrived yet.
     """
     if tile.arrived_bytes % tile.bytes != 0:
         tile.early += 1
@@ -198,7 +199,7 @@ def held(tile):
 
 @compiled
 def held_by_wavefront(tile, wavefront):
-    """The same for the part of one wavefront of a tile that the Tracker follows."""
+    """Contributors of one wavefront's part of a tracked tile, like `held`."""
     if wavefront.arrived_bytes % wavefront.bytes != 0:
         tile.early += 1
         return np.int64(0)
@@ -218,6 +219,6 @@ def wavefront_of(tile, address):
 
 @compiled
 def row_end(tile, run):
-    """Address behind the last byte of a row of a tile, or of a part of one, rounded up to a sector."""
+    """Address after the last byte of a row of a tile or of its part, rounded up to a sector."""
     end = tile.address + run * tile.pitch_bytes + tile.run_bytes
     return (end + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES

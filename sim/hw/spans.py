@@ -1,4 +1,4 @@
-"""The timeline: what ran where from when to when. One record per workgroup and per tile that a DMA engine sent."""
+"""The timeline: one record per workgroup and per tile that a DMA engine sent, with its unit, begin and end."""
 
 from enum import IntEnum
 
@@ -27,7 +27,7 @@ SPAN = np.dtype(
 
 @compiled
 def write_span(spans, engine, kind, unit, queue, tag, start_ps, end_ps):
-    """Note a span. A full timeline counts on in `engine.spans`, so the loss shows."""
+    """Append a span. If the timeline is full, `engine.spans` still counts, so lost spans are visible."""
     if engine.spans < len(spans):
         span = spans[engine.spans]
         span.start_ps, span.end_ps = start_ps, end_ps

@@ -1,6 +1,6 @@
-"""Choices among the heads of a channel's stream fifos: the oldest of all, of two, or the next in turn.
+"""Selection among the heads of a channel's stream fifos: the oldest of all, the older of two, or the next in turn.
 
-`channel.head_ps[stream]` is the time since which the head of that stream's fifo waits, NEVER where it cannot be taken.
+`channel.head_ps[stream]` is the time since which the head of that stream's fifo waits, NEVER if it cannot be taken.
 """
 
 from sim.hw.request import NEVER, STREAMS
@@ -9,7 +9,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def oldest_head(channel, now_ps):
-    """The stream whose head has waited longest (the lowest stream where two are equal)."""
+    """The stream whose head has waited longest; if two are equal, the lower stream."""
     chosen = -1
     chosen_ps = NEVER
     for stream in range(STREAMS):
@@ -21,7 +21,7 @@ def oldest_head(channel, now_ps):
 
 @compiled
 def streams_in_turn(channel):
-    """Round robin: the first stream with a request, counted from the one after the last that was served."""
+    """Round robin: the first stream with a request, starting after the stream that was served last."""
     for step in range(1, STREAMS + 1):
         stream = (channel.last_stream + step) % STREAMS
         if channel.head_ps[stream] < NEVER:
@@ -31,7 +31,7 @@ def streams_in_turn(channel):
 
 @compiled
 def older_head(channel, stream, other):
-    """Which of two streams has the head that has waited longer, -1 when both are empty."""
+    """The one of two streams whose head has waited longer, -1 if both are empty."""
     if channel.head_ps[other] < channel.head_ps[stream]:
         return other
     return stream if channel.head_ps[stream] < NEVER else -1

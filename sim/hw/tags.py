@@ -1,14 +1,14 @@
 """Tag store of a sectored set-associative cache, used by L1 and L2: one record per set, LRU replacement.
 
-A way holds one 128-byte line with four 32-byte sectors, each of them
-    valid    all 32 bytes are here,
+A way holds one 128-byte line with four 32-byte sectors. A sector may be
+    valid    all 32 bytes are present,
     partial  some bytes were written here, the rest is in memory (write-allocate without fetch),
     dirty    written here and not yet in memory,
-    pending  asked for and not yet here.
+    pending  requested and not yet present.
 
-The look-ups are most of what a simulation does, so a set is laid out for the host: what an access needs of sixteen
-ways is three of its cache lines, and a search compares all sixteen at once (`sim.hw.bits`). For that a tag is kept in
-two parts: the lower one is searched, the upper one proves the find.
+Look-ups take most of a simulation's time, so the layout of a set fits the host. An access to sixteen ways needs three
+cache lines of the host, and a search compares all sixteen at once (`sim.hw.bits`). So a tag has two parts: the lower
+part is searched, the upper part confirms the match.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracer.compile.jit import compiled
 MAX_WAYS = 32
 LOW_BITS, HIGH_BITS = 32, 15
 ADDRESS_BITS = 7 + LOW_BITS + HIGH_BITS
-"""Of an address, sign included; what is above is the sign again (D31)."""
+"""Bits of an address, sign included. The bits above repeat the sign (D31)."""
 
 SECTORS = np.dtype([("valid", "i1"), ("dirty", "i1"), ("partial", "i1"), ("pending", "i1")])
 """Sector masks of one way."""
@@ -38,7 +38,7 @@ CACHE_SET = np.dtype(
         ("low", "i4", MAX_WAYS),  # line number, lower bits
         ("block", WAY_BLOCK, MAX_WAYS // BLOCK),
         ("way", SECTORS, MAX_WAYS),
-        ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 where none: nothing pending
+        ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 = none (nothing is pending)
     ],
     align=True,
 )
@@ -48,10 +48,10 @@ LOWS_BYTE, BLOCKS_BYTE, SECTORS_BYTE = (CACHE_SET.fields[name][1] for name in ("
 assert CACHE_SET.itemsize % HOST_LINE_BYTES == 0
 
 EMPTY = np.int16(-(1 << HIGH_BITS))
-"""Upper bits of no line."""
+"""Upper tag bits of an empty way: no line has them."""
 HELD = 1 << 14
 EVICT_FIRST = 1
-"""Age of a line that is to go before all others."""
+"""Age of a line that is evicted before all others."""
 
 
 def make_sets(count):
@@ -77,7 +77,7 @@ def _expect_block(cache_set, byte):
 
 @compiled(inline=True)
 def expect(cache_set, ways):
-    """The set will be looked at soon: warm the host's cache with its tags, ages and sectors."""
+    """Load the set's tags, ages and sectors into the host's cache: it is used soon."""
     _expect_block(cache_set, 0)
     if ways > BLOCK:
         _expect_block(cache_set, HOST_LINE_BYTES)
@@ -85,19 +85,19 @@ def expect(cache_set, ways):
 
 @compiled(inline=True)
 def _low(line):
-    """Lower part of the line number, as a signed number."""
+    """Lower part of the line number, signed."""
     return np.int32((((line >> 7) + (1 << 31)) & 0xFFFFFFFF) - (1 << 31))
 
 
 @compiled(inline=True)
 def canonical(line):
-    """The address of a line as the machine has it: ADDRESS_BITS wide."""
+    """The address of a line in the machine's form: ADDRESS_BITS wide."""
     return ((line + (1 << ADDRESS_BITS - 1)) & (1 << ADDRESS_BITS) - 1) - (1 << ADDRESS_BITS - 1)
 
 
 @compiled(inline=True)
 def find_way(cache_set, ways, line):
-    """Way that holds `line`, a canonical address; -1 where none does."""
+    """Way that holds `line`, a canonical address; -1 if no way does."""
     low = _low(line)
     found = equal_in_block(cache_set.low, 0, low)
     if ways > BLOCK:
@@ -132,7 +132,7 @@ def touch(cache_set, ways, way):
 
 @compiled
 def _renumber(cache_set):
-    """Touch numbers have run out: give the lines small ones in the same order. Returns the largest."""
+    """All touch numbers are used: give the lines small numbers in the same order. Returns the largest."""
     done = EVICT_FIRST
     for _ in range(MAX_WAYS):
         oldest = -1
@@ -151,7 +151,7 @@ def _renumber(cache_set):
 
 @compiled(inline=True)
 def hold(cache_set, way):
-    """Sectors of `way` are on their way: it cannot be replaced."""
+    """Sectors of `way` are pending: it cannot be replaced."""
     cache_set.block[way >> 4].age[way & 15] |= HELD
 
 
@@ -163,13 +163,13 @@ def release(cache_set, way):
 
 @compiled(inline=True)
 def evict_first(cache_set, way):
-    """Make `way` the next to go."""
+    """Make `way` the next victim."""
     cache_set.block[way >> 4].age[way & 15] = EVICT_FIRST
 
 
 @compiled(inline=True)
 def victim_way(cache_set, ways):
-    """Way to replace: an empty one, else the least recently used that is not held; -1 where all are held."""
+    """Way to replace: an empty way, else the least recently used way that is not held; -1 if all are held."""
     oldest = least_in_block(cache_set.block[0].age, 0, ways)
     if ways > BLOCK:
         oldest = min(oldest, least_in_block(cache_set.block[1].age, 0, ways - BLOCK))
@@ -183,7 +183,7 @@ def victim_way(cache_set, ways):
 
 @compiled(inline=True)
 def claim_way(cache_set, ways, way, line):
-    """Give `way` to `line`, a canonical address, all sectors empty, the most recently used of the `ways`."""
+    """Assign `way` to `line`, a canonical address. All sectors are empty; the way is the most recently used."""
     block = cache_set.block[way >> 4]
     cache_set.low[way], block.high[way & 15] = _low(line), np.int16(line >> 7 + LOW_BITS)
     block.age[way & 15] = 0

@@ -1,14 +1,14 @@
-"""Tracker (T3): counts what comes for each wavefront's part of a tile, and marks DMA descriptors ready.
+"""Tracker (T3): counts the bytes that come for each wavefront's part of a tile, and marks DMA descriptors ready.
 
-One per GPU, beside the memory controllers, fed by all channels with every update or tracked store that they take (or
-have served, `CountAt`). An entry follows the tile of one workgroup; the set is picked by the tile's number. It has a
-counter for each wavefront, which an update names. What is ready at a counter's threshold is the part of its wavefront,
-or with the last of them the whole tile (`Granularity`). Here is who gets an entry; `sim.hw.tracker_count` counts and
-triggers.
+There is one Tracker per GPU, beside the memory controllers. All channels report every update or tracked store that they
+accept (or serve, `CountAt`). An entry follows the tile of one workgroup; the tile's number selects the set. An entry
+has a counter for each wavefront. An update names its wavefront. When a counter reaches its threshold, the wavefront's
+part is ready, or with the last counter the whole tile (`Granularity`). This file gives entries to tiles;
+`sim.hw.tracker_count` counts and triggers.
 
-A tile gets its entry with its first local store. When its set is full the store waits in the CU; a place is kept for
-every earlier workgroup that has not stored yet, so the oldest can always go on. Updates that arrive are never held:
-where they come before the local stores, and no entry is free, their count is kept in memory and costs nothing (D21).
+A tile gets its entry with its first local store. If its set is full, the store waits in the CU. One entry is reserved
+for every earlier workgroup that has not stored yet, so the oldest workgroup can always continue. Updates that arrive
+are never held. If they come before the local stores and no entry is free, memory keeps their count at no cost (D21).
 """
 
 import math
@@ -41,19 +41,19 @@ TRACKER = np.dtype(
         ("latency_ps", "i8"),
         ("by_chunk", "i8"),  # 1: descriptors are released a chunk at a time
         # state
-        ("used", "i4", MAX_SETS),  # entries of each set held by tiles whose local stores have begun
-        ("first_ungranted", "i8"),  # tiles before it in the walk have begun
+        ("used", "i4", MAX_SETS),  # per set: entries held by tiles whose local stores have begun
+        ("first_ungranted", "i8"),  # all tiles before it in the walk have begun
         ("first_tile", "i8"),  # of the walk (stagger)
         ("tiles", "i8"),
-        ("live", "i8"),  # tiles some of whose updates have come
+        ("live", "i8"),  # tiles that have some of their updates, not all
         ("released", "i8"),  # descriptors put into the ready list
-        ("freed", "i8"),  # 1: an entry came free in this window
+        ("freed", "i8"),  # 1: an entry was freed in this window
         ("waiting", "i8"),  # 1: a store waits for an entry
-        ("given", "i8"),  # ledger: the last set of contributors that arrived, and its weight
+        ("given", "i8"),  # ledger: the last set of contributors that arrived; the next field is its weight
         ("weight", "i8"),
         # counters
         ("updates", "i8"),
-        ("triggers", "i8"),  # tiles all of whose updates have come
+        ("triggers", "i8"),  # tiles that have all their updates
         ("wavefronts", "i8"),  # counters that reached their thresholds
         ("stalls", "i8"),  # stores that found no entry
         ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
@@ -76,9 +76,9 @@ def make_tracker(spec, dma_policy):
 
 
 def tracker_bits(spec, workgroups=1 << 16):
-    """Storage that the fields of a Tracker need, in bits.
+    """Storage of the fields of a Tracker, in bits.
 
-    Per wavefront counter: start address, bytes, wavefront number; per entry the rest of the workgroup's number.
+    Per wavefront counter: start address, bytes, wavefront number, valid. Per entry: the workgroup's tag.
     """
     sets = max(1, spec.entries // spec.ways)
     wavefront_bits = max(1, math.ceil(math.log2(spec.wavefronts)))
@@ -89,7 +89,7 @@ def tracker_bits(spec, workgroups=1 << 16):
 
 @compiled
 def tracker_grant(tracker, tiles, tag):
-    """May the workgroup of tile `tag` store? Gives it an entry with its first store. Returns False if it must wait."""
+    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait."""
     tile = tiles[tag]
     if tile.entry == 0 or tile.begun == 1:
         return True
@@ -105,7 +105,7 @@ def tracker_grant(tracker, tiles, tag):
 
 @compiled
 def _has_place(tracker, tiles, tag):
-    """Is an entry free that no earlier workgroup will need?"""
+    """Is an entry free that is not reserved for an earlier workgroup?"""
     chosen = tag % tracker.sets
     free = tracker.ways - tracker.used[chosen]
     if free <= 0:
@@ -127,9 +127,9 @@ def _has_place(tracker, tiles, tag):
 
 @compiled
 def counts(request):
-    """Does a request that a channel takes concern the Tracker or the ledger?
+    """Must the Tracker or the ledger count a request that a channel takes?
 
-    Updates, what arrives, and a kernel's stores into a tracked tile, which name their contributor.
+    They count updates, arrivals, and a kernel's stores into a tracked tile, which name their contributor.
     """
     if request.op == Op.READ or request.tag < 0:
         return False

@@ -1,9 +1,10 @@
-"""What the Tracker does with an update (or tracked store): it credits the counter of a wavefront, and at the thresholds
-it triggers.
+"""Counting in the Tracker: an update (or tracked store) credits the counter of a wavefront, which triggers at its
+threshold.
 
-An update names the wavefront that stored it. Where a DMA engine sent a whole tile, its packets may hold sectors of
-several wavefronts: then the plan of the tile tells whose each sector is (D28). With the last counter of a tile its
-entry is free. The ledger counts along: which bytes of a tile came from whom, by weighted sums of line fingerprints.
+An update names the wavefront that stored it. Packets of a DMA engine that sent a whole tile may hold sectors of several
+wavefronts. Then the plan of the tile gives the wavefront of each sector (D28). When the last counter of a tile reaches
+its threshold, its entry is free. The ledger counts too: it records which bytes of a tile came from which GPU, as
+weighted sums of line fingerprints.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ def _count_local(tile, request):
 
 @compiled
 def _count_arrival(tracker, space, tile, request):
-    """What came from another GPU: its set is already seen from here."""
+    """Count data of another GPU. Its set of contributors is already in this GPU's numbering."""
     given = np.int64(request.contributors) & space.set_mask
     if given != tracker.given:
         tracker.given, tracker.weight = given, contributor_weight(given)
@@ -49,7 +50,7 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
     """Count one update, tracked store or collective write that a channel has taken at now_ps.
 
     Args:
-        released: i8[descriptors, 4], ring of (tag, wavefront or -1, ready_ps, which of the tile's sends), in the order
+        released: i8[descriptors, 4], ring of (tag, wavefront or -1, ready_ps, number of the tile's send), in the order
             in which they became ready.
         chunk_left: i8[chunks], tiles of each chunk that have not triggered.
 
@@ -82,7 +83,7 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
 
 @compiled
 def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps):
-    """Credit the counter of the wavefront that stored the data, or of each that has sectors among them."""
+    """Credit the counter of the wavefront that stored the data, or of each wavefront with sectors in the packet."""
     tag = np.int64(request.tag)
     given = np.int64(request.contributors) & space.set_mask if request.link > 0 else np.int64(-1)
     if request.wavefront >= 0:
@@ -100,7 +101,7 @@ def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, r
 
 @compiled
 def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chunk_left, now_ps):
-    """Count `volume` bytes of a wavefront; `given`: the set of GPUs whose sums arrived in them, -1 = own stores."""
+    """Count `volume` bytes of a wavefront. `given`: the set of GPUs whose sums are in them, -1 = own stores."""
     wavefront.counted_bytes += volume
     wavefront.done_ps = max(wavefront.done_ps, now_ps)
     if given >= 0:
@@ -120,7 +121,7 @@ def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chu
 
 @compiled
 def _trigger(tracker, tiles, tile, tag, released, chunk_left):
-    """All updates of a tile have come: its entry is free, its descriptor ready."""
+    """All updates of a tile have come: free its entry, make its descriptor ready."""
     tile.triggers += 1
     tile.live = 0
     tracker.live -= 1
@@ -143,7 +144,7 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
 
 @compiled
 def _release_chunk(tracker, tiles, chunk, released):
-    """All tiles of a chunk have come: they are ready with the last of them, in walk order."""
+    """All tiles of a chunk are complete: make them ready at the time of the last tile, in walk order."""
     ready_ps = np.int64(0)
     for k in range(tracker.tiles):
         if tiles[k].chunk == chunk and tiles[k].sends > 0 and tiles[k].threshold_bytes > 0:
@@ -156,7 +157,7 @@ def _release_chunk(tracker, tiles, chunk, released):
 
 @compiled
 def _release(tracker, released, tile, tag, wavefront, ready_ps):
-    """Put a descriptor for each GPU that the tile goes to into the ready list."""
+    """Append a descriptor to the ready list, for each GPU that the tile goes to."""
     for number in range(tile.sends):
         entry = released[tracker.released % len(released)]
         entry[0] = tag

@@ -1,10 +1,10 @@
-"""Warps of one CU: where each stands in its program, what it waits for, and which is the next to issue.
+"""Warps of one CU: their next events, what they wait for, and the calendar that selects the next warp to issue.
 
-Scoreboard: each warp has 64 slots. A slot counts the memory events in flight that use it and remembers when the
-last finished one arrived (possibly in the future: an L1 hit is known when it issues). An event may issue
-when every slot of its `wait` mask has counter zero and its time has come.
+Scoreboard: each warp has 64 slots. A slot counts the memory events in flight that use it. It also stores when the last
+finished event arrived (this time may be in the future: an L1 hit is known when it issues). An event may issue if every
+slot of its `wait` mask has counter zero and its stored time is past.
 
-Ready warps issue in the order of (time, warp number): oldest first among those that became ready together.
+Ready warps issue in the order of (time, warp number): among warps that became ready together, the lowest number first.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ ASLEEP = (1 << 63) - 1
 
 assert MAX_WARPS == 1 << WARP_BITS
 
-# What a warp waits for (`state`).
+# States of a warp (`state`).
 IDLE = 0  # no program
 READY = 1  # issues at its time in the warp calendar
 ON_SLOTS = 2  # memory events in flight
@@ -28,18 +28,18 @@ ON_LSU = 4  # its memory event waits in the LSU's queue
 ON_TRACKER = 5  # its store waits for a Tracker entry
 
 SLOT = np.dtype([("done_ps", "i8"), ("count", "i8")])
-"""When the last of its finished events arrived; how many are in flight."""
+"""When its last finished event arrived, and the number of events in flight."""
 
 WARP = np.dtype(
     [
         ("event", "i8"),  # next event, index into its slab of the trace window
-        ("pending", "u8"),  # slots that may still hold something
-        ("wait", "u8"),  # mask it sleeps on (ON_SLOTS)
-        ("slab", "i8"),  # of the trace window, where its workgroup's events lie
+        ("pending", "u8"),  # slots that may not be clear yet
+        ("wait", "u8"),  # ON_SLOTS: mask of the slots it waits for; ON_BARRIER: number of the barrier
+        ("slab", "i8"),  # of the trace window: slab with its workgroup's events
         ("state", "i4"),
         ("workgroup", "i4"),  # resident-workgroup number in the CU
-        ("slept_ps", "i8"),  # when it went to sleep, for the counters
-        ("pad", "i8", 2),  # to whole cache lines of the host
+        ("slept_ps", "i8"),  # when it went to sleep (for the counters)
+        ("pad", "i8", 2),  # fills whole cache lines of the host
         ("slot", SLOT, SLOTS),
     ],
     align=True,
@@ -54,7 +54,7 @@ WARPS = np.dtype(
     ],
     align=True,
 )
-"""Warp table of a CU with its own small calendar (two rows of 16, as in sim.calendar)."""
+"""Warp table of a CU with its own small calendar: a key per warp, and the smallest key of each group of 16."""
 
 
 def clear_warps(warps):
@@ -82,7 +82,7 @@ def warp_ready(warps, w, ready_ps):
 
 @compiled
 def warp_sleep(warps, w, state, now_ps):
-    """Warp w issues nothing until somebody wakes it."""
+    """Warp w issues nothing until another unit wakes it."""
     warps.warp[w].state = state
     warps.warp[w].slept_ps = now_ps
     _set_key(warps, w, ASLEEP)
@@ -90,22 +90,22 @@ def warp_sleep(warps, w, state, now_ps):
 
 @compiled(inline=True)
 def next_warp(warps):
-    """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP when none is ready."""
+    """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP if none is ready."""
     return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
 
 
 @compiled(inline=True)
 def next_issue_ps(warps):
-    """When the next warp issues, NEVER when none is ready."""
+    """When the next warp issues, NEVER if none is ready."""
     key = next_warp(warps)
     return key >> WARP_BITS if key != ASLEEP else NEVER
 
 
 @compiled(inline=True)
 def slots_clear_ps(warp, wait, now_ps):
-    """When the slots of `wait` are all empty: now_ps or earlier = they are, NEVER = answers are outstanding.
+    """When the slots of `wait` are all clear. now_ps or earlier: they are clear now. NEVER: answers are outstanding.
 
-    Slots found empty and past are struck from `pending`, so the next look is cheap.
+    Slots that are clear now are removed from `pending`, so the next check is fast.
     """
     mask = warp.pending & wait
     clear_ps = np.int64(0)
@@ -134,10 +134,10 @@ def slot_take(warp, slot):
 
 @compiled(inline=True)
 def slot_done(warps, w, slot, done_ps):
-    """The result of a memory event of warp w is there at done_ps; wakes the warp if that was all it waited for.
+    """The result of a memory event of warp w arrives at done_ps. Wakes the warp if it waits for nothing else.
 
     Returns:
-        Time the warp slept since (for the stall counter), or -1 if it was not woken.
+        When the warp went to sleep (for the stall counter), or -1 if it was not woken.
     """
     if slot == NO_SLOT:
         return -1

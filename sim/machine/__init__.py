@@ -1,1 +1,1 @@
-"""From the spec to a machine that runs: records wired with fifos, the engine, time series, reports."""
+"""A machine that runs, built from the spec: records wired with fifos, the engine, time series, reports."""

@@ -1,8 +1,8 @@
-"""From spec to hardware: which units a GPU has, in what order they act, and how fifos join them.
+"""The block diagram in code: the units of a GPU, the order in which they act, and the fifos between them.
 
-The block diagram in code. A new unit is a file in `sim/hw` (record, maker, step, phase, counters), its values in
-`sim/spec.py` and in `sim/presets/fabric/t3.toml`, its test, and here: a row of UNITS, a row of PHASES and a call in
-`run_phases`, its records in Node and its fifos in `_wire` and `build`.
+A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its values in `sim/spec.py` and in
+`sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES and a call in
+`run_phases`, its records in Node, and its fifos in `_wire` and `build`.
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
@@ -58,11 +58,11 @@ from traces.schema import EVENT
 from traces.units import PS_PER_US, period_ps, whole_period_ps
 
 QUEUES = 4
-"""Kernels in progress at once per GPU."""
+"""Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
 MAX_WINDOW_PS = 50_000
 NOTES = 2048
-"""Updates that one channel can take in a window, with room to spare."""
+"""Fifo depth for the updates that one channel takes in a window; larger than needed."""
 
 
 class Unit(NamedTuple):
@@ -73,7 +73,7 @@ class Unit(NamedTuple):
         records: field of Node with its records, one per instance.
         record: their dtype.
         counters: counter field -> meaning.
-        joined: only GPUs joined by links have it.
+        joined: True: only GPUs joined by links have it.
     """
 
     name: str
@@ -95,15 +95,15 @@ UNITS = (
     Unit("dma", "dmas", DMA, DMA_COUNTERS, joined=True),
     Unit("tracker", "output.tracker", TRACKER, TRACKER_COUNTERS, joined=True),
 )
-"""All units that count something, in the order of the way of a request."""
+"""All units with counters, in the order of a request's path."""
 
 
 class Phase(NamedTuple):
     """A step of every time window.
 
     Attributes:
-        title: for people.
-        unit: name of the unit; a machine without it does not need the phase.
+        title: text for reports.
+        unit: name of the unit. A machine without this unit does not need the phase.
         run: compiled function of (node, begin_ps, end_ps).
     """
 
@@ -124,12 +124,12 @@ PHASES = (
     Phase("links", "link", run_links),
     Phase("MCA", "link", run_mca),
 )
-"""In the order in which they run; `run_phases` is the same list for compiled code."""
+"""Phases in the order in which they run. `run_phases` is the same list for compiled code."""
 
 
 @compiled(inline=True)
 def run_phases(node, begin_ps, end_ps):
-    """All PHASES of a window: compiled code cannot go through a list of functions. A test compares the two."""
+    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the lists."""
     joined = len(node.ports) > 0
     run_cus(node, begin_ps, end_ps)
     run_requests(node, begin_ps, end_ps)
@@ -148,7 +148,7 @@ def run_phases(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def retry_blocked(node, end_ps):
-    """Who waits for room tries again in the next window."""
+    """Units that wait for room try again in the next window."""
     retry_cus(node, end_ps)
     retry_mscs(node, end_ps)
     if len(node.ports) > 0:
@@ -156,16 +156,16 @@ def retry_blocked(node, end_ps):
 
 
 class Output(NamedTuple):
-    """What is known of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
+    """Records of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
 
-    space: np.ndarray  # SPACE [buffers], one at least
+    space: np.ndarray  # SPACE [buffers], at least one
     tiles: np.ndarray  # TILE [tags], of all buffers
     sends: np.ndarray  # SEND
-    wavefronts: np.ndarray  # WAVEFRONT [tags, wavefronts], empty where nothing is tracked
+    wavefronts: np.ndarray  # WAVEFRONT [tags, wavefronts], empty if nothing is tracked
     tracker: np.ndarray  # TRACKER [1]
     gates: np.ndarray  # GATE
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
-    released: np.ndarray  # i8 [descriptors, 4]: those ready (tag, wavefront or -1, ready_ps, number of the send)
+    released: np.ndarray  # i8 [descriptors, 4]: ready descriptors (tag, wavefront or -1, ready_ps, number of the send)
     chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
 
 
@@ -173,13 +173,13 @@ class Node(NamedTuple):
     """All state of the simulated machine, as arrays of records."""
 
     engine: np.ndarray  # ENGINE [1]
-    wake_ps: np.ndarray  # i8: when each unit can do something next, NEVER = when somebody gives it something
+    wake_ps: np.ndarray  # i8: when each unit can act next, NEVER = it waits for another unit
     cu_wake_ps: np.ndarray  # parts of wake_ps, the same memory
     bank_wake_ps: np.ndarray
     msc_wake_ps: np.ndarray
     channel_wake_ps: np.ndarray
-    memory_wake_ps: np.ndarray  # of who takes the requests for each channel: its memory-side cache, or the channel
-    memory_fifos: np.ndarray  # i8 [channels, STREAMS]: the fifos from which it takes them
+    memory_wake_ps: np.ndarray  # of the unit that takes a channel's requests: its memory-side cache or the channel
+    memory_fifos: np.ndarray  # i8 [channels, STREAMS]: the fifos from which this unit takes them
     fifos: np.ndarray
     pool: np.ndarray
     dispatch: np.ndarray  # DISPATCH [QUEUES]
@@ -193,7 +193,7 @@ class Node(NamedTuple):
     banks: np.ndarray
     l2_sets: np.ndarray
     waiters: np.ndarray
-    mscs: np.ndarray  # empty where there is none
+    mscs: np.ndarray  # empty if the machine has none
     channels: np.ndarray
     mca: np.ndarray  # MCA [1]
     events: np.ndarray  # trace window: EVENT [slabs, events]
@@ -207,7 +207,7 @@ class Node(NamedTuple):
     dmas: np.ndarray
     ports: np.ndarray
     wires: np.ndarray  # WIRE: shared by all GPUs of a run
-    arriving: np.ndarray  # REQUEST [1]: the packet in hand
+    arriving: np.ndarray  # REQUEST [1]: the current packet
 
 
 class Fifos:
@@ -226,7 +226,7 @@ class Fifos:
 
 
 def window_ps(machine: Machine) -> int:
-    """The longest time in which no unit can feel what another does: the shortest latency between two units."""
+    """Length of a time window: the shortest latency between two units. Within it no unit can affect another."""
     noc_ps = machine.noc.latency_clk * whole_period_ps(machine.noc.clock_MHz)
     return max(1, min(noc_ps, machine.hbm.request_ps, MAX_WINDOW_PS))
 
@@ -236,11 +236,11 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     fifos = Fifos()
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
-    # Ports and banks empty once per window, so beside their depth they hold what comes in one.
+    # Ports and banks are emptied once per window. So their fifos hold one window of requests beyond their depth.
     lines_per_window = -(-window_ps(machine) // line_ps)
     places = waiting_places(machine.l2)
     fills = machine.l2.mshrs * 2
-    # One hit per clock: those of a latency, and of the window after which the NoC takes them.
+    # One hit per clock: the fifo holds the hits of one latency, and of the window after which the NoC takes them.
     hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / PS_PER_US)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + int(lines_per_window)),
@@ -262,12 +262,12 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
 
 
 def _dma_reads(machine: Machine, ports: int) -> int:
-    """Reads of the DMA engines that one channel may hold answers of."""
+    """Largest number of DMA reads whose answers are in one channel."""
     return machine.dma.engines * machine.dma.outstanding if ports else 0
 
 
 def no_output() -> Output:
-    """Nothing is tracked and nothing leaves the GPU."""
+    """The Output of a run in which nothing is tracked and nothing leaves the GPU."""
     return Output(
         space=np.zeros(1, SPACE),
         tiles=np.zeros(0, TILE),
@@ -286,7 +286,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
 
     Args:
         machine: the spec.
-        ports: links each way to other GPUs; 0 = a GPU alone, without Tracker and DMA engines.
+        ports: number of links (in each direction) to other GPUs; 0 = a GPU alone, without Tracker and DMA engines.
         wires: WIRE array of all GPUs; the caller sets `out_wire`, `in_wire` and `distance` of the ports.
 
     Returns:
@@ -357,12 +357,12 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
 
 
 def units_of(node: Node) -> dict[str, np.ndarray]:
-    """Name of each unit that the machine has -> its records."""
+    """Name -> records, for each unit that the machine has."""
     found = {unit.name: attrgetter(unit.records)(node) for unit in UNITS if len(node.ports) or not unit.joined}
     return {name: records for name, records in found.items() if len(records)}
 
 
 def phases_of(node: Node) -> list[Phase]:
-    """Of PHASES those that the machine needs."""
+    """The PHASES that the machine needs."""
     units = units_of(node)
     return [phase for phase in PHASES if phase.unit in units]

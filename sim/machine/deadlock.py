@@ -1,4 +1,4 @@
-"""The report of a machine in which nothing can move: what waits for what."""
+"""The report of a machine in which nothing can move: the waiting warps and the fifos that are not empty."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from sim.machine.build import Node
 from traces.errors import UserError
 
 FIFOS_TOLD = 8
-"""Of those that hold something, at most so many are named."""
+"""Largest number of non-empty fifos that the report names."""
 
 
 class DeadlockError(UserError):
-    """Workgroups are left and nothing can move: a barrier that not all warps reach, or fifos that are too small."""
+    """Workgroups are left but nothing can move. Causes: a barrier that not all warps reach, or too small fifos."""
 
 
 def deadlock(node: Node, fifo_names: Sequence[str], what: str) -> DeadlockError:
-    """The error that says where warps wait and which fifos are not empty."""
+    """The error. It reports where warps wait and which fifos are not empty."""
     fifos, now_ps = node.fifos, int(node.engine[0]["now_ps"])
     fill = fifos["tail"] - fifos["head"]
     held = [f"{fifo_names[k]} {fill[k]} of {fifos[k]['limit']}" for k in np.flatnonzero(fill)[:FIFOS_TOLD]]

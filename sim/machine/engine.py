@@ -1,13 +1,12 @@
-"""The clock: when a time window begins and ends, and why the engine comes back to the host.
+"""The clock: begins and ends time windows, and returns to the host when the host must act.
 
-Time advances in windows no longer than the shortest latency between two units, so within a window no unit can feel
-what another does in it: each unit is run alone through the window, at exactly the times at which it can act, and what
-it sends arrives in a later window. Only back-pressure is coarser: room made in a fifo is seen by its producer in the
-next window (D6). The order of the units is fixed (`sim.machine.build.PHASES`), so a run is a function of its input
-alone.
+A window is at most as long as the shortest latency between two units. So within a window no unit can affect another.
+Each unit runs alone through the window, at exactly the times at which it can act. Its packets arrive in a later window.
+Only back-pressure is coarser: a producer sees new room in a fifo in the next window (D6). The order of the units is
+fixed (`sim.machine.build.PHASES`), so a run depends only on its input.
 
-GPUs feel each other only over wires, whose latency is far longer than a window: `horizon_ps` ends a run before what
-another GPU might send could arrive (sim.host.cluster).
+GPUs affect each other only over wires, whose latency is far longer than a window. `horizon_ps` ends a run before a
+packet of another GPU that is not simulated yet could arrive (sim.host.cluster).
 """
 
 from enum import IntEnum
@@ -23,14 +22,14 @@ from sim.machine.series import close_interval
 from tracer.compile.jit import compiled
 
 IDLE_WINDOWS = 2
-"""Windows in a row in which nothing moves and nothing comes; one more is a deadlock."""
+"""Consecutive windows in which nothing moves and nothing comes. One more is a deadlock."""
 
 
 class Status(IntEnum):
-    """Why the engine came back."""
+    """The reason why the engine returned to the host."""
 
-    IDLE = 0  # nothing will ever happen again by itself
-    UNTIL = 1  # reached the time that was asked for
+    IDLE = 0  # no unit will ever act again without new work
+    UNTIL = 1  # reached the requested time
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
     STUCK = 4  # requests wait for each other, or for another GPU
@@ -40,7 +39,7 @@ class Status(IntEnum):
 
 @compiled(inline=True)
 def _unit_wake_ps(node):
-    """When a unit or a dispatcher acts of its own accord."""
+    """When a unit or a dispatcher can act without input from another unit."""
     first_ps = node.engine[0].fabric_ps
     for k in range(len(node.wake_ps)):
         first_ps = min(first_ps, node.wake_ps[k])
@@ -51,7 +50,7 @@ def _unit_wake_ps(node):
 
 @compiled(inline=True)
 def _next_begin_ps(node):
-    """Begin of the next window: the earliest time at which anything can happen."""
+    """Begin of the next window: the earliest time at which a unit can act."""
     noc = node.noc[0]
     begin_ps = min(_unit_wake_ps(node), noc.requests_ps, noc.answers_ps, next_arrival_ps(node))
     return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
@@ -59,7 +58,7 @@ def _next_begin_ps(node):
 
 @compiled
 def _run_dispatchers(node, end_ps):
-    """Place workgroups whose time comes before end_ps. Returns False if a queue waits for the host."""
+    """Dispatch workgroups that are due before end_ps. Returns False if a queue waits for the host."""
     for queue in range(len(node.dispatch)):
         dispatch = node.dispatch[queue]
         while dispatch.wake_ps < end_ps:
@@ -73,10 +72,11 @@ def _run_dispatchers(node, end_ps):
 
 @compiled(inline=True)
 def open_window(node):
-    """Begin the next time window: find it, close the interval of the time series before it, place its workgroups.
+    """Begin the next time window: set its times, close the interval of the time series before it, dispatch workgroups.
 
     Returns:
-        (Status, begin_ps, end_ps): OPEN and the window, or why there is none. `engine.now_ps` is the end of the window.
+        (Status, begin_ps, end_ps): OPEN and the window, or the reason why none begins. `engine.now_ps` is the end of
+        the window.
     """
     engine = node.engine[0]
     while True:
@@ -92,7 +92,7 @@ def open_window(node):
             return Status.SERIES_FULL, begin_ps, begin_ps
     end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps)
     if not _run_dispatchers(node, end_ps):
-        engine.resume_ps = begin_ps  # the same window, however often the host is asked
+        engine.resume_ps = begin_ps  # after a request to the host the same window begins again
         return Status.NEEDS_WORKGROUPS, begin_ps, end_ps
     engine.now_ps = end_ps
     return Status.OPEN, begin_ps, end_ps
@@ -103,8 +103,8 @@ def close_window(node, end_ps):
     """End a time window whose phases have run.
 
     Returns:
-        False if no packet moved, and those that wait for room (in a port, a bank, L1) can wait for ever, because no
-        unit will act of its own accord.
+        False if no packet moved and no unit can act without input from another unit. Requests that wait for room (in a
+        port, a bank, L1) would then wait for ever.
     """
     engine, noc = node.engine[0], node.noc[0]
     engine.windows += 1
@@ -117,7 +117,7 @@ def close_window(node, end_ps):
 
 @compiled
 def run_engine(node, until_ps):
-    """Advance the machine until nothing is left to do, or a window ends past until_ps, or the host must help.
+    """Advance the machine until no work is left, or a window ends after until_ps, or the host must act.
 
     Returns:
         A Status. `engine.now_ps` is the end of the last window.
@@ -136,20 +136,20 @@ def run_engine(node, until_ps):
             if idle_windows > IDLE_WINDOWS:
                 return Status.STUCK
         if end_ps > until_ps:
-            engine.idle_windows = idle_windows  # a line trace asks window by window
+            engine.idle_windows = idle_windows  # with a line trace the engine returns after each window
             return Status.UNTIL
 
 
 @compiled
 def settle(node):
-    """Bring counters that are integrals over time up to now."""
+    """Update counters that are integrals over time to the current time."""
     for h in range(len(node.channels)):
         channel_settle(node.channels[h], node.engine[0].now_ps, node.log)
 
 
 @compiled
 def prefill_l2(node, first_line, end):
-    """Put the lines from first_line up to the address `end` into L2, clean."""
+    """Put the lines from first_line up to the address `end` into L2 as clean lines."""
     noc = node.noc[0]
     for number in range((end - first_line + LINE_BYTES - 1) // LINE_BYTES):
         line = first_line + number * LINE_BYTES

@@ -1,4 +1,4 @@
-"""The engine's own record: the clock, the time series, and what the units have to tell the host."""
+"""The record of the engine: the clock, the time series, and messages of the units to the host."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from sim.hw.request import NEVER
 
 ENGINE = np.dtype(
     [
-        ("window_ps", "i8"),  # length of a time window: no unit feels another within one
+        ("window_ps", "i8"),  # length of a time window: within it no unit affects another
         ("now_ps", "i8"),  # end of the last window
         ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
         ("windows", "i8"),  # time windows so far
-        ("moves", "i8"),  # packets of the NoC and things moved between GPUs, up to the end of the last window
-        ("idle_windows", "i8"),  # of these the last, in which nothing moved; kept where the engine is stopped by time
+        ("moves", "i8"),  # packets of the NoC and moves between GPUs, up to the end of the last window
+        ("idle_windows", "i8"),  # last consecutive windows in which nothing moved; kept if the engine stops at a time
         ("cu_steps", "i8"),  # unit steps so far
         ("bank_steps", "i8"),
         ("channel_steps", "i8"),
@@ -20,8 +20,8 @@ ENGINE = np.dtype(
         ("samples", "i8"),  # rows filled since the host took them
         ("freed", "i8"),  # trace-window slabs freed since the host took them
         ("spans", "i8"),  # written to the timeline, or lost when it was full
-        ("horizon_ps", "i8"),  # no window reaches beyond it: what other GPUs do later is not known yet
-        ("fabric_ps", "i8"),  # when a port, a DMA engine or an arrival can next do something
+        ("horizon_ps", "i8"),  # no window ends after it: later packets of other GPUs are not known yet
+        ("fabric_ps", "i8"),  # when a port, a DMA engine or an arrival can act next
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
     ]
 )
@@ -39,7 +39,7 @@ SERIES = (
     "resident_workgroups",
     "tracker_live_tiles",
 )
-"""Columns of the time series: what happened in an interval; the last three are levels at its end."""
+"""Columns of the time series: counts of an interval. The last three are levels at its end."""
 LEVELS = 3
 
 

@@ -1,7 +1,7 @@
-"""What happens between GPUs within a time window: arrivals, DMA engines, Tracker, links. Called by the engine.
+"""Phases of the traffic between GPUs in a time window: arrivals, DMA engines, Tracker, links. The engine calls them.
 
-Back-pressure is one window late, as everywhere (D6): what finds no room tries again in the next window. Arrivals go
-straight to the memory channels, past crossbar and L2, unless they are to stay in L2 (D24).
+Back-pressure is one window late, as everywhere (D6): a blocked request tries again in the next window. Arrivals go
+directly to the memory channels, past crossbar and L2, unless they must stay in L2 (D24).
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def next_arrival_ps(node):
-    """When the next packet of another GPU arrives; one that waits for room is retried, not awaited."""
+    """When the next packet of another GPU arrives. A packet that waits for room does not count; it is retried."""
     first_ps = NEVER
     for p in range(len(node.ports)):
         if node.ports[p].blocked_since_ps < 0:
@@ -30,7 +30,7 @@ def next_arrival_ps(node):
 
 @compiled(inline=True)
 def fabric_moves(node):
-    """Grows whenever something moves between GPUs or out of a DMA engine."""
+    """A count of moves: it grows with every packet between GPUs and every read of a DMA engine."""
     moves = np.int64(0)
     for p in range(len(node.ports)):
         moves += node.ports[p].packets + node.ports[p].arrived_bytes
@@ -47,10 +47,10 @@ def _channel_of(node, line):
 
 @compiled
 def run_arrivals(node, begin_ps, end_ps):
-    """Packets that arrive before end_ps enter the memory queues, in order, as long as there is room."""
+    """Move packets that arrive before end_ps into the memory queues, in order, while there is room."""
     for p in range(len(node.ports)):
         port = node.ports[p]
-        from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # for those behind the one that was blocked, too
+        from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # also for the packets behind the blocked one
         while arrival_ps(node.ports, p, node.wires) < end_ps:
             now_ps = max(arrival_ps(node.ports, p, node.wires), from_ps)
             port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
@@ -65,7 +65,7 @@ def run_arrivals(node, begin_ps, end_ps):
 
 @compiled
 def _deliver(node, p, request, now_ps):
-    """Into the queue of its memory channel, or of its L2 bank. Returns False if that is full."""
+    """Put a request into the queue of its memory channel or L2 bank. Returns False if the queue is full."""
     h = _channel_of(node, request.line)
     if is_cached(request):
         bank = home_bank(node.noc[0], request.line)
@@ -75,7 +75,7 @@ def _deliver(node, p, request, now_ps):
         request.bank, request.cache_set = bank, home_set(node.noc[0], request.line)
         port_take(node.ports, p, node.wires, fifo, node.pool, request, now_ps)
         node.bank_wake_ps[bank] = min(node.bank_wake_ps[bank], now_ps + node.ports[p].request_ps)
-        _count(node, request, now_ps, now_ps + node.engine[0].window_ps)  # no channel will see it as it is
+        _count(node, request, now_ps, now_ps + node.engine[0].window_ps)  # no channel sees this request
         return True
     fifo = node.fifos[node.memory_fifos[h, Stream.COMM_WRITE]]
     if fifo_full(fifo):
@@ -87,7 +87,7 @@ def _deliver(node, p, request, now_ps):
 
 @compiled
 def run_dmas(node, begin_ps, end_ps):
-    """Engines read their tiles, and take the next descriptor when one is ready."""
+    """DMA engines read their tiles, and take the next ready descriptor."""
     for e in range(len(node.dmas)):
         dma = node.dmas[e]
         while dma.tag >= 0 or _next_descriptor(node, dma):
@@ -117,7 +117,7 @@ def run_dmas(node, begin_ps, end_ps):
 
 @compiled
 def _next_descriptor(node, dma):
-    """Give the engine the next ready descriptor. Returns False when there is none."""
+    """Give the engine the next ready descriptor. Returns False if none is ready."""
     engine = node.engine[0]
     if engine.descriptors == node.output.tracker[0].released:
         return False
@@ -130,7 +130,7 @@ def _next_descriptor(node, dma):
 
 @compiled
 def dma_data(node, data):
-    """Data that a DMA engine has read came out of a channel: on to its link."""
+    """Put data that a channel returned to a DMA engine into the fifo of its link."""
     dma = node.dmas[-1 - np.int64(data.source)]
     send = node.output.sends[data.load]
     dma_answer(dma, node.ports[send.port], node.fifos, node.pool, data, send.op)
@@ -138,7 +138,7 @@ def dma_data(node, data):
 
 @compiled
 def count_notes(node, channel, end_ps):
-    """The Tracker counts what a channel has taken."""
+    """The Tracker counts the requests that a channel has reported."""
     notes = node.fifos[channel.note_fifo]
     while notes.head != notes.tail:
         request = fifo_head(notes, node.pool)
@@ -156,7 +156,7 @@ def _count(node, request, now_ps, end_ps):
 
 @compiled
 def _wake_gated(node, end_ps):
-    """A gate has opened: dispatch queues that wait for one look again."""
+    """A gate has opened: wake the dispatch queues that wait for a gate."""
     for queue in range(len(node.dispatch)):
         if node.dispatch[queue].gated == 1:
             node.dispatch[queue].wake_ps = min(node.dispatch[queue].wake_ps, end_ps)
@@ -164,7 +164,7 @@ def _wake_gated(node, end_ps):
 
 @compiled
 def run_links(node, begin_ps, end_ps):
-    """Packets leave; then the time of the next thing that the fabric does of its own accord."""
+    """Packets leave. Then set the time at which the fabric can act next without input from other units."""
     wake_ps = NEVER
     for p in range(len(node.ports)):
         next_ps = port_send(
@@ -182,7 +182,7 @@ def run_links(node, begin_ps, end_ps):
 
 @compiled
 def retry_fabric(node, end_ps):
-    """What waited for room, a credit or a Tracker entry tries again in the next window."""
+    """Requests that wait for room, a credit or a Tracker entry try again in the next window."""
     waits = False
     for p in range(len(node.ports)):
         port = node.ports[p]

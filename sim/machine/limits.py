@@ -1,4 +1,4 @@
-"""The largest machine that the unit records hold: their sizes are fixed, so that all machines share one compilation."""
+"""The largest machine that the unit records hold. Record sizes are fixed, so all machines share one compilation."""
 
 from sim.hw.cu_record import MAX_SCHEDULERS, MAX_WORKGROUPS
 from sim.hw.l1 import MAX_ENTRIES
@@ -23,14 +23,14 @@ LIMITS = {
     "l2.ways": MAX_WAYS,
     "link.credits": MAX_CREDITS,
 }
-"""Field -> largest value. HBM channels check theirs in `sim.hw.hbm.setup`."""
+"""Field -> largest value. `sim.hw.hbm.setup` checks the fields of HBM channels."""
 
 
 def check_limits(machine: Machine) -> None:
     """Refuse a machine that is larger than the records.
 
     Raises:
-        UserError: names the field, its value and the largest one.
+        UserError: names the field, its value and the largest value.
     """
     for field, limit in LIMITS.items():
         unit, name = field.split(".")

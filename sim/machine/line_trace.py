@@ -1,4 +1,4 @@
-"""The machine at a glance: one character per unit and time window.
+"""The line trace: the state of the machine as one line of text per time window, one character per unit.
 
 CU       .  empty     r  a warp can issue     w  all warps wait     b  load/store unit blocked
 L2 bank  0-9 fill of its request fifo in tenths, ! blocked

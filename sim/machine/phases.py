@@ -1,8 +1,8 @@
-"""What the units of one GPU do in a time window, kind by kind, and whom they wake with it.
+"""Phases of the units of one GPU in a time window, one phase per kind of unit.
 
-Each phase is called with (node, begin_ps, end_ps) and runs all units of its kind alone through the window. What it
-sends to others lowers their wake times. The order of the phases, and who is connected to whom, is `sim.machine.build`;
-what happens between GPUs is `sim.machine.fabric`.
+Each phase has the arguments (node, begin_ps, end_ps) and runs all units of its kind alone through the window. Requests
+to other units lower their wake times. `sim.machine.build` has the order of the phases and the connections of the units;
+`sim.machine.fabric` has the phases between GPUs.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def run_cus(node, begin_ps, end_ps):
-    """CUs, each with its load/store unit and L1."""
+    """Run the CUs, each with its load/store unit and L1."""
     engine = node.engine[0]
     for c in range(len(node.cus)):
         now_ps = node.cu_wake_ps[c]
@@ -40,7 +40,7 @@ def run_cus(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def _collect(node, c, cu, end_ps):
-    """Workgroups of the CU ended: their places are free from the next window on (D7)."""
+    """Collect workgroups of the CU that have ended: their places are free from the next window on (D7)."""
     engine = node.engine[0]
     for i in range(cu.ended):
         write_span(
@@ -57,21 +57,21 @@ def _collect(node, c, cu, end_ps):
 
 @compiled
 def run_requests(node, begin_ps, end_ps):
-    """Requests cross the NoC."""
+    """Carry requests over the NoC."""
     noc = node.noc[0]
     noc.requests_ps = noc_requests(noc, node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps)
 
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Answers cross the NoC."""
+    """Carry answers over the NoC."""
     noc = node.noc[0]
     noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
 
 
 @compiled
 def run_banks(node, begin_ps, end_ps):
-    """Banks of L2. What they send to memory wakes whoever takes it there."""
+    """Run the L2 banks. Requests to memory wake the channel or its memory-side cache."""
     engine = node.engine[0]
     slices = len(node.banks) // len(node.channels)
     for b in range(len(node.banks)):
@@ -101,7 +101,7 @@ def _taken(node, channel):
 
 @compiled
 def run_channels(node, begin_ps, end_ps):
-    """HBM channels. Data that were read go on, the Tracker hears of updates, banks that wait for room try again."""
+    """Run the HBM channels. Then return read data, report updates to the Tracker, and wake banks that wait for room."""
     engine = node.engine[0]
     slices = len(node.banks) // len(node.channels)
     for h in range(len(node.channels)):
@@ -123,7 +123,7 @@ def run_channels(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def _return_data(node, channel):
-    """Data read from DRAM go to the fill fifos of their banks."""
+    """Put data read from DRAM into the fill fifos of their banks."""
     out = node.fifos[channel.out_fifo]
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
@@ -140,7 +140,7 @@ def _return_data(node, channel):
 
 @compiled(inline=True)
 def retry_cus(node, end_ps):
-    """A load/store unit that was blocked, by its port or by L1, tries again in the next window."""
+    """Load/store units that are blocked, by their port or by L1, try again in the next window."""
     for c in range(len(node.cus)):
         lsu = node.lsus[c]
         if lsu.blocked_since_ps >= 0:

@@ -1,4 +1,4 @@
-"""Time series: what the counters of all units gained in each interval, and what their levels were at its end."""
+"""Time series: the increments of the units' counters in each interval, and levels at its end."""
 
 from sim.hw.request import SECTOR_BYTES, STREAMS
 from sim.machine.engine_record import LEVELS
@@ -29,7 +29,7 @@ def _levels(node, sums):
 
 @compiled
 def close_interval(node):
-    """One row of the time series: the interval that has just ended. Returns False if the table is full."""
+    """Write one row of the time series, for the interval that has just ended. Returns False if the table is full."""
     engine = node.engine[0]
     row = node.series[engine.samples]
     _levels(node, row)
@@ -44,5 +44,5 @@ def close_interval(node):
 
 @compiled
 def sample(node):
-    """Close the interval in progress of the time series; afterwards nothing more can be run with it."""
+    """Close the interval in progress of the time series. Afterwards the run cannot continue."""
     close_interval(node)

@@ -1,9 +1,9 @@
-"""Machines as TOML files: every value with the kind of evidence and the source it has.
+"""Machines as TOML files. Every value has a kind of evidence and a source.
 
     [hbm]
     channels = { value = 32, kind = "standard", source = "JESD235: 4 stacks of 8 channels" }
 
-`extends = "v100"` takes the values that a file does not give from another preset. Enums are given by lower-case name.
+`extends = "v100"` takes the values that a file does not give from another preset. Enum members have lower-case names.
 
     preset = load_preset("t3_2024", overrides=["hbm.queue_entries=32"])
     preset.machine.hbm.queue_entries, preset.sources["hbm.channels"].kind

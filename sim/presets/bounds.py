@@ -1,7 +1,7 @@
-"""Largest and smallest values that a field may have at all: beyond any hardware, short of what overflows a counter.
+"""Smallest and largest allowed value of each field. The range is wider than any hardware but overflows no counter.
 
-A slip of the hand (a size in bits, a time in the wrong unit) is then a mistake that names its field, not a run that
-never ends or takes all memory.
+So a typing error (a size in bits, a time in the wrong unit) gives a message that names the field. Without the bounds it
+could give a run that never ends or takes all memory.
 """
 
 from traces.units import GIB, KIB, MIB, PS_PER_S
@@ -18,7 +18,7 @@ BOUNDS = (
     ("per_s", 1e-3, 1e6),
     ("seed", 0, 1 << 62),
 )
-"""End of a field's name, least, most; the first that fits counts."""
+"""End of a field's name, least, most. The first row that matches a name counts."""
 TIMING_CLK = 0, 1_000_000
 OTHERS = 0, MIB
 

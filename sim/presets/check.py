@@ -1,4 +1,4 @@
-"""Values of a machine that must fit each other, beyond the type and range of each."""
+"""Rules between several values of a machine. Type and range of each value are checked before."""
 
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
@@ -6,19 +6,19 @@ from sim.presets.preset import leaves
 from sim.spec import DmaPolicy, Granularity
 
 SHORTEST_LINK_PS = 1000
-"""GPUs are simulated for the latency of a link at a time."""
+"""Shortest latency of a link. GPUs are simulated in time steps of this latency."""
 
 
 def check_machine(machine, name, error):
-    """Raise `error` (an exception class) for the first rule that the machine breaks, naming field, value and choice."""
-    found = dict(leaves(machine))
+    """Raise `error` (an exception class) for the first broken rule. It names field, value and what is allowed."""
+    values = dict(leaves(machine))
     for fits, field, allowed in _rules(machine):
         if not fits:
-            raise error(f"{name}: {field}: found {found[field]}, allowed is {allowed}")
+            raise error(f"{name}: {field}: found {values[field]}, allowed is {allowed}")
 
 
 def _rules(machine):
-    """(holds, field, what is allowed for it) of every rule."""
+    """(True if the rule holds, field, what is allowed) for every rule."""
     yield from bound_rules(leaves(machine))
     yield from _cu_rules(machine.cu)
     yield from _cache_rules(machine)

@@ -1,4 +1,4 @@
-"""Reads a preset: TOML file, the file it extends, the user's overrides; every mistake names file, field and choice."""
+"""Read a preset: a TOML file, the file that it extends, and overrides. Errors name file, field and what is allowed."""
 
 import tomllib
 from enum import Enum
@@ -16,11 +16,11 @@ from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
-"""Links, Tracker, DMA engines and collectives of every machine whose preset does not say otherwise."""
+"""Links, Tracker, DMA engines and collectives of every machine whose preset gives no other values."""
 HEADER = ("title", "note", "extends")
 LEAF = ("value", "kind", "source")
 choices = partial(allowed_names, listing="t3sim presets NAME")
-"""For a message: the allowed names, or the nearest of them."""
+"""The allowed names, or the nearest of them, for a message."""
 
 
 class PresetError(UserError):
@@ -44,8 +44,8 @@ def load_preset(name_or_path, overrides=()):
         Preset.
 
     Raises:
-        PresetError: unknown name, field or enum member, wrong type or range, missing value, kind or source,
-            or values that contradict each other.
+        PresetError: an unknown name, field or enum member, a wrong type or range, a missing value, kind or source, or
+            values that do not fit each other.
     """
     title, given = _read(_path_of(name_or_path), ())
     given = _read(FABRIC, ())[1] | given
@@ -55,7 +55,7 @@ def load_preset(name_or_path, overrides=()):
 
 
 def preset_from_dict(stored):
-    """The Preset whose `as_dict()` was stored, in a results archive for instance."""
+    """The Preset whose `as_dict()` was stored, for example in a results archive."""
     given = {
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()
@@ -75,7 +75,7 @@ def _path_of(name_or_path):
 
 
 def _read(path, children):
-    """Title and leaves (dotted field -> (value, Source, where)) of a file and what it extends."""
+    """Title and leaves (dotted field -> (value, Source, where)) of a file and of the file that it extends."""
     if path in children:
         raise PresetError(f"{path}: extends: a circle of {', '.join(child.name for child in children)}")
     try:
@@ -95,7 +95,7 @@ def _read(path, children):
 
 
 def _collect(table, unit, prefix, path, given):
-    """Add the leaves of a TOML table, which describes the struct `unit`, to `given`."""
+    """Add the leaves of a TOML table to `given`. The table describes the struct `unit`."""
     types = _field_types(unit)
     for name, content in table.items():
         field = prefix + name
@@ -125,7 +125,7 @@ def _leaf(content, where):
 
 
 def _overrides(overrides):
-    """(field, value, where it was given) of a list of texts or a dict."""
+    """(field, value, place for messages) of each override, from a list of texts or a dict."""
     if isinstance(overrides, dict):
         return [(field, value, f"{field}={value}") for field, value in overrides.items()]
     return [(*_parse_override(text), f"--set {text}") for text in overrides]
@@ -143,7 +143,7 @@ def _parse_override(text):
 
 
 def _assemble(name: str, title: str, given: dict) -> Preset:
-    """Preset from leaves: none unknown, none missing, each of its type, all of them fitting each other."""
+    """Make a Preset from leaves. Checks that all fields are known and given, and that their values fit."""
     fields = _fields_of(Machine)
     for field, (_, _, where) in given.items():
         if field not in fields:
@@ -164,12 +164,12 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
 
 
 def machine_fields():
-    """Dotted field -> type, of a machine."""
+    """Dotted field -> type, for a machine."""
     return _fields_of(Machine)
 
 
 def _fields_of(unit, prefix=""):
-    """Dotted field -> type, of a struct and those in it."""
+    """Dotted field -> type, for a struct and the structs in it."""
     fields = {}
     for name, kind in _field_types(unit).items():
         if _is_unit(kind):
@@ -180,7 +180,7 @@ def _fields_of(unit, prefix=""):
 
 
 def checked_value(value: Any, kind: Any, where: str) -> Any:
-    """A plain value as the type of its field; an enum is given by the lower-case name of a member.
+    """A plain value in the type of its field. An enum member is given by its lower-case name.
 
     Raises:
         PresetError: names `where`, the value and what is allowed.

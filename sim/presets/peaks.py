@@ -1,4 +1,4 @@
-"""Peak rates that follow from a machine's values: the line that shows whether a preset is the machine meant."""
+"""Peak rates that follow from the values of a machine. They show whether a preset is the intended machine."""
 
 from dataclasses import dataclass
 

@@ -10,15 +10,15 @@ from sim.spec import Machine
 
 KINDS = ("paper", "standard", "measured", "assumed", "calibrated", "derived")
 """Evidence for a value. paper: the T3 paper. standard: a standard, a data sheet or a named simulator's configuration.
-measured: on the real machine. calibrated: chosen so that a named measurement comes out. derived: follows from others.
-assumed: our choice, listed by every run."""
+measured: on the real machine. calibrated: chosen to match a named measurement. derived: follows from other values.
+assumed: our choice; every run lists these values."""
 OVERRIDE = "override"
 """Kind of a value that the user set for one run."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value comes from: its kind (KINDS or OVERRIDE) and a reference."""
+    """Evidence for a value: its kind (KINDS or OVERRIDE) and a reference."""
 
     kind: str
     source: str
@@ -29,7 +29,7 @@ class Preset:
     """A machine with the source of every value.
 
     Attributes:
-        name: of the preset, or the path of the file.
+        name: name of the preset, or path of the file.
         title: one line for people.
         machine: the values.
         sources: dotted field ("hbm.timing.CL") -> Source, one for each value of the machine.
@@ -49,7 +49,7 @@ class Preset:
         return Peaks.of(self.machine)
 
     def as_dict(self):
-        """Everything as plain nested dicts, for a results archive; `preset_from_dict` reads it back."""
+        """Everything as plain nested dicts for a results archive. `preset_from_dict` reads them."""
         fields = {
             field: {"value": value, "kind": self.sources[field].kind, "source": self.sources[field].source}
             for field, value in self.values().items()
@@ -58,7 +58,7 @@ class Preset:
 
 
 def assumed(preset):
-    """Dotted field -> (value, source) of the values that rest on nothing but our choice."""
+    """Dotted field -> (value, source), for the values that are only our choice."""
     return {
         field: (value, preset.sources[field].source)
         for field, value in preset.values().items()

@@ -31,9 +31,9 @@ from tracer.compile.fingerprint import ROOMS
 from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.checksum import canonical_json
+from traces.schema import LINE_BYTES
 from traces.source import Prefill, TraceSource, warnings_of
 
-LINE_BYTES = 128
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
 COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}

@@ -166,6 +166,6 @@ def reserved(store: Store, runs: Iterable[Run]) -> Iterator[Store]:
         except OSError as problem:
             folder = stack.enter_context(TemporaryDirectory(prefix="t3sim-store-"))
             text = f"results cannot be kept in {store.folder} ({problem.strerror}): a temporary folder takes its place"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(text, RuntimeWarning, stacklevel=3)  # of the `with` block
             store = Store(folder, sys.maxsize)
         yield store

@@ -1,8 +1,8 @@
-"""Our counters under the names that other tools give them: Nsight Compute's metrics, Accel-Sim's statistics.
+"""Counters of t3sim under the names of other tools: Nsight Compute's metrics and Accel-Sim's statistics.
 
-Names were checked against public scripts that collect them: Nsight's in the sections and metric lists that come with
-ncu 2019 to 2024 (GV100 and later), Accel-Sim's in util/plotting/correl_mappings.py of accel-sim-framework @02100247.
-Where the other tool counts something a little different, `remark` says what. A counter without a line has none there.
+Names were checked against public sources: Nsight's against the sections and metric lists that come with ncu 2019 to
+2024 (GV100 and later), Accel-Sim's against util/plotting/correl_mappings.py of accel-sim-framework @02100247. If the
+other tool counts something different, `remark` names the difference. A counter without a line has no counterpart.
 """
 
 import sys
@@ -17,8 +17,8 @@ from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
 INTRODUCTION = """\
 Written by `python -m sim.view.counter_names`. `t3sim show RESULT --names nsight` (or `accelsim`) prints the values of
-a run under these names, per kernel. A remark says what the other tool counts differently; no remark means that we know
-of no difference. A sector is 32 bytes. Counters that are not in the first two tables have no counterpart there."""
+a run under these names, per kernel. A remark describes a difference in the other tool; without a remark no difference
+is known. A sector has 32 bytes. Counters that are not in the first two tables have no counterpart there."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Counterpart:
     """One name of another tool.
 
     Attributes:
-        name: there.
-        unit: of its values.
-        ours: counters of `sim.counters` whose sum it is, or "time_ps"; a leading "-" subtracts.
-        factor: our sum times this is its value; "clock" = core clocks in a picosecond.
-        remark: what differs, "" = nothing that we know.
+        name: name in the other tool.
+        unit: unit of its values.
+        ours: counters of `sim.counters` that are added, or "time_ps"; a leading "-" subtracts.
+        factor: the sum is multiplied by this; "clock" = core clocks in a picosecond.
+        remark: the difference between both counters; "" = none known.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Counterpart:
     remark: str = ""
 
     def value(self, kernel: KernelResult, machine: Machine) -> float | int:
-        """What the other tool would have counted for this kernel."""
+        """The value of this kernel under the other tool's name."""
         total = 0
         for term in self.ours:
             name = term.removeprefix("-")
@@ -51,8 +51,8 @@ class Counterpart:
         return int(scaled) if scaled == int(scaled) else scaled
 
 
-IN_FLIGHT = "a sector on its way is l1.read_merged_sectors here; as what it counts there we do not know"
-FLUSH = "ours includes the flush of L2 after the kernel unless --keep-l2 was given"
+IN_FLIGHT = "a sector in flight counts as l1.read_merged_sectors here; its count there is not known"
+FLUSH = "ours includes the flush of L2 after the kernel, except with --keep-l2"
 WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
 READS = ("l2.read_sectors", "l2.uncached_read_sectors")
 L1_MISSES = ("l1.read_sectors", "-l1.read_hit_sectors", "-l1.read_merged_sectors")
@@ -76,7 +76,7 @@ NSIGHT = (
         "sector",
         ("l2.read_hit_sectors", "l2.read_merged_sectors"),
         1,
-        "a sector that is on its way counts as a hit there: the sums of a GV100 fit only so",
+        "a sector in flight counts as a hit there: only then do the sums of a GV100 match",
     ),
     Counterpart(
         "lts__t_sectors_srcunit_tex_op_read_lookup_miss.sum",
@@ -115,17 +115,19 @@ def page() -> str:
     """The page docs/counters.md."""
     blocks: list[Block] = [Heading("Counters under other tools' names", 1), Text(INTRODUCTION)]
     for key, counterparts in NAMES.items():
-        rows = [(f"`{one.name}`", one.unit, formula(one), one.remark) for one in counterparts]
+        rows = [(f"`{theirs.name}`", theirs.unit, formula(theirs), theirs.remark) for theirs in counterparts]
         blocks += [Heading(TITLES[key], 2), Table((TITLES[key], "unit", "t3sim", "remark"), rows)]
     own = [(f"`{unit}.{name}`", text) for unit, counters in COUNTERS.items() for name, text in counters.items()]
     return to_markdown([*blocks, Heading("All counters", 2), Table(("counter", "meaning"), own)])
 
 
-def formula(one: Counterpart) -> str:
-    """How a counterpart follows from our counters: a sum, times its factor."""
-    terms = " + ".join(one.ours).replace("+ -", "- ")
-    factor = {1: "", "clock": " x cu.clock_MHz"}.get(one.factor, f" x {one.factor:g}" if one.factor != "clock" else "")
-    return f"({terms}){factor}" if factor and len(one.ours) > 1 else terms + factor
+def formula(counterpart: Counterpart) -> str:
+    """The formula of a counterpart: a sum of our counters, times its factor."""
+    terms = " + ".join(counterpart.ours).replace("+ -", "- ")
+    factor = {1: "", "clock": " x cu.clock_MHz"}.get(
+        counterpart.factor, f" x {counterpart.factor:g}" if counterpart.factor != "clock" else ""
+    )
+    return f"({terms}){factor}" if factor and len(counterpart.ours) > 1 else terms + factor
 
 
 if __name__ == "__main__":

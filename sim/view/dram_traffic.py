@@ -1,4 +1,4 @@
-"""DRAM traffic of a run over time, by stream: `t3sim plot traffic`. The figure of README.md is made by
+"""DRAM traffic of a run over time, by stream: `t3sim plot traffic`. These commands make the figure of README.md:
 
 t3sim run --workload t-nlg/fc2/tp8 --preset t3_2024 --interval-ns 5000 -o t-nlg-fc2-tp8.h5
 t3sim plot traffic t-nlg-fc2-tp8.h5 -o validation/tables/report/figures/t-nlg-fc2-tp8-dram.png
@@ -24,13 +24,13 @@ STREAMS = {
 
 
 def draw_traffic(results: RunResult) -> "Figure":
-    """Stacked bandwidth of the streams that moved anything, under the peak of the machine.
+    """Draw the stacked bandwidth of the streams with traffic, and the peak of the machine.
 
     Raises:
-        UserError: a run without a time series.
+        UserError: the run has no time series.
     """
     if not results.series:
-        raise UserError("this run took no time series: repeat it with --interval-ns")
+        raise UserError("this run has no time series: repeat it with --interval-ns")
     moved = [name for name in STREAMS if results.series[name].any()]
     rates = [bytes_per_s(results.series[name], results.interval_ps) / GIGA for name in moved]
     labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]

@@ -1,4 +1,4 @@
-"""The kinds of figures of results archives, by name."""
+"""Draw figures of results archives. Each kind of figure has a name."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -39,12 +39,13 @@ def draw(
 
     Args:
         kind: one of KINDS.
-        archives: one of them; "speedups" takes several.
-        number: run of the archive, of the kinds that show one run.
-        figure, over, relative: of "study": column of the runs, swept field of the horizontal axis, first value / value.
+        archives: one archive; "speedups" takes several.
+        number: run of the archive, for kinds that show one run.
+        figure, over, relative: for "study": column of the runs, swept field of the horizontal axis, and True to plot
+            first value / value.
 
     Raises:
-        UserError: an unknown kind, an archive without what the figure shows, matplotlib is not installed.
+        UserError: an unknown kind, an archive without the values of the figure, or matplotlib is not installed.
     """
     if kind not in KINDS:
         raise UserError(f"plot: found {kind!r}, allowed are {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""How the figures of the evaluation look: paper, palette, labels."""
+"""Style of the figures of the validation: size, palette, labels."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -7,9 +7,9 @@ from typing import Any
 from sim.view import style
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-"""Okabe and Ito's palette, which the colour-blind can tell apart."""
+"""Okabe and Ito's palette. Colour-blind readers can distinguish its colours."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
-"""A second mark, for prints in grey."""
+"""A second distinction, for grey prints."""
 DPI = 110
 LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
 
@@ -18,13 +18,13 @@ new_figure = partial(style.new_figure, dpi=DPI)
 
 
 def case_title(name: str) -> str:
-    """`t-nlg/fc2/tp8` as people write it, on two lines."""
+    """Title of a sub-layer such as `t-nlg/fc2/tp8`, on two lines."""
     model, layer, degree = name.split("/")
     return f"{LAYER_TITLES[layer]} TP {degree.removeprefix('tp')}\n{model}"
 
 
 def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]], base: float = 0.0) -> None:
-    """Bars beside each other, one group per label and one colour per series; they stand on `base`."""
+    """Draw grouped bars that begin at `base`: one group per label, one colour per series."""
     share = 0.82 / len(series)
     for place, (label, values) in enumerate(series.items()):
         across = [group + (place - (len(series) - 1) / 2) * share for group in range(len(groups))]
@@ -38,6 +38,6 @@ def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence
 
 
 def legend_below(figure: Any, axes: Any, columns: int) -> None:
-    """One legend under all axes."""
+    """Draw one legend under all axes."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")

@@ -1,4 +1,4 @@
-"""How full the DRAM queues are over time, and how many workgroups run: `t3sim plot queue`."""
+"""Entries in the DRAM queues and resident workgroups over time: `t3sim plot queue`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def draw_queue(results: RunResult) -> "Figure":
-    """Mean entries of a channel's queue at the end of each interval, under its depth (of both where split).
+    """Draw the mean entries of a channel's queue at the end of each interval, and its depth (of both queues if split).
 
     Workgroups are on the right axis.
 
     Raises:
-        UserError: a run without a time series.
+        UserError: the run has no time series.
     """
     if not results.series:
-        raise UserError("this run took no time series: repeat it with --interval-ns")
+        raise UserError("this run has no time series: repeat it with --interval-ns")
     hbm = results.preset.machine.hbm
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
     times_us = results.times_ps() / PS_PER_US
@@ -39,7 +39,7 @@ def draw_queue(results: RunResult) -> "Figure":
     right = axes.twinx()
     workgroups = results.series["resident_workgroups"]
     right.step(times_us, workgroups, where="pre", color=GREEN, linestyle=":")
-    axes.plot([], [], color=GREEN, linestyle=":", label="workgroups (right)")  # into the one legend
+    axes.plot([], [], color=GREEN, linestyle=":", label="workgroups (right)")  # an entry for the common legend
     right.set(ylabel="resident workgroups", ylim=(0, None))
     legend_below(axes, 3)
     return figure

@@ -1,4 +1,4 @@
-"""Bandwidths against their peaks, and hit rates, of the kernels of a run: `t3sim plot rates`."""
+"""Bandwidths with their peaks, and hit rates, of the kernels of a run: `t3sim plot rates`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KERNELS_MAX = 7
-"""Bars of one colour each that can be told apart."""
+"""Largest number of kernels, one colour each. More colours are hard to distinguish."""
 BANDWIDTHS = {
     "L1 loads": ("l1.read_sectors",),
     "L2 reads": ("l2.read_sectors", "l2.uncached_read_sectors"),
@@ -21,7 +21,7 @@ BANDWIDTHS = {
     "DRAM reads": ("hbm.read_columns",),
     "DRAM writes": ("hbm.write_columns", "hbm.update_columns", "-l2.flush_sectors"),
 }
-"""Label -> counters of 32-byte sectors; a leading "-" subtracts (the flush comes after the kernel's time)."""
+"""Label -> counters of 32-byte sectors; a leading "-" subtracts (the flush is after the time of the kernel)."""
 RATES = {
     "L1 hits": "l1_hit_rate",
     "L2 hits": "l2_hit_rate",
@@ -31,10 +31,10 @@ RATES = {
 
 
 def draw_rates(results: RunResult) -> "Figure":
-    """Two panels of bars, a colour per kernel; dashed lines are the peaks of DRAM and L2.
+    """Draw two panels of bars, one colour per kernel. Dashed lines are the peaks of DRAM and L2.
 
     Raises:
-        UserError: a run without kernels.
+        UserError: the run has no kernels.
     """
     kernels = results.kernels[:KERNELS_MAX]
     if not kernels:
@@ -42,8 +42,8 @@ def draw_rates(results: RunResult) -> "Figure":
     figure, (left, right) = new_figure(height_in=2.2 + 0.25 * len(kernels), columns=2)
     for place, kernel in enumerate(kernels):
         _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
-        found = ratios(kernel.totals)
-        _bars(right, place, len(kernels), [100 * (found[name] or 0.0) for name in RATES.values()], kernel.name)
+        hit_rates = ratios(kernel.totals)
+        _bars(right, place, len(kernels), [100 * (hit_rates[name] or 0.0) for name in RATES.values()], kernel.name)
     peaks = results.preset.peaks()
     for peak, label, style in ((peaks.dram_bytes_per_s, "DRAM", "--"), (peaks.l2_bytes_per_s, "L2", ":")):
         left.axvline(peak / GIGA, color="black", linestyle=style, linewidth=1, label=f"{label} peak")
@@ -56,7 +56,7 @@ def draw_rates(results: RunResult) -> "Figure":
 
 
 def bandwidth(kernel: KernelResult, terms: tuple[str, ...]) -> float:
-    """GB/s of a sum of sector counters over a kernel's time."""
+    """Bandwidth in GB/s: a sum of sector counters over the time of a kernel."""
     sectors = sum(-kernel.totals[term[1:]] if term.startswith("-") else kernel.totals[term] for term in terms)
     return bytes_per_s(sectors * SECTOR_BYTES, kernel.time_ps) / GIGA
 

@@ -1,7 +1,7 @@
 """Roofline of the kernels of a run: `t3sim plot roofline`.
 
-Operations are the matrix pipes' multiply-accumulates, two each; bytes are what crossed the DRAM bus while the kernel
-ran (the flush of L2 afterwards is left out) or what L2 was asked for.
+Each multiply-accumulate of the matrix pipes counts as two operations. Bytes are the traffic on the DRAM bus during the
+kernel (without the flush of L2 after it), or the traffic of requests to L2.
 """
 
 from typing import TYPE_CHECKING
@@ -24,16 +24,16 @@ LEVELS = {
         None,
     ),
 }
-"""Level -> marker, colour, counters of its sectors, counter of those that come after the kernel."""
+"""Level -> marker, colour, counters of its sectors, counter of the sectors after the kernel."""
 DECADES = (0.1, 10.0)
-"""The axis reaches this far below and above the points and the ridge."""
+"""The axis extends by these factors below and above the points and the ridge."""
 
 
 def draw_roofline(results: RunResult) -> "Figure":
-    """Log-log: a point per kernel and level, under the slopes of DRAM and L2 and the peak of the matrix pipes.
+    """Draw one point per kernel and level, the slopes of DRAM and L2, and the peak of the matrix pipes (log-log).
 
     Raises:
-        UserError: no kernel did matrix operations or moved anything.
+        UserError: no kernel has matrix operations and traffic.
     """
     points = [
         (level, kernel, intensity(kernel, level), operations_per_s(kernel))
@@ -64,7 +64,7 @@ def draw_roofline(results: RunResult) -> "Figure":
 
 
 def sectors(kernel: KernelResult, level: str) -> int:
-    """32-byte sectors that crossed a level while the kernel ran."""
+    """32-byte sectors at a level during the kernel."""
     *_, counters, after = LEVELS[level]
     return sum(kernel.totals[name] for name in counters) - (kernel.totals[after] if after else 0)
 
@@ -75,5 +75,5 @@ def intensity(kernel: KernelResult, level: str) -> float:
 
 
 def operations_per_s(kernel: KernelResult) -> float:
-    """Two operations for each multiply-accumulate."""
+    """Rate of operations, two for each multiply-accumulate."""
     return 2 * kernel.totals["cu.tensor_macs"] * PS_PER_S / kernel.time_ps

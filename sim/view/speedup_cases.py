@@ -1,4 +1,4 @@
-"""Speed-ups of the paper's configurations in archives of `t3sim t3` and of studies with `run = "t3"`, case by case."""
+"""Speed-ups of the paper's configurations per sub-layer, from archives of `t3sim t3` and studies with `run = "t3"`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title
 from traces.errors import UserError
 
-SAID = (COLUMN, "t3.gpus", *(f"kernel.{name}" for name in ("shape", "workload", "m", "n", "k")))
-"""Swept fields that the name of the workload says already."""
+IN_WORKLOAD_NAME = (COLUMN, "t3.gpus", *(f"kernel.{name}" for name in ("shape", "workload", "m", "n", "k")))
+"""Swept fields that are already part of the name of the workload."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class SpeedupCase:
     """A sub-layer on a machine.
 
     Attributes:
-        title: what tells it from the others, on one or more lines.
+        title: unique title on one or more lines.
         sequential_ns: time of Sequential.
-        speedups: configuration -> speed-up over it, of those that were simulated.
+        speedups: simulated configuration -> speed-up over Sequential.
     """
 
     title: str
@@ -32,50 +32,50 @@ class SpeedupCase:
 
 
 def speedup_cases(archives: Sequence[ResultsArchive]) -> list[SpeedupCase]:
-    """All cases of some archives, in their order.
+    """All sub-layers in some archives, in their order.
 
     Raises:
-        UserError: an archive without configurations, or of configurations without Sequential.
+        UserError: an archive has no configurations, or has configurations but not Sequential.
     """
-    found = [(archive, run) for archive in archives for run in _evaluated(archive)]
-    presets = {run.preset.name for _, run in found}
-    names = [_name(run) + (f"\n{run.preset.name}" if len(presets) > 1 else "") for _, run in found]
+    runs = [(archive, run) for archive in archives for run in _runs_with_configurations(archive)]
+    presets = {run.preset.name for _, run in runs}
+    names = [_name(run) + (f"\n{run.preset.name}" if len(presets) > 1 else "") for _, run in runs]
     titles = Counter(names)
     cases = []
-    for name, (archive, run) in zip(names, found, strict=True):
+    for name, (archive, run) in zip(names, runs, strict=True):
         title = name if titles[name] == 1 else f"{name}\n{Path(archive.path).stem}"
-        speedups = {one: run.figures.get(f"{one}.speedup") for one in CONFIGURATIONS if one != SEQUENTIAL}
-        known = {one: float(value) for one, value in speedups.items() if value is not None}
+        speedups = {key: run.figures.get(f"{key}.speedup") for key in CONFIGURATIONS if key != SEQUENTIAL}
+        known = {key: float(value) for key, value in speedups.items() if value is not None}
         cases.append(SpeedupCase(title, float(run.figures[f"{SEQUENTIAL}.time_ns"]), known))
     return cases
 
 
-def _evaluated(archive: ResultsArchive) -> list[RunResult]:
-    """Runs with figures of configurations."""
-    found = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in CONFIGURATIONS)]
-    if not found:
+def _runs_with_configurations(archive: ResultsArchive) -> list[RunResult]:
+    """The runs of an archive that have figures of configurations."""
+    runs = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in CONFIGURATIONS)]
+    if not runs:
         raise UserError(
             f'{archive.path}: holds no configurations: speed-ups come from t3sim t3, or a study with run = "t3"'
         )
-    if any(f"{SEQUENTIAL}.time_ns" not in run.figures for run in found):
+    if any(f"{SEQUENTIAL}.time_ns" not in run.figures for run in runs):
         raise UserError(f"{archive.path}: speed-ups are over {SEQUENTIAL}, which was not simulated: leave no choice of "
                         "configurations, or choose it too")  # fmt: skip
-    return found
+    return runs
 
 
 def _name(run: RunResult) -> str:
-    """The workload, and what was swept beside it."""
+    """Name of the workload, and the other swept fields."""
     if "kernel.workload" in run.point:
         name = case_title(run.point["kernel.workload"])
     else:
         problem = run.options.get("problem", run.options)
         name = f"{problem['m']} x {problem['n']} x {problem['k']}\n{run.options['gpus']} GPUs"
-    swept = [f"{field} = {value}" for field, value in run.point.items() if field not in SAID]
+    swept = [f"{field} = {value}" for field, value in run.point.items() if field not in IN_WORKLOAD_NAME]
     return "\n".join([name, *swept])
 
 
 def mean_speedups(cases: Sequence[SpeedupCase]) -> dict[str, float | None]:
-    """Configuration -> geometric mean over the cases; None where some case lacks it."""
+    """Configuration -> geometric mean over the cases; None if a case does not have it."""
     shown = [name for name in CONFIGURATIONS if any(name in case.speedups for case in cases)]
     return {
         name: geometric_mean([case.speedups[name] for case in cases])

@@ -1,4 +1,4 @@
-"""Speed-ups of the configurations over Sequential, case by case, with their geometric mean."""
+"""Speed-ups of the configurations over Sequential for each sub-layer, with their geometric mean."""
 
 from collections.abc import Mapping, Sequence
 from math import nan
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None:
-    """Of the cases of an experiment, by the names of its answers."""
+    """Draw the speed-ups of an experiment from its answers."""
     shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
     speedups = {name: [answers[f"{case}/{name}/speedup"] for case in cases] for name in shown}
     means = {name: answers[f"geomean/{name}/speedup"] for name in shown}
@@ -24,12 +24,12 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
 def draw_speedups(
     titles: Sequence[str], speedups: Mapping[str, Sequence[float | None]], means: Mapping[str, float | None]
 ) -> "Figure":
-    """Bars stand on 1, the time of Sequential.
+    """Draw bars that begin at 1, the time of Sequential.
 
     Args:
-        titles: of the cases.
-        speedups: configuration -> that of each case; None = no bar.
-        means: configuration -> geometric mean; None where it has no bar of its own. Empty: of nothing.
+        titles: titles of the cases.
+        speedups: configuration -> speed-up of each case; None = no bar.
+        means: configuration -> geometric mean; None = no bar. Empty: no means are shown.
     """
     series = {}
     for name, values in speedups.items():

@@ -1,4 +1,4 @@
-"""A figure of a study's runs over one of the swept fields: `t3sim plot study`."""
+"""A figure of the runs of a study over one swept field: `t3sim plot study`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +15,21 @@ LINES_MAX = len(PALETTE)
 
 
 def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
-    """One line for each combination of the other swept fields.
+    """Draw one line for each combination of the other swept fields.
 
     Args:
-        archive: of a study.
+        archive: archive of a study.
         figure_name: column of `ResultsArchive.runs_frame`.
-        over: swept field of the horizontal axis; None = the first that has more than one value.
-        relative: divide the first value of each line by the others: the speed-up, where the figure is a time.
+        over: swept field of the horizontal axis; None = the first with more than one value.
+        relative: True = plot first value / value. For a time this is the speed-up.
 
     Raises:
-        UserError: unknown figure or field, no points, too many lines to tell apart.
+        UserError: unknown figure or field, no points, or too many lines to distinguish.
     """
     swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
     frame = archive.runs_frame()
     if not swept:
-        raise UserError("this archive is of no study: no field was swept")
+        raise UserError("this archive has no study: no field was swept")
     over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
     _check(over, swept, "--over")
     _check(figure_name, [name for name in frame.select_dtypes("number") if name not in swept], "--figure")

@@ -1,4 +1,4 @@
-"""What all figures share: colours that the colour-blind can tell apart, sizes, and files of the same bytes."""
+"""Common style of all figures: palette, sizes, and files that are equal to the byte for equal content."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#000000")
 BLUE, ORANGE, GREEN, VERMILION, SKY = PALETTE[:5]
-"""Okabe and Ito's palette."""
+"""Okabe and Ito's palette. Colour-blind readers can distinguish its colours."""
 FORMATS = (".png", ".svg")
 DPI = 120
 
@@ -27,20 +27,20 @@ def new_figure(
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file that is no figure.
+    """Refuse a path that does not end with .png or .svg.
 
     Raises:
-        UserError: another ending than .png or .svg.
+        UserError: another ending.
     """
     if path.suffix not in FORMATS:
         raise UserError(f"{path}: found {path.suffix or 'no ending'}, allowed are {' and '.join(FORMATS)}")
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure as PNG or SVG, by its name; no dates, no versions, text as text.
+    """Write a figure as PNG or SVG, according to its name. The file has no date and no version; text stays text.
 
     Raises:
-        UserError: another ending, or a place that cannot be written.
+        UserError: another ending, or the file cannot be written.
     """
     import matplotlib
 
@@ -52,12 +52,12 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def legend_below(axes, columns: int) -> None:
-    """The legend under the axes, clear of the data."""
+    """Draw the legend under the axes, away from the data."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=columns, frameon=False)
 
 
 def title_of(results) -> str:
-    """Kernels and machine, as the title of a figure about one run."""
+    """Title of a figure about one run: kernels and machine."""
     names = [kernel.name for kernel in results.kernels]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"{shown} on {results.preset.name}"

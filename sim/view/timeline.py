@@ -1,7 +1,7 @@
-"""Timeline of a simulation in the Chrome trace event format, which the Perfetto UI and chrome://tracing open.
+"""Timeline of a run in the Chrome trace event format. The Perfetto UI and chrome://tracing can open it.
 
-Tracks: workgroups per CU (a row per place), DMA transfers per engine, Tracker triggers per chunk, stages of the GEMM;
-counters: DRAM traffic per stream, link, queue occupancy, live tiles. Times in the file are microseconds.
+Tracks: workgroups per CU (one row per place), DMA transfers per engine, Tracker triggers per chunk, stages of the GEMM.
+Counters: DRAM traffic per stream, link, queue occupancy, live tiles. Times in the file are microseconds.
 """
 
 import json
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 STAGES, CUS, DMAS, TRACKER, COUNTERS = 1, 2, 3, 4, 5
 PROCESSES = {STAGES: "stages", CUS: "CUs", DMAS: "DMA engines", TRACKER: "Tracker", COUNTERS: "memory and links"}
 PLACES = 64
-"""Rows of a CU in the numbering of threads."""
+"""Thread numbers reserved for the rows of a CU."""
 RATES = {
     "DRAM GB/s": {
         "compute reads": "dram_compute_read_bytes",
@@ -33,19 +33,19 @@ LEVELS = {"DRAM queue entries": "queue_columns", "live tiles": "tracker_live_til
 
 
 def trace_events(run: RunResult) -> list[Event]:
-    """All events of a simulation.
+    """All events of a run.
 
     Raises:
-        UserError: the simulation was run without a time series.
+        UserError: the run has no time series.
     """
     if not len(run.spans):
-        raise UserError("timeline: this simulation kept none; run it with an output archive (and its time series)")
+        raise UserError("timeline: this run has none; repeat it with an output archive (and its time series)")
     names = [_name_event("process_name", process, 0, name) for process, name in PROCESSES.items()]
     return [*names, *_spans(run), *_triggers(run), *_stages(run), *_counters(run)]
 
 
 def chrome_trace(run: RunResult, title: str) -> str:
-    """The JSON text."""
+    """The timeline as JSON text."""
     content = {
         "traceEvents": trace_events(run),
         "displayTimeUnit": "ns",
@@ -55,19 +55,19 @@ def chrome_trace(run: RunResult, title: str) -> str:
 
 
 def places(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """A row for each span such that spans in one row do not overlap: the lowest that is free, in order of starts."""
+    """A row for each span: the lowest row that is free at its start. Spans in one row do not overlap."""
     free: list[int] = []
-    found = np.zeros(len(starts), np.int64)
+    row_of = np.zeros(len(starts), np.int64)
     for k in np.argsort(starts, kind="stable"):
         row = next((number for number, until in enumerate(free) if until <= starts[k]), len(free))
         if row == len(free):
             free.append(0)
-        free[row], found[k] = int(ends[k]), row
-    return found
+        free[row], row_of[k] = int(ends[k]), row
+    return row_of
 
 
-def _name_event(what: str, process: int, thread: int, name: str) -> Event:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+def _name_event(kind: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _complete(name: str, process: int, thread: int, start_ps: int, end_ps: int, **facts: int) -> Event:
@@ -83,8 +83,8 @@ def _complete(name: str, process: int, thread: int, start_ps: int, end_ps: int, 
 
 
 def _spans(run: RunResult) -> Iterator[Event]:
-    """Workgroups and DMA transfers."""
-    for kind, process, unit_name, what in (
+    """Events of workgroups and DMA transfers."""
+    for kind, process, unit_name, item in (
         (SpanKind.WORKGROUP, CUS, "CU", "workgroup"),
         (SpanKind.DMA, DMAS, "engine", "tile"),
     ):
@@ -97,7 +97,7 @@ def _spans(run: RunResult) -> Iterator[Event]:
                 yield _name_event("thread_name", process, thread, f"{unit_name} {unit}" + (f".{row}" if row else ""))
             for span, row in zip(own, rows, strict=True):
                 tag, start_ps, end_ps = (int(span[name]) for name in ("tag", "start_ps", "end_ps"))
-                yield _complete(f"{what} {tag}", process, int(unit) * PLACES + int(row), start_ps, end_ps, tag=tag)
+                yield _complete(f"{item} {tag}", process, int(unit) * PLACES + int(row), start_ps, end_ps, tag=tag)
 
 
 def _triggers(run: RunResult) -> Iterator[Event]:
@@ -116,7 +116,7 @@ def _triggers(run: RunResult) -> Iterator[Event]:
 
 
 def _stages(run: RunResult) -> Iterator[Event]:
-    """From the first workgroup of a chunk to the end of its last one; and the chunk's completion."""
+    """Events of stages: from the first workgroup of a chunk to the end of its last workgroup."""
     workgroups = run.spans[run.spans["kind"] == SpanKind.WORKGROUP]
     chunk_of = dict(run.triggers[:, [0, 2]].tolist())
     chunk = np.array([chunk_of.get(tag, 0) for tag in workgroups["tag"].tolist()], np.int64)

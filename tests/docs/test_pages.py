@@ -37,6 +37,7 @@ def expanded(piece, desk):
     return sorted(path.name for path in desk.glob(piece)) if "*" in piece else [piece]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_everything_on_a_page_runs(name, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

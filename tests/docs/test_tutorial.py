@@ -3,6 +3,7 @@
 import os
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 from tests.support.doc_blocks import DOCS
@@ -11,6 +12,7 @@ from tests.support.paths import ROOT
 NOTEBOOK = DOCS / "tutorial.ipynb"
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(NOTEBOOK, as_version=4)

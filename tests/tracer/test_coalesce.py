@@ -1,6 +1,7 @@
 """The coalescer against a twin that looks at one byte at a time."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ STRIDES = st.one_of(st.sampled_from([0, 1, 2, 4, 8, 16, 32, 128, -4, -16]), st.i
 ROW_STRIDES = st.one_of(st.integers(-600, 600), st.integers(-(2**40), 2**40))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(
     mask=MASKS,
@@ -70,6 +72,7 @@ def test_strided_patterns_equal_the_byte_twin(mask, base, stride, width, adjacen
     assert coalesced(event, addresses) == coalesce_naive(event[0], addresses)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), width=st.sampled_from([1, 2, 4, 8, 16]), kind=st.sampled_from([Kind.LOAD, Kind.STORE]))
 def test_explicit_addresses_equal_the_byte_twin(data, width, kind):

@@ -59,6 +59,7 @@ def test_iteration_starts_anywhere(tmp_path, start):
             next(archive.kernels[0].workgroups(8))
 
 
+@pytest.mark.slow
 def test_columns_longer_than_a_chunk_and_many_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_module, "WORKGROUPS_PER_READ", 3)
     kernel = random_kernel(workgroups=40, warps=8, events_per_warp=700)
@@ -87,6 +88,7 @@ def test_same_input_same_bytes(tmp_path):
     assert sha256(tmp_path / "a.h5") == sha256(tmp_path / "b.h5")
 
 
+@pytest.mark.slow
 def test_the_checksum_is_of_content_not_of_bytes(tmp_path):
     pytest.importorskip("hdf5plugin")
     sums = {write_archive(tmp_path / f"{c}.h5", random_source(), compression=c).checksum for c in CHOICES}
@@ -96,6 +98,7 @@ def test_the_checksum_is_of_content_not_of_bytes(tmp_path):
         verify_archive(tmp_path / f"{choice}.h5")
 
 
+@pytest.mark.slow
 def test_the_checksum_sees_every_column_attribute_and_command(tmp_path):
     source = random_source()
     sums = {write_archive(tmp_path / "t.h5", source).checksum}
@@ -216,6 +219,7 @@ def test_a_truncated_archive_is_refused_at_every_length(tmp_path, stored):
             verify_archive(cut)
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_never_crashes(tmp_path, stored):
     content = bytearray(stored.read_bytes())
     good = verify_archive(stored).checksum
@@ -264,6 +268,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a limit on file size")
 @pytest.mark.parametrize("limit", [0, 4096, 100_000, 1_000_000])
 def test_full_disk(tmp_path, limit):

@@ -44,7 +44,7 @@ def test_the_meter(monkeypatch, capsys, terminal):
     monkeypatch.setattr(meter, "QUIET_S", 0.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     with Meter("workgroups") as progress:
-        progress._said_s -= 100
+        progress._printed_s -= 100
         progress.update(HOSTILE, 1, 10)
     err = capsys.readouterr().err
     assert "\x1b[2J" not in err and "\u202e" not in err and "[bold]" in err

@@ -1,6 +1,6 @@
-"""The memory columns of a line: width, address mode and the lanes' addresses.
+"""The memory columns of a line: width, address mode and the addresses of the lanes.
 
-Every function that reads returns the position after what it read, or minus the Trouble that it met.
+Every read function returns the position after the text that it read, or the negative number of a Trouble.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ TOO_FEW_ADDRESSES, BAD_BULK = -int(Trouble.TOO_FEW_ADDRESSES), -int(Trouble.BAD_
 
 @compiled
 def store_pattern(instruction, n, scan):
-    """Pattern of the first n scratch lanes. The scanner stores those of an explicit list and sets its base."""
+    """Store the pattern of the first n addresses of scan.lanes. The scanner stores explicit lists and their base."""
     inner, stride, row_stride = find_pattern(scan.lanes, n)
     instruction.inner = inner
     instruction.stride = stride
@@ -32,7 +32,7 @@ def store_pattern(instruction, n, scan):
 
 @compiled
 def is_contiguous(mask):
-    """True if the active lanes follow each other."""
+    """True if there is no gap between the active lanes."""
     low = np.int64(mask) & 0xFFFFFFFF
     if low == 0:
         return True
@@ -43,7 +43,7 @@ def is_contiguous(mask):
 
 @compiled
 def read_stride(data, pos, end, instruction, n, scan):
-    """Base and stride."""
+    """Read base and stride."""
     base, pos = read_hex(data, pos, end)
     if pos < 0:
         return BAD_ADDRESS
@@ -64,7 +64,7 @@ def read_stride(data, pos, end, instruction, n, scan):
 
 @compiled
 def read_list(data, pos, end, instruction, n, scan):
-    """One address per active lane."""
+    """Read one address per active lane."""
     for k in range(n):
         address, pos = read_hex(data, pos, end)
         if pos < 0:
@@ -76,7 +76,7 @@ def read_list(data, pos, end, instruction, n, scan):
 
 @compiled
 def read_deltas(data, pos, end, instruction, n, scan):
-    """Base, then for each further active lane the difference from the one before."""
+    """Read the base, then for each further active lane its distance from the lane before."""
     base, pos = read_hex(data, pos, end)
     if pos < 0:
         return BAD_ADDRESS
@@ -92,7 +92,7 @@ def read_deltas(data, pos, end, instruction, n, scan):
 
 @compiled
 def read_addresses(data, pos, end, instruction, scan):
-    """Memory width, and where it is not zero the lanes' addresses."""
+    """Read the memory width and, if it is not zero, the addresses of the lanes."""
     width, pos = read_decimal(data, pos, end)
     if pos < 0 or width < 0 or width > WIDTH_MAX:
         return BAD_WIDTH
@@ -114,7 +114,7 @@ def read_addresses(data, pos, end, instruction, scan):
 
 @compiled
 def add_bulk_row(instruction, address, row_bytes, scan):
-    """One row of a bulk copy as lanes of 16 bytes."""
+    """Add one row of a bulk copy as lanes of 16 bytes."""
     for offset in range(0, row_bytes, BULK_LANE_BYTES):
         scan.lanes[instruction.lanes] = address + np.uint64(offset)
         instruction.lanes += 1
@@ -122,7 +122,7 @@ def add_bulk_row(instruction, address, row_bytes, scan):
 
 @compiled
 def read_bulk(data, pos, end, instruction, scan):
-    """Columns of a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
+    """Read a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
     width, pos = read_decimal(data, pos, end)
     if pos < 0:
         return BAD_WIDTH

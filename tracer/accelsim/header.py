@@ -1,4 +1,4 @@
-"""The header of a kernel's trace file: `-name = value` lines up to the first line that begins with #."""
+"""The header of a kernel's trace file: `-name = value` lines before the first line that begins with #."""
 
 import re
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ BLOCK_THREADS_MAX = 1024
 ARCHITECTURE_END = 1000
 VERSIONS = (1, 2, 3, 4, 5, 6)
 OPTIONAL = ("enable lineinfo",)
-"""Numbers that tracers before version 4 leave out."""
+"""Numbers that tracers before version 4 do not write."""
 _TRIPLE = re.compile(r"\((\d+),(\d+),(\d+)\)")
 
 
 @dataclass
 class Header:
-    """What the header says."""
+    """Values of the header."""
 
     path: Path
     name: str
@@ -40,7 +40,7 @@ class Header:
     version: int = 0
     version_text: str = ""
     lineinfo: int = 0
-    lines: int = 0  # lines read, blank ones included
+    lines: int = 0  # lines read, with blank lines
     fields: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -49,16 +49,16 @@ class Header:
 
     @property
     def warps(self) -> int:
-        """Warps of a workgroup."""
+        """Number of warps of a workgroup."""
         return -(-self.threads // LANES_PER_WARP)
 
     @property
     def workgroups(self) -> int:
-        """Workgroups of the grid."""
+        """Number of workgroups of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     def info(self) -> KernelInfo:
-        """The header as a KernelInfo; `workgroups` is the grid's, for the trace may lack some."""
+        """The header as a KernelInfo. `workgroups` is the size of the grid; the trace may have fewer."""
         return KernelInfo(
             name=self.name,
             grid=self.grid,
@@ -84,10 +84,10 @@ class Header:
 
 
 def split_fields(path: Path, lines: list[str], problems: Problems) -> dict[str, tuple[int, str]]:
-    """Name -> (number of the line, value); of a name that comes twice the last counts.
+    """Name -> (line number, value). If a name occurs twice, the last value counts.
 
     Raises:
-        TraceError: a line that is no `-name = value`.
+        TraceError: a line is not `-name = value`.
     """
     fields: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines, 1):
@@ -109,7 +109,7 @@ def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
     """Header from the lines before the first # line.
 
     Raises:
-        TraceError: a line that is no `-name = value`, grid or block dimensions or tracer version missing or impossible.
+        TraceError: a line is not `-name = value`, or grid, block or tracer version is missing or impossible.
     """
     fields = split_fields(path, lines, problems)
     reader = _Fields(path, fields, problems)
@@ -140,7 +140,7 @@ def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
 
 
 class _Fields:
-    """Header values by name, with their line for errors."""
+    """Header values by name, with their line numbers for errors."""
 
     def __init__(self, path: Path, fields: dict[str, tuple[int, str]], problems: Problems) -> None:
         self._path, self._fields, self._problems = path, fields, problems
@@ -149,14 +149,14 @@ class _Fields:
         return f"{self._path}:{self._fields[name][0] if name in self._fields else 1}"
 
     def name(self) -> str:
-        """Kernel name, `unnamed` where there is none."""
+        """Kernel name; `unnamed` if the header has none."""
         name = self._fields.get("kernel name", (0, ""))[1]
         if not name:
             self._problems.warn("header kernel name", self.where("kernel name"), "no kernel name: taken as `unnamed`")
         return name or "unnamed"
 
     def triple(self, name: str, limit: int) -> tuple[int, int, int]:
-        """Three sizes, which a trace cannot do without."""
+        """Three sizes. A trace without them is refused."""
         text = self._fields.get(name, (0, ""))[1]
         match = _TRIPLE.fullmatch(text.replace(" ", ""))
         values = tuple(int(part[:12]) for part in match.groups()) if match else ()
@@ -165,7 +165,7 @@ class _Fields:
         return values[0], values[1], values[2]
 
     def number(self, name: str, low: int, high: int) -> int:
-        """A number that a trace can do without: an impossible one counts as unknown (0) and is reported."""
+        """An optional number. A missing or impossible number is reported and counts as unknown (0)."""
         if name not in self._fields:
             if name not in OPTIONAL:
                 self._problems.warn(f"header {name}", self.where(name), f"no `-{name} =`: taken as unknown")
@@ -180,7 +180,7 @@ class _Fields:
         return 0
 
     def address(self, name: str) -> int:
-        """A hexadecimal address, 0 where it is missing or unreadable."""
+        """A hexadecimal address; 0 if it is missing or not readable."""
         text = self._fields.get(name, (0, "(missing)"))[1]
         try:
             value = int(text, 16)
@@ -192,7 +192,7 @@ class _Fields:
         return 0
 
     def version(self, text: str) -> int:
-        """Tracer version, of which the part before the dot counts."""
+        """Tracer version: the number before the dot."""
         number = text.split(".")[0]
         if number.isascii() and number.isdigit() and len(number) < 4 and int(number) in VERSIONS:
             return int(number)
@@ -202,7 +202,7 @@ class _Fields:
         )
 
     def architecture(self) -> int:
-        """Binary version (compute capability times ten); an impossible one is taken as DEFAULT_ARCHITECTURE."""
+        """Binary version (compute capability times ten). DEFAULT_ARCHITECTURE replaces an impossible one."""
         text = self._fields.get("binary version", (0, "(missing)"))[1][:40]
         value = int(text) if text.isascii() and text.isdigit() else 0
         possible = min(TABLES) <= value < ARCHITECTURE_END

@@ -1,4 +1,4 @@
-"""What the line scanner keeps, the tables that it fills for one workgroup, and the errors it can meet."""
+"""The state of the line scanner, the tables that it fills for one workgroup, and its errors."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -12,16 +12,16 @@ UNIFORM_BASE = 256
 """Number of UR0; R0 is 0."""
 REGISTERS = 512
 HELPER, REPEAT = 254, 253
-"""Slots in the writer's notes: a line that was put in; one more instruction of the event before."""
+"""Slots in the writer's notes. HELPER: a line that the writer added. REPEAT: one more instruction of the last event."""
 WARPS_MAX = 1024
 ACCELSIM_SOURCES = 4
-"""Sources of an instruction that Accel-Sim has room for; its tracer writes up to five."""
+"""Most sources of an instruction in Accel-Sim. Its tracer writes up to five."""
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
 FORM_GMMA, FORM_BULK = 1, 2
 BULK_LANES_MAX = 1 << 14
-"""Lanes of 16 bytes that one bulk copy may move."""
+"""Most lanes of 16 bytes that one bulk copy moves."""
 
 INSTRUCTION = np.dtype(
     [
@@ -29,7 +29,7 @@ INSTRUCTION = np.dtype(
         ("imm", "i8"),
         ("base", "u8"),  # lane pattern as in traces.schema.EVENT
         ("row_stride", "i8"),
-        ("note_wait", "u8"),  # the writer's note: slots waited for
+        ("note_wait", "u8"),  # the writer's note: slots to wait for
         ("pc", "u4"),
         ("mask", "u4"),
         ("stride", "i4"),
@@ -39,7 +39,7 @@ INSTRUCTION = np.dtype(
         ("src", "i2", MAX_SOURCES),
         ("inner", "u1"),
         ("sources", "u1"),
-        ("noted", "u1"),  # 1 = the line carries the writer's note
+        ("noted", "u1"),  # 1 = the line has the writer's note
         ("note_slot", "u1"),
         ("note_cache", "u1"),
     ],
@@ -48,7 +48,7 @@ INSTRUCTION = np.dtype(
 """One line of the trace."""
 
 WARP = np.dtype([("index", "i8"), ("first", "i8"), ("declared", "i8"), ("line", "i8")])
-"""A warp's header: its index in the workgroup, its first instruction in the table, how many it should have."""
+"""Header of a warp: index in the workgroup, first instruction in the table, declared number of instructions, line."""
 
 SCAN = np.dtype(
     [
@@ -59,7 +59,7 @@ SCAN = np.dtype(
         ("grid_x", "i8"),
         ("grid_y", "i8"),
         ("grid_z", "i8"),
-        ("warps", "i8"),  # of a workgroup, by the block's size
+        ("warps", "i8"),  # of a workgroup, from the size of the block
         # position
         ("pos", "i8"),
         ("line", "i8"),  # lines read so far
@@ -78,7 +78,7 @@ SCAN = np.dtype(
         ("opcode_first", "i8", OPCODES_MAX + 1),  # first byte of each opcode's text
         ("opcode_text", "u1", OPCODES_MAX * OPCODE_BYTES_MAX),
         ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA (an extra column), FORM_BULK (TMA) or 0
-        # what went wrong, and oddities
+        # errors and warnings
         ("error", "i8"),
         ("error_line", "i8"),
         ("error_pos", "i8"),  # offset of the line's text in the data
@@ -90,23 +90,23 @@ SCAN = np.dtype(
         ("many_sources_line", "i8"),
         ("returns", "i8"),  # lines that end with a carriage return
         ("returns_line", "i8"),
-        # of the line being read
+        # the line being read
         ("lanes", "u8", BULK_LANES_MAX),  # addresses
     ]
 )
 
 
 class Outcome(IntEnum):
-    """Why the scanner came back."""
+    """Reason why the scanner returned."""
 
     MORE = 0  # all data read
     WORKGROUP = 1  # a workgroup is complete
     GROW = 2  # a table is nearly full
-    ERROR = 3  # SCAN.error; scanning may go on after it
+    ERROR = 3  # see SCAN.error; scanning may continue
 
 
 class Trouble(IntEnum):
-    """SCAN.error."""
+    """Values of SCAN.error."""
 
     NONE = 0
     NOT_A_LINE = 1
@@ -147,12 +147,12 @@ MEANING: dict[Trouble, str] = {
     Trouble.BEGIN_IN_BLOCK: "#BEGIN_TB before the previous block's #END_TB",
     Trouble.END_OUTSIDE: "#END_TB without #BEGIN_TB",
     Trouble.BAD_BLOCK: "`thread block =` needs three numbers x,y,z",
-    Trouble.BLOCK_OUTSIDE_GRID: "thread block lies outside the grid",
+    Trouble.BLOCK_OUTSIDE_GRID: "thread block is outside the grid",
     Trouble.BAD_WARP: "`warp =` needs a number",
     Trouble.WARP_TOO_HIGH: "warp number is beyond the block's warps",
     Trouble.WARP_TWICE: "a warp that this block already had",
     Trouble.BAD_COUNT: "`insts =` needs a number, once per warp",
-    Trouble.WRONG_COUNT: "the warp has another number of instructions than `insts =` says",
+    Trouble.WRONG_COUNT: "the number of instructions of the warp is not that of `insts =`",
     Trouble.BAD_PREFIX: "the words before the program counter are incomplete or no numbers",
     Trouble.BAD_PC: "program counter is no hexadecimal number",
     Trouble.BAD_MASK: "mask is not 8 hexadecimal digits",
@@ -174,7 +174,7 @@ MEANING: dict[Trouble, str] = {
 
 
 class Tables(NamedTuple):
-    """Arrays that the scanner fills; `grown` makes larger ones."""
+    """Arrays that the scanner fills. `grown` makes larger ones."""
 
     instructions: np.ndarray  # INSTRUCTION
     warps: np.ndarray  # WARP
@@ -191,7 +191,7 @@ def new_tables(instructions: int = 1 << 14, addresses: int = 1 << 16) -> Tables:
 
 
 def grown(tables: Tables) -> Tables:
-    """The same tables with twice the room for instructions and addresses."""
+    """The same tables with twice as many rows for instructions and addresses."""
     return tables._replace(
         instructions=np.concatenate([tables.instructions, np.zeros_like(tables.instructions)]),
         addresses=np.concatenate([tables.addresses, np.zeros_like(tables.addresses)]),

@@ -1,4 +1,4 @@
-"""One kernel of an Accel-Sim trace as a KernelSource: text in, workgroups of events out, one at a time."""
+"""One kernel of an Accel-Sim trace as a KernelSource. It turns text into workgroups of events, one at a time."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from traces.source import KernelInfo, Workgroup
 
 HEADER_BYTES_MAX = 1 << 16
 BLOCKS_KNOWN_MAX = 1 << 30
-"""Thread blocks of a grid that can be told to come twice."""
+"""Thread blocks of a grid for which repeated blocks are detected."""
 ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
@@ -42,10 +42,10 @@ class KernelReader:
         self, header: Header, problems: Problems, *, ids: bool, prefix: int, halve_copies: bool = False, start: int = 0
     ) -> None:
         """Args:
-        ids: every line begins with block x y z and warp.
+        ids: True if every line begins with block x y z and warp.
         prefix: words before the program counter on every line.
-        halve_copies: LDGSTS takes two lines, of which the second counts.
-        start: workgroups to read over at the beginning.
+        halve_copies: True if LDGSTS has two lines, of which the second counts.
+        start: workgroups to skip at the beginning.
         """
         self._header, self._problems, self._start = header, problems, start
         self._scan = np.zeros(1, SCAN)
@@ -69,7 +69,7 @@ class KernelReader:
         self._seen = np.zeros((min(header.workgroups, BLOCKS_KNOWN_MAX) + 7) // 8, np.uint8)
 
     def place_lines(self, lines: np.ndarray) -> None:
-        """The text read next has come from these lines of the file (0: from none)."""
+        """Set the line numbers in the file of the lines that are read next (0 = a line that is not in the file)."""
         before = int(self._scan[0]["line"])
         self._line_of = lambda line: int(lines[min(max(line - before - 1, 0), len(lines) - 1)])
 
@@ -77,7 +77,7 @@ class KernelReader:
         return f"{self._header.path}:{self._line_of(line)}"
 
     def read(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
-        """Workgroups in the text of `blocks`, each of which ends with a newline."""
+        """Workgroups in the text of `blocks`. Each block of text ends with a newline."""
         for block in self._sound(blocks):
             data = np.frombuffer(block, np.uint8)
             self._scan[0]["pos"] = 0
@@ -96,14 +96,14 @@ class KernelReader:
         self._report_oddities()
 
     def _sound(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks up to where compressed data turn bad, which is damage."""
+        """The blocks before bad compressed data. Bad data is reported as damage."""
         try:
             yield from blocks
         except BadXz as error:
             self._problems.damage("BAD_XZ", self.where(int(self._scan[0]["line"])), f"bad xz data: {error.reason}")
 
     def close(self) -> None:
-        """Report thread blocks that the whole text lacked."""
+        """Report thread blocks that are missing in the whole text."""
         missing = self._header.workgroups - self._done
         if missing > 0:
             where = self.where(int(self._scan[0]["line"]))
@@ -111,7 +111,7 @@ class KernelReader:
             self._problems.warn("missing block", where, text)
 
     def _damage(self, block: bytes) -> None:
-        """Raise for the scanner's error, or count it; a block without its #END_TB ends there."""
+        """Raise the scanner's error, or count it if lenient. A block without #END_TB ends there."""
         scan = self._scan[0]
         trouble = Trouble(int(scan["error"]))
         begin = int(scan["error_pos"])
@@ -125,7 +125,7 @@ class KernelReader:
         self._problems.damage(trouble.name, self.where(int(scan["error_line"])), message)
 
     def _end(self) -> Iterator[Workgroup]:
-        """End of the text inside a block: damage; what was read of the block counts when lenient."""
+        """Report a text that ends inside a block as damage. If lenient, yield the part that was read."""
         scan = self._scan[0]
         if scan["in_block"]:
             begin = self._line_of(int(scan["block_line"]))
@@ -136,7 +136,7 @@ class KernelReader:
             yield from self._finish()
 
     def _finish(self) -> Iterator[Workgroup]:
-        """The workgroup in the tables, which are cleared."""
+        """Yield the workgroup in the tables and clear them."""
         scan = self._scan[0]
         index = int(scan["block"])
         where = self.where(int(scan["block_line"]))
@@ -173,10 +173,10 @@ class KernelReader:
         )
 
     def _is_new(self, index: int, where: str) -> bool:
-        """Note a thread block; one that comes twice is damage."""
+        """Record a thread block. A repeated thread block is damage."""
         byte, bit = index >> 3, 1 << (index & 7)
         if byte >= len(self._seen):
-            return True  # a grid too large to keep account of
+            return True  # the grid is too large to record its blocks
         if self._seen[byte] & bit:
             self._problems.damage("BLOCK_TWICE", where, f"thread block {index} comes twice")
             return False
@@ -184,7 +184,7 @@ class KernelReader:
         return True
 
     def _report_oddities(self) -> None:
-        """Counts of what was odd in the text just read."""
+        """Report counts of unusual things in the text that was read."""
         for record, count, kind, text in (
             (self._builder[0], "empty", "empty warp", "a warp has no instructions"),
             (self._builder[0], "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
@@ -199,10 +199,10 @@ class KernelReader:
 
 
 def split_header(path: Path, blocks: Iterator[bytes]) -> tuple[list[str], bytes]:
-    """Header lines, and the text from the first # line on that has been read with them.
+    """Header lines, and the text that was read after them, beginning with the first # line.
 
     Raises:
-        TraceError: no line beginning with # within HEADER_BYTES_MAX bytes.
+        TraceError: the first HEADER_BYTES_MAX bytes have no line that begins with #.
     """
     text = b""
     for block in blocks:
@@ -217,7 +217,7 @@ def split_header(path: Path, blocks: Iterator[bytes]) -> tuple[list[str], bytes]
 
 
 def body_blocks(path: Path, problems: Problems) -> Iterator[bytes]:
-    """Text of a trace file from the first # line on, in blocks of whole lines."""
+    """Text of a trace file, beginning with the first # line, in blocks of whole lines."""
     blocks = read_bytes(path)
     _, first = split_header(path, blocks)
 
@@ -228,7 +228,7 @@ def body_blocks(path: Path, problems: Problems) -> Iterator[bytes]:
 
 
 class AccelsimKernel:
-    """The trace file of one kernel: grouped (.traceg, .traceg.xz) or as the tracer left it (a KernelSource)."""
+    """The trace file of one kernel (a KernelSource): grouped (.traceg, .traceg.xz) or raw."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path, self._problems = path, problems
@@ -237,7 +237,7 @@ class AccelsimKernel:
         self.info: KernelInfo = self.header.info()
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the file from the `start`-th on (those before are read, but not built)."""
+        """Workgroups in the order of the file, starting at number `start`. Earlier ones are read but not built."""
         header = self.header
         ids = header.version < 3
         prefix = ID_WORDS * ids + header.lineinfo

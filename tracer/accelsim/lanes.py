@@ -1,4 +1,4 @@
-"""Lane addresses to the shortest pattern that gives them back."""
+"""Find the shortest pattern that gives a list of lane addresses."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ STRIDE_MAX = (1 << 31) - 1
 
 @compiled
 def difference(lanes, k):
-    """Address of lane k less that of lane k - 1, as int64."""
+    """Address of lane k minus address of lane k - 1, as int64."""
     return np.int64(lanes[k] - lanes[k - 1])
 
 
 @compiled
 def row_length(lanes, n):
-    """Lanes of a row: how far the first difference holds."""
+    """Number of lanes of a row: lanes at the same distance as the first two."""
     k = 2
     first = difference(lanes, 1)
     while k < n and difference(lanes, k) == first:
@@ -26,9 +26,9 @@ def row_length(lanes, n):
 
 @compiled
 def find_pattern(lanes, n):
-    """Pattern of n addresses (traces.schema): (inner, stride, row_stride); inner = EXPLICIT where there is none.
+    """Pattern of n addresses (traces.schema): (inner, stride, row_stride). Without a pattern inner = EXPLICIT.
 
-    A single lane is a plain pattern of stride 0.
+    A single lane is a plain pattern with stride 0.
     """
     if n <= 1:
         return PLAIN_STRIDE, 0, 0

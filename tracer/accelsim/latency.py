@@ -1,15 +1,15 @@
-"""Latency of fixed-latency instructions, per architecture, in core clocks from issue to use by the same warp.
+"""Latency of fixed-latency instructions per architecture, in core clocks from issue to use by the same warp.
 
-Only chains of arithmetic between memory events use these numbers (`cycles` of a COMPUTE event); the throughput of the
-pipes is the machine's business. Each row names its source; where no measurement of an architecture is at hand the
-nearest one's is taken and marked assumed.
+These numbers are used only for chains of arithmetic between memory events (`cycles` of a COMPUTE event). The throughput
+of the pipes belongs to the machine. Each row names its source. If there is no measurement of an architecture, the
+value of the nearest architecture is used and marked assumed.
 """
 
 from enum import IntEnum
 
 
 class Latency(IntEnum):
-    """Groups of instructions with one latency."""
+    """Groups of instructions with the same latency."""
 
     ALU = 0  # integer add, logic, shift, move, compare
     FP32 = 1
@@ -96,17 +96,17 @@ TABLES: dict[int, dict[Latency, tuple[int, str]]] = {
     80: _AMPERE,
     90: _HOPPER,
 }
-"""By the lowest binary version (compute capability times ten) that the table stands for."""
+"""Key: lowest binary version (compute capability times ten) of the table."""
 DEFAULT_ARCHITECTURE = 70
-"""Stands in for an unknown binary version."""
+"""Used for an unknown binary version."""
 
 
 TABLE_OF = {60: 60, 61: 60, 62: 60, 70: 70, 72: 70, 75: 75, 80: 80, 86: 80, 87: 80, 89: 80, 90: 90}
-"""Table of every binary version that is known; sm_86 to sm_89 take sm_80's (assumed)."""
+"""Table of every known binary version. sm_86 to sm_89 use the table of sm_80 (assumed)."""
 
 
 def table_version(architecture: int) -> int:
-    """Key of TABLES for a binary version; of an unknown one the nearest older table."""
+    """Key of TABLES for a binary version. An unknown version uses the nearest older table."""
     older = [version for version in TABLES if version <= architecture]
     return TABLE_OF.get(architecture, max(older) if older else DEFAULT_ARCHITECTURE)
 

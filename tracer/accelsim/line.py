@@ -1,8 +1,8 @@
-"""One instruction line of a trace: columns to an INSTRUCTION record.
+"""Read the columns of one instruction line into an INSTRUCTION record.
 
     [x y z warp] [line] PC mask ndst [Rd] OPCODE nsrc [Rs ...] width [mode address ...] [imm [imm2]] [extra ...]
 
-Every function returns the position after what it read, or minus the Trouble that it met.
+Every function returns the position after the text that it read, or the negative number of a Trouble.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ BAD_NOTE, OTHER_BLOCK = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK)
 
 @compiled
 def read_prefix(data, pos, end, scan, warp_index):
-    """Words before the program counter; the first four must name the block and warp announced."""
+    """Read the words before the program counter. With ids, the first four must name the current block and warp."""
     words = scan.prefix
     if scan.ids:
         x, y, z, w, pos = read_place(data, pos, end)
@@ -59,7 +59,7 @@ def read_prefix(data, pos, end, scan, warp_index):
 
 @compiled
 def read_register(data, pos, end):
-    """(register number or NO_REGISTER, position or BAD_REGISTER): R7, UR4; R255 and predicates are none."""
+    """Read R7 or UR4: (register number, position or BAD_REGISTER). R255 and predicates give NO_REGISTER."""
     pos = skip_blanks(data, pos, end)
     base, zero = 0, REGISTER_MAX
     tracked = True
@@ -85,7 +85,7 @@ def read_register(data, pos, end):
 
 @compiled
 def read_registers(data, pos, end, instruction, scan, is_source):
-    """A count and as many registers, into `src` or (the first of them) `dst`."""
+    """Read a count and that number of registers into `src`, or the first of them into `dst`."""
     count, pos = read_decimal(data, pos, end)
     limit = len(instruction.src) if is_source else 2
     if pos < 0 or count < 0 or count > limit:
@@ -111,7 +111,7 @@ def read_registers(data, pos, end, instruction, scan, is_source):
 
 @compiled
 def read_note(data, pos, end, instruction):
-    """`T3 slot wait cache`, which the writer adds where registers cannot say it."""
+    """Read a note `T3 slot wait cache`. The writer adds it if registers cannot express the event."""
     slot, pos = read_decimal(data, pos, end)
     wait, cache = 0, 0
     if pos >= 0:
@@ -130,7 +130,7 @@ def read_note(data, pos, end, instruction):
 
 @compiled
 def read_tail(data, pos, end, instruction, scan):
-    """Immediate (from version 5 on) and whatever extensions follow it."""
+    """Read the immediate (version 5 and later) and the columns after it."""
     instruction.imm = 0
     instruction.noted = 0
     if scan.version >= IMMEDIATE_VERSION:

@@ -1,4 +1,4 @@
-"""Make the committed archives of traces/small from the committed Accel-Sim texts.
+"""Make the archives of traces/small from the Accel-Sim texts in this repository.
 
 python -m tracer.accelsim.make_small
 """
@@ -13,11 +13,11 @@ SMALL = {
     "copy_512KiB.h5": "copy_512KiB_sm70",
     "gemm_512x512x256.h5": "gemm_512x512x256_sm70",
 }
-"""Archive to folder of validation/references/accelsim_traces."""
+"""Archive -> folder of validation/references/accelsim_traces."""
 
 
 def make(folder: Path) -> None:
-    """Import every text into `folder`."""
+    """Import every text into an archive in `folder`."""
     for archive, text in SMALL.items():
         source = open_accelsim(ROOT / "validation" / "references" / "accelsim_traces" / text)
         summary = write_archive(folder / archive, source)

@@ -1,4 +1,4 @@
-"""Effects of the opcodes of one kernel, as records by opcode number; unknown ones are reported once each."""
+"""Effects of the opcodes of one kernel, as records by opcode number. Each unknown opcode is reported once."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,14 +13,14 @@ classify_once = lru_cache(maxsize=1 << 14)(classify)
 
 
 class OpcodeBook:
-    """Effects of the opcodes met so far, as records by opcode number."""
+    """Effects of the opcodes read so far, as records by opcode number."""
 
     def __init__(self, architecture: int, problems: Problems) -> None:
         self._architecture, self._problems = architecture, problems
         self.records = np.zeros(0, OPCODE)
 
     def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> np.ndarray:
-        """Classify the opcodes that the scanner has met since; `where` names the place of a line."""
+        """Classify the opcodes that the scanner has added since the last call. `where` gives file and line as text."""
         count = int(scan["n_opcodes"])
         known = len(self.records)
         if count == known:

@@ -1,4 +1,4 @@
-"""The opcode column: texts of opcodes to numbers, by a hash table in the scan record."""
+"""The opcode column. A hash table in the scan record gives every opcode text a number."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def same_text(data, first, length, text, start):
 
 @compiled
 def opcode_form(data, first, last):
-    """FORM_GMMA, FORM_BULK or 0 by the name before the first dot."""
+    """FORM_GMMA, FORM_BULK or 0, from the name before the first dot."""
     if last - first >= 4 and (same_text(data, first, 4, UTMA, 0) or same_text(data, first, 4, UBLK, 0)):
         return FORM_BULK
     pos = first
@@ -73,7 +73,7 @@ def add_opcode(data, first, last, scan, slot):
 
 @compiled
 def read_opcode(data, pos, end, instruction, scan):
-    """The opcode's text to its number."""
+    """Read the opcode's text and store its number."""
     pos = skip_blanks(data, pos, end)
     first = pos
     value = 5381

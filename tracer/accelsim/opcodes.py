@@ -1,8 +1,8 @@
-"""SASS opcodes: what an instruction does, by the first part of its name and the modifiers after it.
+"""SASS opcodes: the effect of an instruction, from the first part of its name and its modifiers.
 
-Only effects that a trace of memory events needs are kept: which pipe, which memory, how wide, which registers.
+Only effects that a trace of memory events needs are kept: pipe, memory, width, registers.
 Sources: the memory-space and width rules of Accel-Sim's trace front end; NVIDIA's CUDA Binary Utilities
-documentation for the list of opcodes. A name that is not in the lists counts as ALU work, and is reported.
+documentation for the list of opcodes. A name that is not in the lists is reported and counts as ALU work.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ MAX_SOURCES = 8
 
 
 class Action(IntEnum):
-    """What the event builder does with an instruction."""
+    """Action of the event builder for an instruction."""
 
     COMPUTE = 0
     LOAD = 1
@@ -30,13 +30,13 @@ class Action(IntEnum):
     DEPBAR = 7  # waits for all but the latest `imm` groups
     BARRIER = 8
     EXIT = 9
-    BULK_COPY = 10  # TMA load: a group by itself
+    BULK_COPY = 10  # TMA load: a separate group
     WAIT_ALL = 11  # waits for every group
-    ARRIVE = 12  # BAR.ARV: a barrier that counts the warp and does not hold it
+    ARRIVE = 12  # BAR.ARV: a barrier that counts the warp but does not stop it
 
 
 GENERIC = len(Space)
-"""`space` of an access whose window decides: LD, ST, ATOM."""
+"""`space` of an access whose address window gives the space: LD, ST, ATOM."""
 
 OPCODE = np.dtype(
     [
@@ -45,8 +45,8 @@ OPCODE = np.dtype(
         ("cache", "u1"),
         ("pipe", "u1"),
         ("width_bytes", "u1"),  # per lane
-        ("dst_regs", "u1"),  # registers written from the destination on
-        ("src_regs", "u1", MAX_SOURCES),  # registers read from each source on
+        ("dst_regs", "u1"),  # registers written, beginning with the destination
+        ("src_regs", "u1", MAX_SOURCES),  # registers read, beginning with each source
         ("latency", "u2"),
         ("macs", "u4"),  # TENSOR: multiply-accumulates of the warp
     ],
@@ -55,7 +55,7 @@ OPCODE = np.dtype(
 
 
 class Opcode(NamedTuple):
-    """Effect of one opcode text; fields as in OPCODE, and whether the name is known."""
+    """Effect of one opcode text. Fields as in OPCODE; `known`: the name is in the lists."""
 
     action: Action
     space: int
@@ -121,7 +121,7 @@ _list(Pipe.UNIFORM, Latency.CONSTANT, "LDC LDCU ULDC")
 
 
 def access_bytes(tokens: list[str], default: int = 4) -> int:
-    """Bytes per lane from an opcode's modifiers: the first that is a number of bits, or one with a U or S before it."""
+    """Bytes per lane, from the first modifier that is a number of bits (also with U or S before it)."""
     for token in tokens:
         digits = token[1:] if token[:1] in ("U", "S") else token
         if digits.isascii() and digits.isdigit() and len(digits) <= 3:
@@ -132,7 +132,8 @@ def access_bytes(tokens: list[str], default: int = 4) -> int:
 def cache_policy(tokens: list[str]) -> Cache:
     """Cache policy of a global access.
 
-    Memory of the own GPU is coherent at its L2, so accesses of GPU or system scope and volatile ones bypass L1 only.
+    Memory of the GPU itself is coherent at its L2. So volatile accesses and accesses of GPU or system scope bypass only
+    L1.
     (The bare `.SYS` of Volta marks ordinary accesses.)
     """
     names = set(tokens)
@@ -150,7 +151,7 @@ def _registers(width_bytes: int) -> int:
 
 
 def _memory(action: Action, space: int, tokens: list[str], address_regs: int) -> Opcode:
-    """A load, store, atomic or reduction: sources are the address, then the data."""
+    """A load, store, atomic or reduction. Its sources are the address, then the data."""
     atomic = action in (Action.ATOMIC, Action.REDUCE)
     width = access_bytes(tokens, 8 if atomic and "F64" in tokens else 4)
     cache = Cache.DEFAULT if space == Space.SHARED or atomic else cache_policy(tokens)
@@ -160,13 +161,13 @@ def _memory(action: Action, space: int, tokens: list[str], address_regs: int) ->
 
 
 def _matrix_move(action: Action, tokens: list[str]) -> Opcode:
-    """LDSM, STSM: each active lane gives the address of a 16-byte matrix row; 1, 2 or 4 registers per lane."""
+    """LDSM or STSM: each active lane gives the address of a 16-byte matrix row. 1, 2 or 4 registers per lane."""
     matrices = next((int(token) for token in reversed(tokens) if token in ("2", "4")), 1)
     return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, 16, matrices, (1, matrices), Latency.NONE, 0, True)
 
 
 def _work(base: str, tokens: list[str]) -> Opcode:
-    """Everything that is not a memory access."""
+    """An instruction that is no memory access."""
     pipe, latency = _WORK.get(base, (Pipe.ALU, Latency.ALU))
     dst, macs = 1, 0
     sources: tuple[int, ...] = (1,) * 5
@@ -216,7 +217,7 @@ def classify(text: str) -> Opcode:
 
 
 def fill_record(record: np.void, opcode: Opcode, architecture: int) -> None:
-    """An Opcode into an OPCODE record, with the latency of an architecture."""
+    """Fill an OPCODE record from an Opcode, with the latency of an architecture."""
     for name in ("action", "space", "cache", "pipe", "width_bytes", "dst_regs", "macs"):
         record[name] = getattr(opcode, name)
     record["src_regs"] = (*opcode.src_regs, *(1,) * MAX_SOURCES)[:MAX_SOURCES]

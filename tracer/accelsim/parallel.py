@@ -1,7 +1,7 @@
 """Read the kernels of a list in several processes.
 
-Worker w parses kernels w, w + jobs, w + 2 jobs, ... and hands batches of workgroups over a bounded queue, so memory
-stays bounded; the consumer takes them in the order of the list and cannot tell the difference.
+Worker w parses kernels w, w + jobs, w + 2 jobs, ... It sends batches of workgroups through a bounded queue, so memory
+stays bounded. The consumer reads the queues in the order of the list, so the result is the same as with one process.
 """
 
 from collections.abc import Iterator
@@ -21,21 +21,21 @@ from traces.source import KernelInfo, KernelSource, Prefill, Workgroup
 
 QUEUE_BATCHES = 4
 BATCH_EVENTS = 1 << 16
-"""Events of a batch, about: 4 MB."""
+"""Approximate number of events of a batch (4 MB)."""
 LISTEN_S = 1.0
-"""After so long without news the worker is looked after."""
+"""If the queue is empty for this time, the consumer checks that the worker still runs."""
 WORKGROUPS, END, ERROR = "workgroups", "end", "error"
 
 
 def parse_kernels(files: list[Path], lenient: bool, queue: "Queue[tuple[str, Any]]") -> None:
-    """A worker: every file's workgroups in batches, then END with what was odd, or ERROR with a message."""
+    """A worker. For every file it sends workgroups in batches, then END with the problems, or ERROR with a message."""
     for file in files:
         problems = Problems(lenient=lenient)
         batch: list[Workgroup] = []
         events = 0
         try:
             kernel = open_or_skip(file, problems)
-            problems.oddities.clear()  # what is odd about the header the main process reports
+            problems.oddities.clear()  # the main process reports problems of the header
             if kernel is None:
                 continue
             for workgroup in kernel.workgroups():
@@ -52,7 +52,7 @@ def parse_kernels(files: list[Path], lenient: bool, queue: "Queue[tuple[str, Any
 
 
 class ParallelKernel:
-    """A kernel whose workgroups come from a worker (a KernelSource); read a second time it parses the file itself."""
+    """A kernel (a KernelSource) that a worker reads. A second reading parses the file in this process."""
 
     def __init__(
         self, kernel: AccelsimKernel, worker: Any, queue: "Queue[tuple[str, Any]]", problems: Problems
@@ -62,14 +62,14 @@ class ParallelKernel:
         self._fresh = True
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the file from the `start`-th on."""
+        """Workgroups in the order of the file, starting at number `start`."""
         if not self._fresh:
             yield from self._kernel.workgroups(start)
             return
         yield from islice(self.drain(), start, None)
 
     def drain(self) -> Iterator[Workgroup]:
-        """All that is left of the kernel in the queue."""
+        """The remaining workgroups of the kernel in the queue."""
         while self._fresh:
             kind, content = self._next()
             if kind == WORKGROUPS:

@@ -1,7 +1,7 @@
-"""What is wrong with a trace: errors with file and line, and the account of what was odd but understood.
+"""Problems of a trace: errors with file and line, and warnings about unusual things that are understood.
 
-A damaged trace raises `TraceError`. Under `lenient` the broken part is skipped instead, and counted. Oddities whose
-meaning is plain are counted as warnings either way; each kind is reported once, with its first place and its count.
+A damaged trace raises `TraceError`. With `lenient` the broken part is skipped and counted instead. Unusual things that
+have a clear meaning are always counted as warnings. Each kind is reported once, with its first place and its count.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from traces.errors import UserError
 
 
 class TraceError(UserError):
-    """A trace that cannot be read as it stands."""
+    """A trace that cannot be read."""
 
 
 @dataclass
 class Oddity:
-    """One kind of warning, or of skipped damage."""
+    """One kind of warning or of skipped damage."""
 
     text: str
     where: str  # first place: file:line
@@ -35,29 +35,29 @@ class Problems:
     oddities: dict[str, Oddity] = field(default_factory=dict)
 
     def warn(self, kind: str, where: str, text: str, count: int = 1) -> None:
-        """Count an oddity whose meaning is plain."""
+        """Count an unusual thing with a clear meaning."""
         self.oddities.setdefault(kind, Oddity(text, where)).count += count
 
     def damage(self, kind: str, where: str, text: str) -> None:
-        """Raise for damage, or count it where the reader is lenient."""
+        """Raise a TraceError for damage, or count it if the reader is lenient."""
         if not self.lenient:
             raise TraceError(f"{where}: {text}")
         self.skip(kind, f"{where}: {text}")
 
     def skip(self, kind: str, message: str) -> None:
-        """Count something left out; `message`: file:line: what was wrong."""
+        """Count a skipped part. `message` is `file:line: problem`."""
         where, _, text = message.partition(": ")
         self.oddities.setdefault(f"skipped {kind}", Oddity(text, where, skipped=True)).count += 1
 
     def merge(self, other: "Problems") -> None:
-        """Count what another account has; its first places come after those known here."""
+        """Add the counts of `other`. The first places known here are kept."""
         for kind, oddity in other.oddities.items():
             mine = self.oddities.setdefault(kind, Oddity(oddity.text, oddity.where, skipped=oddity.skipped))
             mine.count += oddity.count
 
     @property
     def skipped(self) -> int:
-        """Broken lines, warps or blocks left out."""
+        """Number of broken lines, warps or blocks that were skipped."""
         return sum(oddity.count for oddity in self.oddities.values() if oddity.skipped)
 
     def lines(self) -> list[str]:

@@ -14,12 +14,12 @@ GROUPED, UNGROUPED = (".traceg", ".traceg.xz"), (".trace", ".trace.xz")
 
 
 def is_trace_name(name: str) -> bool:
-    """True for names of trace files, readable or not."""
+    """True for names of trace files, also of kinds that cannot be read."""
     return name.endswith((*GROUPED, *UNGROUPED, ".tracez"))
 
 
 def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
-    """`MemcpyHtoD,0x<address>,<bytes>[,...]`; None where it is broken and the reader lenient."""
+    """Read `MemcpyHtoD,0x<address>,<bytes>[,...]`. None if the line is broken and the reader is lenient."""
     fields, where = [field.strip() for field in line.split(",")], f"{path}:{number}"
     try:
         copy = Prefill(int(fields[1], 16), int(fields[2], 10))
@@ -37,7 +37,7 @@ def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
     """Commands of a kernelslist.g, with the paths of the kernels' files.
 
     Raises:
-        TraceError: unreadable, no text, or a kernel's file is missing.
+        TraceError: the list cannot be read, is no text, or names a file that does not exist.
     """
     try:
         text = path.read_bytes().decode()
@@ -65,10 +65,10 @@ def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
 
 
 def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
-    """The trace of one kernel, by the ending of its name.
+    """Open the trace of one kernel. The ending of its name gives its kind.
 
     Raises:
-        TraceError: an ending that is not read.
+        TraceError: an ending that cannot be read.
     """
     name = path.name
     if name.endswith(".tracez"):
@@ -84,7 +84,7 @@ def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
 
 
 def open_or_skip(path: Path, problems: Problems) -> AccelsimKernel | None:
-    """The trace of one kernel; None, and counted, where it cannot be opened and the reader is lenient."""
+    """Open the trace of one kernel. If it cannot be opened and the reader is lenient, count it and return None."""
     try:
         return open_kernel(path, problems)
     except TraceError as error:
@@ -107,17 +107,17 @@ class AccelsimTrace:
         return [command for command in self._commands if isinstance(command, Path)]
 
     def commands(self) -> Iterator[KernelSource | Prefill]:
-        """Kernels and prefills in program order; a kernel's file is opened when its turn comes."""
+        """Kernels and prefills in program order. The file of a kernel is opened when the kernel is reached."""
         for _, command in self.numbered_commands():
             yield command
 
     def numbered_commands(self) -> Iterator[tuple[int, AccelsimKernel | Prefill]]:
-        """The same, each kernel with the place of its file in `files`, prefills with -1.
+        """The same commands with numbers: the index in `files` for a kernel, -1 for a prefill.
 
-        A lenient reader leaves out a kernel whose header is broken, and counts it.
+        A lenient reader skips and counts a kernel with a broken header.
 
         Raises:
-            TraceError: a broken header, or no kernel that can be read.
+            TraceError: a header is broken, or no kernel can be read.
         """
         opened = 0
         for number, command in self._numbered():
@@ -152,7 +152,7 @@ class AccelsimTrace:
 
 
 def choose(commands: list[Path | Prefill], kernels: Iterable[int]) -> list[Path | Prefill]:
-    """The prefills, and the kernels with these numbers (from 0, in order of the list)."""
+    """All prefills, and the kernels with these numbers (from 0, in order of the list)."""
     wanted = set(kernels)
     count = sum(isinstance(command, Path) for command in commands)
     if wanted and not 0 <= min(wanted) <= max(wanted) < count:
@@ -170,15 +170,15 @@ def choose(commands: list[Path | Prefill], kernels: Iterable[int]) -> list[Path 
 
 
 def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[int] | None = None) -> AccelsimTrace:
-    """Open a kernelslist.g, a folder that holds one, or a single trace file.
+    """Open a kernelslist.g, a folder with one, or a single trace file.
 
     Args:
         path: the list, folder or file.
-        lenient: skip what is broken, and count it in `problems`, instead of raising.
-        kernels: numbers (from 0) of the kernels wanted; all where None. Prefills are always kept.
+        lenient: skip broken parts and count them in `problems`, instead of raising.
+        kernels: numbers (from 0) of the kernels to read; None = all. Prefills are always kept.
 
     Raises:
-        UserError: what cannot be read, with file and line. Damage inside a kernel's file shows when it is read.
+        UserError: something cannot be read; names file and line. Damage in a kernel's file is found when it is read.
     """
     path = Path(path)
     if path.is_dir():
@@ -195,9 +195,9 @@ def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[
 
 
 def find_list(folder: Path) -> Path:
-    """The one kernelslist*.g of a folder, or the one kernelslist* of raw traces."""
+    """The only kernelslist*.g of a folder, or the only kernelslist* of raw traces."""
     lists = sorted(folder.glob("kernelslist*.g")) or sorted(folder.glob("kernelslist*"))
     if len(lists) == 1:
         return lists[0]
-    found = ", ".join(entry.name for entry in lists) or "none"
-    raise TraceError(f"{folder}: expected one kernelslist.g, found {found}: name the one of the GPU you mean")
+    names = ", ".join(entry.name for entry in lists) or "none"
+    raise TraceError(f"{folder}: expected one kernelslist.g, found {names}: give the path of one of them")

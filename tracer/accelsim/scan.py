@@ -1,7 +1,7 @@
-"""The line scanner: bytes of a grouped trace to the instruction tables of one workgroup after the other.
+"""The line scanner. It reads the bytes of a grouped trace into the instruction tables, one workgroup after the other.
 
-`scan_lines` is called again with more data until it says that a workgroup is complete; it never looks back further
-than the line it reads, so the caller may throw earlier data away.
+`scan_lines` is called again with more data until it reports that a workgroup is complete. It never reads data before
+the current line, so the caller can discard earlier data.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ FINE, DONE = 0, -1
 
 @compiled
 def fail(scan, trouble, pos):
-    """Note a trouble of the line at `pos`, the one last counted."""
+    """Store the trouble of the current line, which begins at `pos`."""
     scan.error = trouble
     scan.error_line = scan.line
     scan.error_pos = pos
@@ -41,7 +41,7 @@ def fail(scan, trouble, pos):
 
 @compiled
 def close_warp(scan, warps):
-    """End the warp being read; False if it has another number of instructions than announced."""
+    """End the current warp. False if its number of instructions is not the declared number."""
     if not scan.open_warp:
         return True
     scan.open_warp = 0
@@ -55,7 +55,7 @@ def close_warp(scan, warps):
 
 @compiled
 def start_block(data, pos, end, scan):
-    """`thread block = x,y,z`."""
+    """Read `thread block = x,y,z`."""
     if scan.block >= 0:
         return SECOND_BLOCK
     index, weight = 0, 1
@@ -79,7 +79,7 @@ def start_block(data, pos, end, scan):
 
 @compiled
 def start_warp(data, pos, end, scan, warps):
-    """`warp = n`."""
+    """Read `warp = n`."""
     if scan.block < 0:
         return NO_BLOCK
     index, after = read_decimal(data, pos, end)
@@ -102,7 +102,7 @@ def start_warp(data, pos, end, scan, warps):
 
 @compiled
 def header_line(data, pos, end, scan, warps):
-    """A line that is no instruction: FINE, DONE at the end of a workgroup, NOT_A_LINE, or a Trouble."""
+    """Read a line that is no instruction. Returns FINE, DONE at the end of a workgroup, or a Trouble."""
     first = data[pos]
     if first == HASH:
         if read_after(data, pos, end, BEGIN) >= 0:
@@ -156,7 +156,7 @@ def is_header(data, pos, end):
 
 @compiled
 def find_line_end(data, pos):
-    """Position of the next newline: the data end with one."""
+    """Position of the next newline. The data ends with a newline."""
     while data[pos] != NEWLINE:
         pos += 1
     return pos
@@ -164,7 +164,7 @@ def find_line_end(data, pos):
 
 @compiled
 def scan_header(data, pos, last, scan, warps):
-    """One header line: an Outcome, MORE where scanning goes on."""
+    """Read one header line. Returns an Outcome; MORE = continue."""
     if ends_warp(data, pos, last) and not close_warp(scan, warps):
         scan.error_pos = pos
         return ERROR
@@ -179,7 +179,7 @@ def scan_header(data, pos, last, scan, warps):
 
 @compiled
 def store_addresses(instruction, scan, addresses):
-    """Keep the lanes of an instruction that no pattern describes."""
+    """Store the lane addresses of an instruction without a pattern."""
     instruction.base = np.uint64(scan.n_addresses)
     for k in range(instruction.lanes):
         addresses[scan.n_addresses + k] = scan.lanes[k]
@@ -188,7 +188,7 @@ def store_addresses(instruction, scan, addresses):
 
 @compiled
 def scan_instruction(data, pos, last, scan, tables):
-    """One instruction line: MORE or ERROR."""
+    """Read one instruction line. Returns MORE or ERROR."""
     if not scan.in_block:
         return fail(scan, OUTSIDE_BLOCK, pos)
     if not scan.open_warp or tables.warps[scan.n_warps - 1].declared < 0:
@@ -211,7 +211,7 @@ def is_full(scan, tables):
 
 @compiled
 def scan_line(data, newline, scan, tables):
-    """The line data[scan.pos:newline]: an Outcome, MORE where scanning goes on."""
+    """Read the line data[scan.pos:newline]. Returns an Outcome; MORE = continue."""
     pos = skip_blanks(data, scan.pos, newline)
     last = newline
     while last > pos and (data[last - 1] == RETURN or data[last - 1] == BLANK):
@@ -230,10 +230,10 @@ def scan_line(data, newline, scan, tables):
 
 @compiled
 def scan_lines(data, end, scan, tables):
-    """Read lines of data[scan.pos:end], which ends with a newline, until something is to be done: an Outcome.
+    """Read lines of data[scan.pos:end] until the caller must act. Returns an Outcome.
 
     Args:
-        data: u1[:], text.
+        data: u1[:], text that ends with a newline.
         scan: SCAN record, changed.
         tables: Tables, filled.
     """
@@ -243,7 +243,7 @@ def scan_lines(data, end, scan, tables):
         newline = find_line_end(data, scan.pos)
         outcome = scan_line(data, newline, scan, tables)
         if outcome == ERROR and scan.error in (WRONG_COUNT, SECOND_BLOCK):
-            scan.line -= 1  # the line itself is sound: if the caller goes on, it is read again
+            scan.line -= 1  # the line is correct: if the caller continues, it is read again
             return ERROR
         scan.pos = newline + 1
         if outcome != MORE:

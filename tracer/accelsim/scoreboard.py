@@ -1,11 +1,11 @@
-"""Registers to scoreboard slots: which pending load an instruction waits for.
+"""Turn registers into scoreboard slots: find the pending loads that an instruction waits for.
 
-Every load that writes registers takes a slot; an instruction that reads or overwrites one of them waits for the slot
-and frees it. The slot taken is the lowest free one, so that the choice depends only on the order of loads and waits
-and not on register names: a trace written out with other registers comes back with the same slots. Where all slots
-are pending the oldest is taken again, by an event that waits for it. The copies of one LDGSTS group share a slot.
+Every load that writes registers takes a slot. An instruction that reads or overwrites one of these registers waits for
+the slot and frees it. A load takes the lowest free slot. So slots depend only on the order of loads and waits, not on
+register names: an exported trace with other registers gives the same slots when it is imported. If all slots are
+pending, the event waits for the oldest slot and takes it. The copies of one LDGSTS group share a slot.
 
-Instructions of fixed latency take no slot; when their results are ready is kept per register.
+Instructions of fixed latency take no slot. The scoreboard keeps the time at which each register is ready.
 """
 
 import numpy as np
@@ -17,18 +17,18 @@ from traces.schema import NO_SLOT, SLOTS
 SCOREBOARD = np.dtype(
     [
         ("register_slot", "u1", REGISTERS),  # slot of the last load into the register
-        ("register_stamp", "u4", REGISTERS),  # and which use of the slot that was
-        ("ready", "i8", REGISTERS),  # clock at which a fixed-latency result is there
+        ("register_stamp", "u4", REGISTERS),  # and the number of that use of the slot
+        ("ready", "i8", REGISTERS),  # clock at which a fixed-latency result is ready
         ("busy", "u1", SLOTS),  # 1 = may be pending
         ("stamp", "u4", SLOTS),  # uses of the slot so far
-        ("age", "i8", SLOTS),  # when the slot was taken, in slots taken before
+        ("age", "i8", SLOTS),  # value of `taken` when the slot was taken
         ("group", "i8", SLOTS),  # number of the committed copy group, -1 = none
-        ("taken", "i8"),
+        ("taken", "i8"),  # slots taken so far
         ("open_slot", "i8"),  # slot of the copy group being filled, -1 = none
         ("committed", "i8"),  # groups closed so far
-        ("clock", "i8"),  # issue of the last instruction, memory taking no time
-        ("earliest", "i8"),  # of the instruction at hand: first clock at which it may issue
-        ("wait", "u8"),  # of the instruction at hand: slots to wait for
+        ("clock", "i8"),  # issue of the last instruction, if memory takes no time
+        ("earliest", "i8"),  # first clock at which the current instruction can issue
+        ("wait", "u8"),  # slots that the current instruction waits for
     ],
     align=True,
 )
@@ -37,7 +37,7 @@ NO_BITS, ONE = np.uint64(0), np.uint64(1)
 
 @compiled
 def reset_scoreboard(board):
-    """Start of a warp: nothing pending."""
+    """Reset the scoreboard at the start of a warp."""
     board.register_slot[:] = NO_SLOT
     board.register_stamp[:] = 0
     board.ready[:] = 0
@@ -59,7 +59,7 @@ def slot_bit(slot):
 
 @compiled
 def wait_for_register(board, register):
-    """Add the register's pending load, if there is one, to the wait mask."""
+    """Add the slot of the register's pending load, if there is one, to the wait mask."""
     slot = board.register_slot[register]
     if slot != NO_SLOT and board.busy[slot] and board.register_stamp[register] == board.stamp[slot]:
         board.wait |= slot_bit(slot)
@@ -67,7 +67,7 @@ def wait_for_register(board, register):
 
 @compiled
 def collect_waits(board, instruction, opcode):
-    """Wait mask and earliest issue of an instruction from the registers it reads and writes."""
+    """Find wait mask and earliest issue of an instruction from the registers that it reads and writes."""
     board.wait = NO_BITS
     board.earliest = board.clock + 1
     for k in range(instruction.sources):
@@ -83,7 +83,7 @@ def collect_waits(board, instruction, opcode):
 
 @compiled
 def wait_for_groups(board, latest):
-    """Add all committed copy groups but the `latest` ones to the wait mask."""
+    """Add all committed copy groups except the `latest` newest ones to the wait mask."""
     for slot in range(SLOTS):
         if board.busy[slot] and 0 <= board.group[slot] < board.committed - latest:
             board.wait |= slot_bit(slot)
@@ -91,7 +91,7 @@ def wait_for_groups(board, latest):
 
 @compiled
 def free_waited(board):
-    """The slots of the wait mask are empty when the instruction issues."""
+    """Free the slots of the wait mask. They are empty when the instruction issues."""
     if board.wait == NO_BITS:
         return
     for slot in range(SLOTS):
@@ -104,7 +104,7 @@ def free_waited(board):
 
 @compiled
 def oldest_slot(board):
-    """Slot taken longest ago, other than that of the open copy group."""
+    """The slot taken longest ago, except the slot of the open copy group."""
     oldest = -1
     for slot in range(SLOTS):
         if slot != board.open_slot and (oldest < 0 or board.age[slot] < board.age[oldest]):
@@ -114,7 +114,7 @@ def oldest_slot(board):
 
 @compiled
 def take_slot(board):
-    """A slot for the instruction at hand, whose waits have been freed."""
+    """Take a slot for the current instruction. The slots that it waits for must be free already."""
     slot = 0
     while slot < SLOTS and board.busy[slot]:
         slot += 1
@@ -131,7 +131,7 @@ def take_slot(board):
 
 @compiled
 def take_load_slot(board, instruction, opcode):
-    """Slot of a load, which its destination registers remember; NO_SLOT without a destination."""
+    """Take a slot for a load and store it for its destination registers. NO_SLOT without a destination."""
     if instruction.dst == NO_REGISTER:
         return NO_SLOT
     slot = take_slot(board)
@@ -144,7 +144,7 @@ def take_load_slot(board, instruction, opcode):
 
 @compiled
 def take_copy_slot(board):
-    """Slot of the open copy group."""
+    """The slot of the open copy group. Opens a group if there is none."""
     if board.open_slot < 0:
         board.open_slot = take_slot(board)
     return board.open_slot
@@ -152,7 +152,7 @@ def take_copy_slot(board):
 
 @compiled
 def commit_group(board):
-    """Close the open copy group; it may be empty."""
+    """Close the open copy group, which may be empty."""
     if board.open_slot >= 0:
         board.group[board.open_slot] = board.committed
     board.open_slot = -1
@@ -161,7 +161,7 @@ def commit_group(board):
 
 @compiled
 def write_result(board, instruction, opcode):
-    """Results of a fixed-latency instruction that issued at the board's clock."""
+    """Store when the results of a fixed-latency instruction, issued at board.clock, are ready."""
     if instruction.dst == NO_REGISTER:
         return
     for register in range(instruction.dst, min(instruction.dst + opcode.dst_regs, REGISTERS)):

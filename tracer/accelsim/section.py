@@ -1,8 +1,8 @@
-"""Runs of arithmetic: between two memory events, barriers or waits, one COMPUTE event per pipe.
+"""Sections of arithmetic: one COMPUTE event per pipe between two memory events, barriers or waits.
 
-Within such a section instructions of several pipes alternate; their order does not matter to memory, so each pipe
-gets one event, in the order of first use. The section's length in clocks (its dependence chains, up to what the next
-event needs) stands in the last of them; the others take their issue slots.
+In a section, instructions of several pipes alternate. Their order does not matter to memory, so each pipe gets one
+event, in the order of first use. The last event holds the rest of the section's length in clocks (its dependence
+chains, up to the results that the next event needs). The other events take one clock per instruction.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ SECTION = np.dtype(
         ("pc", "i8", PIPES),
         ("mask", "u8", PIPES),
         ("wait", "u8"),  # of the first instruction
-        ("slot", "u1"),  # of the first instruction, by the writer's note
+        ("slot", "u1"),  # of the first instruction, from the writer's note
         ("events", "i8"),  # events written so far, of all warps
         ("last", "i8"),  # the warp's last COMPUTE event, -1 = none
     ],
@@ -33,7 +33,7 @@ U4_MAX = (1 << 32) - 1
 
 @compiled
 def add_work(section, instruction, pipe, macs, clock, wait):
-    """Count an instruction into the section; a section that is not open begins with it."""
+    """Add an instruction to the section. If no section is open, it begins a new one."""
     if section.pipes == 0:
         section.start = clock
         section.wait = wait
@@ -53,7 +53,7 @@ def add_work(section, instruction, pipe, macs, clock, wait):
 
 @compiled
 def next_event(section, events):
-    """The next row, cleared, for the caller to fill."""
+    """The next row of events with default values. The caller fills it."""
     event = events[section.events]
     section.events += 1
     event.kind = 0
@@ -79,7 +79,7 @@ def next_event(section, events):
 
 @compiled
 def close_section(section, events, clock):
-    """Write the section's events; `clock` is the issue of what comes next."""
+    """Write the events of the section. `clock` is the issue of the next event."""
     left = clock - section.start
     for k in range(section.pipes):
         pipe = section.order[k]
@@ -102,7 +102,7 @@ def close_section(section, events, clock):
 
 @compiled
 def lengthen(section, events, stall):
-    """A later event needs a result `stall` clocks after the last COMPUTE event's end: let that one take longer."""
+    """Make the last COMPUTE event `stall` clocks longer, because a later event waits for its result."""
     if stall > 0 and section.last >= 0:
         event = events[section.last]
         event.cycles = min(np.int64(event.cycles) + stall, U4_MAX)

@@ -1,4 +1,4 @@
-"""Bytes of a trace file, plain or compressed with xz, in blocks that end with a line."""
+"""Read a trace file, plain or compressed with xz, in blocks of whole lines."""
 
 import lzma
 import shutil
@@ -10,13 +10,13 @@ from tracer.accelsim.problems import TraceError
 
 BLOCK_BYTES = 1 << 22
 PROCESS_BYTES = 1 << 20
-"""Smaller files are decompressed faster than a process starts."""
+"""Smaller files are decompressed in this process, which is faster than starting another."""
 LINE_BYTES_MAX = 1 << 20
-"""A longer line is no trace."""
+"""A file with a longer line is no trace."""
 
 
 class BadXz(TraceError):
-    """Compressed data that end early or are damaged; what came before them has been read."""
+    """Compressed data that ends early or is damaged. The data before it has been read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}:1: bad xz data: {reason}")
@@ -32,14 +32,14 @@ def _plain(path: Path) -> Iterator[bytes]:
 def _xz_library(path: Path) -> Iterator[bytes]:
     try:
         with lzma.open(path, "rb") as file:
-            while block := file.read1(BLOCK_BYTES):  # what there is: what comes before damage must not be lost
+            while block := file.read1(BLOCK_BYTES):  # read1: data before the damage must not be lost
                 yield block
     except (lzma.LZMAError, EOFError) as error:
         raise BadXz(path, str(error)) from error
 
 
 def _xz_process(path: Path, program: str) -> Iterator[bytes]:
-    """Decompress in another process: the reader's core is free for parsing."""
+    """Decompress in another process. This process can parse at the same time."""
     command = [program, "--decompress", "--stdout", "--quiet", "--keep", "--force", "--", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -62,7 +62,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
     Raises:
         TraceError: the file is missing or unreadable.
-        BadXz: its xz data are bad from here on.
+        BadXz: the rest of its xz data is bad.
     """
     try:
         with open(path, "rb") as file:
@@ -81,7 +81,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
 
 def line_blocks(path: Path, blocks: Iterator[bytes], on_unterminated: Callable[[], None]) -> Iterator[bytes]:
-    """The same bytes cut behind newlines; a last line without one gets it, and `on_unterminated` is called.
+    """The same bytes, cut after newlines. If the last line has no newline, it is added and `on_unterminated` is called.
 
     Raises:
         TraceError: a line longer than LINE_BYTES_MAX.

@@ -1,8 +1,8 @@
 """Matrix instructions: multiply-accumulates and register counts from the shape in the opcode.
 
-`HMMA.16816.F32` multiplies 16 x 16 by 16 x 8 for the whole warp; `HMMA.884.F32.F32.STEP0` is one of four steps (two
-with fp16 accumulation) of a warp-wide 4 x (8 x 8 x 4); `HGMMA.64x128x16.F32` is done by four warps together, a
-quarter each.
+`HMMA.16816.F32` multiplies 16 x 16 by 16 x 8 for the whole warp. `HMMA.884.F32.F32.STEP0` is one of four steps (two
+with fp16 accumulation) of a warp-wide 4 x (8 x 8 x 4). Four warps execute `HGMMA.64x128x16.F32` together; each does a
+quarter.
 """
 
 import re
@@ -16,7 +16,7 @@ WARPS_PER_GROUP = 4
 
 
 def _shape(token: str) -> tuple[int, int, int] | None:
-    """(m, n, k) of `884`, `1688`, `16816`, `88128`, `64x128x16`; n is 8 where the form has no x."""
+    """(m, n, k) of `884`, `1688`, `16816`, `88128`, `64x128x16`. n is 8 if the form has no x."""
     match = _SHAPE_WITH_X.fullmatch(token)
     if match:
         m, n, k = (int(number) for number in match.groups())
@@ -31,10 +31,10 @@ def tensor_shape(base: str, tokens: list[str]) -> tuple[int, tuple[int, ...], in
     """Work of one warp's matrix instruction.
 
     Returns:
-        (multiply-accumulates, registers read from sources A, B, C, registers written). Without a shape in the
-        opcode: no work, one register each.
+        (multiply-accumulates, registers read from sources A, B, C, registers written). If the opcode has no shape: no
+        work, one register each.
     """
-    shape = next((found for found in map(_shape, tokens) if found), None)
+    shape = next(filter(None, map(_shape, tokens)), None)
     if shape is None:
         return 0, (1, 1, 1), 1
     m, n, k = shape

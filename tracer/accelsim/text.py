@@ -1,4 +1,4 @@
-"""Numbers and words in a line of bytes. A scanner returns (value, position after it); position -1 = not there."""
+"""Read numbers and words in a line of bytes. A read function returns (value, next position); -1 = not found."""
 
 from tracer.compile.jit import compiled
 
@@ -10,7 +10,7 @@ HEX_DIGITS_MAX = 16
 
 @compiled
 def skip_blanks(data, pos, end):
-    """Position of the next byte that is neither blank nor tab, `end` where there is none."""
+    """Position of the next byte that is no blank and no tab; `end` if there is none."""
     while pos < end and (data[pos] == BLANK or data[pos] == TAB):
         pos += 1
     return pos
@@ -43,7 +43,7 @@ def hex_digit(byte):
 
 @compiled
 def read_hex(data, pos, end):
-    """A hexadecimal number of up to 16 digits, with or without 0x; its 64 bits as int64."""
+    """Read a hexadecimal number of up to 16 digits, with or without 0x, as int64 (the same 64 bits)."""
     pos = skip_blanks(data, pos, end)
     if pos + 1 < end and data[pos] == ZERO and data[pos + 1] == LOWER_X:
         pos += 2
@@ -62,21 +62,21 @@ def read_hex(data, pos, end):
 
 @compiled
 def read_decimal(data, pos, end):
-    """A signed decimal number below 2^63 / 10 in size."""
+    """Read a signed decimal number with an absolute value below 2^63 / 10."""
     value, pos, whole = _read_digits(data, pos, end)
     return (value, pos) if whole else (0, -1)
 
 
 @compiled
 def read_immediate(data, pos, end):
-    """Like read_decimal, but a number of any size (only small ones mean anything): larger ones saturate."""
+    """Read a signed decimal number of any size. Large numbers saturate (only small ones have a meaning)."""
     value, pos, _ = _read_digits(data, pos, end)
     return value, pos
 
 
 @compiled
 def read_place(data, pos, end):
-    """The four decimal numbers x y z warp, and the position after them, -1 where they are not four."""
+    """Read the four decimal numbers x y z warp. The position is -1 if there are fewer."""
     x, pos = read_decimal(data, pos, end)
     y, z, warp = 0, 0, 0
     if pos >= 0:
@@ -90,7 +90,7 @@ def read_place(data, pos, end):
 
 @compiled
 def _read_digits(data, pos, end):
-    """Number, position after it (-1: none), and whether all of its digits are in it."""
+    """(number, position after it or -1, True if the number did not saturate)."""
     pos = skip_blanks(data, pos, end)
     negative = pos < end and data[pos] == MINUS
     if negative:

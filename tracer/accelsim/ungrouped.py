@@ -1,9 +1,9 @@
-"""Raw tracer output (`kernel-N.trace`): the lines of all warps interleaved, to be grouped by thread block and warp.
+"""Raw tracer output (`kernel-N.trace`). The lines of all warps are mixed; this file groups them by block and warp.
 
-The file may be far larger than memory, so its lines are first dealt to temporary files by ranges of thread blocks,
-each small enough to be sorted in memory; then one file after the other is grouped and read like a .traceg whose
-lines repeat block and warp. The tracer writes two lines for each LDGSTS (shared and global address), of which the
-second counts, as in Accel-Sim's own post-processing.
+The file may be far larger than memory. So its lines are first distributed to temporary files by ranges of thread
+blocks. Each temporary file is small enough to sort in memory. Then one temporary file after the other is grouped and
+read like a .traceg in which every line repeats block and warp. The tracer writes two lines for each LDGSTS (shared and
+global address). The second one counts, as in Accel-Sim's post-processing.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ from tracer.compile.jit import compiled
 from traces.source import Workgroup
 
 BUCKET_BYTES = 1 << 25
-"""Text sorted in memory at a time, about."""
+"""Approximate size of the text that is sorted in memory at one time."""
 BUCKETS_MAX = 256
 KEY = np.dtype([("block", "i8"), ("warp", "i8"), ("first", "i8"), ("last", "i8"), ("line", "i8")])
 MASK_DIGITS = 8
@@ -35,7 +35,8 @@ def find_keys(data, end, line, grid_x, grid_y, grid_z, keys):
     """Block, warp and extent of each line that begins with the four numbers x y z warp.
 
     Returns:
-        (lines with a key, number of the last line, number of the first line that is not one, a remark or blank; or -1).
+        (lines with a key, number of the last line, number of the first wrong line or -1). Blank lines and remarks are
+        not wrong.
     """
     pos, found, bad = 0, 0, -1
     while pos < end:
@@ -63,7 +64,7 @@ def _temporary(stack: ExitStack) -> IO[bytes]:
 
 
 def prefix_words(line: bytes, lineinfo: int) -> int:
-    """Words before the program counter, seen from the mask (8 hexadecimal digits) of a first line."""
+    """Number of words before the program counter, from the place of the mask (8 hexadecimal digits) in a line."""
     words = line.split()
     for position in range(ID_WORDS + lineinfo + 1, len(words)):
         if len(words[position]) == MASK_DIGITS and all(byte in b"0123456789abcdefABCDEF" for byte in words[position]):
@@ -75,13 +76,13 @@ class UngroupedKernel(AccelsimKernel):
     """A raw .trace or .trace.xz file (a KernelSource), grouped bucket by bucket."""
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the grid, from the `start`-th on."""
+        """Workgroups in the order of the grid, starting at number `start`."""
         with ExitStack() as stack:
-            buckets = self._deal(body_blocks(self._path, self._problems), stack)
+            buckets = self._distribute(body_blocks(self._path, self._problems), stack)
             yield from self._read(buckets, start)
 
-    def _deal(self, blocks: Iterator[bytes], stack: ExitStack) -> list[tuple[IO[bytes], IO[bytes]]]:
-        """Lines to temporary files by thread block: per bucket the text and its keys."""
+    def _distribute(self, blocks: Iterator[bytes], stack: ExitStack) -> list[tuple[IO[bytes], IO[bytes]]]:
+        """Distribute lines to temporary files by thread block. Each bucket has a file of text and a file of keys."""
         header = self.header
         text_bytes = self._path.stat().st_size * (20 if self._path.suffix == ".xz" else 1)
         count = int(np.clip(text_bytes // BUCKET_BYTES + 1, 1, min(BUCKETS_MAX, header.workgroups)))
@@ -89,13 +90,13 @@ class UngroupedKernel(AccelsimKernel):
         line = header.lines
         try:
             for block in blocks:
-                line = self._deal_block(block, line, files)
+                line = self._distribute_block(block, line, files)
         except BadXz as error:
             self._problems.damage("BAD_XZ", f"{self._path}:{line}", f"bad xz data: {error.reason}")
         return files
 
-    def _deal_block(self, block: bytes, line: int, files: list[tuple[IO[bytes], IO[bytes]]]) -> int:
-        """The same for one block of text, `line` lines into the file; lines read then."""
+    def _distribute_block(self, block: bytes, line: int, files: list[tuple[IO[bytes], IO[bytes]]]) -> int:
+        """Distribute one block of text that begins after line number `line`. Returns the number of the last line."""
         data = np.frombuffer(block, np.uint8)
         keys = np.zeros(block.count(b"\n"), KEY)
         found, line, bad = find_keys(data, len(data), line, *self.header.grid, keys)
@@ -134,11 +135,11 @@ class UngroupedKernel(AccelsimKernel):
 
 
 def group(text: bytes, keys: np.ndarray, header: Header) -> Iterator[tuple[bytes, np.ndarray]]:
-    """Grouped text of a bucket, one thread block at a time, and the line of the raw file of each of its lines.
+    """Grouped text of a bucket, one thread block at a time, and for each of its lines the line in the raw file.
 
     Args:
-        text: lines of the bucket as they came.
-        keys: KEY of each of them.
+        text: lines of the bucket in the order of the raw file.
+        keys: KEY of each line.
     """
     ends = np.cumsum(keys["last"] - keys["first"])
     begins = ends - (keys["last"] - keys["first"])
@@ -153,8 +154,10 @@ def group(text: bytes, keys: np.ndarray, header: Header) -> Iterator[tuple[bytes
 def _block_text(
     text: bytes, keys: np.ndarray, begins: list[int], ends: list[int], header: Header
 ) -> tuple[bytes, np.ndarray]:
-    """One thread block; `keys` are sorted by warp. Lines that are put in stand for the raw line after them, the last
-    one for none (0)."""
+    """Text and line numbers of one thread block. `keys` are sorted by warp.
+
+    An added line has the number of the raw line after it; the last added line has 0.
+    """
     block = int(keys["block"][0])
     raw_lines = keys["line"].tolist()
     grid_x, grid_y, _ = header.grid

@@ -1,18 +1,19 @@
-"""Instructions of a warp to warp-level events.
+"""Turn the instructions of a warp into warp-level events.
 
-What becomes what:
+Instruction -> event:
 
-* loads, stores, atomics, reductions: one event each. With no active lane (mask 0) or no address they make no request
-  and only take an issue slot: they count as ALU work.
-* LDGSTS: ASYNC_COPY; LDGDEPBAR: a WAIT event that waits for nothing; DEPBAR: a WAIT for all but the latest groups,
-  or ALU work when there is nothing to wait for.
-* BAR: BARRIER. An immediate below 16 is the barrier's number, a larger one the threads expected (of barrier 1).
-  Tracers write only an instruction's last immediate, so the number of a barrier with a thread count is lost: two of
-  them at once, which producers and consumers use, become one (D20). BAR.ARV arrives without waiting.
-* the last EXIT: EXIT; an earlier one (some lanes leave) is a branch.
-* everything else: COMPUTE, by pipe (tracer.accelsim.section).
+* loads, stores, atomics, reductions: one event each. Without an active lane (mask 0) or an address they make no request
+  and only take an issue slot. They then count as ALU work.
+* LDGSTS: ASYNC_COPY. LDGDEPBAR: a WAIT event that waits for nothing. DEPBAR: a WAIT for all groups except the latest,
+  or ALU work if there is nothing to wait for.
+* BAR: BARRIER. An immediate below 16 is the number of the barrier. A larger one is the threads expected (of barrier 1).
+  Tracers write only the last immediate of an instruction, so the number of a barrier with a thread count is lost.
+  Two such barriers at the same time, as producers and consumers use them, become one (D20). BAR.ARV arrives without
+  waiting.
+* the last EXIT: EXIT. An earlier one (some lanes leave) is a branch.
+* all others: COMPUTE, by pipe (tracer.accelsim.section).
 
-`count` over a warp's events is its number of instructions in the trace.
+The sum of `count` over the events of a warp is its number of instructions in the trace.
 """
 
 import numpy as np
@@ -39,7 +40,7 @@ BUILDER = np.dtype(
     [
         ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
         ("local_base", "u8"),
-        ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS takes two lines, of which the second counts
+        ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS has two lines, the second counts
         ("copies", "i8"),  # LDGSTS lines of the warp
         ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
         ("empty", "i8"),  # warps without instructions
@@ -76,7 +77,7 @@ def is_memory(action):
 
 @compiled
 def resolve_space(builder, instruction, addresses):
-    """Space of a generic access: by the window of its first lane's address; shared where a window is unknown."""
+    """Space of a generic access, from the window of its first lane's address. SHARED if a window is unknown."""
     if builder.shared_base == 0 or builder.local_base == 0:
         return SHARED
     address = instruction.base
@@ -91,7 +92,7 @@ def resolve_space(builder, instruction, addresses):
 
 @compiled
 def find_waits(builder, instruction, opcode, action):
-    """Wait mask and earliest issue of an instruction; the slots it waits for become free."""
+    """Find wait mask and earliest issue of an instruction. The slots that it waits for become free."""
     board = builder.board
     if builder.noted:
         board.wait = instruction.note_wait if instruction.noted else np.uint64(0)
@@ -107,7 +108,7 @@ def find_waits(builder, instruction, opcode, action):
 
 @compiled
 def compute(builder, instruction, opcode, pipe, events):
-    """An instruction that makes no memory event."""
+    """Add an instruction that makes no memory event."""
     board = builder.board
     section = builder.section
     issue = max(board.clock + 1, board.earliest)
@@ -122,7 +123,7 @@ def compute(builder, instruction, opcode, pipe, events):
 
 @compiled
 def start_event(builder, instruction, action, events):
-    """Close the section before an event of its own, and begin the event."""
+    """Close the section and begin a separate event."""
     board = builder.board
     section = builder.section
     issue = max(board.clock + 1, board.earliest)
@@ -141,7 +142,7 @@ def start_event(builder, instruction, action, events):
 
 @compiled
 def memory_slot(builder, instruction, opcode, action):
-    """Slot of a memory event; taking one may add it to the wait mask."""
+    """Take the slot of a memory event. This may add the slot to the wait mask."""
     if builder.noted:
         return instruction.note_slot
     board = builder.board
@@ -158,7 +159,7 @@ def memory_slot(builder, instruction, opcode, action):
 
 @compiled
 def fill_access(event, instruction, opcode, space, slot):
-    """Address columns of a memory event."""
+    """Fill the address columns of a memory event."""
     event.space = space
     event.cache = opcode.cache if space == GLOBAL else DEFAULT_CACHE
     if instruction.noted:
@@ -173,7 +174,7 @@ def fill_access(event, instruction, opcode, space, slot):
 
 @compiled
 def access(builder, instruction, opcode, action, events, addresses):
-    """A load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes takes several events."""
+    """Add a load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes gives several events."""
     space = opcode.space
     if space == GENERIC:
         space = resolve_space(builder, instruction, addresses)
@@ -196,7 +197,7 @@ def access(builder, instruction, opcode, action, events, addresses):
 
 @compiled
 def barrier(builder, instruction, action, events):
-    """BAR: number or expected threads from the immediate."""
+    """Add a barrier. Its number or its expected threads come from the immediate."""
     event = start_event(builder, instruction, action, events)
     if action == ARRIVE:
         event.space = ARRIVE_ONLY
@@ -210,7 +211,7 @@ def barrier(builder, instruction, action, events):
 
 @compiled
 def effective_action(instruction, opcode, is_last):
-    """What an instruction does here: without active lanes or addresses nothing but take an issue slot."""
+    """Action of an instruction. Without active lanes or addresses it only takes an issue slot (COMPUTE)."""
     action = opcode.action
     if action == EXIT:
         return EXIT if is_last else COMPUTE
@@ -221,7 +222,7 @@ def effective_action(instruction, opcode, is_last):
 
 @compiled
 def add_instruction(builder, instruction, opcode, is_last, events, addresses):
-    """One instruction of a warp."""
+    """Add one instruction of a warp."""
     action = effective_action(instruction, opcode, is_last)
     idle = instruction.mask == 0 and action == COMPUTE
     if idle:  # no lane reads or writes a register
@@ -244,7 +245,7 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
 
 @compiled
 def is_left_out(builder, instruction, opcode):
-    """True for a line that the writer put in, and for the first of the two lines of a copy in a raw trace."""
+    """True for a line that the writer added, and for the first of the two lines of a copy in a raw trace."""
     if instruction.noted and instruction.note_slot == HELPER:
         return True
     if opcode.action != ASYNC_COPY or not builder.halve_copies:
@@ -255,7 +256,7 @@ def is_left_out(builder, instruction, opcode):
 
 @compiled
 def end_warp(builder, is_empty, last_line, events):
-    """A warp without EXIT gets one that stands for no instruction."""
+    """Add an EXIT event with count 0 to a warp without EXIT."""
     section = builder.section
     if section.pipes:
         close_section(section, events, builder.board.clock + 1)
@@ -274,7 +275,7 @@ def end_warp(builder, is_empty, last_line, events):
 
 @compiled
 def build_warp(builder, instructions, first, last, line, opcodes, events, addresses):
-    """Events of the instructions [first, last) of one warp; `line` is where the warp begins."""
+    """Write the events of instructions [first, last) of one warp. `line` is the line where the warp begins."""
     reset_scoreboard(builder.board)
     builder.section.pipes = 0
     builder.section.last = -1
@@ -297,14 +298,14 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
 
 @compiled
 def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, first_event):
-    """Events of all warps of the workgroup in `tables`, in the order of the file.
+    """Write the events of all warps of the workgroup in `tables`, in the order of the file.
 
     Args:
         builder: BUILDER record.
         tables: tracer.accelsim.instruction.Tables.
-        n_warps, n_instructions: rows in use.
+        n_warps, n_instructions: number of rows in use.
         opcodes: OPCODE per opcode number.
-        events: EVENT, room for every instruction, an EXIT per warp and the rows of bulk copies.
+        events: EVENT, long enough for every instruction, an EXIT per warp and the rows of bulk copies.
         first_event: i8 [n_warps + 1], filled.
 
     Returns:

@@ -1,13 +1,13 @@
-"""Events of one warp to instruction lines of tracer version 5.
+"""Turn the events of one warp into instruction lines of tracer version 5.
 
-Accel-Sim finds dependences by registers, so a slot stands for a block of four: the event with slot s writes
-R(4 + 4 s), or a spare block while others of the same slot are pending, and events that wait for s read them. Copy
-groups are closed by LDGDEPBAR and waited for by DEPBAR; where the events wait for a copy without a WAIT of their own,
-both lines are put in. An event of a COMPUTE run becomes as many instructions as it stands for.
+Accel-Sim finds dependences by registers, so each slot has a block of four registers. The event with slot s writes
+R(4 + 4 s), or a spare block while other results of the same slot are pending. Events that wait for s read these
+registers. LDGDEPBAR closes a copy group and DEPBAR waits for it. If an event waits for a copy without a WAIT event, the
+writer adds both lines. A COMPUTE event becomes `count` instructions.
 
-What registers cannot say - more waits than source columns, several loads in one slot, two runs of one pipe in a
-row, uncached accesses - stands in a note behind the immediate, `T3 slot wait cache`, which Accel-Sim ignores and
-`tracer.accelsim` reads back. Slot HELPER marks a line that was put in, REPEAT a further instruction of one event.
+Registers cannot express more waits than source columns, several loads in one slot, two successive COMPUTE events of one
+pipe, or uncached accesses. The writer puts these in a note after the immediate, `T3 slot wait cache`. Accel-Sim ignores
+the note; `tracer.accelsim` reads it. Slot HELPER marks an added line, REPEAT a further instruction of one event.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from traces.errors import UserError
 from traces.schema import ARRIVE_ONLY, EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, SLOTS, Cache, Kind, Pipe, Space
 
 ADDRESS_REGISTER = "R252"
-"""Read where nothing is waited for: R252 to R255 are never written."""
+"""Source register if there is nothing to wait for. R252 to R255 are never written."""
 SLOT_BLOCKS = 62
 WIDTH_TOKEN = {1: ".U8", 2: ".U16", 4: "", 8: ".64", 16: ".128"}
 CACHE_TOKEN = {Cache.DEFAULT: "", Cache.BYPASS_L1: ".STRONG.GPU", Cache.STREAM: ".EF", Cache.UNCACHED: ".UNCACHED"}
@@ -34,7 +34,7 @@ ACCESS = {
     (Kind.REDUCE, Space.SHARED): "ATOMS.ADD",
 }  # fmt: skip
 SOURCES_LEAST = {Kind.LOAD: 1, Kind.STORE: 2, Kind.ATOMIC: 2, Kind.REDUCE: 2, Kind.ASYNC_COPY: 2}
-WORK = {  # opcodes that Accel-Sim has for every architecture: it ends at one that it does not know
+WORK = {  # opcodes that Accel-Sim has for every architecture: it stops at an unknown opcode
     Pipe.ALU: "IADD3", Pipe.FMA: "FFMA", Pipe.FP64: "DADD", Pipe.SFU: "MUFU.RCP", Pipe.BRANCH: "BRA",
     Pipe.UNIFORM: "LDC",
 }  # fmt: skip
@@ -59,7 +59,7 @@ def slots_of(wait: int) -> list[int]:
 
 
 class Row(NamedTuple):
-    """One EVENT as Python numbers, which are several times faster to take apart than a numpy record."""
+    """One EVENT as Python numbers. They are several times faster to read than a numpy record."""
 
     kind: int
     space: int
@@ -100,13 +100,13 @@ def lane_addresses(event: Row, addresses: np.ndarray) -> list[int]:
 
 
 def is_contiguous(mask: int) -> bool:
-    """True if the active lanes follow each other."""
+    """True if there is no gap between the active lanes."""
     low = mask & -mask
     return mask & (mask + low) == 0
 
 
 def address_columns(event: Row, addresses: np.ndarray) -> str:
-    """Width, mode and addresses: base and stride where that is legal, else a list or differences."""
+    """Width, mode and addresses: base and stride if possible, else a list or differences."""
     mask, width = event.mask, event.width_bytes
     if event.inner == PLAIN_STRIDE and (is_contiguous(mask) or mask == 0):
         return f"{width} 1 {event.base:#x} {event.stride}"
@@ -140,12 +140,14 @@ class WarpLines:
     def __init__(self, addresses: np.ndarray, noted: bool) -> None:
         self._addresses, self._noted = addresses, noted
         self.lines: list[str] = []
-        self._groups: list[int | None] = []  # slot of each committed copy group, None = empty or waited for
+        self._groups: list[
+            int | None
+        ] = []  # slot of each committed copy group; None = empty, or a DEPBAR has waited for it
         self._open: int | None = None  # slot of the copy group being filled
-        self._pending: dict[int, list[int]] = {}  # register blocks that pending results of a slot will fill
+        self._pending: dict[int, list[int]] = {}  # slot -> register blocks of its pending results
 
     def add(self, event: Row) -> None:
-        """Lines of one event."""
+        """Write the lines of one event."""
         kind, wait = Kind(event.kind), event.wait
         if event.mask >> 32:
             raise UserError(f"mask: found {event.mask:#x}, an Accel-Sim trace has 32 lanes per warp")
@@ -178,7 +180,7 @@ class WarpLines:
             self._repeat(event, opcode, memory)
 
     def _repeat(self, event: Row, opcode: str, memory: str) -> None:
-        """Further instructions of a memory event: shared accesses again, others without another request."""
+        """Write the further instructions of a memory event. Only shared accesses repeat the access."""
         note = f"T3 {REPEAT} 0x0 0 " if self._noted else ""
         line = f"{event.pc:04x} {event.mask:08x} "
         if event.space == Space.SHARED:
@@ -190,7 +192,7 @@ class WarpLines:
         self.lines += [line] * (event.count - 1)
 
     def _compute(self, event: Row, wait: int) -> None:
-        """The first instruction waits, the last one writes the slot's registers."""
+        """Write a COMPUTE event. The first instruction waits; the last one writes the registers of the slot."""
         count, slot = event.count, event.slot
         opcode = WORK.get(Pipe(event.pipe)) or TENSOR_BY_MACS.get(event.work // max(count, 1), TENSOR_DEFAULT)
         mask = f"{self._lanes(event):08x}"
@@ -204,7 +206,7 @@ class WarpLines:
             self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 0 ")
 
     def _wait(self, event: Row, wait: int) -> None:
-        """A WAIT that waits for nothing closes the copy group."""
+        """Write a WAIT event. A WAIT for nothing closes the copy group."""
         if not wait:
             self._line(event, "", "LDGDEPBAR", [], "0", 0)
             self._close_group()
@@ -214,7 +216,7 @@ class WarpLines:
         self._line(event, "", "DEPBAR.LE", self._sources(wait, 0), "0", self._take_groups(wait))
 
     def _take_groups(self, wait: int) -> int:
-        """Mark the groups waited for; number of later groups, which may stay pending."""
+        """Mark the groups of a wait mask as done. Returns the number of later groups, which may stay pending."""
         latest = len(self._groups)
         for number, slot in enumerate(self._groups):
             if slot is not None and wait >> slot & 1:
@@ -223,14 +225,14 @@ class WarpLines:
         return latest
 
     def _wait_for_copies(self, event: Row, wait: int) -> None:
-        """Lines that make Accel-Sim wait for copies which the event waits for directly."""
+        """Add lines that make Accel-Sim wait for the copies in the wait mask of an event."""
         if self._open is not None and wait >> self._open & 1:
             self._commit(event)
         if any(slot is not None and wait >> slot & 1 for slot in self._groups):
             self._helper(event, "DEPBAR.LE", self._take_groups(wait))
 
     def _commit(self, event: Row) -> None:
-        """Close the copy group by a line of its own."""
+        """Add a line that closes the copy group."""
         self._helper(event, "LDGDEPBAR", 0)
         self._close_group()
 
@@ -243,7 +245,7 @@ class WarpLines:
         self.lines.append(f"{event.pc:04x} ffffffff 0 {opcode} 0 0 {imm} {note}")
 
     def _destination(self, slot: int) -> str:
-        """Register that a result for `slot` is written to."""
+        """Register into which a result for `slot` is written."""
         if slot == NO_SLOT:
             return "R255"
         used = {block for blocks in self._pending.values() for block in blocks}
@@ -254,13 +256,13 @@ class WarpLines:
         return block_register(block)
 
     def _sources(self, wait: int, least: int) -> list[str]:
-        """Registers that hold what an event waits for, the newest ones; padded to `least` with one that is free."""
+        """The newest registers that an event waits for, at least `least`; ADDRESS_REGISTER fills the rest."""
         blocks = [block for slot in slots_of(wait) for block in self._pending.pop(slot, [])]
         registers = [block_register(block) for block in blocks[-ACCELSIM_SOURCES:]]
         return registers + [ADDRESS_REGISTER] * (least - len(registers))
 
     def _lanes(self, event: Row) -> int:
-        """Mask of the line. Synthesised events other than accesses state none: all lanes, so that they have effect."""
+        """Mask of the line. Synthesised events have a mask only for accesses; the others get all lanes."""
         mask, kind = event.mask, event.kind
         if mask or kind <= Kind.ASYNC_COPY or not self._noted:
             return mask

@@ -1,10 +1,10 @@
 """Write any trace as Accel-Sim text of tracer version 5: kernelslist.g and one .traceg (or .traceg.xz) per kernel.
 
-Every workgroup is read back and compared; where plain SASS does not give the same events back, it is written with
-notes (tracer.accelsim.warp_lines).
+The writer reads every workgroup back and compares it. If plain SASS does not give the same events, it writes the
+workgroup with notes (tracer.accelsim.warp_lines).
 
-Not kept: the exact opcodes of arithmetic, and with them `cycles` of COMPUTE events. A run of arithmetic comes back with
-its pipe, count and work, but as long as the opcodes written for it take.
+Not kept: the exact opcodes of arithmetic, and `cycles` of COMPUTE events. A COMPUTE event keeps its pipe, count and
+work. Its `cycles` follow from the opcodes that were written for it.
 """
 
 import lzma
@@ -26,9 +26,9 @@ from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgr
 from traces.write import Progress, replacing
 
 ARCHITECTURE = 80
-"""Binary version of a kernel that states none: the first one with LDGSTS."""
+"""Binary version of a kernel without one: the first version with LDGSTS."""
 SHARED_BASE, LOCAL_BASE = 0x7F0000000000, 0x7EFFFF000000
-"""Windows of generic accesses where the trace does not say; the writer makes none."""
+"""Windows of generic accesses if the trace has none. The writer makes no generic accesses."""
 HEADER = """-kernel name = {name}
 -kernel id = {number}
 -grid dim = ({grid[0]},{grid[1]},{grid[2]})
@@ -47,18 +47,18 @@ HEADER = """-kernel name = {name}
 
 """
 COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "wait", "count")
-"""Columns that must come back; addresses are compared lane by lane, masks where they are stated."""
+"""Columns that must be equal. Addresses are compared lane by lane, masks only if they are given."""
 
 
 @dataclass
 class ExportSummary:
-    """What was written."""
+    """Counts of an export."""
 
     kernels: int = 0
     prefills: int = 0
     workgroups: int = 0
     noted_workgroups: int = 0  # written with notes
-    changed_workgroups: int = 0  # that do not come back as they were even so
+    changed_workgroups: int = 0  # with notes, but still not equal when read back
     text_bytes: int = 0
 
 
@@ -97,7 +97,7 @@ def workgroup_text(info: KernelInfo, workgroup: Workgroup, noted: bool) -> str:
 
 
 def same_events(left: Workgroup, right: Workgroup) -> bool:
-    """Equal warps, events and lane addresses."""
+    """True if warps, events and lane addresses are equal."""
     if len(left.events) != len(right.events) or not np.array_equal(left.first_event, right.first_event):
         return False
     if not all(np.array_equal(left.events[name], right.events[name]) for name in COMPARED):
@@ -110,8 +110,8 @@ def same_events(left: Workgroup, right: Workgroup) -> bool:
     differing = memory & np.any([left.events[name] != right.events[name] for name in pattern], axis=0)
     ours, theirs = rows_of(left.events[differing]), rows_of(right.events[differing])
     return np.array_equal(left.warp, right.warp) and all(
-        lane_addresses(one, left.addresses) == lane_addresses(other, right.addresses)
-        for one, other in zip(ours, theirs, strict=True)
+        lane_addresses(our_row, left.addresses) == lane_addresses(their_row, right.addresses)
+        for our_row, their_row in zip(ours, theirs, strict=True)
     )
 
 
@@ -131,7 +131,7 @@ class _KernelFile:
         self._readers = [KernelReader(header, Problems(), ids=False, prefix=0) for _ in range(2)]
 
     def body(self, workgroup: Workgroup) -> str:
-        """Text of a workgroup, with notes where it would not come back without."""
+        """Text of a workgroup, with notes if they are needed."""
         self._summary.workgroups += 1
         text = workgroup_text(self._info, workgroup, noted=False)
         if self._comes_back(0, workgroup, text):
@@ -142,9 +142,9 @@ class _KernelFile:
         return text
 
     def _comes_back(self, reader: int, workgroup: Workgroup, text: str) -> bool:
-        """True if the text reads as the same events. Each reader sees a workgroup once."""
-        (found,) = self._readers[reader].read(iter([text.encode()]))
-        return same_events(workgroup, found)
+        """True if the text gives the same events. Each reader reads a workgroup once."""
+        (workgroup_read,) = self._readers[reader].read(iter([text.encode()]))
+        return same_events(workgroup, workgroup_read)
 
 
 def _write_kernel(path: Path, kernel: KernelSource, number: int, summary: ExportSummary, progress: Progress | None,
@@ -169,16 +169,16 @@ def _open_text(temporary: Path, path: Path) -> IO[bytes]:
 def export_accelsim(
     source: TraceSource, folder: str | os.PathLike[str], *, xz: bool = False, progress: Progress | None = None
 ) -> ExportSummary:
-    """Write `folder`/kernelslist.g and a trace file per kernel, which Accel-Sim and `open_accelsim` read.
+    """Write `folder`/kernelslist.g and one trace file per kernel. Accel-Sim and `open_accelsim` can read them.
 
     Args:
-        source: kernels and copies in program order; read once, one workgroup at a time.
-        folder: made if it is missing; files of the same names are replaced, the list last.
+        source: kernels and copies in program order. They are read once, one workgroup at a time.
+        folder: created if it is missing. Files of the same names are replaced, the list last.
         xz: compress the kernels' files.
         progress: called after each workgroup.
 
     Raises:
-        UserError: warps of other than 32 lanes, an access width that SASS does not have, folder not writable.
+        UserError: warps without 32 lanes, an access width that SASS does not have, or a folder that is not writable.
     """
     folder = Path(folder)
     summary = ExportSummary()

@@ -1,1 +1,1 @@
-"""The one decorator of compiled functions, its cache, and the hash of the code."""
+"""The decorator of compiled functions, their cache on disk, and the fingerprint of their code."""

@@ -1,13 +1,13 @@
-"""Compiled kernels on disk: one directory per kernel module and fingerprint, one file per signature.
+"""Compiled functions on disk: one directory per module and fingerprint, one file per signature.
 
-numba's own cache does not notice an edited callee or constant in another file, and two processes that add
-different signatures of one function at the same time can end with an index that points at the wrong code. Here the
-directory name contains the fingerprint of all sources that matter (`tracer.compile.fingerprint`) and of the compiler
-settings, and the file name contains the signature, so nothing is ever updated: a file is written once, atomically.
+numba's own cache has two faults. It does not detect an edited callee or constant in another file. And if two processes
+add different signatures of one function at the same time, its index can point to the wrong code. Here the directory
+name contains the fingerprint of all sources that matter (`tracer.compile.fingerprint`) and of the compiler settings.
+The file name contains the signature. So no file is ever updated: it is written once, atomically.
 
 Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload.
-`<root>` is $T3SIM_CACHE_DIR or the user's cache folder; delete it at any time. Entries are code that this program runs:
-a folder or entry that belongs to another user (but root), or that others may write, is not used.
+`<root>` is $T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this
+program runs. So a folder or entry that belongs to another user (except root), or that others can write, is not used.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def cache_root():
-    """Folder of all compiled kernels (Path); need not exist."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).absolute() if chosen else user_cache()
+    """Folder of all compiled functions (Path). It may not exist yet."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    return Path(folder).absolute() if folder else user_cache()
 
 
 def user_cache():
-    """The user's cache folder of t3sim (Path); need not exist."""
+    """The user's cache folder of t3sim (Path). It may not exist yet."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -54,7 +54,7 @@ def user_cache():
 
 
 def compiler_settings():
-    """What besides sources and CPU decides the machine code, as one string (the CPU stands in the signature key)."""
+    """Versions and settings that determine the machine code, as one string. The CPU is in the signature key."""
     versions = (f"python {platform.python_version()}", f"numba {numba.__version__}", f"numpy {np.__version__}")
     switches = (
         f"boundscheck {config.BOUNDSCHECK}",
@@ -66,7 +66,7 @@ def compiler_settings():
 
 
 class KernelCache(_Cache):
-    """The disk cache of one kernel, in the form that a numba dispatcher expects."""
+    """The disk cache of one compiled function, with the interface that a numba dispatcher expects."""
 
     def __init__(self, function, path):
         fingerprint = hashlib.sha256(
@@ -81,7 +81,7 @@ class KernelCache(_Cache):
         return str(self._directory)
 
     def load_overload(self, sig, target_context):
-        """The compiled overload for a signature, or None where it is missing or damaged."""
+        """The compiled overload for a signature; None if it is missing or damaged."""
         if not self._enabled:
             return None
         target_context.refresh()
@@ -102,7 +102,7 @@ class KernelCache(_Cache):
         return CompileResult._rebuild(target_context, *reduced) if stored_key == key else None
 
     def save_overload(self, sig, data):
-        """Store a compiled overload; a folder that cannot be written costs one warning."""
+        """Store a compiled overload. If the folder cannot be written, warn once."""
         if not self._enabled or data.library.has_dynamic_globals:
             return
         key = self._key(sig, data.codegen)
@@ -115,7 +115,7 @@ class KernelCache(_Cache):
                 return
             _write_atomically(self._file(key), hashlib.sha256(payload).digest() + payload)
         except OSError as problem:
-            _warn_once(f"compiled kernels cannot be kept in {cache_root()}: {problem.strerror or problem}")
+            _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem.strerror or problem}")
 
     def enable(self):
         self._enabled = True
@@ -128,12 +128,12 @@ class KernelCache(_Cache):
             file.unlink(missing_ok=True)
 
     def _refused(self):
-        """Why nothing of the folder may run, "" where it may."""
+        """Reason why code of the folder must not run; "" if it may run."""
         folders = (cache_root(), self._directory)
         return next((reason for folder in folders if (reason := _refusal(os.stat(folder)))), "")
 
     def _key(self, sig, codegen):
-        """Signature, field names and CPU: plain values with a stable text, which names the file."""
+        """Signature, field names and CPU, as plain values with a stable text. The text gives the file name."""
         return f"{sig} {_field_names(getattr(sig, 'args', sig))}", str(codegen.magic_tuple())
 
     def _file(self, key):
@@ -141,13 +141,13 @@ class KernelCache(_Cache):
 
 
 def _refusal(status):
-    """Why a folder or file could hold code of another user, "" where it cannot; Windows keeps users apart by itself.
+    """Reason why a folder or file may hold code of another user; "" if it cannot. Not checked on Windows.
 
-    What belongs to root is trusted: root could change everything else too.
+    Files of root are trusted, because root can change everything else too.
     """
     if not hasattr(os, "geteuid"):
         return ""
-    place = f"compiled kernels in {cache_root()} are not used"
+    place = f"compiled functions in {cache_root()} are not used"
     if status.st_uid not in (os.geteuid(), 0):
         return f"{place}: some of it belongs to user {status.st_uid}, not to you"
     if status.st_mode & OTHERS_WRITE:
@@ -156,13 +156,13 @@ def _refusal(status):
 
 
 def _field_names(kinds):
-    """Fields of the named tuples among types; the text of a signature has only the types of their values."""
+    """Fields of the named tuples among types. The text of a signature has only the types of their values."""
     tuples = [kind for kind in kinds if isinstance(kind, types.BaseNamedTuple)]
     return [(kind.fields, _field_names(kind.types)) for kind in tuples]
 
 
 def _write_atomically(path, content):
-    """Write a file that other processes see whole or not at all."""
+    """Write a file so that other processes see all of it or nothing."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:

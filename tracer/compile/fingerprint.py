@@ -1,8 +1,8 @@
-"""Which source files decide what a kernel does: the module it stands in and everything that imports.
+"""Fingerprint of the source files that determine a compiled function: its module and everything that it imports.
 
-A compiled kernel freezes the code of the kernels it calls and the values of every module global it reads (enums,
-dtypes, constants), also those of other files. Its fingerprint is therefore the hash of its module's source and of
-the sources of all *project* modules in the transitive closure of that module's imports, read from the syntax tree.
+A compiled function contains the code of the functions that it calls and the values of every module global that it reads
+(enums, dtypes, constants), also from other files. So its fingerprint is the hash of the source of its module and of all
+*project* modules that this module imports, directly or indirectly. The imports are read from the syntax tree.
 """
 
 import ast
@@ -16,20 +16,20 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(sysconfig.get_path("purelib")).resolve()
 ROOMS = ("traces", "tracer", "sim", "validation")
 POLICY_SLOT = "sim.hw.policy"
-"""Module that binds a user's own policy file; kernels that import it also depend on that file."""
+"""Module that loads the user's policy file. Compiled functions that import it also depend on that file."""
 POLICY_VARIABLE = "T3SIM_POLICY"
 """Environment variable that names the user's policy file."""
 
 
 def source_fingerprint(module_name, path):
-    """Hash of everything in source form that decides what the kernels of one module compile to.
+    """Hash of all sources that determine the compiled functions of one module.
 
     Args:
         module_name: dotted name as in `__name__`.
         path: source file of that module.
 
     Returns:
-        Hexadecimal SHA-256 over (module name, source) of the closure, in name order.
+        Hexadecimal SHA-256 over (module name, source) of the import closure, in order of names.
     """
     closure = import_closure(module_name, _resolved(path))
     policy = os.environ.get(POLICY_VARIABLE, "")
@@ -42,11 +42,11 @@ def source_fingerprint(module_name, path):
 
 
 def import_closure(module_name, path):
-    """Project modules that a module imports, transitively, itself included.
+    """Project modules that a module imports, directly or indirectly, and the module itself.
 
-    Modules of the four rooms are looked up beside this package; for a module outside the rooms (a test, a user's
-    script or policy) also those of its own top-level package or folder count. Libraries do not: their versions
-    stand in the cache key.
+    Modules of the four rooms are searched in the folder of this package. For a module outside the rooms (a test, a
+    user's script or policy), modules of its own top-level package or folder count too. Libraries do not count: their
+    versions are in the cache key.
 
     Returns:
         dict of dotted module name -> Path.
@@ -54,23 +54,23 @@ def import_closure(module_name, path):
     own_top, *inner = module_name.split(".")
     own_root = path.parents[len(inner) + (path.name == "__init__.py")]
     places = {own_top: own_root} | dict.fromkeys(ROOMS, ROOT)
-    elsewhere = None if own_root in (ROOT, LIBRARIES) else own_root  # beside a script, any module may be its own
+    elsewhere = None if own_root in (ROOT, LIBRARIES) else own_root  # a script may import any module of its folder
     closure = {module_name: path}
     pending = [module_name]
     while pending:
         name = pending.pop()
         for imported in _imports_of(closure[name], name) - closure.keys():
             root = places.get(imported.partition(".")[0], elsewhere)
-            found = _find(imported, root) if root else None
-            if found is not None:
-                closure[imported] = found
+            source = _find(imported, root) if root else None
+            if source is not None:
+                closure[imported] = source
                 pending.append(imported)
     return closure
 
 
 @cache
 def _find(module_name, root):
-    """Source file of a module below `root`, or None."""
+    """Source file of a module under `root`, or None."""
     place = root.joinpath(*module_name.split("."))
     for candidate in (place.with_suffix(".py"), place / "__init__.py"):
         if candidate.is_file():
@@ -79,7 +79,7 @@ def _find(module_name, root):
 
 
 def _imports_of(path, module_name):
-    """Dotted names that a file may import: every `import a.b` and, of `from a import b`, both a and a.b."""
+    """Dotted names that a file may import. `from a import b` gives both a and a.b."""
     stat = os.stat(path)
     package = module_name if path.name == "__init__.py" else module_name.rpartition(".")[0]
     return _parsed_imports(path, package, stat.st_mtime_ns, stat.st_size)
@@ -90,7 +90,7 @@ def _parsed_imports(path, package, _mtime_ns, _file_bytes):
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError):
-        return frozenset()  # a user's file; sim.hw.policy runs it and says what is wrong
+        return frozenset()  # a user's file; sim.hw.policy runs it and reports the error
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -104,7 +104,7 @@ def _parsed_imports(path, package, _mtime_ns, _file_bytes):
 
 
 def _absolute(node, package):
-    """Absolute module name of a `from ... import`, whose leading dots count from `package`."""
+    """Absolute module name of a `from ... import`. Leading dots are relative to `package`."""
     if node.level == 0:
         return node.module
     anchor = package.split(".")

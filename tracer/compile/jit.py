@@ -1,9 +1,9 @@
-"""The one decorator of compiled functions, and the account of what was compiled in this process.
+"""The decorator of compiled functions, and counts of what this process has compiled.
 
-`@compiled` compiles a function with numba in nopython mode and keeps the machine code on disk
-(`tracer.compile.cache`). With NUMBA_DISABLE_JIT=1 the function stays plain Python; it then wants `np.recarray` views
-of the same records. NUMBA_BOUNDSCHECK=1 checks every index. Kernels passed as arguments, or that close over variables,
-are compiled again in every process: call them by name.
+`@compiled` compiles a function with numba in nopython mode and stores the machine code on disk
+(`tracer.compile.cache`). With NUMBA_DISABLE_JIT=1 the function stays plain Python; it then needs `np.recarray` views of
+the same records. NUMBA_BOUNDSCHECK=1 checks every index. A compiled function that is passed as an argument, or that
+closes over variables, is compiled again in every process. So call compiled functions by name.
 """
 
 import os
@@ -18,22 +18,22 @@ from numba.np import arrayobj
 
 from tracer.compile.cache import KernelCache
 
-SAY_EVERY_S = 5.0
-"""A long compilation says how far it is."""
+REPORT_EVERY_S = 5.0
+"""Time between two progress lines of a long compilation."""
 
 
 def compiled(function=None, *, allocates=False, inline=False):
     """Compile `function` with numba in nopython mode, cached on disk.
 
-    Division by zero follows numpy (no exception), and the interpreter lock is released, so that a progress display
-    can move while a kernel runs.
+    Division by zero follows numpy (no exception). The interpreter lock is released, so a progress display can update
+    while a compiled function runs.
 
     Args:
-        allocates: the kernel makes arrays. The others run without numba's reference counts: every array they touch
-            belongs to a caller in Python (with them two thirds of a run's time were atomic increments), and an index
-            must not be negative.
-        inline: the kernel always becomes part of its callers. For hot kernels that take arrays: an array goes as seven
-            words on the stack, and handing over a few of them costs more than what most kernels do.
+        allocates: True if the function makes arrays. Other functions run without numba's reference counts (with them
+            atomic increments took two thirds of a run's time). Every array that they use belongs to a caller in
+            Python, and an index must not be negative.
+        inline: True to always inline the function into its callers. For hot functions with array arguments: an array
+            is seven words on the stack, and passing a few arrays costs more than the work of most functions.
     """
     if function is None:
         return partial(compiled, allocates=allocates, inline=inline)
@@ -41,14 +41,17 @@ def compiled(function=None, *, allocates=False, inline=False):
         return function
     dispatcher = numba.njit(error_model="numpy", nogil=True, _nrt=allocates, forceinline=inline)(function)
     path = function.__code__.co_filename
-    if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file to take a fingerprint of
+    if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file for a fingerprint
         dispatcher._cache = KernelCache(function, path)
     return dispatcher
 
 
 def _count_from_the_end(context, builder, index_type, index, length, wrap=arrayobj.fix_integer_index):
-    """An index as numba's arrays take it. Kernels that make no arrays (nobody else compiles without reference counts)
-    never count from the end; to ask at every access whether they do would cost a seventh of a run's time."""
+    """Replacement of numba's check for negative indices, which count from the end of an array.
+
+    Functions without reference counts (only functions of this project) never use negative indices. A check at every
+    access would cost a seventh of a run's time.
+    """
     if context.enable_nrt:
         return wrap(context, builder, index_type, index, length)
     return context.cast(builder, index, index_type, types.intp)
@@ -58,33 +61,33 @@ arrayobj.fix_integer_index = _count_from_the_end
 
 
 def compile_seconds():
-    """Wall time that this process has spent compiling functions (cache hits cost none)."""
+    """Wall time in seconds that this process has spent on compilation. Cache hits cost nothing."""
     return _watch.seconds
 
 
 def compiled_functions():
-    """Number of signatures that this process has compiled itself."""
+    """Number of signatures that this process has compiled. Cache hits do not count."""
     return _watch.count
 
 
 class _CompileWatch(Listener):
-    """Counts compilations, times the outermost one, and says that compiling has begun and goes on."""
+    """Counts compilations, measures the time of the outermost one, and reports progress on stderr."""
 
     def __init__(self):
         self.seconds = 0.0
         self.count = 0
         self._depth = 0
         self._began_s = 0.0
-        self._said_s = 0.0
+        self._reported_s = 0.0
 
     def on_start(self, event):
         now_s = perf_counter()
         if self._depth == 0:
             self._began_s = now_s
         if self.count == 0:
-            self._say("compiling functions, once", now_s)
-        elif now_s > self._said_s + SAY_EVERY_S:
-            self._say(f"{self.count} functions compiled", now_s)
+            self._report("compiling functions, once", now_s)
+        elif now_s > self._reported_s + REPORT_EVERY_S:
+            self._report(f"{self.count} functions compiled", now_s)
         self._depth += 1
         self.count += 1
 
@@ -93,9 +96,9 @@ class _CompileWatch(Listener):
         if self._depth == 0:
             self.seconds += perf_counter() - self._began_s
 
-    def _say(self, text, now_s):
+    def _report(self, text, now_s):
         print(f"t3sim: {text}", file=sys.stderr, flush=True)
-        self._said_s = now_s
+        self._reported_s = now_s
 
 
 _watch = _CompileWatch()

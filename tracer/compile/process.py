@@ -1,4 +1,4 @@
-"""What this process has cost so far. It stands in the log and in --json, never in an archive."""
+"""Costs of this process so far. They are in the log and in --json, never in an archive."""
 
 import os
 import platform
@@ -10,19 +10,19 @@ from tracer.compile.jit import compile_seconds
 
 try:
     import resource
-except ImportError:  # Windows has no such account
+except ImportError:  # not available on Windows
     resource = None  # type: ignore[assignment]
 
 _BEGAN_S = perf_counter()
 
 
 def process_costs() -> dict[str, float | int | None]:
-    """wall_s since the verb was loaded, compile_s of it, peak_rss_bytes (None where the system does not say)."""
+    """wall_s since the verb was loaded, compile_s (part of it), peak_rss_bytes (None if it is unknown)."""
     return {"wall_s": perf_counter() - _BEGAN_S, "compile_s": compile_seconds(), "peak_rss_bytes": _peak_rss_bytes()}
 
 
 def cpu_s() -> float:
-    """CPU time of this process and of those that it started and that have ended (xz, where a trace wants it)."""
+    """CPU time in seconds of this process and of its ended child processes (xz, if a trace needs it)."""
     if resource is None:
         return process_time()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -30,7 +30,7 @@ def cpu_s() -> float:
 
 
 def machine_text() -> str:
-    """Processor, cores, system and Python of the machine that this process runs on."""
+    """Processor, cores, system and Python version of this computer."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

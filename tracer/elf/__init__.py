@@ -1,1 +1,1 @@
-"""Kernel resources and line tables out of CUDA and AMD binaries."""
+"""Kernel resources and line tables from CUDA and AMD binaries."""

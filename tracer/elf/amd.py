@@ -1,9 +1,8 @@
-"""AMD code objects -> kernel resources.
+"""Kernel resources of AMD code objects.
 
-Two places state them: the metadata note and the kernel descriptor, 64 bytes that the packet processor reads (LLVM's
-"User Guide for AMDGPU Backend", "Kernel Descriptor"). The metadata has the exact counts; the descriptor has
-allocation granules and the start of the accumulation registers. A code object without the note gives the
-descriptor's values.
+They are in two places: the metadata note and the kernel descriptor, 64 bytes that the packet processor reads (LLVM's
+"User Guide for AMDGPU Backend", "Kernel Descriptor"). The metadata has the exact counts. The descriptor has allocation
+granules and the start of the accumulation registers. The descriptor is used if a code object has no note.
 """
 
 import struct
@@ -47,7 +46,7 @@ WITH_WAVE32 = ("gfx10", "gfx11", "gfx12")
 
 
 class Descriptor(NamedTuple):
-    """The fields of a kernel descriptor that state resources."""
+    """The fields of a kernel descriptor that give resources."""
 
     lds_bytes: int
     scratch_bytes: int
@@ -79,12 +78,14 @@ def kernels(image: Image, source: str) -> list[KernelResources]:
     """Resources of every kernel of a code object, in order of name."""
     with reading(image.where):
         metadata = kernel_metadata(image)
-        found = []
+        resources = []
         for symbol in image.symbols():
             if symbol.name.endswith(DESCRIPTOR_SUFFIX) and symbol.kind == SYMBOL_OBJECT:
                 name = symbol.name.removesuffix(DESCRIPTOR_SUFFIX)
-                found.append(_kernel(architecture(image), name, _descriptor(image, symbol), metadata.get(name), source))
-        return sorted(found, key=lambda kernel: kernel.name)
+                resources.append(
+                    _kernel(architecture(image), name, _descriptor(image, symbol), metadata.get(name), source)
+                )
+        return sorted(resources, key=lambda kernel: kernel.name)
 
 
 def _kernel(

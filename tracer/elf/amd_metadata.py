@@ -1,7 +1,7 @@
-"""The metadata note of an AMD code object (note type 32, msgpack), typed.
+"""The metadata note of an AMD code object (note type 32, msgpack) as typed structs.
 
-Keys are those of LLVM's "User Guide for AMDGPU Backend", "Code Object V3 Metadata" and later; unknown ones are
-passed over, a known one of the wrong type is damage.
+The keys are defined in LLVM's "User Guide for AMDGPU Backend", "Code Object V3 Metadata" and later. Unknown keys are
+ignored. A known key of the wrong type is damage.
 """
 
 import struct
@@ -17,7 +17,7 @@ NOTE = struct.Struct("<III")  # bytes of the owner's name, bytes of the content,
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """One argument of a kernel; `hidden_...` kinds are added by the runtime."""
+    """One argument of a kernel. The runtime adds arguments of `hidden_...` kinds."""
 
     offset: int = msgspec.field(name=".offset")
     size: int = msgspec.field(name=".size")
@@ -25,11 +25,11 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class KernelMetadata(msgspec.Struct, frozen=True):
-    """The entries that state resources."""
+    """The entries that give resources."""
 
     symbol: str = msgspec.field(name=".symbol")  # <kernel>.kd
-    vgprs: int | None = msgspec.field(name=".vgpr_count", default=None)  # unified file: with the AGPRs
-    agprs: int | None = msgspec.field(name=".agpr_count", default=None)  # from LLVM 15 on
+    vgprs: int | None = msgspec.field(name=".vgpr_count", default=None)  # in a unified file with the AGPRs
+    agprs: int | None = msgspec.field(name=".agpr_count", default=None)  # LLVM 15 and later
     sgprs: int | None = msgspec.field(name=".sgpr_count", default=None)
     lds_bytes: int | None = msgspec.field(name=".group_segment_fixed_size", default=None)
     scratch_bytes: int | None = msgspec.field(name=".private_segment_fixed_size", default=None)
@@ -44,10 +44,10 @@ class _Metadata(msgspec.Struct):
 
 
 def kernel_metadata(image: Image) -> dict[str, KernelMetadata]:
-    """Kernel name -> its metadata; empty where the note was stripped.
+    """Kernel name -> its metadata. Empty if the file has no note.
 
     Raises:
-        ValueError: a note that leaves its section, or content that is no metadata.
+        ValueError: a note ends outside its section, or its content is no metadata.
     """
     for section in image.sections:
         if section.kind != "SHT_NOTE":
@@ -60,7 +60,7 @@ def kernel_metadata(image: Image) -> dict[str, KernelMetadata]:
 
 
 def _notes(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    """(owner, type, content) of the notes of one section; name and content are padded to four bytes."""
+    """(owner, type, content) of the notes of one section. Name and content are padded to four bytes."""
     at = 0
     while at + NOTE.size <= len(data):
         name_bytes, content_bytes, kind = NOTE.unpack_from(data, at)

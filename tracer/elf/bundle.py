@@ -1,4 +1,4 @@
-"""Clang offload bundles: how HIP programs carry their AMD code objects (section .hip_fatbin, or a file of its own).
+"""Clang offload bundles: containers of AMD code objects in HIP programs (section .hip_fatbin) or in separate files.
 
 Format: LLVM's "Clang Offload Bundler", "Bundled Binary File Layout" and "Compressed Offload Bundles".
 """
@@ -37,9 +37,9 @@ def entries(data: bytes, where: str) -> list[Entry]:
     """The device members of every bundle in `data` (one per translation unit), in file order.
 
     Raises:
-        UserError: damaged or truncated, or no bundle at all.
+        UserError: a damaged or truncated bundle, or no bundle.
     """
-    found = []
+    device_members: list[Entry] = []
     at = _next(data, 0)
     if at < 0:
         raise UserError(f"{where}: no offload bundle ({MAGIC.decode()} or {MAGIC_COMPRESSED.decode()})")
@@ -50,15 +50,15 @@ def entries(data: bytes, where: str) -> list[Entry]:
                 members, _ = _members(plain, 0, method)
             else:
                 members, end = _members(data, at, "none")
-            found += members
+            device_members += members
         except (struct.error, ValueError) as cause:
             raise UserError(f"{where}: damaged or truncated offload bundle at byte {at}: {cause}") from cause
         at = _next(data, end)
-    return found
+    return device_members
 
 
 def _next(data: bytes, start: int) -> int:
-    """Where the next bundle begins, -1 for none."""
+    """Start of the next bundle; -1 if there is none."""
     places = [data.find(magic, start) for magic in (MAGIC, MAGIC_COMPRESSED)]
     return min((place for place in places if place >= 0), default=-1)
 
@@ -78,13 +78,13 @@ def _expand(data: bytes, start: int, where: str) -> tuple[int, bytes, str]:
 
 
 def _members(data: bytes, start: int, method: str) -> tuple[list[Entry], int]:
-    """(device members of the bundle at `start`, where the last one ends)."""
+    """(device members of the bundle at `start`, end of the last member)."""
     at = start + len(MAGIC)
     (count,) = COUNT.unpack_from(data, at)
     if count > ENTRIES_MOST or not data.startswith(MAGIC, start):
         raise ValueError(f"{count} members behind {data[start : start + 4]!r}")
     at += COUNT.size
-    found, end = [], at
+    members, end = [], at
     for _ in range(count):
         offset, size, name_bytes = ENTRY.unpack_from(data, at)
         at += ENTRY.size + name_bytes
@@ -93,5 +93,5 @@ def _members(data: bytes, start: int, method: str) -> tuple[list[Entry], int]:
             raise ValueError(f"member {target} of {size} bytes at byte {offset} leaves the file")
         end = max(end, at, start + offset + size)
         if size and not target.startswith(HOST):
-            found.append(Entry(target, method, data[start + offset : start + offset + size]))
-    return found, end
+            members.append(Entry(target, method, data[start + offset : start + offset + size]))
+    return members, end

@@ -1,4 +1,4 @@
-"""What each source line of a kernel does to memory: events of a trace joined with a line table by program counter."""
+"""Memory traffic per source line of a kernel. It joins the events of a trace with a line table by program counter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -14,12 +14,12 @@ from traces.source import Workgroup
 
 @dataclass(frozen=True)
 class LineTraffic:
-    """Totals of one source line; accesses are warp-level, sectors are of 32 bytes and leave the compute unit."""
+    """Totals of one source line. Accesses count per warp. Sectors have 32 bytes and leave the compute unit."""
 
-    file: str  # "" with line 0: events whose program counter the table does not know
+    file: str  # "" with line 0: events whose program counter is not in the table
     line: int
     instructions: int  # warp instructions of every kind
-    loads: int  # global and local, asynchronous copies included
+    loads: int  # global and local, with asynchronous copies
     stores: int
     atomics: int  # with and without a returned value
     shared: int  # shared-memory accesses
@@ -33,7 +33,7 @@ INSTRUCTIONS = COUNTS.index("instructions")
 SHARED = COUNTS.index("shared")
 ACCESSES = COUNTS.index("loads")  # then stores and atomics
 SECTORS = COUNTS.index("load_sectors")  # in the same order
-CLASS_OF_KIND = np.full(256, -1)  # one entry for every value that the column can hold
+CLASS_OF_KIND = np.full(256, -1)  # one entry for every possible value of the column
 CLASS_OF_KIND[[Kind.LOAD, Kind.ASYNC_COPY]] = 0
 CLASS_OF_KIND[[Kind.STORE]] = 1
 CLASS_OF_KIND[[Kind.ATOMIC, Kind.REDUCE]] = 2
@@ -41,11 +41,11 @@ SHARED_SPACE = int(Space.SHARED)
 
 
 def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTraffic]:
-    """Traffic per source line, most sectors first, then in order of the source.
+    """Traffic per source line: most sectors first, then in order of the source.
 
     Args:
-        workgroups: of one kernel; read one at a time.
-        table: of the same kernel, from the binary that was traced.
+        workgroups: workgroups of one kernel, read one at a time.
+        table: line table of the same kernel, from the traced binary.
     """
     totals = np.zeros((len(table.pcs) + 1, len(COUNTS)), np.int64)  # the last row: program counters not in the table
     for workgroup in workgroups:
@@ -62,11 +62,11 @@ def attribute(workgroups: Iterable[Workgroup], table: LineTable) -> list[LineTra
 
 @compiled(allocates=True)
 def add_traffic(events, addresses, rows, class_of_kind, totals):
-    """Add what each event does to its row of the totals.
+    """Add the traffic of each event to its row of the totals.
 
     Args:
         events: EVENT[:] of one workgroup.
-        addresses: u8[:], its explicit lane addresses.
+        addresses: u8[:], explicit lane addresses of the workgroup.
         rows: i8[:], row of each event.
         class_of_kind: i8[:], CLASS_OF_KIND.
         totals: i8[rows, COUNTS].

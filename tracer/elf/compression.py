@@ -1,4 +1,4 @@
-"""Decompression of members of a binary, bounded by the size that the container promises."""
+"""Decompress members of a binary. The size named in the container is the limit."""
 
 import zlib
 
@@ -8,18 +8,18 @@ import zstandard
 from traces.errors import UserError
 
 MOST_PER_BYTE = {"lz4": 255, "zlib": 1032}  # the formats cannot expand further
-LIMIT_BYTES = 1 << 30  # a larger member is taken for damage
+LIMIT_BYTES = 1 << 30  # a larger member counts as damage
 WINDOW_BYTES = 1 << 27
 
 
 def decompress(payload: bytes, method: str, size_bytes: int, where: str) -> bytes:
-    """The `size_bytes` bytes that `payload` stands for.
+    """The `size_bytes` decompressed bytes of `payload`.
 
     Args:
         method: none, lz4 (one raw block), zstd (one frame, padding may follow) or zlib.
 
     Raises:
-        UserError: an impossible size, damaged data, or another size than promised.
+        UserError: an impossible size, damaged data, or a size other than `size_bytes`.
     """
     if method == "none":
         return payload

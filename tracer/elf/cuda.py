@@ -1,7 +1,7 @@
-"""CUDA cubins of both ABIs -> kernel resources.
+"""Kernel resources of CUDA cubins of both ABIs.
 
-OSABI 51 is the ABI until CUDA 12 (architecture in the low byte of e_flags), OSABI 65 the one of CUDA 13, and of
-CUDA 12.8 for sm_100 and newer (bits 8-15).
+OSABI 51 is the ABI up to CUDA 12 (architecture in the low byte of e_flags). OSABI 65 is the ABI of CUDA 13, and of
+CUDA 12.8 for sm_100 and newer (architecture in bits 8-15).
 """
 
 from tracer.elf import nvinfo
@@ -13,8 +13,8 @@ from traces.errors import UserError
 OS_ABI_CUDA = 51
 OS_ABI_CUDA_13 = 65
 ENTRY = 0x10  # STO_CUDA_ENTRY in st_other: a kernel, not a device function
-CONSTANT = ".nv.constant"  # then the bank, and the kernel that owns it
-RESERVED_BYTES = 1024  # shared memory that the system keeps per workgroup
+CONSTANT = ".nv.constant"  # followed by the bank and the kernel that owns it
+RESERVED_BYTES = 1024  # shared memory per workgroup that the system reserves
 RESERVED_FROM = 90  # first architecture whose .nv.shared section contains it
 LANES = 32
 
@@ -24,7 +24,7 @@ def is_cubin(image: Image) -> bool:
 
 
 def compute_capability(image: Image) -> int:
-    """75, 90, 100, ..."""
+    """Compute capability times ten: 75, 90, 100, ..."""
     if image.os_abi == OS_ABI_CUDA:
         return image.flags & 0xFF
     if image.os_abi == OS_ABI_CUDA_13:
@@ -39,7 +39,7 @@ def architecture(image: Image) -> str:
 def kernels(image: Image, source: str) -> list[KernelResources]:
     """Resources of every kernel of a cubin, in order of name."""
     symbols = image.symbols()
-    found = []
+    resources = []
     with reading(image.where):
         info = image.section(".nv.info")
         stream = info.data if info else b""
@@ -53,12 +53,12 @@ def kernels(image: Image, source: str) -> list[KernelResources]:
                 count = registers.get(index) or _registers_of_header(image, code, symbol)
                 local = max(frame.get(index, 0), stack.get(index, 0))
                 constant = tuple(sorted(banks[""] + banks.get(symbol.name, [])))
-                found.append(_kernel(image, symbol, code, count, local, constant, source))
-    return sorted(found, key=lambda kernel: kernel.name)
+                resources.append(_kernel(image, symbol, code, count, local, constant, source))
+    return sorted(resources, key=lambda kernel: kernel.name)
 
 
 def _registers_of_header(image: Image, code: Section, symbol: Symbol) -> int:
-    """Registers from the code section's header, where the older ABI also puts them (0 from sm_90 on)."""
+    """Registers from the header of the code section. Only the older ABI has them (0 for sm_90 and newer)."""
     count = code.info >> 24 if image.os_abi == OS_ABI_CUDA else 0
     if not count:
         raise UserError(f"{image.where}: kernel {symbol.name}: no register count (EIATTR_REGCOUNT) in .nv.info")
@@ -101,7 +101,7 @@ def _kernel(
 
 
 class _Facts:
-    """What the `.nv.info.<kernel>` section says."""
+    """Values of the `.nv.info.<kernel>` section."""
 
     def __init__(self, data: bytes):
         self.max_threads: int | None = None
@@ -122,7 +122,7 @@ class _Facts:
 
 
 def _constant_banks(image: Image) -> dict[str, list[tuple[int, int]]]:
-    """Kernel -> (bank, bytes) of its own constant banks; under "" those that the whole module shares."""
+    """Kernel -> (bank, bytes) of its own constant banks. Key "": banks that the whole module shares."""
     banks: dict[str, list[tuple[int, int]]] = {"": []}
     for section in image.sections:
         if section.name.startswith(CONSTANT):

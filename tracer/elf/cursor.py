@@ -1,10 +1,10 @@
-"""Reading numbers and strings one after the other from a section."""
+"""Read numbers and strings from a section, one after the other."""
 
 
 class Cursor:
-    """A position in bytes that never leaves `[0, end)`.
+    """A position in bytes that stays in `[0, end)`.
 
-    Every method raises ValueError where the data ends too early.
+    Every method raises ValueError if the data ends too early.
     """
 
     def __init__(self, data: bytes, at: int = 0, end: int | None = None):
@@ -13,7 +13,7 @@ class Cursor:
         self.end = len(data) if end is None else end
 
     def part(self, at: int, end: int) -> "Cursor":
-        """Another cursor over [at, end) of the same bytes."""
+        """Another cursor on [at, end) of the same bytes."""
         return Cursor(self.data, at, end)
 
     def skip(self, count: int) -> None:
@@ -50,7 +50,7 @@ class Cursor:
         return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
     def string(self) -> str:
-        """Zero-terminated."""
+        """Zero-terminated string."""
         stop = self.data.find(0, self.at, self.end)
         if stop < 0:
             raise ValueError(f"string at byte {self.at} has no end")

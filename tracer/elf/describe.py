@@ -1,4 +1,4 @@
-"""What `t3sim elf info` says about a device image of a file."""
+"""Content of a device image of a file, as `t3sim elf info` prints it."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""Every device image in a file: a cubin or code object itself, or what a fat binary or host program carries."""
+"""Find every device image in a file: a cubin or code object, or the members of a fat binary or host program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from traces.errors import UserError
 class DeviceImage:
     """One member of a file: device code for one architecture."""
 
-    source: str  # "file", or where in it: ".nv_fatbin 2"
+    source: str  # "file", or the place in it: ".nv_fatbin 2"
     kind: str  # cubin, ptx, code object, or "kind <number>" of an entry that is listed but not read
     architecture: str
     compression: str  # none, lz4, zstd
@@ -22,7 +22,7 @@ class DeviceImage:
     image: Image | None  # None for PTX
 
     def kernels(self) -> list[KernelResources]:
-        """Resources of its kernels; none of a PTX text, whose registers the driver assigns."""
+        """Resources of its kernels. A PTX text has none, because the driver assigns its registers."""
         if self.image is None:
             return []
         read = cuda.kernels if cuda.is_cubin(self.image) else amd.kernels
@@ -32,10 +32,10 @@ class DeviceImage:
 def device_images(path: str | Path) -> Iterator[DeviceImage]:
     """Device images of a cubin, fat binary, AMD code object, offload bundle, or host executable or shared object.
 
-    One is in memory at a time, beside the file itself.
+    One image is in memory at a time, besides the file.
 
     Raises:
-        UserError: while iterating: unreadable, damaged, or without device code.
+        UserError: during iteration: the file is not readable, damaged, or has no device code.
     """
     data = _content(path)
     where = str(path)
@@ -52,14 +52,14 @@ def device_images(path: str | Path) -> Iterator[DeviceImage]:
 
 
 def _of_host(image: Image) -> Iterator[DeviceImage]:
-    """What the sections of a host program carry."""
-    found = False
+    """Device images in the sections of a host program."""
+    has_device_code = False
     for name, read in HOST_SECTIONS.items():
         section = image.section(name)
         if section is not None and section.size:
-            found = True
+            has_device_code = True
             yield from read(section.data, f"{image.where}: section {name}", name)
-    if not found:
+    if not has_device_code:
         looked = ", ".join(HOST_SECTIONS)
         raise UserError(f"{image.where}: no device code: {image.machine} without any of the sections {looked}")
 

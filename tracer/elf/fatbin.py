@@ -1,8 +1,8 @@
 """CUDA fat binaries: containers of cubins and PTX texts for several architectures.
 
-A container is a 16-byte header (magic, version, header size, size of what follows) and entries of a header of 64
-bytes or more and a payload. Layout found on files of nvcc 13.0 made with every `--compress-mode`; NVIDIA does not
-document it.
+A container has a 16-byte header (magic, version, header size, size of the rest) and entries. An entry has a header of
+64 bytes or more and a payload. NVIDIA does not document the layout. It was found from files that nvcc 13.0 made
+with every `--compress-mode`.
 """
 
 import struct
@@ -40,7 +40,7 @@ def is_fatbin(data: bytes) -> bool:
 def entries(data: bytes, where: str) -> Iterator[Entry]:
     """Every entry of every container in `data`, in file order.
 
-    Several translation units leave several containers behind each other, aligned to 8 bytes.
+    Several translation units give several containers, one after the other, aligned to 8 bytes.
     """
     at = 0
     while at < len(data):

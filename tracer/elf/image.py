@@ -1,7 +1,7 @@
-"""An ELF image in memory: its header, sections and symbols, with every kind of damage reported as a UserError.
+"""An ELF image in memory: header, sections and symbols. Every kind of damage gives a UserError.
 
-pyelftools reads the header and the section table. Symbols are read here, because CUDA marks its kernels with a
-bit of `st_other` that pyelftools does not keep, and relocations, because it refuses the CUDA types.
+pyelftools reads the header and the section table. Symbols are read here, because CUDA marks kernels with a bit of
+`st_other` that pyelftools does not keep. Relocations are read here, because pyelftools refuses the CUDA types.
 """
 
 import struct
@@ -23,7 +23,7 @@ DAMAGE = (
     ConstructError,
     struct.error,
     zlib.error,
-    # what pyelftools and our own decoders raise when an offset or a count in the file is nonsense
+    # raised by pyelftools and our decoders if an offset or a count in the file is wrong
     ValueError,
     LookupError,
     TypeError,
@@ -47,7 +47,7 @@ RELOCATION = {"SHT_REL": struct.Struct("<QQ"), "SHT_RELA": struct.Struct("<QQq")
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Turn what a damaged file provokes inside the block into one UserError naming `where`."""
+    """Turn the errors of a damaged file inside the block into one UserError that names `where`."""
     try:
         yield
     except DAMAGE as cause:
@@ -56,7 +56,7 @@ def reading(where: str) -> Iterator[None]:
 
 
 class Section(NamedTuple):
-    """One section; `size` counts memory, so it is also right for sections without bytes in the file (.nv.shared)."""
+    """One section. `size` is its size in memory, so it is right for sections without bytes in the file (.nv.shared)."""
 
     number: int
     name: str
@@ -71,7 +71,7 @@ class Section(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """A copy of its bytes, empty where it has none in the file."""
+        """A copy of its bytes; empty if it has none in the file."""
         return self.whole[self.start : self.start + self.size]
 
 
@@ -94,7 +94,7 @@ class Image:
     """A 64-bit little-endian ELF file held in memory.
 
     Attributes:
-        where: what errors call it: the path, and the member where it was inside another file.
+        where: name in errors: the path, and the member if it is inside another file.
         machine: `EM_CUDA`, `EM_AMDGPU`, `EM_X86_64`, ... (or the number).
         os_abi: the EI_OSABI byte.
         flags: e_flags.
@@ -125,7 +125,7 @@ class Image:
         return self._by_name.get(name)
 
     def symbols(self) -> list[Symbol]:
-        """The symbol table in its own order (relocations count in it); dynamic symbols where the file was stripped."""
+        """The symbol table in file order (relocations use its indices). A stripped file gives its dynamic symbols."""
         for kind in ("SHT_SYMTAB", "SHT_DYNSYM"):
             for table in self.sections:
                 if table.kind == kind:
@@ -134,31 +134,32 @@ class Image:
         return []
 
     def relocations(self, name: str) -> list[Relocation]:
-        """Relocations of the section `name`; the addend of a SHT_REL entry lies in the section itself."""
+        """Relocations of the section `name`. The addend of a SHT_REL entry is in the section itself."""
         target = self.section(name)
-        found: list[Relocation] = []
+        relocations: list[Relocation] = []
         for table in self.sections:
             layout = RELOCATION.get(table.kind)
             if layout is None or target is None or table.info != target.number:
                 continue
             with reading(f"{self.where}: section {table.name}"):
                 for offset, info, *addend in layout.iter_unpack(table.data):
-                    found.append(Relocation(offset, info >> 32, addend[0] if addend else 0))
-        return found
+                    relocations.append(Relocation(offset, info >> 32, addend[0] if addend else 0))
+        return relocations
 
 
 def _check_section_table(data: bytes, where: str) -> None:
-    """Refuse a section table that leaves the file, before anything walks it."""
-    start, each, count = SECTION_TABLE.unpack_from(data)
+    """Refuse a section table that ends outside the file, before any code reads it."""
+    start, entry_bytes, count = SECTION_TABLE.unpack_from(data)
     if start == 0:
         raise UserError(f"{where}: no section table, so nothing to read kernels from")
-    if each != SECTION_HEADER_BYTES or start + each > len(data):
+    if entry_bytes != SECTION_HEADER_BYTES or start + entry_bytes > len(data):
         raise UserError(
-            f"{where}: truncated or damaged: section table at byte {start} of {len(data)}, entries of {each} bytes"
+            f"{where}: truncated or damaged: section table at byte {start} of {len(data)}, "
+            f"entries of {entry_bytes} bytes"
         )
-    if count == 0:  # too many for the header: the first entry states the number as its size
+    if count == 0:  # too many for the header: the size of the first entry is the number
         (count,) = COUNT_OF_MANY.unpack_from(data, start)
-    if start + count * each > len(data):
+    if start + count * entry_bytes > len(data):
         raise UserError(f"{where}: truncated: {count} sections at byte {start} do not fit in {len(data)} bytes")
 
 

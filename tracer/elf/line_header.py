@@ -1,7 +1,7 @@
 """The header of one line-number program of `.debug_line`, DWARF 2 to 5.
 
 pyelftools reads these only through the compilation units of `.debug_info`, which `nvcc -lineinfo` does not write.
-Section and table numbers are those of the DWARF 5 standard.
+Section and table numbers refer to the DWARF 5 standard.
 """
 
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from tracer.elf.cursor import Cursor
 from tracer.elf.image import text
 
 PATH, DIRECTORY_INDEX = 1, 2  # DW_LNCT_... (section 6.2.4.1)
-# DW_FORM_... that may describe a file (section 7.5.6): bytes, or the way to read it
+# DW_FORM_... that can describe a file (section 7.5.6): size, or how to read it
 FIXED_FORMS = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8, 0x1E: 16}
 FORM_STRING, FORM_STRP, FORM_LINE_STRP, FORM_UDATA, FORM_BLOCK = 0x08, 0x0E, 0x1F, 0x0F, 0x09
 DWARF_64 = 0xFFFFFFFF
 
 
 class Strings(NamedTuple):
-    """The string sections that a DWARF 5 header may point into."""
+    """The string sections to which a DWARF 5 header can refer."""
 
     debug_str: bytes
     debug_line_str: bytes
@@ -38,7 +38,7 @@ def read_header(section: Cursor, strings: Strings) -> Header:
     """The header at the cursor.
 
     Raises:
-        ValueError: a version or form that does not exist, or a program that leaves the section.
+        ValueError: an unknown version or form, or a program that ends outside the section.
     """
     unit_bytes = section.unsigned(4)
     offset_bytes = 4
@@ -66,7 +66,7 @@ def read_header(section: Cursor, strings: Strings) -> Header:
 
 
 def _files_2(table: Cursor) -> list[str]:
-    """Files of DWARF 2 to 4: numbered from 1, as the directories are; 0 is the folder of the compilation."""
+    """Files of DWARF 2 to 4. Files and directories are numbered from 1. Directory 0 is the compilation folder."""
     directories, files = [""], [""]
     while name := table.string():
         directories.append(name)
@@ -79,7 +79,7 @@ def _files_2(table: Cursor) -> list[str]:
 
 
 def _files_5(table: Cursor, strings: Strings, offset_bytes: int) -> list[str]:
-    """Files of DWARF 5: numbered from 0, described by forms."""
+    """Files of DWARF 5, numbered from 0 and described by forms."""
     directories = [str(entry.get(PATH, "")) for entry in _entries(table, strings, offset_bytes)]
     return [
         _joined(directories, int(entry.get(DIRECTORY_INDEX, 0)), str(entry.get(PATH, "")))
@@ -88,10 +88,10 @@ def _files_5(table: Cursor, strings: Strings, offset_bytes: int) -> list[str]:
 
 
 def _entries(table: Cursor, strings: Strings, offset_bytes: int) -> list[dict[int, int | str]]:
-    """Content type -> value, of each directory or file."""
+    """Content type -> value, for each directory or file."""
     columns = [(table.uleb(), table.uleb()) for _ in range(table.unsigned(1))]
     count = table.uleb()
-    if count > table.end:  # every entry has a byte
+    if count > table.end:  # every entry has at least one byte
         raise ValueError(f"line program lists {count} files")
     return [{content: _value(table, form, strings, offset_bytes) for content, form in columns} for _ in range(count)]
 

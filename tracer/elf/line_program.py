@@ -1,7 +1,7 @@
-"""The line-number programs of `.debug_line` (DWARF 5 standard, section 6.2), run to rows of address and line.
+"""Run the line-number programs of `.debug_line` (DWARF 5 standard, section 6.2) and give rows of address and line.
 
-The rows of a CUDA binary are relative to an address that only a relocation states, so each row remembers where in
-the section its base address was written (`origin`).
+The rows of a CUDA binary are relative to an address that is known only from a relocation. So each row keeps the offset
+in the section at which its base address is written (`origin`).
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from tracer.elf.line_header import Header, Strings, read_header
 
 # standard opcodes (section 6.2.5.2)
 COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE, CONST_ADD_PC, FIXED_ADVANCE_PC = 1, 2, 3, 4, 8, 9
-# extended opcodes (section 6.2.5.3); NVIDIA's own, which name inlined functions, are passed over
+# extended opcodes (section 6.2.5.3); NVIDIA's own opcodes, which name inlined functions, are skipped
 END_SEQUENCE, SET_ADDRESS = 1, 2
 SPECIAL_OF_CONST_ADD = 255
 
 
 class Row(NamedTuple):
-    """From `address` on, code belongs to `line` of `file`; an `ends` row closes its sequence."""
+    """Code that begins at `address` belongs to `line` of `file`. A row with `ends` closes its sequence."""
 
-    origin: int  # offset in the section of the base address, -1 before any
+    origin: int  # offset in the section of the base address; -1 = none yet
     address: int
     file: str
     line: int
@@ -31,7 +31,7 @@ def line_rows(data: bytes, strings: Strings) -> Iterator[Row]:
     """Rows of all programs of a `.debug_line` section, in program order.
 
     Raises:
-        ValueError: damaged.
+        ValueError: the section is damaged.
     """
     section = Cursor(data)
     while section.at < section.end:
@@ -41,7 +41,7 @@ def line_rows(data: bytes, strings: Strings) -> Iterator[Row]:
 
 
 class _Machine:
-    """The line-number state machine (section 6.2.2), the registers that we need."""
+    """The line-number state machine (section 6.2.2), with the registers that are needed here."""
 
     def __init__(self, header: Header):
         self.header = header
@@ -92,7 +92,7 @@ class _Machine:
                 program.uleb()
 
     def extended(self, program: Cursor) -> bool:
-        """Run an extended opcode; True where it ends the sequence."""
+        """Run an extended opcode. True if it ends the sequence."""
         count = program.uleb()
         start = program.at
         program.skip(count)

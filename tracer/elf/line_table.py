@@ -1,4 +1,4 @@
-"""Program counter -> source line of one kernel."""
+"""The source line of each program counter of one kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ PC_MASK = (1 << 64) - 1
 class LineTable:
     """Ranges of program counters, each with its source line.
 
-    Range i is `[pcs[i], pcs[i + 1])`; the last one ends at `end_pc`. Program counters count bytes from the kernel's
-    first instruction, as tracers print them. Inlined code has the line of the inlined function.
+    Range i is `[pcs[i], pcs[i + 1])`. The last range ends at `end_pc`. Program counters count bytes from the first
+    instruction of the kernel, as tracers print them. Inlined code has the line of the inlined function.
     """
 
     kernel: str
@@ -44,7 +44,7 @@ class LineTable:
         ]
 
     def ranges_of(self, pcs: np.ndarray) -> np.ndarray:
-        """Index of the range of each program counter; the number of ranges where the table says nothing."""
+        """Index of the range of each program counter. If the table has no line for it: the number of ranges."""
         pcs = np.asarray(pcs, np.uint64)
         at = np.searchsorted(self.pcs, pcs, side="right") - 1
         known = (at >= 0) & (pcs < self.end_pc)
@@ -57,25 +57,25 @@ def line_table(path: str | Path, kernel: str, architecture: str | None = None) -
 
     Args:
         path: any file that `device_images` reads, built with line information.
-        kernel: name as in the binary, or its plain name where only one kernel has it.
-        architecture: which member to read, where several hold the kernel.
+        kernel: name as in the binary, or a plain name that only one kernel has.
+        architecture: the member to read if several have the kernel.
 
     Raises:
-        UserError: no such kernel, several that match, or no line information.
+        UserError: no kernel matches, several kernels match, or there is no line information.
     """
-    found = [
+    matches = [
         (image, device.architecture, symbol)
         for device in device_images(path)
         if (image := device.image) is not None and architecture in (None, device.architecture)
         for symbol in _kernels(image)
         if kernel in (symbol.name, plain_name(symbol.name))
     ]
-    if not found:
+    if not matches:
         raise UserError(_no_such_kernel(path, kernel, architecture))
-    if len(found) > 1:
-        choices = ", ".join(f"{symbol.name} for {machine}" for _, machine, symbol in found[:LISTED])
-        raise UserError(f"{path}: {len(found)} kernels are called {kernel}: {choices}; name one and its architecture")
-    image, machine, symbol = found[0]
+    if len(matches) > 1:
+        choices = ", ".join(f"{symbol.name} for {machine}" for _, machine, symbol in matches[:LISTED])
+        raise UserError(f"{path}: {len(matches)} kernels are called {kernel}: {choices}; name one and its architecture")
+    image, machine, symbol = matches[0]
     with reading(f"{image.where}: section {SECTION}"):
         if rows := _rows_of(image, symbol):
             return _table(symbol, machine, rows)
@@ -102,7 +102,7 @@ def _no_such_kernel(path, kernel, architecture) -> str:
 
 
 def _rows_of(image: Image, kernel: Symbol) -> list[Row]:
-    """Rows of one kernel, their addresses counted from its first instruction."""
+    """Rows of one kernel. Their addresses count from its first instruction."""
     section = image.section(SECTION)
     if section is None:
         return []
@@ -110,7 +110,7 @@ def _rows_of(image: Image, kernel: Symbol) -> list[Row]:
     rows = line_rows(section.data, Strings(*(s.data if s else b"" for s in strings)))
     relocated = {entry.offset: entry for entry in image.relocations(SECTION)}
     symbols = image.symbols()
-    found = []
+    kernel_rows = []
     for row in rows:
         address, owner = row.address, kernel.section
         if entry := relocated.get(row.origin):
@@ -118,18 +118,18 @@ def _rows_of(image: Image, kernel: Symbol) -> list[Row]:
             address, owner = (address + target.value + entry.addend) & PC_MASK, target.section
         inside = 0 <= address - kernel.value < kernel.size or (row.ends and address - kernel.value == kernel.size)
         if owner == kernel.section and inside:
-            found.append(row._replace(address=address - kernel.value))
-    return found
+            kernel_rows.append(row._replace(address=address - kernel.value))
+    return kernel_rows
 
 
 def _table(kernel: Symbol, architecture: str, rows: list[Row]) -> LineTable:
-    """Sorted ranges; of rows at one address the last one counts, which is the innermost inlined line.
+    """Sorted ranges. Of several rows at one address the last counts; it is the innermost inlined line.
 
     Neighbouring rows of the same line are one range.
     """
     last: dict[int, Row] = {}
     for row in rows:
-        if not (row.ends and row.address in last):  # a sequence may begin where another one ends
+        if not (row.ends and row.address in last):  # a sequence may begin where another ends
             last[row.address] = row
     ordered: list[Row] = []
     for address in sorted(last):

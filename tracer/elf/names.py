@@ -1,11 +1,11 @@
-"""A C++ kernel name as people know it."""
+"""The readable form of a C++ kernel name."""
 
 
 def plain_name(name: str) -> str:
     """The qualified name inside an Itanium-mangled one: `_ZN7stencil5scaleIfEEvPT_` -> `stencil::scale`.
 
-    Template arguments and parameters are left out, which is what a reader of a table wants; a name that is not
-    mangled, or mangled in a way that needs more than this (operators, lambdas, substitutions), is returned as it is.
+    Template arguments and parameters are removed. A name that is not mangled, or that needs a full demangler
+    (operators, lambdas, substitutions), is returned unchanged.
     """
     if not name.startswith("_Z"):
         return name

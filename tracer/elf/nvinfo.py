@@ -1,7 +1,7 @@
 """The attribute stream of the `.nv.info` sections of a cubin.
 
-Undocumented by NVIDIA; the numbers below are those that `cuobjdump -elf` prints as EIATTR_..., and each is checked
-in the tests against what ptxas reports. An attribute is a format byte, a number, and a value:
+NVIDIA does not document it. `cuobjdump -elf` prints the numbers below as EIATTR_... The tests check each of them
+against the output of ptxas. An attribute is a format byte, a number, and a value:
 
     format 1  no value        2 bytes of padding
     format 2  byte            1 byte of value, 1 of padding
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 MAX_THREADS = 0x05  # x, y, z of __launch_bounds__ (.maxntid)
 REQNTID = 0x10  # x, y, z of .reqntid
-FRAME_SIZE = 0x11  # symbol, bytes of stack of the function alone
-MIN_STACK_SIZE = 0x12  # symbol, bytes of stack including what it calls
+FRAME_SIZE = 0x11  # symbol, bytes of stack of the function without callees
+MIN_STACK_SIZE = 0x12  # symbol, bytes of stack with callees
 KPARAM_INFO = 0x17
 REGCOUNT = 0x2F  # symbol, registers per thread
 KPARAM_INFO_V2 = 0x45  # kernels with more than 4 KB of parameters
@@ -41,7 +41,7 @@ def attributes(data: bytes) -> Iterator[Attribute]:
     """All attributes of one section.
 
     Raises:
-        ValueError: an unknown format or a value that leaves the section.
+        ValueError: an unknown format, or a value that ends outside the section.
     """
     at = 0
     while at < len(data):
@@ -61,12 +61,12 @@ def attributes(data: bytes) -> Iterator[Attribute]:
 
 
 def per_symbol(data: bytes, number: int) -> dict[int, int]:
-    """Symbol index -> value of the attributes (symbol, value) of that number."""
+    """Symbol index -> value, from the attributes (symbol, value) with this number."""
     return dict(struct.unpack("<II", a.value) for a in attributes(data) if a.number == number)
 
 
 def parameter(value: bytes, number: int) -> tuple[int, Parameter]:
-    """(ordinal, Parameter) of a KPARAM_INFO or KPARAM_INFO_V2."""
+    """(ordinal, Parameter) of a KPARAM_INFO or KPARAM_INFO_V2 attribute."""
     if number == KPARAM_INFO_V2:
         _, ordinal, offset, size = struct.unpack("<IHHI", value)
         return ordinal, Parameter(offset, size)

@@ -1,4 +1,4 @@
-"""A GEMM by named fields: those of `GemmProblem` and `GemmKernel`, and short names that stand for several of them."""
+"""A GEMM from named fields: fields of `GemmProblem` and `GemmKernel`, and short names for several of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from traces.errors import UserError
 
 @dataclass(frozen=True)
 class GemmShorthand:
-    """Short names. The comment of each says which fields it gives."""
+    """Short names. The comment of each names the fields that it gives."""
 
     shape: tuple[int, int, int] | None = None  # m, n, k
     workload: str | None = None  # m, n and k of a sub-layer model/layer/tpN, e.g. t-nlg/fc2/tp8
@@ -20,7 +20,7 @@ class GemmShorthand:
     out_dtype: DataType | None = None  # c_bytes
     tile: tuple[int, int, int] | None = None  # tile_m, tile_n, tile_k
     warps: tuple[int, int] | None = None  # warps_m, warps_n
-    pad: Pad = Pad.ALIGNED  # lda, ldb and ldc where they are not given
+    pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
 
 
 EXTENTS = ("m", "n", "k")
@@ -39,7 +39,7 @@ def gemm_of(pad: Pad = Pad.ALIGNED, **given: Any) -> GemmSource:
     """The GEMM of these fields.
 
     Raises:
-        UserError: two fields that say the same, or a kernel that cannot run the problem.
+        UserError: two fields give the same value, or the kernel cannot run the problem.
     """
     values = {name: value for name, value in given.items() if name not in STANDS_FOR}
     for name in [name for name in STANDS_FOR if name in given]:

@@ -1,4 +1,4 @@
-"""How a tiled GEMM kernel is built: tile, warps, pipeline, copies, epilogue, order; and the resources that it takes."""
+"""Parameters of a tiled GEMM kernel (tile, warps, pipeline, copies, epilogue, order) and the resources it needs."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,21 +18,21 @@ PIPELINE_DEPTH_MAX = 32
 ADDRESS_REGISTERS = 24
 """Registers for addresses, loop counters and predicates (assumed)."""
 FRAGMENT_K = 16
-"""Depth in k of the operand fragments held in registers: one tensor instruction (assumed)."""
+"""Depth in k of the operand fragments in registers: one tensor instruction (assumed)."""
 
 
 class Copy(IntEnum):
-    """How operand tiles come from global to shared memory."""
+    """How operand tiles move from global to shared memory."""
 
     LDG = 0  # loads into registers, then stores to shared memory
     ASYNC = 1  # copies that need no registers (LDGSTS)
 
 
 class Epilogue(IntEnum):
-    """How the output tile leaves."""
+    """How the output tile is stored."""
 
-    DIRECT = 0  # each warp stores its own part from registers: rows as wide as the warp's part
-    STAGED = 1  # through shared memory: rows as wide as the workgroup's tile
+    DIRECT = 0  # each warp stores its own part from registers; rows have the width of the warp's part
+    STAGED = 1  # through shared memory; rows have the width of the workgroup's tile
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GemmKernel:
     """Shape of a tiled GEMM kernel.
 
     Raises:
-        UserError: a shape that no such kernel can have.
+        UserError: the shape is impossible.
     """
 
     tile_m: int = 128
@@ -48,14 +48,14 @@ class GemmKernel:
     tile_k: int = 32
     warps_m: int = 4  # the output tile is cut into warps_m x warps_n equal parts
     warps_n: int = 2
-    pipeline_depth: int = 2  # K-steps on the way: loads run pipeline_depth - 1 steps ahead of the arithmetic
-    fragment_pieces: int = 1  # operands of a K-step come from shared memory in so many; with several, one piece ahead
-    vector_bytes: int = 16  # bytes per lane of a global access; narrower where that would misalign
+    pipeline_depth: int = 2  # K-steps in flight: loads run pipeline_depth - 1 steps ahead of the arithmetic
+    fragment_pieces: int = 1  # pieces in which a K-step reads shared memory; if > 1, one piece ahead
+    vector_bytes: int = 16  # bytes per lane of a global access; narrower if that is not aligned
     copy: Copy = Copy.LDG
     epilogue: Epilogue = Epilogue.DIRECT
     order: TileOrder = TileOrder.ROW
     group: int = 8  # band height of TileOrder.GROUPED, in tiles
-    split_k: int = 1  # workgroups that share one tile's K-steps and add to C by reductions
+    split_k: int = 1  # workgroups that share the K-steps of one tile and add to C with reductions
     persistent: int | None = None  # workgroups that walk all tiles in strides; None: one tile per workgroup
     start_tile: int = 0  # position of the walk at which the first workgroup begins (stagger)
     lanes: int = 32
@@ -108,12 +108,12 @@ class GemmKernel:
 
 
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """One K-step's tiles of A and B."""
+    """Size of the tiles of A and B of one K-step."""
     return kernel.tile_k * (kernel.tile_m * problem.a_bytes + kernel.tile_n * problem.b_bytes)
 
 
 def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """Given, or: accumulators + one slice of operand fragments + loads in flight + addresses, rounded up to 8."""
+    """The given number, or accumulators + operand fragments + loads in flight + addresses, rounded up to 8."""
     if kernel.registers is not None:
         return kernel.registers
     accumulators = kernel.tile_m * kernel.tile_n * problem.accumulate_bytes / kernel.threads
@@ -128,7 +128,7 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
 
 
 def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """Given, or what the operand tiles and a staged output tile need (they take turns)."""
+    """The given size, or the larger of the operand tiles and a staged output tile (they use the same space)."""
     if kernel.shared_bytes is not None:
         return kernel.shared_bytes
     return shared_bytes_needed(problem, kernel)
@@ -169,7 +169,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
 
 
 def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:
-    """Every row of every tile must be whole vectors."""
+    """Refuse a vector width that does not divide every row of every tile."""
     extents = {"A": (kernel.tile_m, kernel.tile_k), "B": (kernel.tile_k, kernel.tile_n)}
     if kernel.epilogue == Epilogue.STAGED:
         extents["C"] = (kernel.tile_m, kernel.tile_n)

@@ -1,7 +1,7 @@
 """A GEMM kernel as one record for the tile writer: matrices, geometry, and a template of every instruction it issues.
 
-Templates hold all that does not change from tile to tile, so the kernels of `tracer.gemm.tiles` only order and place
-them. Arithmetic is that of the *whole* tile: the tensor unit multiplies the zeros beyond ragged edges too.
+Templates hold everything that is equal for all tiles. The compiled functions of `tracer.gemm.tiles` only order and
+place them. The arithmetic covers the *whole* tile: the tensor unit also multiplies the zeros outside the matrix.
 """
 
 from enum import IntEnum
@@ -15,29 +15,29 @@ from tracer.gemm.rectangles import MATRIX, make_matrix
 from traces.schema import EVENT, NO_SLOT, Kind, Pipe, Space
 
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
-"""Of one warp instruction, m16n8k16 (assumed for every machine; the pipe's rate goes by `work`)."""
+"""Multiply-accumulates of one warp instruction, m16n8k16 (assumed for every machine). The pipe's rate uses `work`."""
 TENSOR_LATENCY_CLK = 33
 FMA_LATENCY_CLK = 4
 ALU_LATENCY_CLK = 4
-"""Clocks to the last result (assumed; of the order that microbenchmarks of sm_70 and sm_80 report)."""
+"""Clocks to the last result (assumed; microbenchmarks of sm_70 and sm_80 report numbers of this order)."""
 SETUP_INSTRUCTIONS = 40
 """Address arithmetic before the first load (assumed)."""
 REDUCE_BYTES = 4
-"""Bytes per lane of a reduction instruction, if the element is not larger."""
+"""Bytes per lane of a reduction instruction. A larger element has its own size."""
 
 
 class Slot(IntEnum):
-    """Scoreboard slots; the pipeline's stages take 0 .. pipeline_depth - 1."""
+    """Scoreboard slots. The stages of the pipeline use 0 .. pipeline_depth - 1."""
 
     FRAGMENTS = 32  # operands of the tensor instructions
     ACCUMULATORS = 33
     SOURCE = 34  # old C
     OUTPUT = 35  # converted results
-    NEXT_FRAGMENTS = 36  # operands of the piece after, where they come in pieces
+    NEXT_FRAGMENTS = 36  # operands of the next piece, if a K-step has several pieces
 
 
 class Site(IntEnum):
-    """Instructions of the program by place; the program counter is 16 times this."""
+    """Instructions in the order of the program. The program counter is 16 times this number."""
 
     SETUP = 0
     LOAD_A = 1
@@ -73,12 +73,12 @@ PLAN = np.dtype(
             "start_tile",
             "split_k",
             "workgroups",
-            "steps",  # K-steps of a tile, all splits together
+            "steps",  # K-steps of a tile, sum over all splits
             "warps_m",
             "warps_n",
             "lanes",
             "depth",
-            "pieces",  # of the operands of a K-step
+            "pieces",  # pieces of the operands of a K-step
             "copy",  # Copy
             "staged",  # epilogue through shared memory
             "with_c",
@@ -114,7 +114,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
 
 
 def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
-    """EVENT[1] of every site; compiled code sets addresses and lanes of accesses to global memory."""
+    """EVENT[1] of every site. Compiled functions set addresses and lanes of global accesses."""
     load = Kind.LOAD if kernel.copy == Copy.LDG else Kind.ASYNC_COPY
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
@@ -148,13 +148,13 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
 
 
 def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """What a warp reads from shared memory for a piece: its rows of A's tile and its columns of B's."""
+    """Bytes that a warp reads from shared memory per piece: its rows of the A tile and its columns of the B tile."""
     rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
     return kernel.tile_k // kernel.fragment_pieces * (rows * problem.a_bytes + columns * problem.b_bytes)
 
 
 def _shared(kind: Kind, lanes: int, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    """Shared-memory accesses of a warp, folded: count x lanes x 16 bytes, rounded up to whole instructions."""
+    """Shared-memory accesses of a warp in one event: count x lanes x 16 bytes, rounded up to whole instructions."""
     folded = access(kind, lanes=lanes, space=Space.SHARED, slot=slot, wait=wait)
     folded["count"] = -(-data_bytes // (lanes * VECTOR_BYTES))
     return folded

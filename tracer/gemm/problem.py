@@ -1,4 +1,4 @@
-"""The matrices of C = A B (+ C): shape, element size, layout and place in memory. Knows no kernel and no timing."""
+"""The matrices of C = A B (+ C): shape, element size, layout and address. Independent of kernel and timing."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,9 +7,9 @@ from functools import cached_property
 from traces.errors import UserError
 
 REGION_BYTES = 2 << 20
-"""Matrices without a given address start at multiples of this (a large page), one behind the other."""
+"""Matrices without a given address start at multiples of this (a large page), one after the other."""
 FIRST_ADDRESS = 1 << 36
-"""Where the first of them starts: far from 0, so that a wrong base shows."""
+"""Address of the first of these matrices. It is far from 0, so a wrong base is easy to see."""
 ELEMENT_BYTES = (1, 2, 4, 8)
 
 
@@ -32,31 +32,31 @@ class Matrix:
 
     @property
     def pitch_bytes(self) -> int:
-        """From one row (ROW) or column (COLUMN) to the next."""
+        """Bytes from one row (ROW) or column (COLUMN) to the next."""
         return self.leading_dimension * self.element_bytes
 
     @property
     def span_bytes(self) -> int:
-        """From the first to behind the last element."""
+        """Bytes from the first element to the end of the last."""
         runs, run = (self.rows, self.columns) if self.layout == Layout.ROW else (self.columns, self.rows)
         return (runs - 1) * self.pitch_bytes + run * self.element_bytes
 
     @property
     def end(self) -> int:
-        """Address behind the last element."""
+        """Address after the last element."""
         return self.address + self.span_bytes
 
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """C[m, n] = A[m, k] B[k, n], with the old C added where `with_c` is set.
+    """C[m, n] = A[m, k] B[k, n]. The old C is added if `with_c` is set.
 
-    Sizes in elements. Leading dimensions default to dense. Addresses default to regions of their own. The matrix that
-    the epilogue reads (`with_c`) has C's shape and layout and, unless `c_source_address` says otherwise (C's own
-    address, say), a region of its own.
+    Sizes are in elements. By default matrices are dense, and each has its own region of addresses. The matrix that the
+    epilogue reads (`with_c`) has the shape and layout of C. It has its own region too, unless `c_source_address` gives
+    its address (for example the address of C).
 
     Raises:
-        UserError: a size or address that no memory could hold.
+        UserError: an impossible size or address.
     """
 
     m: int
@@ -107,7 +107,7 @@ class GemmProblem:
 
     @cached_property
     def c_source(self) -> Matrix:
-        """What the epilogue reads with `with_c`."""
+        """The matrix that the epilogue reads with `with_c`."""
         address = _next_region(self.c) if self.c_source_address is None else self.c_source_address
         c = self.c
         return Matrix("C (source)", c.rows, c.columns, c.element_bytes, c.layout, c.leading_dimension, address)

@@ -1,6 +1,6 @@
-"""The order in which output tiles are walked.
+"""The order in which workgroups compute output tiles.
 
-A *position* is a place in the walk (0 .. tiles - 1); a tile is named by its row and column in the grid of tiles.
+A *position* is a place in the walk (0 .. tiles - 1). A tile is given by its row and column in the grid of tiles.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from tracer.compile.jit import compiled
 class TileOrder(IntEnum):
     ROW = 0  # along a row of tiles, then the next row
     COLUMN = 1  # down a column of tiles, then the next column
-    GROUPED = 2  # bands of `group` rows, each walked column by column, so that a wave shares panels of both operands
+    GROUPED = 2  # bands of `group` rows, each column by column: a wave shares panels of both operands
 
 
 @compiled
@@ -32,7 +32,7 @@ def tile_at(position, order, group, tiles_m, tiles_n):
 
 @compiled(allocates=True)
 def walk(order, group, tiles_m, tiles_n, start):
-    """The whole walk, begun at position `start` (stagger) and wrapping around.
+    """The whole walk. It begins at position `start` (stagger) and wraps around.
 
     Returns:
         i8[tiles_m * tiles_n, 2]: tile row and column of the i-th workgroup's tile.

@@ -1,9 +1,8 @@
-"""Rectangles of a matrix, and the warp accesses that move one.
+"""Rectangles of a matrix, and the warp accesses that load or store one.
 
-A tile covers tile_rows runs of tile_run_bytes adjacent bytes; at the matrix's edge only `rows` runs of `run_bytes`
-exist. Threads are laid over the *whole* tile, consecutive threads along the adjacent bytes, and accesses are dealt to
-the warps in turn, as a real kernel does; lanes that fall outside the matrix are masked off, accesses without any lane
-left are not made.
+A tile covers tile_rows runs of tile_run_bytes adjacent bytes. At the edge of the matrix only `rows` runs of `run_bytes`
+exist. Threads cover the *whole* tile; consecutive threads are along the adjacent bytes. The warps take accesses in
+turn, as in a real kernel. Lanes outside the matrix are masked off. An access without active lanes is not made.
 """
 
 import numpy as np
@@ -41,10 +40,12 @@ COLUMN_MAJOR = int(Layout.COLUMN)
 
 @compiled
 def cut_rectangle(rectangle, matrix, row, column, tile_rows, tile_columns, vector_bytes):
-    """Fill `rectangle` with the part of the matrix under a tile whose first element is (row, column).
+    """Fill `rectangle` with the part of the matrix that a tile at element (row, column) covers.
 
-    The access width is `vector_bytes`, halved until it divides the first address, the pitch and the length of a run:
-    no lane is misaligned and none reaches beyond the edge.
+    The access width is `vector_bytes`, halved until it divides the first address, the pitch and the length of a run.
+    So every lane is aligned and stays inside the matrix.
+
+    Reads: matrix. Writes: rectangle.
     """
     run, across = column, row
     run_tile, across_tile = tile_columns, tile_rows
@@ -73,17 +74,17 @@ def write_accesses(events, at, access, rectangle, lanes, warp, warps):
     """Write the accesses of one warp to a rectangle that `warps` warps share.
 
     Args:
-        events: EVENT[:]; beyond its end nothing is kept, only counted (`tracer.gemm.tiles`).
+        events: EVENT[:]; events after its end are counted but not kept (`tracer.gemm.tiles`).
         at: index of the first event to write.
-        access: EVENT record with everything set but the addresses and lanes.
+        access: EVENT record; all fields are set except addresses and lanes.
         rectangle: RECTANGLE record.
-        lanes: of a warp.
+        lanes: lanes of a warp.
 
     Returns:
-        Index behind the last event.
+        Index after the last event.
     """
     width_bytes = rectangle.width_bytes
-    vectors = rectangle.run_bytes // width_bytes  # of a run, those that exist
+    vectors = rectangle.run_bytes // width_bytes  # vectors of a run that exist
     tile_vectors = rectangle.tile_run_bytes // width_bytes
     pieces = (tile_vectors + lanes - 1) // lanes  # accesses per run, if runs are longer than a warp
     height = lanes // tile_vectors if pieces == 1 else 1  # runs per access
@@ -108,7 +109,7 @@ def write_accesses(events, at, access, rectangle, lanes, warp, warps):
 
 @compiled
 def lane_mask(columns, rows, row_lanes):
-    """The first `columns` of each `row_lanes` lanes, `rows` times; columns * rows >= 1."""
+    """Mask of the first `columns` lanes in each of `rows` groups of `row_lanes` lanes; columns * rows >= 1."""
     if columns == row_lanes:
         return ALL_LANES >> np.uint64(64 - columns * rows)
     one_row = ALL_LANES >> np.uint64(64 - columns)

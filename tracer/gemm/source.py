@@ -1,4 +1,4 @@
-"""A tiled GEMM as a kernel trace: problem and kernel shape -> workgroups of warp events, made when asked for."""
+"""A tiled GEMM as a kernel trace. It makes workgroups of warp events from problem and kernel shape, on demand."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 SYNTHESIS_VERSION = 1
-"""Raised whenever the same problem and kernel give other events, so that fingerprints differ."""
+"""Raised when the same problem and kernel give other events. It is part of the fingerprint."""
 
 OUTPUT_TILE = np.dtype(
     [
@@ -44,14 +44,14 @@ OUTPUT_TILE = np.dtype(
         ("parts", PARTS),
     ]
 )
-"""Where an output tile lies, and which warp stores which part of it."""
+"""Addresses of an output tile, and the warp that stores each part of it."""
 
 
 class GemmSource:
     """The kernel trace (`traces.source.KernelSource`) of a GEMM.
 
-    Workgroup i of a kernel with one tile per workgroup makes the tile at position (i + start_tile) % tiles of the
-    walk, and with split-K the share i // tiles of its K-steps.
+    In a kernel with one tile per workgroup, workgroup i computes the tile at position (i + start_tile) % tiles of the
+    walk. With split-K it computes share i // tiles of the K-steps.
 
     Raises:
         UserError: the kernel cannot run the problem.
@@ -72,17 +72,17 @@ class GemmSource:
 
     @property
     def tiles(self) -> int:
-        """Output tiles."""
+        """Number of output tiles."""
         return self.tiles_m * self.tiles_n
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in launch order from number `start` on."""
+        """Workgroups in launch order, starting at number `start`."""
         for index in range(start, self.info.workgroups):
             yield self.workgroup(index)
 
     def workgroup(self, index: int) -> Workgroup:
         """One workgroup."""
-        plan = self._plan_bytes.copy().view(PLAN)  # templates are scratch; copying field by field takes 100 us
+        plan = self._plan_bytes.copy().view(PLAN)  # templates are changed; a copy by field takes 100 us
         first_event = np.empty(self.kernel.warps + 1, np.int64)
         while True:
             events = np.empty(self._events_expected, EVENT)
@@ -94,12 +94,12 @@ class GemmSource:
         return Workgroup(index, warp, first_event, events[:n], np.empty(0, np.uint64))
 
     def fingerprint(self) -> str:
-        """SHA-256 of problem, kernel and the version of this synthesis."""
+        """SHA-256 of problem, kernel and SYNTHESIS_VERSION."""
         content = {"synthesis": SYNTHESIS_VERSION, "problem": asdict(self.problem), "kernel": asdict(self.kernel)}
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def output_tiles(self) -> np.ndarray:
-        """OUTPUT_TILE[tiles]: where the tile of each position of the (staggered) walk lies, in walk order."""
+        """OUTPUT_TILE[tiles]: the tile at each position of the (staggered) walk, in walk order."""
         kernel, c = self.kernel, self.problem.c
         grid = walk(int(kernel.order), kernel.group, self.tiles_m, self.tiles_n, kernel.start_tile)
         row, column = grid[:, 0] * kernel.tile_m, grid[:, 1] * kernel.tile_n

@@ -1,4 +1,4 @@
-"""Which warp stores which part of an output tile: what `tracer.gemm.tiles` does in its epilogue, as geometry."""
+"""The warp that stores each part of an output tile. It must agree with the epilogue in `tracer.gemm.tiles`."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ PARTS = np.dtype(
     [
         ("runs", "i8"),  # runs of a part
         ("bytes", "i8"),  # adjacent bytes of a part
-        ("run_step", "i8"),  # warps from a part to the next across the runs
-        ("byte_step", "i8"),  # and along a run; both modulo ...
+        ("run_step", "i8"),  # added to the warp number from one part to the next across the runs
+        ("byte_step", "i8"),  # the same along a run; both modulo ...
         ("warps", "i8"),  # ... the warps of a workgroup
     ]
 )
@@ -22,8 +22,8 @@ def store_parts(kernel: GemmKernel, c: Matrix, tiles: np.ndarray, vector_bytes: 
 
     Args:
         c: the output.
-        tiles: records with `address`, `runs`, `run_bytes` and `pitch_bytes`, of those that exist.
-        vector_bytes: per lane of a store, at most.
+        tiles: records with `address`, `runs`, `run_bytes` and `pitch_bytes` (only bytes that exist).
+        vector_bytes: largest size of a store per lane.
     """
     parts = np.zeros(len(tiles), PARTS)
     parts["warps"] = kernel.warps
@@ -41,7 +41,7 @@ def store_parts(kernel: GemmKernel, c: Matrix, tiles: np.ndarray, vector_bytes: 
 
 
 def _deal_rows(parts: np.ndarray, kernel: GemmKernel, c: Matrix, tiles: np.ndarray, vector_bytes: int) -> None:
-    """Staged: accesses of a warp's width go to the warps in turn (`tracer.gemm.rectangles.write_accesses`)."""
+    """Staged epilogue: the warps take accesses in turn (`tracer.gemm.rectangles.write_accesses`)."""
     run_bytes = (kernel.tile_n if c.layout == Layout.ROW else kernel.tile_m) * c.element_bytes
     aligned = tiles["address"] | tiles["run_bytes"] | np.where(tiles["runs"] > 1, tiles["pitch_bytes"], 0)
     width_bytes = np.minimum(vector_bytes, aligned & -aligned)

@@ -1,12 +1,17 @@
 """The events of one workgroup of a tiled GEMM, written warp by warp.
 
-Per output tile and warp: loads of the first K-steps; then for every K-step: data of the step into shared memory and a
-barrier, loads of the step `depth - 1` ahead, operand fragments from shared memory, tensor instructions; then the
-epilogue. Loads of a step share the slot `step % depth`, which the step that needs them waits for. Where fragments come
-in pieces, those of the next piece are asked for before the tensor instructions of this one, across the barrier too.
+Program of one warp for one output tile:
 
-The writers append at index `at` and return the index behind what they wrote. They keep counting when the array is
-full (its last element is then overwritten), so one call tells how large the array must be.
+1. Load the data of the first K-steps.
+2. For every K-step: store its data to shared memory, wait at a barrier, load the data of the step `depth - 1` ahead,
+   read operand fragments from shared memory, issue tensor instructions.
+3. Epilogue.
+
+Loads of a step share the slot `step % depth`; the step that needs them waits for it. If a K-step has several pieces,
+the fragments of the next piece are read before the tensor instructions of the current one, also across the barrier.
+
+The writers append at index `at` and return the next index. If the array is full, they overwrite its last element and
+continue to count. So one call gives the size that the array needs.
 """
 
 import numpy as np
@@ -32,13 +37,13 @@ def write_workgroup(plans, index, events, first_event):
     """Write all events of workgroup `index`.
 
     Args:
-        plans: PLAN[1]; the templates are scratch.
+        plans: PLAN[1]; its templates are changed.
         index: linear workgroup id.
         events: EVENT[:], at least one element.
         first_event: i8[warps + 1], receives the first event of each warp, and the end.
 
     Returns:
-        Number of events; where it exceeds events.size, call again with an array of that size.
+        Number of events. If it exceeds events.size, call again with an array of that size.
     """
     plan = plans[0]
     rectangle = np.zeros(1, RECTANGLE)[0]
@@ -52,7 +57,7 @@ def write_workgroup(plans, index, events, first_event):
 
 @compiled
 def write_warp(plan, rectangle, index, warp, events, at):
-    """All tiles of the workgroup: one, or with persistent workgroups every `workgroups`-th."""
+    """Write all tiles of the workgroup: one, or every `workgroups`-th tile if workgroups are persistent."""
     tiles = plan.tiles_m * plan.tiles_n
     at = put(events, at, plan.setup, NOTHING, NO_SLOT)
     for item in range(index, tiles * plan.split_k, plan.workgroups):
@@ -73,7 +78,7 @@ def write_warp(plan, rectangle, index, warp, events, at):
 
 @compiled
 def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
-    """K-steps first .. end - 1 of the tile whose first element is C(row, column)."""
+    """Write K-steps first .. end - 1 of the tile whose first element is C(row, column)."""
     ahead = plan.depth - 1
     for step in range(first, min(first + ahead, end)):
         at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
@@ -96,8 +101,11 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
 
 @compiled
 def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at):
-    """K-steps as in `write_main_loop`, in pieces: behind the arithmetic of each piece but the last, which follows the
-    barrier of the next step, stands a portion of the loads `depth - 1` steps ahead."""
+    """Write K-steps as in `write_main_loop`, each in several pieces.
+
+    The loads of the step `depth - 1` ahead are divided into portions. One portion follows the arithmetic of each piece
+    except the last. The arithmetic of the last piece follows the barrier of the next step.
+    """
     ahead, portions = plan.depth - 1, plan.pieces - 1
     for step in range(first, min(first + ahead, end)):
         at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
@@ -121,7 +129,7 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
 
 @compiled
 def write_stage(plan, step, events, at):
-    """The data of a step are waited for and shared by all warps."""
+    """Write the wait for the data of a step, and the barrier after which all warps can read them."""
     arrived = ONE << np.uint64(step % plan.depth)
     if plan.copy == LDG:
         at = put(events, at, plan.share, arrived, NO_SLOT)
@@ -131,7 +139,7 @@ def write_stage(plan, step, events, at):
 
 @compiled
 def write_loads(plan, rectangle, row, column, step, portion, portions, warp, events, at):
-    """This warp's share of the tiles of A and B of one K-step, or a portion of it."""
+    """Write this warp's loads of the tiles of A and B of one K-step, or a portion of them."""
     depth_k = step * plan.tile_k
     sharers = plan.warps_m * plan.warps_n * portions
     sharer = warp * portions + portion
@@ -144,7 +152,7 @@ def write_loads(plan, rectangle, row, column, step, portion, portions, warp, eve
 
 @compiled
 def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
-    """Results to memory, with the old C added where `with_c`; staged ones pass through shared memory."""
+    """Write the stores of the results. `with_c` adds the old C. Staged results pass through shared memory."""
     if with_c:
         at = write_output(
             plan, rectangle, plan.source, plan.load_source, plan.load_bytes, row, column, warp, events, at
@@ -160,7 +168,7 @@ def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
 
 @compiled
 def write_output(plan, rectangle, matrix, access, vector_bytes, row, column, warp, events, at):
-    """This warp's accesses to the output tile: rows of the whole tile in turn (staged) or its own part."""
+    """Write this warp's accesses to the output tile: its turns of the whole tile (staged) or its own part."""
     if plan.staged:
         cut_rectangle(rectangle, matrix, row, column, plan.tile_m, plan.tile_n, vector_bytes)
         return write_accesses(events, at, access, rectangle, plan.lanes, warp, plan.warps_m * plan.warps_n)

@@ -1,15 +1,14 @@
 """Layer normalisation, forward: y = (x - mean) / sqrt(variance + epsilon) * weight + bias, row by row.
 
-x and y are dense [rows, cols], weight and bias [cols], all of one type. The kernel is built as library kernels are:
+x and y are dense [rows, cols], weight and bias are [cols], all of one type. The kernel is built like library kernels:
 
-* A row of at most ROW_ACCESSES warp accesses belongs to one warp, and a workgroup of `warps` warps takes as many rows.
-  A longer row belongs to a whole workgroup, whose warps take its accesses in turn.
-* A lane takes 16 bytes per access, halved until the width divides a row.
+* A row of at most ROW_ACCESSES warp accesses belongs to one warp; a workgroup has one row per warp. A longer row
+  belongs to a whole workgroup, and the warps take its accesses in turn.
+* A lane has 16 bytes per access, halved until the width divides a row.
 * A warp that has at most KEPT_ACCESSES accesses of a row keeps their values in registers: x is read once (mean from
-  the values, then the variance from the centred values). Else x is read twice: once for mean and variance together,
-  once for the output.
-* Sums go over the lanes with shuffles; where a row belongs to several warps, over the warps through shared memory and
-  a barrier.
+  the values, then the variance from the centred values). Otherwise x is read twice: once for mean and variance
+  together, once for the output.
+* Sums over lanes use shuffles. If a row belongs to several warps, sums over warps use shared memory and a barrier.
 * Then weight and bias are read, UNROLL accesses of each at a time, and the output is stored. With `stats` the first
   warp of a row stores mean and 1 / sqrt(variance + epsilon), 4 bytes each.
 
@@ -38,18 +37,18 @@ from traces.schema import NO_SLOT, Kind, Pipe, Space
 from traces.source import KernelInfo, Workgroup
 
 ROW_ACCESSES = 8
-"""Of a row that one warp takes alone, at most."""
+"""Most accesses of a row that belongs to one warp."""
 KEPT_ACCESSES = 8
-"""Of a row whose values a warp keeps, at most: in fp16 they take 64 registers per thread as fp32 values."""
+"""Most accesses of a row whose values a warp keeps. fp16 values take 64 registers per thread as fp32 values."""
 UNROLL = 4
 """Accesses of weight, and of bias, in flight per warp."""
 STAT_BYTES = 4
 SETUP_INSTRUCTIONS = 16
 LATENCY_CLK = 4
 SHUFFLE_CLK = 25
-"""Of one exchange between lanes."""
+"""Latency of one exchange between lanes."""
 ADDRESS_REGISTERS = 24
-"""(Instruction counts, latencies and registers are assumed.)"""
+"""Instruction counts, latencies and registers are assumed."""
 THREADS_MAX = 1024
 ADDRESS_END = 1 << 62
 
@@ -60,10 +59,10 @@ _NO_ADDRESSES = np.empty(0, np.uint64)
 
 @dataclass(frozen=True)
 class LayerNorm(ParameterKernel):
-    """The kernel trace of one layer normalisation. Buffers lie from `address` on, each at a multiple of 2 MiB.
+    """The kernel trace of one layer normalisation. Buffers begin at `address`, each at a multiple of 2 MiB.
 
     Raises:
-        UserError: a field that no such kernel can have.
+        UserError: a field has an impossible value.
     """
 
     NAME: ClassVar[str] = "layernorm"
@@ -72,8 +71,8 @@ class LayerNorm(ParameterKernel):
     rows: int
     cols: int
     dtype: DataType = DataType.FP16
-    warps: int = 8  # of a workgroup
-    stats: bool = False  # mean and reciprocal deviation are stored too
+    warps: int = 8  # warps of a workgroup
+    stats: bool = False  # True: mean and reciprocal deviation are stored too
     address: int = FIRST_ADDRESS
     lanes: int = 32
 
@@ -89,27 +88,27 @@ class LayerNorm(ParameterKernel):
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of x."""
+        """Size of a row of x."""
         return self.cols * self.dtype.bytes
 
     @property
     def width_bytes(self) -> int:
-        """Per lane of an access."""
+        """Size of an access per lane."""
         return min(VECTOR_BYTES, self.row_bytes & -self.row_bytes)
 
     @property
     def row_accesses(self) -> int:
-        """Warp accesses that cover a row."""
+        """Number of warp accesses that cover a row."""
         return -(-self.row_bytes // (self.lanes * self.width_bytes))
 
     @property
     def row_warps(self) -> int:
-        """Warps that share a row."""
+        """Number of warps that share a row."""
         return 1 if self.row_accesses <= ROW_ACCESSES else self.warps
 
     @property
     def kept(self) -> bool:
-        """Are the values of a row kept in registers, so that x is read once?"""
+        """True if the values of a row are kept in registers and x is read once."""
         return -(-self.row_accesses // self.row_warps) <= KEPT_ACCESSES
 
     @cached_property
@@ -127,7 +126,7 @@ class LayerNorm(ParameterKernel):
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups from number `start` on: all alike but for where their rows lie."""
+        """Workgroups, starting at number `start`. They differ only in the addresses of their rows."""
         first_row = [self._warp(place) for place in range(self.row_warps)]
         rows = self.warps // self.row_warps
         numbers = np.arange(self.warps, dtype=np.uint16)
@@ -140,7 +139,7 @@ class LayerNorm(ParameterKernel):
 
     @cached_property
     def _addresses(self) -> tuple[int, ...]:
-        """Of x, y, weight, bias, mean and reciprocal deviation."""
+        """Addresses of x, y, weight, bias, mean and reciprocal deviation."""
         addresses = [self.address]
         whole, row, stat = self.rows * self.row_bytes, self.row_bytes, self.rows * STAT_BYTES
         for size in (whole, whole, row, row, stat):
@@ -148,7 +147,7 @@ class LayerNorm(ParameterKernel):
         return tuple(addresses)
 
     def _warp(self, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """Events of a warp that works on row 0, and the bytes by which each address moves from row to row."""
+        """Events of a warp on row 0, and for each event the distance of its addresses from row to row in bytes."""
         mine = np.arange(place, self.row_accesses, self.row_warps)
         parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
         for group in _groups(mine, KEPT_ACCESSES):
@@ -167,14 +166,14 @@ class LayerNorm(ParameterKernel):
         return events, self._steps(events)
 
     def _steps(self, events: np.ndarray) -> np.ndarray:
-        """Bytes from row to row: rows of x and y, statistics; 0 for weight, bias and what is no global access."""
+        """Distance from row to row in bytes, for x, y and statistics; 0 for weight, bias and other events."""
         _, _, weight, _, mean, _ = self._addresses
         rows, stats = events["base"] < weight, events["base"] >= mean
         step = np.where(rows, self.row_bytes, np.where(stats, STAT_BYTES, 0))
         return np.where((events["kind"] <= Kind.STORE) & (events["space"] == Space.GLOBAL), step, 0)
 
     def _loads(self, buffer: int, group: np.ndarray, slot: int) -> np.ndarray:
-        """Loads of these accesses of a row, each with its slot; buffer: place in `_addresses`."""
+        """Loads of these accesses of a row, each with its slot. buffer: index in `_addresses`."""
         reach = self.lanes * self.width_bytes
         lanes = np.minimum(self.row_bytes - group * reach, reach) // self.width_bytes
         return access(
@@ -187,27 +186,27 @@ class LayerNorm(ParameterKernel):
         )
 
     def _sums(self, accesses: int, wait: int) -> np.ndarray:
-        """A warp's additions of the values of some accesses."""
+        """Additions of a warp for the values of some accesses."""
         return compute(Pipe.FMA, self._instructions(2 * max(1, accesses)), LATENCY_CLK, slot=SUM, wait=wait)
 
     def _instructions(self, passes: int) -> int:
-        """One for each value of an access that a lane holds, `passes` times."""
+        """`passes` instructions for each value of an access that a lane holds."""
         return passes * self.width_bytes // self.dtype.bytes
 
     def _reduction(self, place: int, turn: int) -> list[np.ndarray]:
-        """A sum over the lanes and warps of a row; whoever needs it waits for TOTAL."""
+        """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
         shuffles = self.lanes.bit_length() - 1
         own = compute(Pipe.ALU, 2 * shuffles, SHUFFLE_CLK * shuffles, slot=TOTAL, wait=1 << SUM | 1 << TOTAL)
         if self.row_warps == 1:
             return [own]
-        base = STAT_BYTES * self.warps * turn  # in shared memory: no warp overwrites what another one still reads
+        base = STAT_BYTES * self.warps * turn  # shared memory: no warp overwrites a value that another warp still reads
         store = access(Kind.STORE, lanes=1, width_bytes=STAT_BYTES, base=base + STAT_BYTES * place, wait=1 << TOTAL)
         load = access(Kind.LOAD, lanes=self.warps, width_bytes=STAT_BYTES, base=base, slot=SUM)
         store["space"] = load["space"] = Space.SHARED
         return [own, store, event(Kind.BARRIER, slot=0), load, own]
 
     def _output(self, group: np.ndarray) -> list[np.ndarray]:
-        """Weight, bias and, where it was not kept, x of some accesses; then the arithmetic and the store of each."""
+        """Loads of weight, bias and (if not kept) x for some accesses, then arithmetic and store of each access."""
         number = len(group)
         loads = [self._loads(2, group, WEIGHT), self._loads(3, group, BIAS)]
         slots = [WEIGHT, BIAS]

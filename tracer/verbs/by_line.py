@@ -15,10 +15,10 @@ from traces.source import KernelSource, Prefill, Workgroup
 
 
 def show_by_line(archive: str, binary: str, architecture: str | None, as_json: bool) -> None:
-    """Print the traffic of every kernel of a trace that the binary has a line table for.
+    """Print the traffic of every kernel for which the binary has a line table.
 
     Raises:
-        UserError: not a single kernel has one; the first reason is named.
+        UserError: no kernel has one; the message gives the first reason.
     """
     listed: list[dict[str, Any]] = []
     with open_archive(archive) as trace, Meter("workgroups") as meter:
@@ -45,13 +45,13 @@ def show_by_line(archive: str, binary: str, architecture: str | None, as_json: b
 
 
 def _traffic(kernel: KernelSource, binary: str, architecture: str | None, meter: Meter) -> list[LineTraffic]:
-    """Totals of one kernel; a trace names the architecture that it was made on."""
+    """Totals of one kernel. The default architecture is the one named in the trace."""
     table = line_table(binary, kernel.info.name, architecture or kernel.info.attributes.get("architecture"))
     return attribute(_watched(kernel, meter), table)
 
 
 def _watched(kernel: KernelSource, meter: Meter) -> Iterator[Workgroup]:
-    """The workgroups of a kernel, each reported to the meter."""
+    """The workgroups of a kernel. Each is reported to the meter."""
     for done, workgroup in enumerate(checked_workgroups(kernel), 1):
         yield workgroup
         meter.update(kernel.info.name, done, kernel.info.workgroups)

@@ -1,5 +1,7 @@
-"""`t3sim trace`: make and look at trace archives."""
+"""`t3sim trace`: make, check and convert trace archives."""
 
 from traces.command.verbs import VerbGroup
 
-trace = VerbGroup("trace.", name="trace", help="Make and look at trace archives.\n\nExample: t3sim trace info gemm.h5")
+trace = VerbGroup(
+    "trace.", name="trace", help="Make, check and convert trace archives.\n\nExample: t3sim trace info gemm.h5"
+)

@@ -14,7 +14,7 @@ from traces.command.tables import print_json, print_table
 @click.option("--xz", is_flag=True, help="Compress the kernels' files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def export_trace(archive: str, output: str, xz: bool, as_json: bool) -> None:
-    """Write a trace ARCHIVE as Accel-Sim text of tracer version 5, which Accel-Sim and `t3sim trace import` read.
+    """Write a trace ARCHIVE as Accel-Sim text of tracer version 5, which Accel-Sim and `t3sim trace import` can read.
 
     Example: t3sim trace export gemm.h5 -o gemm_traces --xz
     """

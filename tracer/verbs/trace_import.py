@@ -14,7 +14,7 @@ from traces.source import warnings_of
 @click.command("import")
 @click.argument("trace", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Trace archive to write.")
-@click.option("--lenient", is_flag=True, help="Skip what is broken, and count it, instead of giving up.")
+@click.option("--lenient", is_flag=True, help="Skip broken parts and count them, instead of stopping.")
 @click.option("--kernels", metavar="LIST", help="Only these kernels of the list, counted from 0, e.g. 3-7.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes that read kernels.")
 @click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
@@ -26,8 +26,8 @@ def import_trace(
 
     Example: t3sim trace import traces/kernelslist.g -o trace.h5
     """
-    chosen = None if kernels is None else numbers_of(kernels, "--kernels")
-    source = open_accelsim(trace, lenient=lenient, kernels=chosen)
+    numbers = None if kernels is None else numbers_of(kernels, "--kernels")
+    source = open_accelsim(trace, lenient=lenient, kernels=numbers)
     with Meter("workgroups") as meter:
         summary = write_archive(
             output,
@@ -36,8 +36,8 @@ def import_trace(
             progress=lambda _, info, done: meter.update(info.name, done, info.workgroups),
         )
     print_warnings(warnings_of(source))
-    found = {**vars(summary), "skipped": source.problems.skipped}
+    counts = {**vars(summary), "skipped": source.problems.skipped}
     if as_json:
-        print_json({"output": output, **found})
+        print_json({"output": output, **counts})
     else:
-        print_table(f"{output}: from {trace}", ("content", "count"), found.items())
+        print_table(f"{output}: from {trace}", ("content", "count"), counts.items())

@@ -1,4 +1,4 @@
-"""`t3sim trace info`: what a trace archive holds."""
+"""`t3sim trace info`: show the content of a trace archive."""
 
 import click
 
@@ -14,10 +14,15 @@ COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "work
 @click.argument("archive", type=click.Path())
 @click.option("--by-line", is_flag=True, help="Memory traffic per source line of the traced program; reads all events.")
 @click.option("--binary", type=click.Path(), help="For --by-line: the traced program, built with line tables.")
-@click.option("--architecture", help="For --by-line: which code of the binary, e.g. sm_80; default: the trace's own.")
+@click.option(
+    "--architecture",
+    help="For --by-line: architecture of the code in the binary, e.g. sm_80; default: the one named in the trace.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with the provenance of every kernel.")
 def trace_info(archive: str, by_line: bool, binary: str | None, architecture: str | None, as_json: bool) -> None:
-    """Say what a trace ARCHIVE holds: kernels, their shape and resources, events. Reads no events without --by-line.
+    """Show the content of a trace ARCHIVE: kernels, their shape and resources, events.
+
+    Without --by-line the command reads no events.
 
     Example: t3sim trace info gemm.h5
 
@@ -28,13 +33,15 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
     if binary is not None:
         show_by_line(archive, binary, architecture, as_json)
         return
-    found = describe(archive)
+    content = describe(archive)
     if as_json:
-        print_json(found)
+        print_json(content)
         return
     rows = [
         ["x".join(map(str, kernel[name])) if name in ("grid", "block") else kernel[name] for name in COLUMNS]
-        for kernel in found["kernels"]
+        for kernel in content["kernels"]
     ]
-    print_table(f"{archive} ({bytes_text(found['file_bytes'])}, {found['writer']})", COLUMNS, rows)
-    print_text(f"{found['prefills']} host copies, {bytes_text(found['prefill_bytes'])}\nchecksum {found['checksum']}")
+    print_table(f"{archive} ({bytes_text(content['file_bytes'])}, {content['writer']})", COLUMNS, rows)
+    print_text(
+        f"{content['prefills']} host copies, {bytes_text(content['prefill_bytes'])}\nchecksum {content['checksum']}"
+    )

@@ -11,7 +11,7 @@ from traces.command.tables import print_json, print_table
 @click.argument("archive", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def verify_trace(archive: str, as_json: bool) -> None:
-    """Read everything in a trace ARCHIVE, compare the checksums and check that its values are possible.
+    """Read all of a trace ARCHIVE, compare the checksums and check that its values are possible.
 
     Example: t3sim trace verify gemm.h5
     """

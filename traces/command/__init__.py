@@ -1,1 +1,1 @@
-"""The command line: how verbs are found, and how they print."""
+"""The command line: it finds verbs and prints their output."""

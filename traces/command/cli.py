@@ -1,6 +1,6 @@
-"""The command `t3sim`: turns mistakes into one line and an exit status. Verbs are found by `traces.command.verbs`.
+"""The command `t3sim`. It turns a mistake into one line and an exit status. `traces.command.verbs` finds the verbs.
 
-Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user's (one line says which), 130 = interrupted.
+Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user (one line names it), 130 = interrupted.
 """
 
 import errno
@@ -19,14 +19,14 @@ DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 
 POLICY_OPTION = "--policy"
-"""Of the verbs that simulate: the file is bound when the machine is imported, so before the verb is (sim.hw.policy)."""
+"""Option of the verbs that simulate. The file must be known before the verb is imported (sim.hw.policy)."""
 POLICY_VARIABLE = "T3SIM_POLICY"
 REASON_CHARACTERS = 500
-"""Of a compiler's message."""
+"""Length at which a compiler's message is cut."""
 
 
 def _announce_policy(arguments: list[str]) -> None:
-    """Put a policy that the arguments name into the environment, where sim.hw.policy looks."""
+    """Store the policy that the arguments name in the environment, where sim.hw.policy reads it."""
     for place, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == POLICY_OPTION and (equals or place + 1 < len(arguments)):
@@ -54,14 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
         return _mistake(mistake.format_message(), getattr(mistake, "ctx", None))
     except UserError as mistake:
         return _mistake(str(mistake))
-    except BrokenPipeError:  # the reader of our output has gone: nobody to tell
+    except BrokenPipeError:  # the reader of our output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except MemoryError as problem:
         return _mistake(f"not enough memory for this machine and problem ({problem})")
     except OSError as problem:
-        nameless = "standard output" if problem.errno == errno.ENOSPC else "system"
-        return _mistake(f"{problem.filename or nameless}: {problem.strerror or problem}")
+        unnamed = "standard output" if problem.errno == errno.ENOSPC else "system"
+        return _mistake(f"{problem.filename or unnamed}: {problem.strerror or problem}")
     except (click.Abort, KeyboardInterrupt):
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not policy or not _raised_in_compiler(error):
             raise
         return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
-    return status if isinstance(status, int) else DONE  # what a verb gave to ctx.exit
+    return status if isinstance(status, int) else DONE  # the status that a verb gave to ctx.exit
 
 
 def _raised_in_compiler(error: Exception) -> bool:
@@ -79,6 +79,6 @@ def _raised_in_compiler(error: Exception) -> bool:
 
 
 def _mistake(message: str, ctx: click.Context | None = None) -> int:
-    """Say on one line what the user must change."""
+    """Print on one line what the user must change."""
     print(f"{ctx.command_path if ctx else 't3sim'}: {shown(' '.join(message.split()))}", file=sys.stderr)
     return MISTAKE

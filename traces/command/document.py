@@ -1,4 +1,4 @@
-"""A report as blocks, rendered as Markdown and as one HTML file that needs nothing beside it."""
+"""A report as blocks, rendered as Markdown and as one HTML file without further files."""
 
 import re
 from base64 import b64encode
@@ -33,9 +33,9 @@ class Bullets(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Cells are text.
+    """A table whose cells are text.
 
-    numbers: names of the columns that are set to the right; None: the reader of the Markdown aligns nothing.
+    numbers: names of the columns that are aligned to the right; None: the Markdown sets no alignment.
     """
 
     columns: Sequence[str]
@@ -44,7 +44,7 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A PNG. path: relative to the report; caption: what it shows, in words."""
+    """A PNG. path: relative to the report; caption: its content in words."""
 
     path: str
     caption: str
@@ -58,45 +58,45 @@ def to_markdown(blocks: Iterable[Block]) -> str:
 
 
 def to_html(blocks: Sequence[Block], title: str, folder: Path) -> str:
-    """One HTML file. folder: where the paths of pictures begin."""
+    """One HTML file. folder: the paths of pictures are relative to it."""
     body = "\n".join(_html(block, folder) for block in blocks)
     head = f'<meta charset="utf-8"><title>{escape(shown(title))}</title><style>{STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
 def notes(path: Path) -> Text:
-    """What a person wrote below a generated table, as it is."""
+    """The notes of a person below a generated table, unchanged."""
     return Text(path.read_text(encoding="utf-8").rstrip("\n"))
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a generated page of Markdown, and print it."""
+    """Write a generated page of Markdown and print it."""
     path.write_text(text, encoding="utf-8")
     print(text)
 
 
 def table_line(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
+    """One row of a Markdown table."""
     return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
 
 def markdown_text(text: str) -> str:
-    """A text in which Markdown finds no tag, no link and no end of a cell."""
-    return re.sub(r"\||<(?=[A-Za-z/!?])|\](?=\()", lambda found: f"\\{found[0]}", shown(text))
+    """A text with escapes where Markdown would see a tag, a link or the end of a cell."""
+    return re.sub(r"\||<(?=[A-Za-z/!?])|\](?=\()", lambda match: f"\\{match[0]}", shown(text))
 
 
 def from_markdown(text: str) -> list[Block]:
-    """Headings, paragraphs and lists of one level, as notes are written."""
-    found: list[Block] = []
+    """The blocks of notes: headings, paragraphs and lists of one level."""
+    blocks: list[Block] = []
     for part in text.strip().split("\n\n"):
         if part.startswith("#"):
             marks, _, words = part.partition(" ")
-            found.append(Heading(words, len(marks)))
+            blocks.append(Heading(words, len(marks)))
         elif part.startswith("* "):
-            found.append(Bullets([" ".join(line.split()) for line in part[2:].split("\n* ")]))
+            blocks.append(Bullets([" ".join(line.split()) for line in part[2:].split("\n* ")]))
         else:
-            found.append(Text(" ".join(part.split())))
-    return found
+            blocks.append(Text(" ".join(part.split())))
+    return blocks
 
 
 def _markdown(block: Block) -> str:
@@ -138,9 +138,9 @@ def _html(block: Block, folder: Path) -> str:
 
 
 def _cells(columns: Sequence[str], row: Sequence[str], numbers: Sequence[str]) -> list[str]:
-    found = []
+    cells = []
     for column, cell in zip(columns, row, strict=True):
         name = "number" if column in numbers else cell if column == "verdict" and cell.isalpha() else ""
         kind = f' class="{name}"' if name else ""
-        found.append(f"<td{kind}>{escape(shown(cell))}</td>")
-    return found
+        cells.append(f"<td{kind}>{escape(shown(cell))}</td>")
+    return cells

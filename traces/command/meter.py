@@ -1,4 +1,4 @@
-"""Progress on stderr for work that takes longer than a moment: how far, how fast, how long yet."""
+"""Progress on stderr for long work: units done, rate and time left."""
 
 import sys
 from time import perf_counter
@@ -18,9 +18,9 @@ from rich.text import Text
 from traces.plain_text import shown
 
 QUIET_S = 2.0
-"""Work that ends earlier shows nothing."""
+"""Work that ends earlier prints no progress."""
 LINE_S = 10.0
-"""Time between two lines where stderr is no terminal."""
+"""Time between two lines if stderr is no terminal."""
 
 
 class _Rate(ProgressColumn):
@@ -29,13 +29,13 @@ class _Rate(ProgressColumn):
 
 
 class Meter:
-    """Progress that appears after QUIET_S: a bar on a terminal, else a line every LINE_S. A context manager."""
+    """A context manager that shows progress after QUIET_S: a bar on a terminal, else a line every LINE_S."""
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
-        self._said_s = perf_counter() + QUIET_S - LINE_S
-        self._what: str | None = None
-        self._what_began_s = 0.0
+        self._printed_s = perf_counter() + QUIET_S - LINE_S
+        self._work: str | None = None
+        self._work_began_s = 0.0
         self._bar: Progress | None = None
 
     def __enter__(self) -> "Meter":
@@ -45,35 +45,35 @@ class Meter:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, what: str, done: int, total: int | None = None) -> None:
-        """Report that `done` of `total` (None = unknown) units of a piece of work called `what` are done."""
-        what, now_s = shown(what), perf_counter()
-        fresh = what != self._what
-        if fresh:
-            self._what, self._what_began_s = what, now_s
-        if now_s < self._said_s + LINE_S and self._bar is None:
+    def update(self, work: str, done: int, total: int | None = None) -> None:
+        """Report that `done` of `total` (None = unknown) units of a piece of work called `work` are done."""
+        work, now_s = shown(work), perf_counter()
+        is_new = work != self._work
+        if is_new:
+            self._work, self._work_began_s = work, now_s
+        if now_s < self._printed_s + LINE_S and self._bar is None:
             return
         if sys.stderr.isatty():
-            self._draw(what, done, total, fresh)
+            self._draw(work, done, total, is_new)
         else:
-            self._said_s = now_s
-            print(_line(what, done, total, self._unit, now_s - self._what_began_s), file=sys.stderr, flush=True)
+            self._printed_s = now_s
+            print(_line(work, done, total, self._unit, now_s - self._work_began_s), file=sys.stderr, flush=True)
 
-    def _draw(self, what: str, done: int, total: int | None, fresh: bool) -> None:
+    def _draw(self, work: str, done: int, total: int | None, is_new: bool) -> None:
         if self._bar is None:
             self._bar = _bar()
-            self._bar.add_task(what, total=total, unit=self._unit)
+            self._bar.add_task(work, total=total, unit=self._unit)
             self._bar.start()
         task = self._bar.task_ids[0]
-        if fresh:
-            self._bar.reset(task, description=what)
+        if is_new:
+            self._bar.reset(task, description=work)
         self._bar.update(task, completed=done, total=total)
 
 
-def _line(what: str, done: int, total: int | None, unit: str, passed_s: float) -> str:
-    """One line of progress: how far, how fast, how long yet."""
+def _line(work: str, done: int, total: int | None, unit: str, passed_s: float) -> str:
+    """One line of progress: units done, rate and time left."""
     rate = done / passed_s if passed_s > 0 else 0.0
-    line = f"t3sim: {what}: {done:,} {f'of {total:,} ' if total else ''}{unit}"
+    line = f"t3sim: {work}: {done:,} {f'of {total:,} ' if total else ''}{unit}"
     if rate:
         line += f", {rate:,.3g}/s"
         line += f", {(total - done) / rate:,.0f} s left" if total else ""

@@ -1,4 +1,4 @@
-"""Output of the verbs: tables for people, one JSON object for programs."""
+"""Output of the verbs: tables for people and one JSON object for programs."""
 
 import json
 import sys
@@ -12,17 +12,17 @@ from rich.text import Text
 from traces.plain_text import shown
 
 WIDE = 100_000
-"""Columns of a console on which every table fits."""
+"""Width of a console in characters on which every table fits."""
 
 
 def print_json(content: dict) -> None:
-    """One JSON object on stdout and nothing else."""
+    """Print one JSON object and nothing else."""
     json.dump(content, sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table on stdout; numbers to the right, with thousands separated. In a pipe it is as wide as it needs to be."""
+    """Print a table. Numbers are right-aligned with separated thousands. In a pipe the table has its full width."""
     cells = [list(row) for row in rows]
     title = shown(title)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -40,18 +40,18 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
 
 
 def print_text(text: str, err: bool = False) -> None:
-    """Lines of text on stdout or stderr that hold words of an input (names, titles, reasons)."""
+    """Print lines that contain text from an input (names, titles, reasons), on stdout or stderr."""
     click.echo("\n".join(map(shown, text.split("\n"))), err=err)
 
 
 def print_warnings(lines: Iterable[str]) -> None:
-    """What a reader of trace text found odd or left out, on stderr."""
+    """Print the warnings of a reader of trace text on stderr."""
     for line in lines:
         print(f"warning: {shown(line)}", file=sys.stderr)
 
 
 def number_text(value: object) -> str:
-    """Whole numbers with separators, small floats with four digits, nothing for None, anything else as it is."""
+    """A value as text: whole numbers with separators, small floats with four digits, `-` for None."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):

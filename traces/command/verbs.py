@@ -1,8 +1,8 @@
-"""Verbs: found as entry points, listed by their modules' first lines, imported when they are called.
+"""Verbs of the command line. They are found as entry points and imported only when they are called.
 
-A package adds a verb by an entry point of the group `t3sim.verbs`: its name is the verb ("trace.make" = `t3sim trace
-make`), its value names a click command. The first line of that module says what the verb does: "`t3sim run`: replay a
-trace". A verb loads and compiles only what it needs.
+A package adds a verb with an entry point of the group `t3sim.verbs`. Its name is the verb ("trace.make" = `t3sim trace
+make`). Its value names a click command. The help text of the verb is the first line of that module after the colon:
+"`t3sim run`: replay a trace". A verb loads and compiles only the code that it needs.
 """
 
 import ast
@@ -20,23 +20,23 @@ from traces.errors import UserError
 
 GROUP = "t3sim.verbs"
 OWN = "t3sim"
-"""The distribution whose verbs come first: nobody else's replaces them."""
+"""The distribution whose verbs come first. Verbs of other packages cannot replace them."""
 
 
 @cache
 def verbs() -> dict[str, EntryPoint]:
-    """Verb, with its group before a dot -> entry point, in alphabetical order."""
-    found: dict[str, EntryPoint] = {}
+    """Verb (with its group before a dot) -> entry point, in alphabetical order."""
+    verb_points: dict[str, EntryPoint] = {}
     points = sorted(
         entry_points(group=GROUP), key=lambda point: (point.dist is None or point.dist.name != OWN, point.name)
     )
     for point in points:
-        found.setdefault(point.name, point)
-    return dict(sorted(found.items()))
+        verb_points.setdefault(point.name, point)
+    return dict(sorted(verb_points.items()))
 
 
 def summary_of(point: EntryPoint) -> str:
-    """What the first line of the verb's module says after the colon; nothing where there is no such line."""
+    """The first line of the verb's module after the colon; an empty text if there is no such line."""
     try:
         spec = find_spec(point.module)
         text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
@@ -50,14 +50,14 @@ def load_verb(point: EntryPoint) -> click.Command:
     """Import a verb.
 
     Raises:
-        UserError: a verb of another package that cannot be imported, or that is no click command.
+        UserError: a verb of another package cannot be imported, or a verb is no click command.
     """
     if point.dist is None or point.dist.name == OWN:
         command = getattr(importlib.import_module(point.module), point.attr)
     else:
         try:
             command = point.load()
-        except Exception as error:  # whatever another package raises
+        except Exception as error:  # another package can raise anything
             raise UserError(f"verb {point.name} of {point.dist.name}: {type(error).__name__}: {error}") from error
     if not isinstance(command, click.Command):
         raise UserError(f"verb {point.name}: {point.value} is no click command")
@@ -65,7 +65,7 @@ def load_verb(point: EntryPoint) -> click.Command:
 
 
 class VerbGroup(click.Group):
-    """The verbs whose names begin with `prefix`, as a click group."""
+    """A click group of the verbs whose names begin with `prefix`."""
 
     def __init__(self, prefix: str = "", before_verb: Callable[[list[str]], None] | None = None, **settings) -> None:
         """before_verb: called with the arguments before a verb is imported."""
@@ -95,7 +95,7 @@ class VerbGroup(click.Group):
         return load_verb(point) if point else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs with their summaries, without importing them."""
+        """Verbs with their summaries. Imports no verb."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         points = self._points().items()

@@ -1,1 +1,1 @@
-"""Verbs of the command line that need no machine."""
+"""Verbs of the command line that simulate no machine."""

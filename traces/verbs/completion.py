@@ -11,7 +11,7 @@ VARIABLE = "_T3SIM_COMPLETE"
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a SHELL; the shell's start-up file should evaluate it.
+    """Print the completion script of a SHELL. Evaluate it in the shell's start-up file.
 
     bash: eval "$(t3sim completion bash)"; zsh: the same with zsh; fish: t3sim completion fish | source
 

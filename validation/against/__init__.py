@@ -1,1 +1,1 @@
-"""Comparisons: other simulators, hardware counters, libraries."""
+"""Comparisons with other simulators, hardware counters and libraries."""

@@ -1,15 +1,15 @@
-"""Collectives of real machines against ours: one overhead and one link efficiency from two points, the rest predicted.
+"""Collectives of real machines against ours. Two points give an overhead and a link efficiency; the rest is predicted.
 
 `python -m validation.against.collectives` writes `validation/tables/collectives.md` (some minutes). Measured: the time
-of an NCCL collective (`validation/references/nccl_*.csv`; nccl-tests, out of place) by its size D: what a GPU puts into
-a reduce-scatter or gets out of an all-gather. For each machine, number of GPUs and collective, 4 and 512 MB calibrate
-`collective.launch_ps` and `link.efficiency`; all sizes between are prediction.
+of an NCCL collective (`validation/references/nccl_*.csv`; nccl-tests, out of place) over its size D. D is the input of
+a GPU to a reduce-scatter, or its output of an all-gather. For each machine, number of GPUs and collective, 4 and 512 MB
+calibrate `collective.launch_ps` and `link.efficiency`. All sizes between are predictions.
 
-Runs are whole up to 128 MB; beyond, time is linear in size: 256 and 512 MB are read off the line through 32 and 128 MB.
-`--whole` runs them; the table's notes say how far the line was off.
+Runs are whole up to 128 MB. Above, time is linear in size: 256 and 512 MB are extrapolated from the line through 32 and
+128 MB. `--whole` runs them; the notes of the table give the error of the line.
 
-NCCL passes a chunk on in slices while the next ones come; `pipelined` puts the steps of a plan in that order. What
-NCCL also does, and we do not: choose protocol and number of channels by size (D26).
+NCCL forwards a chunk in slices while the next slices arrive. `pipelined` puts the steps of a plan in that order. NCCL
+also chooses protocol and number of channels by size; the simulator does not (D26).
 """
 
 import argparse
@@ -39,14 +39,13 @@ REFERENCES = (HERE / "references" / "nccl_v100.csv", HERE / "references" / "nccl
 SIZES_MB = (4, 8, 16, 32, 64, 128, 256, 512)
 CALIBRATION_MB = (4, 512)
 LINE_MB = (32, 128)
-"""Larger sizes than these are extrapolated along the line through them."""
+"""Larger sizes are extrapolated with the line through these two."""
 TILE_BYTES = 32 * 1024
-"""Of the buffer that a workgroup moves at once (assumed)."""
+"""Part of the buffer that a workgroup moves at one time (assumed)."""
 ROW_BYTES = 512
-"""A warp's access: the buffer is a matrix so wide, without gaps, so that a tile is a workgroup's band of rows."""
+"""Width of the buffer as a matrix without gaps: one access of a warp. A tile is then a band of rows of a workgroup."""
 SLICE_BYTES = MIB
-"""Of a chunk that is passed on while the next one comes (assumed: 512 KiB steps of NCCL's Simple protocol on a few
-channels)."""
+"""Size of a slice of a chunk (assumed: 512 KiB steps of NCCL's Simple protocol on a few channels)."""
 FIT_COLUMNS = (
     *("machine", "GPUs", "collective", "links, peak (GB/s)", "measured slope (GB/s)", "link.efficiency"),
     *("overhead (us)", "mean error"),
@@ -57,7 +56,7 @@ CLOSE, CORRECTIONS = 0.005, 3
 
 
 class System(NamedTuple):
-    """A measured machine: the preset it is run on, and the peak of a GPU's links each way, all of them together."""
+    """A measured machine: its preset, and the peak rate of all links of a GPU together, each way."""
 
     preset: str
     overrides: tuple[str, ...]
@@ -83,7 +82,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit:
-    """What two points say.
+    """Parameters from two measured points.
 
     Attributes:
         efficiency: link.efficiency.
@@ -97,18 +96,18 @@ class Fit:
 @cache
 def measured() -> dict[Case, dict[int, float]]:
     """Case -> size in MB -> time in us."""
-    found: dict[Case, dict[int, float]] = {}
+    times_us: dict[Case, dict[int, float]] = {}
     for path in REFERENCES:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 case = Case(row["system"], int(row["gpus"]), row["collective"])
                 if (size := int(row["bytes"])) in {mb * MIB for mb in SIZES_MB}:
-                    found.setdefault(case, {})[size // MIB] = float(row["time_us"])
-    return found
+                    times_us.setdefault(case, {})[size // MIB] = float(row["time_us"])
+    return times_us
 
 
 def machine_of(case: Case, fit: Fit, size_mb: int) -> Machine:
-    """The preset with the links of the measured machine and what was calibrated."""
+    """The preset with the links of the measured machine and the calibrated values."""
     system = SYSTEMS[case.system]
     overrides = [
         *system.overrides,
@@ -121,7 +120,7 @@ def machine_of(case: Case, fit: Fit, size_mb: int) -> Machine:
 
 
 def slices_of(case: Case, size_mb: int) -> int:
-    """Portions of a chunk."""
+    """Number of slices of a chunk."""
     return max(1, size_mb * MIB // case.gpus // SLICE_BYTES)
 
 
@@ -135,9 +134,9 @@ def flat_buffer(size_bytes: int) -> np.ndarray:
 
 
 def pipelined(steps: Sequence[Step], slices: int) -> list[Step]:
-    """Steps cut into slices: each slice of a step right after its previous step of one turn before.
+    """Steps cut into slices. A slice of a step runs one turn after the same slice of the previous step.
 
-    A turn has one slice of every step, so that its data have a whole turn to arrive.
+    A turn has one slice of every step, so the data of a slice have a whole turn to arrive.
     """
     parts = [np.array_split(np.arange(len(step.tiles)), min(slices, len(step.tiles))) for step in steps]
     order = []
@@ -151,7 +150,7 @@ def pipelined(steps: Sequence[Step], slices: int) -> list[Step]:
 
 
 def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
-    """Time of a collective alone on idle GPUs, launch to the last byte in memory; its ledger must be right."""
+    """Time in us of a collective alone on idle GPUs, from launch to the last byte in memory. Checks its ledger."""
     machine = machine_of(case, fit, size_mb)
     chunks = even_chunks(size_mb * MIB // TILE_BYTES, case.gpus)
     plans = collective_plans(machine, case.kind, flat_buffer(size_mb * MIB), chunks)
@@ -165,7 +164,7 @@ def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
 
 
 def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bool = False) -> dict[int, float]:
-    """Size in MB -> time in us: simulated, or with `whole` unset read off the line where it is beyond LINE_MB."""
+    """Size in MB -> time in us. Without `whole`, sizes above LINE_MB are extrapolated with the line."""
     low, high = LINE_MB
     run = set(sizes_mb) if whole else {mb for mb in sizes_mb if mb <= high} | set(LINE_MB)
     times = {mb: simulated_us(case, fit, mb) for mb in sorted(run)}
@@ -176,7 +175,7 @@ def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bo
 
 
 def slope_ratio(case: Case, efficiency: float, few: int, many: int, whole: bool) -> float:
-    """Our time for the bytes from `few` to `many` MB over what 508 MB measured say that they take."""
+    """Our time for the bytes from `few` to `many` MB, divided by the measured time for the same number of bytes."""
     low, high = CALIBRATION_MB
     wanted_us = (measured()[case][high] - measured()[case][low]) * (many - few) / (high - low)
     ours = curve_us(case, Fit(efficiency, 0), (few, many), whole)
@@ -184,10 +183,10 @@ def slope_ratio(case: Case, efficiency: float, few: int, many: int, whole: bool)
 
 
 def fit_of(case: Case, whole: bool = False) -> Fit:
-    """Efficiency and overhead with which 4 and 512 MB take their measured times, to CLOSE.
+    """Efficiency and overhead with which 4 and 512 MB take their measured times (within CLOSE).
 
-    What 508 MB more cost gives the efficiency, corrected twice (first on smaller runs), and again while it is off;
-    the rest of the time of 4 MB is the overhead.
+    The time of the 508 MB between gives the efficiency. It is corrected twice (first on smaller runs), and again while
+    the error is larger than CLOSE. The rest of the time of 4 MB is the overhead.
     """
     times = measured()[case]
     low, high = CALIBRATION_MB
@@ -269,14 +268,14 @@ def table(found: dict[Case, tuple[Fit, dict[int, float]]], whole: bool = False) 
 
 
 def _with(overrides: Sequence[str]) -> str:
-    return f" with {', '.join(f'`{each}`' for each in overrides)}" if overrides else ""
+    return f" with {', '.join(f'`{override}`' for override in overrides)}" if overrides else ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Collectives of real machines against ours.")
     parser.add_argument("--whole", action="store_true", help="extrapolate nothing: an hour")
     whole = parser.parse_args().whole
-    with ProcessPoolExecutor(1) as pool:  # each curve frees its memory when the next one comes
+    with ProcessPoolExecutor(1) as pool:  # one worker: the memory of a curve is freed before the next
         found = dict(zip(measured(), pool.map(run_case, measured(), [whole] * len(measured())), strict=True))
     write_page(TABLE, table(found, whole))
 

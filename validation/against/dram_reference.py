@@ -1,7 +1,7 @@
 """Our HBM channel against two simulators on identical streams: the 14 rows of references/hbm2_channel.csv.
 
-`python -m validation.against.dram_reference` writes `validation/tables/hbm2_channel.md`; a test compares the committed
-table with a fresh one. Every row is a prediction: no parameter was chosen by it.
+`python -m validation.against.dram_reference` writes `validation/tables/hbm2_channel.md`. A test compares the committed
+table with a new one. Every row is a prediction: no parameter was chosen from it.
 """
 
 import csv
@@ -19,7 +19,7 @@ NOTES = HERE / "against" / "dram_reference_notes.md"
 TABLE = HERE / "tables" / "hbm2_channel.md"
 
 TOLERANCE = 0.02
-"""Of bandwidth, where one simulator ran the row or both agree to this."""
+"""Of bandwidth, if one simulator ran the row or both agree within this tolerance."""
 COLUMNS = (
     *("simulator", "config", "stream", "bandwidth", "ours", "ratio", "verdict"),
     *("avg latency", "ours", "p50", "ours", "row hits", "ours"),
@@ -63,13 +63,13 @@ def reference_rows() -> list[Row]:
 
 @cache
 def our_result(config: str, stream: str) -> DramResult:
-    """Our run of a row: `setG[_nmc4L]/MAP` and the name of a stream."""
+    """Our run of a row. config: `setG[_nmc4L]/MAP`; stream: its name."""
     timing, bank_map = config.split("/")
     return run_stream(STREAMS / f"{stream}.trace.xz", "G", bank_map, nmc_updates=timing.endswith("nmc4L"))
 
 
 def verdict(row: Row, rows: list[Row]) -> str:
-    """How the row's bandwidth compares: within 2 %, inside the two simulators' envelope, or outside."""
+    """Verdict on the row's bandwidth: within 2 %, inside the range of the two simulators, or outside."""
     both = [other.bandwidth_GBps for other in rows if (other.config, other.stream) == (row.config, row.stream)]
     if max(both) <= min(both) * (1 + TOLERANCE):
         return "within 2 %" if abs(row.ratio() - 1) <= TOLERANCE else "OUTSIDE"

@@ -1,8 +1,8 @@
-"""How far apart the workgroups of a GEMM run: the spread of their K-steps, sampled while the kernel is replayed.
+"""The spread of the workgroups of a GEMM in K-steps, sampled while the kernel is replayed.
 
-A workgroup's place is the number of K-steps whose arithmetic its warps have issued, averaged over its warps and
-counted through all of its tiles. The spread of a sample is the distance between the foremost and the hindmost
-workgroup that still works.
+The progress of a workgroup is the number of K-steps whose arithmetic its warps have issued: the mean over its warps,
+counted over all of its tiles. The spread of a sample is the difference between the first and the last workgroup that
+still runs.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from traces.source import Workgroup
 
 
 class Spread(NamedTuple):
-    """Spread of the workgroups over a run, in K-steps; `samples` with at least two workgroups at work."""
+    """Spread of the workgroups over a run, in K-steps. `samples`: samples with at least two running workgroups."""
 
     mean: float
     largest: float
@@ -27,7 +27,7 @@ class Spread(NamedTuple):
 
 
 class DriftProbe:
-    """Samples the places of the workgroups of one GEMM; give `observe` to `sim.host.gpu.Gpu` as its line trace.
+    """Samples the progress of the workgroups of one GEMM. Give `observe` to `sim.host.gpu.Gpu` as its line trace.
 
     Args:
         source: the GEMM, alone on its GPU.
@@ -53,7 +53,7 @@ class DriftProbe:
             self._samples.append((max(places) - min(places), float(np.std(places))))
 
     def spread(self) -> Spread:
-        """Over all samples so far."""
+        """Spread over all samples so far."""
         spreads, deviations = np.array(self._samples).T
         return Spread(float(spreads.mean()), float(spreads.max()), float(deviations.mean()), len(spreads))
 
@@ -70,7 +70,7 @@ class DriftProbe:
 
 
 def _steps_before(source: GemmSource, workgroup: Workgroup) -> np.ndarray:
-    """f8[events + 1]: K-steps (of whole tiles) before each event, through all warps; at the end those of one warp."""
+    """f8[events + 1]: K-steps (of whole tiles) before each event, over all warps. Last element: K-steps of one warp."""
     events, kernel = workgroup.events, source.kernel
     arithmetic = (events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.TENSOR)
     work = np.where(arithmetic, events["work"], 0).astype(np.int64)

@@ -1,8 +1,8 @@
 """Sectors of four tensor-core GEMMs against Nsight's counters of a V100-class GPU.
 
-`python -m validation.against.gemm_counters` writes `validation/tables/gemm_counters.md`; a test replays the kernels and
-compares with the counters and with the committed table. No parameter of the machine was chosen by these counters
-except the dealing of workgroups over SMs (preset v100, dispatch.order); the shape of the 4096^3 kernel is that of the
+`python -m validation.against.gemm_counters` writes `validation/tables/gemm_counters.md`. A test replays the kernels and
+compares the results with the counters and with the committed table. These counters determined only one parameter of the
+machine: how workgroups are distributed over SMs (preset v100, dispatch.order). The 4096^3 kernel has the shape of the
 CUDA sample cudaTensorCoreGemm.
 """
 
@@ -30,7 +30,7 @@ DRIFT_COLUMNS = (
     *("kernel", "depth", "K-steps per tile", "mean", "largest", "standard deviation", "samples", "time (us)"),
 )
 SAMPLE_PS = 5 * PS_PER_US
-"""Between two looks at where the workgroups are."""
+"""Simulated time between two samples of the workgroups' progress."""
 
 CUTLASS = GemmKernel(tile_m=128, tile_n=128, tile_k=32)
 SAMPLE = GemmKernel(tile_m=128, tile_n=128, tile_k=64, persistent=80, pipeline_depth=1)
@@ -39,7 +39,7 @@ SAMPLE_PROBLEM = GemmProblem(m=4096, n=4096, k=4096, c_bytes=4, with_c=True)
 
 
 class Case(NamedTuple):
-    """A measured kernel (row of REFERENCE) and what we replay for it."""
+    """A measured kernel (row of REFERENCE) and the GEMM that is replayed for it."""
 
     name: str
     problem: GemmProblem
@@ -53,11 +53,11 @@ CASES = (
     Case("cudaTensorCoreGemm", SAMPLE_PROBLEM, SAMPLE),
     Case("cudaTensorCoreGemm", SAMPLE_PROBLEM, SAMPLE_AHEAD),
 )
-"""The last one is a variant for comparison: the sample has no loads ahead of the arithmetic."""
+"""The last case is a variant for comparison: the sample itself has no loads ahead of the arithmetic."""
 
 
 class Outcome(NamedTuple):
-    """Our counters of a case, and how far apart its workgroups ran (None where it was not asked for)."""
+    """Our counters of a case, and the spread of its workgroups (None = not sampled)."""
 
     case: Case
     l1_read_miss_sectors: int
@@ -74,7 +74,7 @@ def measured() -> dict[str, dict[str, str]]:
 
 
 def replay(case: Case, drift: bool = False) -> Outcome:
-    """Replay a case on the preset. drift: also watch the workgroups (twice as slow)."""
+    """Replay a case on the preset. drift: also sample the workgroups (twice as slow)."""
     source = GemmSource(case.problem, case.kernel)
     probe = DriftProbe(source, SAMPLE_PS) if drift else None
     gpu = Gpu(load_preset(PRESET).machine, line_trace=probe.observe if probe else None)
@@ -105,7 +105,7 @@ def table_row(outcome: Outcome) -> list[str]:
 
 
 def drift_row(outcome: Outcome) -> list[str]:
-    """How far apart the workgroups of one case ran."""
+    """The spread of the workgroups of one case as a row of the table."""
     spread, depth = outcome.spread, outcome.case.kernel.pipeline_depth
     assert spread is not None
     steps = outcome.case.problem.k // outcome.case.kernel.tile_k
@@ -121,7 +121,7 @@ def table(outcomes: list[Outcome]) -> str:
         "Measured: `validation/references/v100_gemm_counters.csv`."
     )
     about_drift = (
-        "How far apart workgroups run: foremost less hindmost workgroup in K-steps, sampled every "
+        "Spread of workgroups: progress of the first minus the last workgroup in K-steps, sampled every "
         f"{SAMPLE_PS // PS_PER_US} us."
     )
     return to_markdown(

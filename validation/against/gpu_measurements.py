@@ -1,8 +1,8 @@
 """A measured GPU against a preset: `python -m validation.against.gpu_measurements gpu.csv h200` prints the table.
 
-Every row of the CSV (`validation.against.measure_gpu`) is simulated on the preset and stands beside what was measured.
-The GEMM is the one kernel of all cases (`tracer.workloads.DEFAULT_KERNEL`), not the library's: its time is compared as
-a whole, its sectors as far as tiles are alike.
+Every row of the CSV (`validation.against.measure_gpu`) is simulated on the preset and compared with the measured value.
+The GEMM uses the kernel of all cases (`tracer.workloads.DEFAULT_KERNEL`), not the kernel of the library. So its sectors
+are comparable only if the tiles are similar.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from validation.against.gpu_rows import CHASES, MeasuredGpu, MeasuredRow, read_r
 from validation.against.microbenchmarks import latency_ps, replay, stream_source
 
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
-"""Case of a stream -> its flow, and buffers that the program moves."""
+"""Case of a stream -> its flow, and the number of buffers that the program moves."""
 SECTORS = {
     "l2_read_sectors": ("l2.read_sectors",),
     "l2_write_sectors": ("l2.write_sectors",),
@@ -31,15 +31,15 @@ SECTORS = {
 }
 COLUMNS = ("kind", "case", "quantity", "unit", "measured", "ours", "error")
 STREAM_L2S = 4
-"""A stream's time is what a buffer of twice so many L2 capacities takes longer than one of so many."""
+"""Small buffer of a stream in L2 capacities. The stream's time is the difference to a buffer of twice this size."""
 Simulation = Callable[[MeasuredRow], float]
 
 
 def simulation_on(preset: Preset) -> Simulation:
-    """A function from a row to what the preset says, in the row's unit.
+    """A function that gives the simulated value of a row, in the unit of the row.
 
-    Raises (the function):
-        UserError: a case that is not known.
+    The returned function raises:
+        UserError: an unknown case.
     """
 
     @cache
@@ -73,7 +73,7 @@ def _known(table: dict, case: str):
 
 
 def comparison(measured: MeasuredGpu, preset_name: str, simulated: Simulation) -> str:
-    """Markdown: measured, ours and the error of every row."""
+    """Markdown with the measured value, our value and the error of every row."""
     rows = []
     for row in measured.rows:
         ours = simulated(row)

@@ -1,8 +1,7 @@
-"""What is measured on a GPU: pointer chases, the CSV that `validation.against.measure_gpu` writes, readers of it and of
-ncu.
+"""Measurements of a GPU: pointer chases, the CSV of `validation.against.measure_gpu`, readers of it and of ncu.
 
-Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. Imports nothing of the simulator,
-so that a machine with a GPU needs little.
+Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. This module imports nothing of the
+simulator, so a machine with a GPU needs few packages.
 """
 
 import csv
@@ -25,13 +24,13 @@ UNITS = {
     ("chase", "latency"): ("clock", "ns"),
     ("stream", "bandwidth"): ("GB/s",),
 }
-"""(kind, quantity) -> units that it may have."""
+"""(kind, quantity) -> allowed units."""
 
 
 class Chase(NamedTuple):
-    """A pointer chase whose every load from the `warm`-th on is served by one level.
+    """A pointer chase. One level serves all of its loads after the first `warm` ones.
 
-    column: of `references/gpu_microbenchmarks.csv`.
+    column: column of `references/gpu_microbenchmarks.csv`.
     """
 
     level: str
@@ -48,11 +47,11 @@ CHASES = (
     Chase("L2 hit", "L2_hit_cyc", 128 << 10, 128, 1024, 1024, Cache.BYPASS_L1),
     Chase("HBM", "HBM_cyc", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, Cache.DEFAULT),
 )
-"""HBM: a new row each time, so that every bank that is asked has another row open."""
+"""HBM: every load needs a new row, so its bank always has another row open."""
 
 
 class MeasuredRow(NamedTuple):
-    """One figure: of a case ("t-nlg/fc2/tp8", "L2 hit", "copy"), in `unit`."""
+    """One measured value of a case ("t-nlg/fc2/tp8", "L2 hit", "copy"), in `unit`."""
 
     kind: str
     case: str
@@ -62,7 +61,7 @@ class MeasuredRow(NamedTuple):
 
 
 class MeasuredGpu(NamedTuple):
-    """What was measured on one GPU. synthetic: the file says that its figures are invented, for tests."""
+    """Measurements of one GPU. synthetic: the file declares its values as invented, for tests."""
 
     gpu: str
     provenance: str
@@ -74,7 +73,7 @@ class MeasuredGpu(NamedTuple):
 
 
 def write_rows(path: str | Path, gpu: str, provenance: str, rows: Iterable[MeasuredRow]) -> None:
-    """Write the CSV, whole or not at all."""
+    """Write the CSV completely or not at all."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -90,11 +89,11 @@ def write_rows(path: str | Path, gpu: str, provenance: str, rows: Iterable[Measu
 
 
 def read_rows(path: str | Path) -> MeasuredGpu:
-    """Read such a CSV.
+    """Read a CSV of measurements.
 
     Raises:
-        UserError: no such file, other columns, an unknown kind, quantity or unit, a value that is no number above 0,
-            several GPUs; names the line.
+        UserError: no such file, other columns, an unknown kind, quantity or unit, a value that is no number above 0, or
+            several GPUs. Names the line.
     """
     path = Path(path)
     try:
@@ -111,7 +110,7 @@ def read_rows(path: str | Path) -> MeasuredGpu:
         raise UserError(f"{path}: found {len(origins)} GPUs or provenances, allowed is one of each per file")
     ((gpu, provenance),) = origins
     if not provenance.strip():
-        raise UserError(f"{path}: provenance: found nothing, allowed is a text that says how it was measured")
+        raise UserError(f"{path}: provenance: found nothing, allowed is a text that describes the measurement")
     return MeasuredGpu(gpu, provenance, rows)
 
 
@@ -135,7 +134,7 @@ def _row(cells: list[str], where: str) -> MeasuredRow:
 
 
 def ncu_sums(text: str) -> dict[str, float]:
-    """Metric -> its sum over all kernels in the output of `ncu --csv`; lines that are no rows of it are passed over."""
+    """Metric -> its sum over all kernels, from the output of `ncu --csv`. Other lines are ignored."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     sums: dict[str, float] = {}
     for row in csv.DictReader(lines):

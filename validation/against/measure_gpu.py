@@ -1,13 +1,15 @@
-"""Measure the NVIDIA GPU of this machine: `python -m validation.against.measure_gpu -o gpu.csv`; without one it says
-so.
+"""Measure the NVIDIA GPU of this machine: `python -m validation.against.measure_gpu -o gpu.csv`.
 
-    gemm      time of the paper's sub-layer GEMMs (torch), L2 emptied before each; their L2 and DRAM sectors with
-              Nsight Compute where `ncu` may read the counters
+Without a GPU the command prints a message and measures nothing.
+
+    gemm      time of the paper's sub-layer GEMMs (torch), each with an empty L2; their L2 and DRAM sectors with
+              Nsight Compute if `ncu` can read the counters
     chase     load-to-use latency of L1, L2 and DRAM: a chain of dependent loads of one lane
     stream    read, write and copy of buffers far larger than L2
 
-Needs torch; chase and stream also need cupy (their CUDA is compiled by NVRTC). What cannot be measured is named on
-stderr and left out. Rows carry their provenance; `validation.against.gpu_measurements` reads and compares them.
+The command needs torch. chase and stream also need cupy (NVRTC compiles their CUDA code). Measurements that are not
+possible are left out and named on stderr. Rows have their provenance; `validation.against.gpu_measurements` reads and
+compares them.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from validation.against.gpu_rows import CHASES, Chase, MeasuredRow, ncu_sums, wr
 
 REPEATS = 20
 FLUSH_BYTES = 512 << 20
-"""Written before every GEMM: more than twice any L2."""
+"""Bytes written before every GEMM: more than twice the size of any L2."""
 STREAM_BYTES = 1 << 30
 NCU_METRICS = {
     "l2_read_sectors": "lts__t_sectors_op_read.sum",
@@ -76,17 +78,17 @@ extern "C" __global__ void stream_copy(const uint4 *from, uint4 *to, size_t coun
 
 
 class NoGpu(Exception):
-    """Nothing to measure, or nothing to measure it with; the text says what is missing."""
+    """A GPU or a tool is missing. The text names it."""
 
 
 def find_gpu() -> tuple[Any, str]:
-    """torch with a CUDA device, and the provenance of what it measures.
+    """torch with a CUDA device, and the provenance of its measurements.
 
     Raises:
         NoGpu: no driver, no torch, or torch sees no device.
     """
     if shutil.which("nvidia-smi") is None:
-        raise NoGpu("no NVIDIA GPU on this machine (nvidia-smi is not there)")
+        raise NoGpu("no NVIDIA GPU on this machine (nvidia-smi is missing)")
     try:
         import torch
     except ImportError:
@@ -98,10 +100,10 @@ def find_gpu() -> tuple[Any, str]:
 
 def _provenance(torch: Any) -> str:
     query = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,clocks.max.mem", "--format=csv,noheader", "--id=0"]
-    found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+    device = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
     return (
         f"validation/against/measure_gpu.py on {torch.cuda.get_device_name(0)}; driver, largest SM and memory "
-        f"clock: {found}; "
+        f"clock: {device}; "
         f"torch {torch.__version__}, CUDA {torch.version.cuda}; median of {REPEATS}; {date.today().isoformat()}"
     )
 
@@ -119,7 +121,7 @@ def measure_gemms(torch: Any, gemms: list[str]) -> Iterator[MeasuredRow]:
 
 
 def _gemm(torch: Any, name: str) -> Callable[[], Any]:
-    """The GEMM of a sub-layer on random operands, rows padded as the problem says."""
+    """The GEMM of a sub-layer on random operands, with the padded rows of the problem."""
     problem, _ = named_sublayer(name)
     a = torch.randn(problem.m, problem.lda, dtype=torch.float16, device="cuda")[:, : problem.k]
     b = torch.randn(problem.k, problem.ldb, dtype=torch.float16, device="cuda")[:, : problem.n]
@@ -137,10 +139,10 @@ def _event_us(torch: Any, run: Callable[[], Any]) -> float:
 
 
 def count_sectors(gemms: list[str]) -> Iterator[MeasuredRow]:
-    """L2 and DRAM sectors of each GEMM, all kernels of it together.
+    """L2 and DRAM sectors of each GEMM, summed over its kernels.
 
     Raises:
-        NoGpu: no ncu, or it may not read the counters.
+        NoGpu: ncu is missing or has no permission to read the counters.
     """
     if shutil.which("ncu") is None:
         raise NoGpu("no Nsight Compute (ncu)")
@@ -160,7 +162,7 @@ def count_sectors(gemms: list[str]) -> Iterator[MeasuredRow]:
 
 
 def run_only(torch: Any, name: str) -> None:
-    """One warm-up, then the GEMM alone between the marks that ncu looks for."""
+    """Run one warm-up, then the GEMM alone between the profiler marks for ncu."""
     run = _gemm(torch, name)
     run()
     torch.cuda.synchronize()
@@ -174,12 +176,12 @@ def measure_memory() -> Iterator[MeasuredRow]:
     """Latencies in clocks of the SM and in ns, bandwidths in GB/s (bytes that the program moves).
 
     Raises:
-        NoGpu: no cupy.
+        NoGpu: cupy is missing.
     """
     try:
         import cupy
     except ImportError:
-        raise NoGpu("no cupy: pip install cupy-cuda12x or cupy-cuda13x, as the driver") from None
+        raise NoGpu("no cupy: pip install cupy-cuda12x or cupy-cuda13x, matching the driver") from None
     module = cupy.RawModule(code=CUDA, options=("--std=c++14",))
     flush = cupy.zeros(FLUSH_BYTES, dtype=cupy.uint8)
     for chase in CHASES:
@@ -188,7 +190,7 @@ def measure_memory() -> Iterator[MeasuredRow]:
 
 
 def chain_offsets(chase: Chase) -> np.ndarray:
-    """Byte offsets that a chase visits, one more than its loads, as `tracer.streams.PointerChase` does."""
+    """Byte offsets that a chase visits, as in `tracer.streams.PointerChase`. One more than its loads."""
     return np.arange(chase.warm + chase.loads + 1, dtype=np.int64) * chase.stride_bytes % chase.buffer_bytes
 
 
@@ -234,7 +236,7 @@ def _cupy_us(cupy: Any, run: Callable[[], Any]) -> float:
 
 
 def measure(torch: Any, gemms: list[str]) -> list[MeasuredRow]:
-    """All rows that this machine can give; what it cannot is named on stderr."""
+    """All rows that this machine can measure. The others are named on stderr."""
     rows: list[MeasuredRow] = []
     for part in (lambda: measure_gemms(torch, gemms), lambda: count_sectors(gemms), measure_memory):
         try:

@@ -1,9 +1,9 @@
 """Latencies and bandwidths of the presets against microbenchmarks of the real machines.
 
 `python -m validation.against.microbenchmarks` writes `validation/tables/microbenchmarks.md`. Latencies are measured as
-the microbenchmarks do it, with a chain of dependent loads through the whole machine; bandwidths by what a longer stream
-takes longer. Which figures chose a value of a preset (calibration) is said by the preset's sources; all others are
-predictions.
+in the microbenchmarks, with a chain of dependent loads through the whole machine. Bandwidths are measured from the time
+difference of two streams of different length. The sources of a preset name the figures that determined a value
+(calibration). All other figures are predictions.
 """
 
 import csv
@@ -32,17 +32,17 @@ BANDWIDTH_COLUMNS = (
 )
 LATENCY_TOLERANCE, BANDWIDTH_TOLERANCE = 0.05, 0.10
 WARPS = 8
-"""Of a workgroup of a stream."""
+"""Warps of a workgroup of a stream."""
 AHEAD = 4
 """Accesses of 16 bytes per lane in flight per warp of a stream."""
 L2_WORKGROUPS, L2_WARPS, L2_PASSES = 2, 16, 8
-"""Per CU, per workgroup, over the buffer: the stream that stays in L2."""
+"""Workgroups per CU, warps per workgroup and passes over the buffer, for the stream that stays in L2."""
 
 
 class Machine(NamedTuple):
-    """Row of REFERENCE that a preset stands for, and the buffer of its streams.
+    """Row of REFERENCE for a preset, and the buffer size of its streams.
 
-    stream_bytes: more than L2 holds, and long enough that refreshes are no longer postponed (8 x 3.9 us).
+    stream_bytes: larger than L2, and long enough that refreshes are no longer postponed (8 x 3.9 us).
     """
 
     row: str
@@ -65,17 +65,17 @@ L2_COLUMN = "L2_bw_GBps"
 def measured(row: str) -> dict[str, str]:
     """The microbenchmarks of one machine."""
     with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return next(found for found in csv.DictReader(file) if found["gpu"] == row)
+        return next(line for line in csv.DictReader(file) if line["gpu"] == row)
 
 
 def kind_of(preset: Preset, column: str) -> str:
-    """`calibration` where a value of the preset was chosen by this column of its machine, else `prediction`."""
+    """`calibration` if this column of the machine determined a value of the preset, else `prediction`."""
     calibrated = (source.source for source in preset.sources.values() if source.kind == "calibrated")
     return "calibration" if any(column in source for source in calibrated) else "prediction"
 
 
 def latency_ps(preset: Preset, chase: Chase) -> float:
-    """Load-to-use time of a level: what each further load of a long chain costs."""
+    """Load-to-use time of a level in ps: the additional time of each further load of a long chain."""
     lanes = preset.machine.cu.lanes_per_warp
 
     def time_ps(loads: int) -> int:
@@ -86,14 +86,14 @@ def latency_ps(preset: Preset, chase: Chase) -> float:
 
 
 def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
-    """A stream like STREAM's on a GPU: each warp has one turn, workgroups walk the buffer in their order."""
+    """A stream as in STREAM on a GPU: each warp has one turn, workgroups walk the buffer in order."""
     lanes = preset.machine.cu.lanes_per_warp
     workgroups = -(-buffer_bytes // (BufferStream(flow, buffer_bytes, lanes=lanes).access_bytes * WARPS * AHEAD))
     return BufferStream(flow, buffer_bytes, workgroup_count=workgroups, warps=WARPS, unroll=AHEAD, lanes=lanes)
 
 
 class Stream(NamedTuple):
-    """What a stream reached."""
+    """Results of a stream."""
 
     GBps: float
     row_hits: float
@@ -102,7 +102,7 @@ class Stream(NamedTuple):
 
 @cache
 def stream(name: str, flow: Flow) -> Stream:
-    """Bandwidth of an endless stream through HBM: the second half of a buffer, so start and L2 do not count."""
+    """Bandwidth of a long stream from HBM: the second half of a buffer, so start and L2 do not count."""
     preset, half_bytes = load_preset(name), MACHINES[name].stream_bytes
     half = replay(preset, stream_source(preset, flow, half_bytes))
     whole = replay(preset, stream_source(preset, flow, 2 * half_bytes))
@@ -117,7 +117,7 @@ def stream(name: str, flow: Flow) -> Stream:
 
 @cache
 def l2_GBps(name: str) -> float:
-    """Bandwidth of reads that all hit in L2: what further passes over a buffer of some MiB cost."""
+    """Bandwidth of reads that all hit in L2, from the time of further passes over a buffer of some MiB."""
     preset = load_preset(name)
     cu = preset.machine.cu
     workgroups = L2_WORKGROUPS * cu.count
@@ -140,7 +140,7 @@ def l2_GBps(name: str) -> float:
 
 
 def replay(preset: Preset, source: KernelSource) -> KernelResult:
-    """One kernel on a machine, L2 empty before and not flushed after."""
+    """Replay one kernel on a machine. L2 is empty before and not flushed after."""
     (result,) = simulate(CommandSequence([source]), preset, flush_l2=False).kernels
     return result
 
@@ -153,7 +153,7 @@ def _cells(name: str, level: str, theirs: float, ours: float, tolerance: float, 
 
 
 def latency_rows(name: str) -> list[list[str]]:
-    """Rows of the table of latencies, in clocks of the measured machine; none where nothing was measured."""
+    """Rows of the table of latencies, in clocks of the measured machine. Only measured levels have a row."""
     preset, row = load_preset(name), measured(MACHINES[name].row)
     clock_ps = period_ps(float(row["clock_MHz"]))
     lines = []
@@ -166,7 +166,7 @@ def latency_rows(name: str) -> list[list[str]]:
 
 
 def l2_rows(name: str) -> list[list[str]]:
-    """Row of the bandwidth of L2; none where nothing was measured."""
+    """Row of the bandwidth of L2; no row if it was not measured."""
     theirs = measured(MACHINES[name].row)[L2_COLUMN]
     if not theirs:
         return []
@@ -174,13 +174,13 @@ def l2_rows(name: str) -> list[list[str]]:
 
 
 def stream_rows(name: str) -> list[list[str]]:
-    """Rows of the table of HBM bandwidths: what the program moves per second, and how the channels did it."""
+    """Rows of the table of HBM bandwidths: GB/s that the program moves, row hits, and time that the bus is busy."""
     row, lines = measured(MACHINES[name].row), []
     for flow, column in STREAMS:
-        found = stream(name, flow)
+        result = stream(name, flow)
         level = f"HBM {flow.name.lower()}"
-        cells = _cells(name, level, float(row[column]), found.GBps, BANDWIDTH_TOLERANCE, column)
-        lines.append([*cells, f"{found.row_hits:.2f}", f"{found.bus_busy:.2f}"])
+        cells = _cells(name, level, float(row[column]), result.GBps, BANDWIDTH_TOLERANCE, column)
+        lines.append([*cells, f"{result.row_hits:.2f}", f"{result.bus_busy:.2f}"])
     return lines
 
 
@@ -193,8 +193,8 @@ def table() -> str:
     )
     about_streams = (
         f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
-        "dispatched in the order of the buffer. GB/s that the program moves. Copy stands against the measured "
-        "triad. L2: a buffer of some MiB read again and again."
+        "dispatched in the order of the buffer. GB/s that the program moves. Copy is compared with the measured "
+        "triad. L2: a buffer of some MiB, read many times."
     )
     bandwidths = [row for name in MACHINES for row in (*l2_rows(name), *stream_rows(name))]
     return to_markdown(

@@ -1,8 +1,7 @@
-"""Real Accel-Sim traces, which are not in the project: `python -m validation.against.real_traces` writes their summary
-table.
+"""Real Accel-Sim traces: `python -m validation.against.real_traces` writes a table about them.
 
-Every folder of $T3SIM_DATA/real-traces is imported, verified, exported and imported again, and replayed on one
-machine. The traces are other people's; the table names where they come from.
+Every folder of $T3SIM_DATA/real-traces is imported, verified, exported and imported again, and replayed on one machine.
+The traces belong to other people and are not in the project. The table names their origin.
 """
 
 import os
@@ -30,7 +29,7 @@ VARIABLE = "T3SIM_DATA"
 PRESET = "accelsim_qv100"
 TABLE = Path(__file__).parents[1] / "tables" / "real_traces.md"
 IMPORTS = 3
-"""The fastest of so many counts."""
+"""Number of imports; the fastest counts."""
 ORIGINS = {
     "sm61-v4-matrixmul": "romnn/microgpusim (history), tracer 4",
     "sm61-v4-vectoradd": "romnn/microgpusim (history), tracer 4",
@@ -41,7 +40,7 @@ ORIGINS = {
 
 
 class Row(NamedTuple):
-    """One folder of traces. Sectors are of 32 bytes; loads, stores and copies are warp events that access memory."""
+    """One folder of traces. Sectors have 32 bytes. Loads, stores and copies are warp events that access memory."""
 
     trace: str
     kernels: int
@@ -68,13 +67,13 @@ class Row(NamedTuple):
 
 
 def folders() -> list[Path]:
-    """Folders of real traces; none where T3SIM_DATA is not set."""
+    """Folders of real traces; none if T3SIM_DATA is not set."""
     data = os.environ.get(VARIABLE)
     return sorted(path for path in Path(data, "real-traces").glob("*") if path.is_dir()) if data else []
 
 
 def workgroups_of(source: TraceSource) -> Iterator[Workgroup | Prefill]:
-    """Everything that a trace holds, in order."""
+    """All workgroups and copies of a trace, in order."""
     for command in source.commands():
         if isinstance(command, Prefill):
             yield command
@@ -83,19 +82,19 @@ def workgroups_of(source: TraceSource) -> Iterator[Workgroup | Prefill]:
 
 
 def round_trip(archive: Path, out: Path) -> str:
-    """Export and import: `identical`, or how many workgroups and copies came back different."""
+    """Export and import again. Returns `identical`, or the number of workgroups and copies that differ."""
     with open_archive(archive) as source:
         export_accelsim(source, out)
         pairs = list(zip(workgroups_of(source), workgroups_of(open_accelsim(out)), strict=True))
     differing = sum(
-        one != other if isinstance(one, Prefill) or isinstance(other, Prefill) else not same_events(one, other)
-        for one, other in pairs
+        before != after if isinstance(before, Prefill) or isinstance(after, Prefill) else not same_events(before, after)
+        for before, after in pairs
     )
     return f"{differing} of {len(pairs)} differ" if differing else "identical"
 
 
 def accesses(archive: Path) -> np.ndarray:
-    """Warp events by kind."""
+    """Number of warp events of each kind."""
     counts = np.zeros(len(Kind), np.int64)
     with open_archive(archive) as source:
         for item in workgroups_of(source):
@@ -105,7 +104,7 @@ def accesses(archive: Path) -> np.ndarray:
 
 
 def import_seconds(folder: Path, archive: Path) -> float:
-    """Time of the fastest import."""
+    """Time of the fastest import in seconds."""
     seconds = []
     for _ in range(IMPORTS):
         began = perf_counter()
@@ -115,7 +114,7 @@ def import_seconds(folder: Path, archive: Path) -> float:
 
 
 def measure(folder: Path, work: Path) -> Row:
-    """One row of the table; `work`: a folder for what is written."""
+    """One row of the table. work: a folder for temporary files."""
     archive = work / f"{folder.name}.h5"
     source = open_accelsim(folder)
     summary = write_archive(archive, source)
@@ -155,38 +154,36 @@ def real_rows() -> list[Row]:
     """The table's rows, one per folder.
 
     Raises:
-        UserError: T3SIM_DATA is not set or holds no real traces.
+        UserError: T3SIM_DATA is not set or has no real traces.
     """
-    found = folders()
-    if not found:
+    trace_folders = folders()
+    if not trace_folders:
         raise UserError(f"{VARIABLE}: not set, or no folder real-traces with traces in it")
     with tempfile.TemporaryDirectory() as work:
-        return [measure(folder, Path(work)) for folder in found]
+        return [measure(folder, Path(work)) for folder in trace_folders]
 
 
 def cell(value: str | int | float) -> str:
-    """Numbers with separators, times and rates with one decimal."""
+    """A cell: numbers with separators, times and rates with one decimal."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown: what the traces hold, and what they do on the machine."""
+    """The rows as Markdown: content of the traces, and results of their replay."""
     columns = Row._fields
     middle = columns.index("time_us")
-    head = (
-        "Generated by `python -m validation.against.real_traces`. The traces stay outside the project; they come from"
-    )
+    head = "Generated by `python -m validation.against.real_traces`. The traces are not in the project. Their origin:"
     about_import = (
         "Imported, verified, exported and imported again. `loads`, `stores`, `copies` (LDGSTS) are warp events, "
-        "shared\nmemory included; `warnings` of the import."
+        "with shared\nmemory; `warnings` of the import."
     )
     about_replay = (
-        f"Replayed on preset `{PRESET}`, which is none of the traced machines; `time_us` from the first launch to the\n"
+        f"Replayed on preset `{PRESET}`, which is not a traced machine; `time_us` from the first launch to the\n"
         "last end. Sectors of 32 bytes, DRAM writes with the flush of L2 after every kernel. `import_MB_per_s`: text,\n"
-        f"not compressed, per second of the fastest of {IMPORTS} imports on one core; with files as small as these it\n"
-        "is mostly start-up, `bench_import.md` has the rate of large ones."
+        f"not compressed, per second of the fastest of {IMPORTS} imports on one core. With such small files it\n"
+        "is mostly start-up; `bench_import.md` has the rate of large files."
     )
     return to_markdown(
         [

@@ -1,10 +1,10 @@
 """One GPU for all against every GPU: `python -m validation.against.symmetry` prints tables, `--save` writes them.
 
-The fused GEMM (T3, round-robin) of some shapes on N GPUs of `t3_2024`, every GPU simulated, and one for all: GPU 0, as
-`t3sim t3` has it, then each of the others in its place. Traffic must be the same to the byte on every GPU: updates of
-the GEMM, reads of the DMA engines, updates that arrive, bytes on the links. Reads of A and B depend on what L2 holds
-at the time. A second table says how far a time can be known at all: the same run after delays that nothing could tell.
-So a third compares means over many runs, in which workgroups start up to 1 ns late.
+The fused GEMM (T3, round-robin) of some shapes runs on N GPUs of `t3_2024`. First every GPU is simulated. Then one GPU
+represents all: GPU 0, as in `t3sim t3`, then each of the others. Traffic must be equal to the byte on every GPU:
+updates of the GEMM, reads of the DMA engines, updates that arrive, bytes on the links. Reads of A and B depend on the
+content of L2. A second table shows how much a time depends on delays that are too small to matter on a real machine. So
+a third table compares means over many runs in which workgroups start up to 1 ns late.
 """
 
 import argparse
@@ -44,7 +44,7 @@ SEEDED = (
     *(("t-nlg/fc2/tp8", 8, 4), ("mega-gpt-2/op/tp8", 8, 4)),
     *(("4096x4096x512", 2, 8), ("4096x4096x512", 4, 8), ("4096x4096x512", 8, 8), ("5120x4096x512", 8, 8)),
 )
-"""Shape, N and seeds of the start jitter, of which each is a run of every GPU and one with each of them for all."""
+"""Shape, N and number of seeds of the start jitter. Each seed is run with every GPU, and with each GPU for all."""
 COLUMNS = (
     *("shape", "N", "every GPU: fastest, us", "mean", "slowest", "one for all: GPU 0, us", "each of them, mean"),
     *("least", "most", "slowest against GPU 0, %", "mean against mean, %", "traffic equal", "reads of A and B, %"),
@@ -59,14 +59,14 @@ MEAN_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a run found, of each simulated GPU.
+class Measurement:
+    """Results of a run, one value per simulated GPU.
 
     Attributes:
-        ends_ps: when it was done.
-        reads_bytes: by its GEMM.
-        traffic: bytes of the other streams, and sent over its links.
-        exactly_once: the ledger's verdict over all.
+        ends_ps: end of its work.
+        reads_bytes: bytes read by its GEMM.
+        traffic: bytes of the other streams, and bytes sent over its links.
+        exactly_once: verdict of the ledger over all GPUs.
     """
 
     ends_ps: tuple[int, ...]
@@ -77,8 +77,8 @@ class Found:
 
 def measure(
     problem: GemmProblem, gpus: int, *, stands_for_all: int | None = None, overrides: Sequence[str] = ()
-) -> Found:
-    """Run the fused GEMM. stands_for_all: the GPU that does; None = every GPU is simulated."""
+) -> Measurement:
+    """Run the fused GEMM. stands_for_all: the GPU that represents all; None = every GPU is simulated."""
     source = GemmSource(problem, DEFAULT_KERNEL)
     cluster, launches = fused_cluster(
         *(load_preset("t3_2024", tuple(overrides)).machine, source),
@@ -91,7 +91,7 @@ def measure(
     sent = [int(gpu.node.ports["bytes"].sum()) for gpu in cluster.gpus]
     outputs = [gpu.node.output for gpu in cluster.gpus]
     verdict = ledger.close(cluster.plans, [out.tiles for out in outputs], [out.wavefronts for out in outputs])
-    return Found(
+    return Measurement(
         tuple(end_of(gpu) for gpu in cluster.gpus),
         tuple(streams[0] for streams in moved),
         tuple((*streams[1:], link) for streams, link in zip(moved, sent, strict=True)),
@@ -100,16 +100,16 @@ def measure(
 
 
 def problem_of(name: str) -> GemmProblem:
-    """Of `model/layer/tpN` or `MxNxK`."""
+    """The problem of `model/layer/tpN` or `MxNxK`."""
     return make_gemm(f"gemm:{'workload' if '/' in name else 'shape'}={name}")[0].problem
 
 
-def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str]:
-    """A row of the first table. ones: each GPU in the place of all."""
-    alone = [one.ends_ps[0] for one in ones]
-    reads = [one.reads_bytes[0] for one in ones]
-    equal = {*every.traffic} == {one.traffic[0] for one in ones} and len({*every.traffic}) == 1
-    sound = every.exactly_once and all(one.exactly_once for one in ones)
+def cells(name: str, gpus: int, every: Measurement, ones: Sequence[Measurement]) -> list[str]:
+    """A row of the first table. ones: one run for each GPU that represents all."""
+    alone = [run.ends_ps[0] for run in ones]
+    reads = [run.reads_bytes[0] for run in ones]
+    equal = {*every.traffic} == {run.traffic[0] for run in ones} and len({*every.traffic}) == 1
+    sound = every.exactly_once and all(run.exactly_once for run in ones)
     return [
         *(name, str(gpus)),
         *(_us(time_ps) for time_ps in (min(every.ends_ps), mean(every.ends_ps), max(every.ends_ps))),
@@ -119,15 +119,15 @@ def cells(name: str, gpus: int, every: Found, ones: Sequence[Found]) -> list[str
     ]
 
 
-def mean_cells(name: str, gpus: int, every: Sequence[Found], ones: Sequence[Found]) -> list[str]:
-    """A row of the third table. every: a run for each seed; ones: each seed with each GPU in the place of all."""
-    means_ps = [mean(found.ends_ps) for found in every]
-    alone_ps = [found.ends_ps[0] for found in ones]
+def mean_cells(name: str, gpus: int, every: Sequence[Measurement], ones: Sequence[Measurement]) -> list[str]:
+    """A row of the third table. every: one run per seed; ones: one run per seed and per GPU that represents all."""
+    means_ps = [mean(run.ends_ps) for run in every]
+    alone_ps = [run.ends_ps[0] for run in ones]
     ratio = mean(means_ps) / mean(alone_ps)
     doubt = ratio * hypot(_error_ps(means_ps) / mean(means_ps), _error_ps(alone_ps) / mean(alone_ps))
     return [
         *(name, str(gpus), str(len(every)), _us(mean(means_ps)), _us(_error_ps(means_ps))),
-        *(_us(mean(max(found.ends_ps) for found in every)), str(len(ones)), _us(mean(alone_ps))),
+        *(_us(mean(max(run.ends_ps) for run in every)), str(len(ones)), _us(mean(alone_ps))),
         *(_us(_error_ps(alone_ps)), _us(min(alone_ps)), _us(max(alone_ps)), _percent(ratio), f"{PERCENT * doubt:.2f}"),
     ]
 
@@ -146,7 +146,7 @@ def _percent(ratio: float) -> str:
 
 
 def _shown(columns: Sequence[str], rows: Iterator[Sequence[str]]) -> Table:
-    """A table, each of its rows on stdout as soon as it is known."""
+    """A table. Each row is printed as soon as it is known."""
     print(table_line(columns), table_line(["---"] * len(columns)), sep="\n")
     kept = []
     for row in rows:
@@ -163,16 +163,16 @@ def agreement_rows(rows: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 def delay_rows(rows: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """GPU 0 for all, undisturbed, and how much later or earlier it is done after each of DELAYS."""
+    """Rows of the second table: end of GPU 0 for all without a delay, and its change with each of DELAYS."""
     for name, gpus in rows:
         problem = problem_of(name)
-        still, *moved = (measure(problem, gpus, stands_for_all=0, overrides=delay) for delay in ((), *DELAYS))
-        later = [_percent(found.ends_ps[0] / still.ends_ps[0]) for found in moved]
-        yield [name, str(gpus), _us(still.ends_ps[0]), *later]
+        undelayed, *delayed = (measure(problem, gpus, stands_for_all=0, overrides=delay) for delay in ((), *DELAYS))
+        later = [_percent(run.ends_ps[0] / undelayed.ends_ps[0]) for run in delayed]
+        yield [name, str(gpus), _us(undelayed.ends_ps[0]), *later]
 
 
 def mean_rows(rows: Sequence[tuple[str, int, int]]) -> Iterator[list[str]]:
-    """Means over seeds of the start jitter."""
+    """Rows of the third table: means over seeds of the start jitter."""
     for name, gpus, seeds in rows:
         problem = problem_of(name)
         jitters = [("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in range(1, seeds + 1)]
@@ -190,9 +190,9 @@ def main() -> None:
     head = f"{made}, preset t3_2024."
     blocks: list[Block] = [
         Heading("One GPU for all against every GPU", 1),
-        Text(f"{head} `docs/t3.md` says what follows."),
+        Text(f"{head} `docs/t3.md` explains the consequences."),
         _shown(COLUMNS, agreement_rows(ROWS)),
-        Heading("GPU 0 for all, disturbed", 2),
+        Heading("GPU 0 for all, with small delays", 2),
         _shown(delay_columns, delay_rows(DELAYED)),
         Heading("Means over start jitter of up to 1 ns", 2),
         _shown(MEAN_COLUMNS, mean_rows(SEEDED)),

@@ -1,1 +1,1 @@
-"""How fast the simulator is."""
+"""Benchmarks of the simulator's speed."""

@@ -1,7 +1,7 @@
 """Benchmark of the HBM channel alone: `python -m validation.bench.dram` prints a table.
 
-One channel, timing set G, the reference streams of 200,000 64-byte requests, one core. Machines differ and are shared,
-so each time also stands as a multiple of one look-up of `validation.bench.yardstick`, timed right before it.
+One channel, timing set G, the reference streams of 200,000 64-byte requests, one core. Machines differ and are shared.
+So each time is also given as a multiple of one look-up of `validation.bench.yardstick`, measured just before it.
 """
 
 from sim.run.dram import run_stream

@@ -1,10 +1,10 @@
-"""Where the time of a run goes: the phases of the engine's time windows, each called, and timed, on its own.
+"""CPU time of each phase of the engine's time windows. Each phase is called and measured separately.
 
-`TimedGpu` runs kernels as `sim.host.gpu.Gpu` does: windows are opened and closed by the engine, between that it calls
-the phases of `sim.machine.build.PHASES` one by one from Python (without the check for deadlock). CPU time, for machines
-are shared. What the call of an empty phase and the look at the clock cost is measured first and subtracted, so the
-phases of a window, tens of microseconds each, come out right to a few percent; what is much shorter than the call
-itself comes out as nothing.
+`TimedGpu` runs kernels like `sim.host.gpu.Gpu`. The engine opens and closes windows. Between, `TimedGpu` calls the
+phases of `sim.machine.build.PHASES` one by one from Python (without the check for deadlock). It measures CPU time,
+because machines are shared. The cost of calling an empty phase and reading the clock is measured first and subtracted.
+The phases of a window take tens of microseconds; their times are right within a few percent. A phase that is much
+shorter than the call itself gives about 0.
 """
 
 from time import process_time
@@ -24,10 +24,10 @@ def _nothing(node, begin_ps, end_ps):
 
 
 class TimedGpu(Gpu):
-    """A GPU that notes where its time goes.
+    """A GPU that measures the CPU time of its phases.
 
     Attributes:
-        phase_s: phase -> seconds spent in it so far.
+        phase_s: phase -> CPU seconds so far.
     """
 
     def __init__(self, machine):

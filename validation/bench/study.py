@@ -1,8 +1,9 @@
-"""How a study scales with its workers: `python -m validation.bench.study [--points N]`.
+"""Speed of a study with one and two workers: `python -m validation.bench.study [--points N]`.
 
-GEMMs of 1024 x 1024 x 2048 that differ in start jitter, on a local Dask cluster of one worker and of two; wall
-time from the call to the archive, start of the cluster and loading of the machine in every worker included, and whether
-the archives are the same bytes. A machine with other work shows nothing: mind the load. Prints a table, writes nothing.
+The points are GEMMs of 1024 x 1024 x 2048 with different start jitter, on a local Dask cluster. The wall time runs from
+the call to the finished archive. It contains the start of the cluster and the loading of the machine in every worker.
+The table also shows whether the archives are equal to the byte. On a machine with other load the times mean nothing.
+The command prints a table and writes no file.
 """
 
 import argparse
@@ -22,7 +23,7 @@ POINTS = 96
 
 
 def measured(points: int) -> list[tuple[object, ...]]:
-    """Rows of workers, seconds, points per second, speed-up over one worker, whether the bytes are the same."""
+    """Rows: workers, seconds, points per second, speed-up over one worker, and whether the bytes are equal."""
     rows: list[tuple[object, ...]] = []
     contents: list[bytes] = []
     first_s = 0.0

@@ -1,11 +1,11 @@
-"""Benchmark: how fast, and in how much memory, Accel-Sim text becomes a trace archive.
+"""Benchmark of the import of Accel-Sim text into a trace archive: speed and memory.
 
     python -m validation.bench.trace_import --size 5GB --save
 
-The text is a tiled GEMM (loads with deltas, shared memory, HMMA, barriers) of as many thread blocks as the size asks
-for. It is generated while it is read (`--via memory`, so that no disk is measured) or written to a temporary file
-first (`--via file`). Prints one table row, which `--save` keeps under validation/tables; peak memory is that of this
-process, compilers included.
+The text is a tiled GEMM (loads with deltas, shared memory, HMMA, barriers). The size gives its number of thread blocks.
+The text is generated while it is read (`--via memory`, without the time of a disk) or first written to a temporary file
+(`--via file`). The command prints one table row. `--save` stores it in validation/tables. The peak memory is the peak
+of this process, with the compiler.
 """
 
 import argparse
@@ -48,7 +48,7 @@ ROW_DELTAS = " ".join(["16"] * 15 + ["784"] + ["16"] * 15)
 
 
 def warp_lines(warp: int) -> list[str]:
-    """Instruction lines of one warp, with {base:x} where the block's address goes."""
+    """Instruction lines of one warp."""
     lines = ["0000 ffffffff 1 R1 IMAD.MOV.U32 2 R255 R255 0 0 ", "0010 ffffffff 1 R0 S2R 0 0 0 "]
     pc = 0x20
     for step in range(K_STEPS):
@@ -83,7 +83,7 @@ def block_bodies() -> str:
 
 
 def text_blocks(blocks: int) -> Iterator[bytes]:
-    """The body in pieces of about BLOCK_BYTES, each of whole lines."""
+    """The body in blocks of about BLOCK_BYTES. Each block has whole lines."""
     body = block_bodies().encode()
     waiting: list[bytes] = []
     size = 0
@@ -97,7 +97,7 @@ def text_blocks(blocks: int) -> Iterator[bytes]:
 
 
 class GeneratedKernel:
-    """A KernelSource whose text is made while it is read."""
+    """A KernelSource whose text is generated while it is read."""
 
     def __init__(self, header: Header, blocks: int) -> None:
         self.info = header.info()
@@ -163,7 +163,7 @@ def make_source(blocks: int, via: str, folder: Path) -> TraceSource:
 
 
 def measure(size_bytes: int, via: str, compression: str) -> Row:
-    """Import a generated trace of about `size_bytes` once, after the kernels have been compiled."""
+    """Import a generated trace of about `size_bytes` once. Compilation is done before."""
     block_bytes = len(block_bodies()) + len("\n#BEGIN_TB\n\nthread block = 0,0,0\n")
     blocks = max(1, size_bytes // block_bytes)
     with tempfile.TemporaryDirectory() as name:

@@ -1,6 +1,6 @@
-"""Speed of single units: each driven alone, as fast as it goes, by requests made beforehand.
+"""Speed of single units. Each unit runs alone, at full speed, on prepared requests.
 
-`request_ns` gives the CPU time of one request, after a first run that compiles; the fastest of ROUNDS counts.
+`request_ns` gives the CPU time of one request. A first run compiles; then the fastest of ROUNDS counts.
 """
 
 from collections.abc import Callable
@@ -33,21 +33,21 @@ BANK_LINES = 512
 CHANNEL_BYTES = 1 << 30
 LINES_PER_ROUND = 256
 MEMORY_PS = 500_000
-"""From a CU's request to its answer, in the benchmark of the CU alone."""
+"""Time from a CU's request to its answer, in the benchmark of the CU alone."""
 PACKETS_PER_WINDOW = 6
-"""That each CU of the crossbar's benchmark sends in a time window."""
+"""Packets that each CU sends in a time window, in the benchmark of the crossbar."""
 ROUNDS = 5
 
 
 class Loop(NamedTuple):
-    """A benchmark's loop: the compiled function, and what it is called with, all state new."""
+    """Loop of a benchmark: the compiled function, and a function that makes its arguments with new state."""
 
     function: Callable[..., object]
     fresh: Callable[[], tuple[Any, ...]]
 
 
 def channel_loop(requests: int, random: bool) -> Loop:
-    """One HBM channel (set G, map BG), 64-byte reads: sequential, or of random addresses."""
+    """One HBM channel (set G, map BG) with 64-byte reads of sequential or random addresses."""
     address = np.arange(requests, dtype=np.int64) * ATOM_BYTES % CHANNEL_BYTES
     if random:
         address = np.random.default_rng(1).integers(0, CHANNEL_BYTES // ATOM_BYTES, requests) * ATOM_BYTES
@@ -58,14 +58,14 @@ def channel_loop(requests: int, random: bool) -> Loop:
 
 @compiled
 def _fill_bank(bank, sets, lines):
-    """Lines 0 .. lines - 1 of a bank, spread over its sets."""
+    """Fill a bank with lines 0 .. lines - 1, distributed over its sets."""
     for k in range(lines):
         l2_prefill(bank, sets, k % bank.sets, k * LINE_BYTES)
 
 
 @compiled
 def _drive_bank(banks, sets, waiters, fifos, pool, requests, lines):
-    """Push `requests` reads of present lines through an L2 bank, its request fifo always full."""
+    """Push `requests` reads that hit through an L2 bank. Its request fifo is always full."""
     bank = banks[0]
     inbox, hits = fifos[bank.requests], fifos[bank.hits]
     pushed = 0
@@ -89,7 +89,7 @@ def _drive_bank(banks, sets, waiters, fifos, pool, requests, lines):
 
 
 def bank_loop(requests: int) -> Loop:
-    """One L2 bank of t3_2024, reads that hit."""
+    """One L2 bank of t3_2024 with reads that hit."""
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
     _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
     state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
@@ -104,7 +104,7 @@ def _aligned_copy(records: np.ndarray) -> np.ndarray:
 
 @compiled
 def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps):
-    """Carry at least `requests` reads to the banks, window by window, as many from each CU as it may send in one."""
+    """Move at least `requests` reads to the banks, window by window. Each CU sends up to PACKETS_PER_WINDOW."""
     noc = nocs[0]
     moved = 0
     line = np.int64(0)
@@ -132,7 +132,7 @@ def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps):
 
 
 def noc_loop(requests: int) -> Loop:
-    """The crossbar of t3_2024, 80 CUs to 64 banks, read requests in the order of their lines."""
+    """The crossbar of t3_2024 (80 CUs to 64 banks) with read requests in the order of their lines."""
     machine = load_preset("t3_2024").machine
     node, _ = build(machine)
     state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
@@ -150,7 +150,7 @@ def _coalesce_all(events, addresses, line, sectors, full, rounds):
 
 
 def coalesce_loop(requests: int) -> Loop:
-    """Lanes to lines: full warps of 16-byte accesses side by side, four lines each."""
+    """The coalescer with full warps of adjacent 16-byte accesses, four lines each."""
     events = np.zeros(LINES_PER_ROUND // 4, EVENT)
     events["kind"], events["inner"], events["mask"] = Kind.LOAD, PLAIN_STRIDE, (1 << 32) - 1
     events["width_bytes"] = events["stride"] = 16
@@ -166,7 +166,7 @@ def coalesce_loop(requests: int) -> Loop:
 
 @compiled
 def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
-    """Run the workgroup on a CU to its end, window by window; what it asks for comes memory_ps later."""
+    """Run the workgroup on a CU to its end, window by window. Each answer comes memory_ps after its request."""
     cu, lsu = cus[0], lsus[0]
     port, answers = fifos[lsu.port], fifos[cu.answers]
     now_ps = np.int64(0)
@@ -185,7 +185,7 @@ def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresse
 
 
 def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
-    """CU, load/store unit and L1 of t3_2024: eight warps read a buffer again and again, all but the first pass hits."""
+    """CU, load/store unit and L1 of t3_2024. Eight warps read a buffer several times; later passes hit."""
     passes = max(2, -(-requests * LINE_BYTES // buffer_bytes))
     machine = load_preset("t3_2024", ["cu.count=1"]).machine
     gpu = Gpu(machine)
@@ -193,7 +193,7 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     node = gpu.node
     dispatch_step(node.dispatch[0], 0, node.cus, 0, node.warps, node.staged[0], node.output.gates)
     state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
-    slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first one: the rest of the window is empty
+    slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
     numbers = (node.events[slab], node.addresses[slab], window_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))
 
@@ -217,4 +217,4 @@ LOOPS: dict[str, Callable[[int], Loop]] = {
     "coalesce, 128-byte lines": coalesce_loop,
     "CU, load/store unit and L1, 128-byte lines that hit": cu_loop,
 }
-"""What is measured -> its loop for a number of requests."""
+"""Title -> function that makes the loop for a number of requests."""

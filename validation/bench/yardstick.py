@@ -1,8 +1,8 @@
-"""A fixed piece of work, timed beside every benchmark: machines differ and are shared, ratios to it differ less.
+"""A fixed piece of work, measured with every benchmark. Machines differ and are shared; ratios to it differ less.
 
-Look-ups of random lines in a sectored, set-associative cache with LRU, written as plainly as a simulator would: one
-record per set (16 MB of tags in 8192 sets of 16 ways, twice as many lines in use). It is no part of the simulator and
-must stay as it is, or old figures lose their meaning.
+The work is look-ups of random lines in a sectored, set-associative cache with LRU, with the simple code of a simulator:
+one record per set (16 MB of tags in 8192 sets of 16 ways, twice as many lines in use). It is no part of the simulator.
+Do not change it: old figures would lose their meaning.
 """
 
 from time import process_time
@@ -21,7 +21,7 @@ CACHE_SET = np.dtype([("tag", "i8", WAYS), ("age", "i8", WAYS), ("valid", "i8", 
 
 @compiled
 def _look_up(sets, lookups):
-    """Sectors found in `lookups` reads of one random sector each."""
+    """Number of hits in `lookups` reads of one random sector each."""
     state = 88172645463325252
     hits = 0
     for _ in range(lookups):
@@ -49,7 +49,7 @@ def _look_up(sets, lookups):
 
 
 def lookup_ns() -> float:
-    """CPU time of one look-up, now."""
+    """CPU time of one look-up in ns, measured now."""
     sets = np.zeros(SETS, CACHE_SET)
     sets["tag"] = -1
     _look_up(sets, 1)

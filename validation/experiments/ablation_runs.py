@@ -82,15 +82,6 @@ class RingRun(FiguresRun):
     scenario: Scenario
     ring: int
 
-    @property
-    def title(self) -> str:
-        return f"{self.scenario.source().info.name}, T3 with traffic left out, on {self.preset.name}"
-
-    @property
-    def cost(self) -> float:
-        ring = RINGS[self.ring]
-        return self.scenario.run("gemm").cost * (len(ring) - ring.count(None))
-
     def input(self) -> dict[str, Any]:
         return {"ring": self.ring, "t3": self.scenario.run("t3").key}
 
@@ -105,7 +96,17 @@ class RingRun(FiguresRun):
 
 def ring_runs(scenario: Scenario) -> list[RingRun]:
     """A simulation per ring."""
-    return [RingRun(preset=scenario.preset, scenario=scenario, ring=number) for number in range(len(RINGS))]
+    gemm = scenario.run("gemm")
+    return [
+        RingRun(
+            preset=scenario.preset,
+            name=f"{gemm.title}, fused with traffic left out",
+            requests=gemm.cost * (len(ring) - ring.count(None)),
+            scenario=scenario,
+            ring=number,
+        )
+        for number, ring in enumerate(RINGS)
+    ]
 
 
 def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[str, dict[str, int]]:

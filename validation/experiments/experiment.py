@@ -39,7 +39,23 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @dataclass(frozen=True, kw_only=True)
 class FiguresRun(Run):
-    """A measurement of a unit, or of a machine by several small simulations: its result is figures alone."""
+    """A measurement of a unit, or of a machine by several small simulations: its result is figures alone.
+
+    Attributes:
+        name: one line for people; it decides nothing.
+        requests: guess of the line requests.
+    """
+
+    name: str
+    requests: float
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    @property
+    def cost(self) -> float:
+        return self.requests
 
     @abstractmethod
     def figures(self) -> dict[str, float]:

@@ -15,27 +15,19 @@ REQUESTS_PER_ROW = 3e4
 
 @dataclass(frozen=True, kw_only=True)
 class MicrobenchmarkRun(FiguresRun):
-    """Latencies and bandwidths of a preset. name: of the preset, one of `microbenchmarks.MACHINES`."""
+    """Latencies and bandwidths of a preset. machine: its name, one of `microbenchmarks.MACHINES`."""
 
-    name: str
-
-    @property
-    def title(self) -> str:
-        return f"microbenchmarks of {self.name}"
-
-    @property
-    def cost(self) -> float:
-        return 3e7
+    machine: str
 
     def input(self) -> dict[str, Any]:
-        return {"microbenchmarks": self.name}
+        return {"microbenchmarks": self.machine}
 
     def modules(self) -> tuple[str, ...]:
         return (microbenchmarks.__name__, __name__)
 
     def figures(self) -> dict[str, float]:
         """By the columns of `references/gpu_microbenchmarks.csv`, those that were measured."""
-        row = microbenchmarks.measured(microbenchmarks.MACHINES[self.name].row)
+        row = microbenchmarks.measured(microbenchmarks.MACHINES[self.machine].row)
         clock_ps = period_ps(float(row["clock_MHz"]))
         found = {
             chase.column: microbenchmarks.latency_ps(self.preset, chase) / clock_ps
@@ -43,9 +35,9 @@ class MicrobenchmarkRun(FiguresRun):
             if row[chase.column]
         }
         if row[microbenchmarks.L2_COLUMN]:
-            found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.name)
+            found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.machine)
         return found | {
-            column: microbenchmarks.stream(self.name, flow).GBps for flow, column in microbenchmarks.STREAMS
+            column: microbenchmarks.stream(self.machine, flow).GBps for flow, column in microbenchmarks.STREAMS
         }
 
 
@@ -55,14 +47,6 @@ class GemmTimeRun(FiguresRun):
 
     machine: gemm_time.Machine
     row: gemm_time.Row
-
-    @property
-    def title(self) -> str:
-        return f"GEMM {self.row.m} x {self.row.n} x {self.row.k} on {self.machine.preset}"
-
-    @property
-    def cost(self) -> float:
-        return REQUESTS_PER_ROW * self.row.m
 
     def input(self) -> dict[str, Any]:
         return {"machine": self.machine.preset, "m": self.row.m, "n": self.row.n, "k": self.row.k}
@@ -79,14 +63,6 @@ class CurveRun(FiguresRun):
     """A collective of a measured machine at all sizes, calibrated by two of them."""
 
     measured: collectives.Case
-
-    @property
-    def title(self) -> str:
-        return f"{self.measured.kind} on {self.measured.gpus} {self.measured.system}"
-
-    @property
-    def cost(self) -> float:
-        return 1e8
 
     def input(self) -> dict[str, Any]:
         return dict(self.measured._asdict())
@@ -110,7 +86,14 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
     preset: str
 
     def runs(self) -> list[Run]:
-        return [MicrobenchmarkRun(preset=load_preset(self.preset), name=self.preset)]
+        return [
+            MicrobenchmarkRun(
+                preset=load_preset(self.preset),
+                name=f"microbenchmarks of {self.preset}",
+                requests=3e7,
+                machine=self.preset,
+            )
+        ]
 
     def answers(self, results: Results) -> dict[str, float]:
         return _figures(self.runs(), results)
@@ -124,7 +107,16 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
     def runs(self) -> list[Run]:
         machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
         preset = load_preset(self.preset)
-        return [GemmTimeRun(preset=preset, machine=machine, row=row) for row in gemm_time.measured(machine)]
+        return [
+            GemmTimeRun(
+                preset=preset,
+                name=f"GEMM {row.m} x {row.n} x {row.k} on {self.preset}",
+                requests=REQUESTS_PER_ROW * row.m,
+                machine=machine,
+                row=row,
+            )
+            for row in gemm_time.measured(machine)
+        ]
 
     def answers(self, results: Results) -> dict[str, float]:
         """`m<M>/us`."""
@@ -143,7 +135,10 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
     def runs(self) -> list[CurveRun]:  # type: ignore[override]
         preset = load_preset(collectives.SYSTEMS[self.system].preset)
         chosen = [each for each in collectives.measured() if each.system == self.system]
-        return [CurveRun(preset=preset, measured=each) for each in chosen]
+        return [
+            CurveRun(preset=preset, name=f"{each.kind} on {each.gpus} {each.system}", requests=1e8, measured=each)
+            for each in chosen
+        ]
 
     def answers(self, results: Results) -> dict[str, float]:
         """`<collective>/<GPUs>/<bytes>/us`, and what was calibrated."""

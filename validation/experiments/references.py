@@ -28,14 +28,6 @@ class ChannelRun(FiguresRun):
 
     row: str
 
-    @property
-    def title(self) -> str:
-        return f"HBM channel, {self.row}"
-
-    @property
-    def cost(self) -> float:
-        return 1e6
-
     def input(self) -> dict[str, Any]:
         return {"row": self.row, "channel": msgspec.to_builtins(channel_spec(bank_map=self.row.split("/")[1]))}
 
@@ -61,14 +53,6 @@ class CountersRun(FiguresRun):
 
     measured: gemm_counters.Case
 
-    @property
-    def title(self) -> str:
-        return f"counters of {self.measured.name}"
-
-    @property
-    def cost(self) -> float:
-        return 1e7
-
     def input(self) -> dict[str, Any]:
         return {"problem": asdict(self.measured.problem), "kernel": asdict(self.measured.kernel)}
 
@@ -87,7 +71,7 @@ class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):
 
     def runs(self) -> list[Run]:
         preset = load_preset(gemm_counters.PRESET)
-        return [ChannelRun(preset=preset, row=row) for row in self.rows]
+        return [ChannelRun(preset=preset, name=f"HBM channel, {row}", requests=1e6, row=row) for row in self.rows]
 
     def answers(self, results: Results) -> dict[str, float]:
         return _prefixed(self.rows, self.runs(), results)
@@ -103,7 +87,10 @@ class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
             each.name: each for each in reversed(gemm_counters.CASES)
         }  # the first of a name is the kernel itself
         preset = load_preset(gemm_counters.PRESET)
-        return [CountersRun(preset=preset, measured=measured[name]) for name in self.kernels]
+        return [
+            CountersRun(preset=preset, name=f"counters of {name}", requests=1e7, measured=measured[name])
+            for name in self.kernels
+        ]
 
     def answers(self, results: Results) -> dict[str, float]:
         return _prefixed(self.kernels, self.runs(), results)

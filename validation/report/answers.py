@@ -1,4 +1,4 @@
-"""Runs experiments and holds the claims against their answers."""
+"""Run experiments and compare the claims with their answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ def answer_claims(
 ) -> Findings:
     """Run the quick experiments, with `full` all of them, or those named; what the store has is not run again.
 
-    An experiment that is not asked for is answered where the store holds all that it needs.
+    Other experiments are answered too if the store has all their outcomes.
 
     Args:
         store: of finished runs.
@@ -55,7 +55,7 @@ def answer_claims(
         experiments, claims: None = those that come with t3sim.
 
     Raises:
-        UserError: a name that no experiment has, a claim that nothing can answer.
+        UserError: an unknown experiment, or a claim that no experiment answers.
     """
     experiments = load_experiments() if experiments is None else experiments
     claims = load_claims() if claims is None else claims
@@ -78,7 +78,7 @@ def answer_claims(
 
 
 def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], only: Sequence[str]) -> None:
-    """Refuse experiments that do not exist."""
+    """Refuse names of experiments that do not exist."""
     for name in only:
         if name not in experiments:
             raise UserError(f"--only {name}: no such experiment; there are {', '.join(experiments)}")
@@ -90,7 +90,7 @@ def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], 
 def check_answers(claims: Sequence[Claim], found: Findings) -> None:
     """Refuse a claim that asks an experiment for what it does not answer.
 
-    A number that is only shown may have no answer.
+    A claim that is only shown may have no answer.
     """
     for claim in claims:
         given = found.answers.get(claim.experiment)

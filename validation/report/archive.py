@@ -1,11 +1,11 @@
-"""The claims and their answers as HDF5, for notebooks.
+"""The results of a validation as HDF5, for notebooks.
 
     /                       attributes: file_type, format_version, writer
     /claims                 one dataset per column, rows in the order of the report; NaN = not answered
     /answers/<experiment>   `name` and `value`, in the order of the names
-    /series/<experiment>/<sub-layer>/<run>/<name>   i8 [time]: what happened in each interval; attribute interval_ps
+    /series/<experiment>/<sub-layer>/<run>/<name>   i8 [time]: sum in each interval; attribute interval_ps
 
-The same answers give the same bytes.
+Equal answers give equal bytes.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def write_findings(path: Path, found: Findings) -> None:
     """Write or replace the archive.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     with replacing(path) as temporary, new_file(temporary) as (file, _):
         file.attrs["file_type"] = FILE_TYPE

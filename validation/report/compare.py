@@ -1,4 +1,4 @@
-"""Claims against answers: what was published, what we simulate, the error and the verdict; and what has got worse."""
+"""Compare claims with answers: published and simulated value, error and verdict. Finds claims that got worse."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Answers = Mapping[str, Mapping[str, float]]
 
 
 class Row(NamedTuple):
-    """A claim and what became of it."""
+    """A claim with its simulated value and its verdict."""
 
     claim: Claim
     simulated: float | None
@@ -28,12 +28,12 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> float | None:
-        """Simulated less published, in the claim's unit."""
+        """Simulated minus published, in the unit of the claim."""
         return None if self.simulated is None else self.simulated - self.claim.published
 
     @property
     def error_percent(self) -> float | None:
-        """The same in percent of what was published."""
+        """The error in percent of the published value."""
         return (
             None if self.error is None or not self.claim.published else PERCENT * self.error / abs(self.claim.published)
         )
@@ -60,7 +60,7 @@ def compare(claims: Sequence[Claim], answers: Answers, failed: Sequence[str] = (
     """Rows in the order of the claims.
 
     Args:
-        answers: of the experiments that have run.
+        answers: answers of the experiments that have run.
         failed: experiments that ended with an error.
     """
     rows = {claim.id: _row(claim, answers, failed) for claim in claims if claim.experiment != OVER_CLAIMS}
@@ -79,7 +79,7 @@ def _row(claim: Claim, answers: Answers, failed: Sequence[str]) -> Row:
 
 
 def verdict(claim: Claim, simulated: float) -> str:
-    """Inside or outside the tolerance, on the side that the claim's relation asks for."""
+    """Inside or outside the tolerance, on the side that the claim's relation gives."""
     if claim.tolerance is None:
         return SHOWN
     allowed = claim.tolerance * (abs(claim.published) / PERCENT if claim.mode == "relative" else 1)
@@ -98,7 +98,7 @@ def _mean_error(rows: Sequence[Row]) -> float | None:
 
 
 def worse(rows: Sequence[Row], baseline: Path = BASELINE) -> list[Row]:
-    """Rows that were inside their tolerance and are not any more; those that have not run are left out."""
+    """Rows that were inside their tolerance in the baseline and are not now. Claims that have not run are left out."""
     if not baseline.is_file():
         return []
     try:
@@ -109,7 +109,7 @@ def worse(rows: Sequence[Row], baseline: Path = BASELINE) -> list[Row]:
 
 
 def accept(rows: Sequence[Row], baseline: Path = BASELINE) -> None:
-    """Make what is inside now the baseline. Claims that have not run stay as they are."""
+    """Store the claims that are inside now as the baseline. Claims that have not run keep their state."""
     before = set(json.loads(baseline.read_text(encoding="utf-8"))["inside"]) if baseline.is_file() else set()
     known, ran = {row.claim.id for row in rows}, {row.claim.id for row in rows if row.verdict != NOT_RUN}
     inside = ((before & known) - ran) | {row.claim.id for row in rows if row.verdict == INSIDE}

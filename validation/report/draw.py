@@ -1,4 +1,4 @@
-"""Draws the figures of the experiments that were answered."""
+"""Draw the figures of the experiments that have answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +35,11 @@ HEADLINE_TITLES = {
 }
 assert tuple(HEADLINE_TITLES) == HEADLINES
 MEASURED_CURVES = 5
-"""Measured machines on the figure of collectives at most."""
+"""Largest number of measured machines in the figure of collectives."""
 
 
 def draw_figures(found: Findings, folder: Path) -> dict[str, list[Picture]]:
-    """Draw all of them below `folder`/figures.
+    """Draw all figures into `folder`/figures.
 
     Returns:
         experiment -> its pictures.
@@ -100,15 +100,15 @@ def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: P
 
 def measured_curves(claims: list[Claim]) -> list[scatter_sizes.Curve]:
     """Reduce-scatters of real machines, from the claims on collectives: answer `reduce_scatter/<GPUs>/<bytes>/us`."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    points_of: dict[str, list[tuple[float, float]]] = {}
     for claim in claims:
         parts = claim.answer.split("/")
         if len(parts) == 4 and parts[0] == "reduce_scatter" and claim.experiment.startswith("collectives_"):
             label = f"measured, {parts[1]} {claim.quantity.rpartition(f' on {parts[1]} ')[2]}"
-            found.setdefault(label, []).append((int(parts[2]) / 1e6, claim.published))
+            points_of.setdefault(label, []).append((int(parts[2]) / 1e6, claim.published))
     curves = [
         scatter_sizes.Curve(label, True, [point for point in sorted(points) if point[0] >= 1])
-        for label, points in found.items()
+        for label, points in points_of.items()
     ]
     return [curve for curve in curves if curve.points][:MEASURED_CURVES]
 

@@ -1,4 +1,4 @@
-"""The report: claims first, then each experiment with its figures, numbers and assumptions."""
+"""The report of a validation: first the claims, then each experiment with its figures, numbers and assumptions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, R
 from validation.report.tables import answer_tables
 
 NOTES = Path(__file__).parent / "evaluation_notes.md"
-"""What the committed numbers say, and why some claims are missed."""
+"""Meaning of the committed numbers, and reasons for claims that are missed."""
 TITLE = "t3sim against what was published and measured"
 CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict", "kind")
 CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 
 
 def write_report(folder: Path, found: Findings, pictures: Mapping[str, list[Picture]]) -> None:
-    """`report.md` and `report.html` in `folder`."""
+    """Write `report.md` and `report.html` into `folder`."""
     blocks = report_blocks(found, pictures)
     for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, TITLE, folder))):
         with replacing(folder / name) as temporary:
@@ -56,26 +56,26 @@ def report_blocks(found: Findings, pictures: Mapping[str, list[Picture]]) -> lis
 
 
 WORDS = (
-    "inside, outside: of the claim's tolerance; shown: a number without one. calibration: a parameter was chosen by "
-    "this number; prediction: none was."
+    "inside, outside: the claim's tolerance; shown: a number without a tolerance. calibration: this number determined "
+    "a parameter; prediction: it did not."
 )
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many claims ended how."""
+    """Number of claims with each verdict."""
     counted = {name: sum(row.verdict == name for row in rows) for name in (INSIDE, OUTSIDE, SHOWN, FAILED, NOT_RUN)}
     return f"{len(rows)} claims: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count) + "."
 
 
 def by_experiment(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    rows_of: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.claim.experiment, []).append(row)
-    return found
+        rows_of.setdefault(row.claim.experiment, []).append(row)
+    return rows_of
 
 
 def claim_cells(row: Row) -> list[str]:
-    """published - simulated - error - verdict - kind."""
+    """Cells of a claim, in the order of CLAIM_COLUMNS."""
     claim = row.claim
     percent = row.error_percent
     return [
@@ -90,7 +90,7 @@ def claim_cells(row: Row) -> list[str]:
 
 
 def _difference(error: float, published: float) -> str:
-    """Signed; what only rounding makes is nothing."""
+    """A signed difference; 0 if it is only rounding."""
     return "0" if abs(error) <= ROUNDING * abs(published) else f"{error:+.4g}"
 
 
@@ -115,8 +115,8 @@ def assumptions(experiment: Experiment) -> list[str]:
 
 
 def _missing(found: Findings) -> list[Block]:
-    """Experiments that have no answers, and why."""
-    lines = [f"{name}: failed: {why}" for name, why in found.failed.items()]
+    """Experiments without answers, and the reasons."""
+    lines = [f"{name}: failed: {reason}" for name, reason in found.failed.items()]
     for name, experiment in found.experiments.items():
         if name in found.failed or found.answers.get(name):
             continue

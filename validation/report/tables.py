@@ -1,4 +1,4 @@
-"""The numbers of each kind of experiment as a table of the report."""
+"""Tables of the report, one for each kind of experiment."""
 
 from collections.abc import Mapping
 
@@ -35,20 +35,20 @@ ABLATION_COLUMNS = {
     "gemm_read_MB": "GEMM reads (MB)",
 }
 ABLATION_WORDS = (
-    "Slow-downs are those of the kernel against the GEMM alone, under round-robin arbitration (but T3-MCA). own "
-    "updates: the GEMM's near-memory updates, nothing else; the stores of the first chunk leave over the link, as "
-    "in all columns with own updates. own + arriving: and updates that come over the link, as a GPU sends them that "
-    "has own updates and DMA reads; nothing is sent on. own + DMA reads: and each tile is read and sent on when its "
-    "own updates are counted; nothing arrives. arriving + DMA reads: what arrives is sent on as soon as a tile is "
-    "complete, and the GEMM stores as it does alone, into another buffer through L2. all three: T3 beside a GPU "
-    "that has own updates and DMA reads; T3: beside a GPU in step with it, as one is simulated for all. beyond: "
-    "time of all over the longer of GEMM and reduce-scatter, each alone."
+    "Slow-downs of the kernel against the GEMM alone, under round-robin arbitration (except T3-MCA). own updates: only "
+    "the GEMM's near-memory updates; the stores of the first chunk leave over the link, as in all columns with own "
+    "updates. own + arriving: also updates that arrive over the link, as sent by a GPU with own updates and DMA reads; "
+    "nothing is forwarded. own + DMA reads: also each tile is read and forwarded when its own updates are counted; "
+    "nothing arrives. arriving + DMA reads: arriving tiles are forwarded as soon as they are complete; the GEMM stores "
+    "as it does alone, into another buffer through L2. all three: T3 beside a GPU that has own updates and DMA reads. "
+    "T3: beside a GPU that is synchronous with it, as one GPU represents all. beyond: time of all over the longer of "
+    "GEMM and reduce-scatter, each alone."
 )
 Answers = Mapping[str, float]
 
 
 def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
-    """What an experiment has found; every answer where the kind has no table of its own."""
+    """Tables of an experiment. A kind without a special table lists all answers."""
     match experiment:
         case Sublayers():
             return [sublayer_table(experiment, answers)]
@@ -94,7 +94,7 @@ def layer_table(experiment: Layers, answers: Mapping[str, float]) -> Table:
 
 
 def split_table(experiment: CuSplit, answers: Answers) -> Table:
-    """One row per sub-layer and split: what the split costs alone, and what both at once cost."""
+    """One row per sub-layer and split: slow-downs of each kernel alone and of both at once."""
     splits = sorted({key.split("/")[-2] for key in answers if key.endswith("/rs_slowdown")}, reverse=True)
     rows = [
         [name, split, *(_short(key, answers[f"{name}/{split}/{key}"]) for key in SPLIT_COLUMNS)]
@@ -106,7 +106,7 @@ def split_table(experiment: CuSplit, answers: Answers) -> Table:
 
 
 def ablation_table(experiment: Ablation, answers: Answers) -> Table:
-    """One row per sub-layer and seed; seed 0 is without jitter."""
+    """One row per sub-layer and seed. Seed 0 has no jitter."""
     rows = [
         [name, str(seed), *(_short(key, answers[f"{name}/seed{seed}/{key}"]) for key in ABLATION_COLUMNS)]
         for name in scenario_names(experiment.scenarios)
@@ -116,8 +116,8 @@ def ablation_table(experiment: Ablation, answers: Answers) -> Table:
 
 
 def sensitivity_table(experiment: Sensitivity, answers: Answers) -> Table:
-    """One row per variation: the headlines."""
-    names = [BASE, *(each.name for each in experiment.variation)]
+    """One row per variation, with the headlines."""
+    names = [BASE, *(variation.name for variation in experiment.variation)]
     rows = [[name, *(_short(key, answers[f"{name}/{key}"]) for key in HEADLINES)] for name in names]
     return Table(["parameter", *HEADLINES], rows, HEADLINES)
 

@@ -2,11 +2,11 @@
 
     in_fifo[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
 
-Time is int64 picoseconds, commands issue on clock edges: at most one row and one column command per edge (HBM has two
-command buses). The parts: `arbiter` (who enters), `hbm_queue` and `hbm_lists` (what waits), `hbm_modes` (what may be
-served), `hbm_scheduler` (what issues), `hbm_timing` (when it may), `hbm_refresh`, `nmc` (updates), `hbm_log`,
-`hbm_record` (state and counters), `hbm_setup`. Left out: auto-precharge, per-bank refresh, temperature, power-down,
-ECC (D15); the latency of controller and PHY is two constants (D17).
+Time is int64 picoseconds. Commands issue on clock edges: at most one row and one column command per edge (HBM has two
+command buses). The parts are `sim.hw.arbiter` (selects the stream that enters), and in `sim.hw.hbm`: `queue` and
+`lists` (waiting atoms), `modes` (directions that may be served), `scheduler` (selects commands), `timing` (earliest
+times), `refresh`, `nmc` (updates), `log`, `record` (state and counters), `setup`. Left out: auto-precharge, per-bank
+refresh, temperature, power-down, ECC (D15). The latency of controller and PHY is two constants (D17).
 """
 
 from sim.hw.arbiter import pick_stream
@@ -34,7 +34,7 @@ def make_channels(machine, in_fifos, out_fifos, note_fifos):
 
 @compiled(inline=True)
 def note(channel, fifos, pool, request, now_ps):
-    """Tell the Tracker of an update that was queued (or served)."""
+    """Send the Tracker a copy of an update that was queued (or served)."""
     if channel.note_fifo >= 0 and counts(request):
         fifo_push_copy(fifos[channel.note_fifo], pool, request, now_ps)
 
@@ -47,10 +47,10 @@ def clock_edge_ps(channel, time_ps):
 
 @compiled(inline=True)
 def accept(channel, fifos, pool, now_ps):
-    """Take requests from the stream fifos, as the arbiter chooses, while they fit.
+    """Take requests from the stream fifos, in the arbiter's order, while they fit.
 
-    A head that does not fit holds back the streams that want the same queue, so a large request is not passed by
-    small ones for ever. Returns the earliest time at which a head becomes visible.
+    If a head does not fit, the other streams of the same queue wait too. So small requests cannot pass a large request
+    for ever. Returns the earliest time at which a head becomes visible.
     """
     arrival_ps = NEVER
     waiting = 0
@@ -88,7 +88,7 @@ def accept(channel, fifos, pool, now_ps):
 
 @compiled(inline=True)
 def read_held(channel, fifos, pool, now_ps):
-    """1 when a read waits in front of the queue for a queued write to its address, else 0."""
+    """1 if a read waits in front of the queue for a queued write to its address, else 0."""
     if channel.queued[WRITES] == 0:
         return 0
     for stream in range(STREAMS):
@@ -102,7 +102,7 @@ def read_held(channel, fifos, pool, now_ps):
 
 @compiled(inline=True)
 def _hold_back(channel, fifos, pool, op):
-    """A request of kind `op` did not fit: no stream whose head wants the same queue goes in its place."""
+    """A request of kind `op` did not fit: hold back all streams whose head needs the same queue."""
     for stream in range(STREAMS):
         if channel.head_ps[stream] < NEVER:
             other = fifo_head(fifos[channel.in_fifo[stream]], pool).op
@@ -112,7 +112,7 @@ def _hold_back(channel, fifos, pool, op):
 
 @compiled(inline=True)
 def channel_step(channel, fifos, pool, now_ps, log):
-    """Do all that is legal at `now_ps`.
+    """Do all actions that are legal at `now_ps`.
 
     Args:
         channel: a record of CHANNEL.
@@ -121,8 +121,8 @@ def channel_step(channel, fifos, pool, now_ps, log):
         log: array of `hbm_log.LOG` for the commands; of length zero for none.
 
     Returns:
-        When to call again, NEVER when only a new request (or room in a full `out_fifo`) can change anything. To call
-        earlier or more often does no harm.
+        When to call again. NEVER if the channel waits for a new request (or for room in a full `out_fifo`). Earlier or
+        additional calls are harmless.
     """
     edge_ps = clock_edge_ps(channel, now_ps)
     if edge_ps > now_ps:
@@ -149,7 +149,7 @@ def channel_step(channel, fifos, pool, now_ps, log):
 
 @compiled
 def _close_rows_when_idle(channel, now_ps, log):
-    """CLOSED page policy without requests. A refresh that is due closes the rows itself. Returns the next time."""
+    """CLOSED page policy without requests: close a row. A due refresh closes the rows. Returns the next time."""
     if channel.page == PagePolicy.OPEN or channel.open_banks == 0:
         return NEVER
     if channel.tREFI_ps > 0 and now_ps >= channel.refresh_due_ps:
@@ -160,7 +160,7 @@ def _close_rows_when_idle(channel, now_ps, log):
 
 @compiled
 def _refresh_now(channel, now_ps, log):
-    """Go on with an urgent refresh. Returns the time of its next command."""
+    """Continue an urgent refresh. Returns the time of its next command."""
     ready_ps = refresh_ready_ps(channel, now_ps)
     if ready_ps > now_ps:
         return ready_ps

@@ -1,9 +1,9 @@
-"""Where queued atoms wait: four lists per bank, oldest first.
+"""Lists of queued atoms: four per bank, oldest first.
 
-Reads and writes (updates count as writes) that hit the bank's open row, and reads and writes that miss it. So the
-scheduler looks at one oldest hit and one oldest miss per bank and direction, never at the whole queue (D16).
-`hit_bank` and `miss_bank` name the banks whose lists are not empty, in no order. Of one bank, row and direction,
-atoms are served in order.
+There is a list of reads and a list of writes (updates count as writes) that hit the bank's open row, and the same for
+atoms that miss it. So the scheduler checks one oldest hit and one oldest miss per bank and direction, never the whole
+queue (D16). `hit_bank` and `miss_bank` name the banks with non-empty lists, in no order. Atoms of one bank, row and
+direction are served in order.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def append_hit(channel, bank_index, direction, slot):
-    """Put an atom that hits the open row last in its list."""
+    """Append an atom that hits the open row to its list."""
     bank = channel.bank[bank_index]
     channel.atom[slot].next = -1
     if bank.hit_head[direction] < 0:
@@ -29,7 +29,7 @@ def append_hit(channel, bank_index, direction, slot):
 
 @compiled
 def append_miss(channel, bank_index, direction, slot):
-    """Put an atom that misses the open row last in its list."""
+    """Append an atom that misses the open row to its list."""
     bank = channel.bank[bank_index]
     channel.atom[slot].next = -1
     if bank.miss_head[direction] < 0:
@@ -45,7 +45,7 @@ def append_miss(channel, bank_index, direction, slot):
 
 @compiled
 def strike_hits(channel, bank, direction):
-    """The hit list of a bank is empty: strike the bank from `hit_bank` (the last one takes its place)."""
+    """The hit list of a bank is empty: remove the bank from `hit_bank` (the last entry takes its place)."""
     bank.hit_head[direction] = -1
     channel.hit_banks[direction] -= 1
     last = channel.hit_bank[direction, channel.hit_banks[direction]]
@@ -56,7 +56,7 @@ def strike_hits(channel, bank, direction):
 
 @compiled
 def strike_misses(channel, bank, direction):
-    """The miss list of a bank is empty: strike the bank from `miss_bank`."""
+    """The miss list of a bank is empty: remove the bank from `miss_bank`."""
     bank.miss_head[direction] = -1
     channel.miss_banks[direction] -= 1
     last = channel.miss_bank[direction, channel.miss_banks[direction]]
@@ -89,7 +89,7 @@ def row_opened(channel, bank_index, row):
 
 @compiled
 def _keep_miss(channel, bank, direction, slot, kept):
-    """Chain a remaining miss behind those that were kept before it."""
+    """Append a remaining miss to the misses that were kept before it."""
     channel.atom[slot].next = -1
     if kept == 0:
         bank.miss_head[direction] = slot
@@ -100,7 +100,7 @@ def _keep_miss(channel, bank, direction, slot, kept):
 
 @compiled
 def row_closed(channel, bank_index):
-    """The bank closed its row: what still wanted it becomes misses again, in order of age."""
+    """The bank closed its row: its remaining hits become misses again, in order of age."""
     bank = channel.bank[bank_index]
     for direction in range(2):
         hit = np.int64(bank.hit_head[direction])

@@ -1,4 +1,4 @@
-"""The command log of a channel: what the independent constraint checker reads."""
+"""The command log of a channel. The independent constraint checker reads it."""
 
 from enum import IntEnum
 
@@ -20,7 +20,7 @@ class Command(IntEnum):
 
 
 NONE = np.int64(-1)
-"""Bank or row of a command that has none (typed, so that the kernels below are compiled for one signature)."""
+"""Bank or row of a command that has none. It is typed: the functions below are then compiled for one signature."""
 
 LOG = np.dtype(
     [
@@ -40,7 +40,7 @@ LOG = np.dtype(
 
 @compiled
 def log_row_command(channel, log, now_ps, command, bank, row):
-    """Note a row command. A full log counts on in `channel.commands`, so the loss shows."""
+    """Append a row command. If the log is full, `channel.commands` still counts, so lost commands are visible."""
     if channel.commands < log.size:
         entry = log[channel.commands]
         entry.time_ps = now_ps
@@ -56,7 +56,7 @@ def log_row_command(channel, log, now_ps, command, bank, row):
 
 @compiled
 def log_column_command(channel, log, now_ps, command, atom, request):
-    """Note a column command of `atom`, which belongs to `request`."""
+    """Append a column command of `atom`, which belongs to `request`."""
     if channel.commands < log.size:
         entry = log[channel.commands]
         entry.time_ps = now_ps

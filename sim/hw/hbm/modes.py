@@ -1,7 +1,8 @@
-"""Whom a channel's scheduler may serve now: reads, writes or both, and whether an old atom goes before all others.
+"""Modes of a channel's scheduler: it serves reads, writes or both; an old atom may go before all others.
 
-One queue serves both directions at once. Of split queues one is served at a time: reads, until writes are many or
-alone; then writes are drained. An atom older than the age limit takes its bank and, once its row is open, the data bus.
+A unified queue serves both directions at once. Split queues are served one at a time: reads first. Writes are drained
+when many wait or when no read waits. An atom older than the age limit takes its bank and, once its row is open, the
+data bus.
 """
 
 from sim.hw.hbm.queue import READS, WRITES, oldest_atom
@@ -11,14 +12,14 @@ from tracer.compile.jit import compiled
 
 @compiled
 def search_again(channel):
-    """Forget what is known about the next command."""
+    """Reset the known earliest times of the next commands: search at the next call."""
     channel.column_wake_ps = 0
     channel.row_wake_ps = 0
 
 
 @compiled
 def watch_age(channel, now_ps):
-    """Find the oldest atom if it may have passed the age limit."""
+    """Look for the oldest atom if it may be over the age limit."""
     if channel.age_limit_ps == 0 or now_ps < channel.age_check_ps:
         return
     slot = oldest_atom(channel)
@@ -34,6 +35,7 @@ def watch_age(channel, now_ps):
 
 @compiled
 def direction_of(atom):
+    """READS or WRITES, the data-bus direction of an atom."""
     return READS if atom.op == Op.READ else WRITES
 
 
@@ -64,10 +66,10 @@ def serve(channel, reads_blocked):
 
 @compiled
 def _next_mode(channel, reads):
-    """Write mode above the high mark or without reads; back below the low mark with reads waiting.
+    """The next mode: writes above the high mark or without reads; reads below the low mark if reads wait.
 
-    A drain serves at most what waited when it began, and the reads that wait at the end of such a drain are served
-    before the next: writes that keep coming cannot starve reads. A read held outside for a queued write starts a drain.
+    A drain serves at most as many writes as waited when it began. Reads that wait at its end are served before the next
+    drain. So a steady flow of writes cannot starve reads. A read that waits outside for a queued write starts a drain.
     """
     writes = channel.queued[WRITES]
     if channel.mode == READS:
@@ -78,7 +80,7 @@ def _next_mode(channel, reads):
 
 @compiled
 def _drained(channel):
-    """Whether a drain has done its work."""
+    """Is the drain finished?"""
     writes = channel.queued[WRITES]
     return writes == 0 or (writes < channel.write_low and channel.read_held == 0)
 
@@ -96,7 +98,7 @@ def _switch(channel, mode):
 
 @compiled
 def keeps_for_aged(channel, bank_index):
-    """Whether the bank must not serve its open row, because the aged atom wants another."""
+    """Must the bank stop serving its open row, because the aged atom needs another row?"""
     if channel.aged < 0:
         return False
     aged = channel.atom[channel.aged]

@@ -1,8 +1,8 @@
 """The scheduler queue of one channel: requests split into 64-byte atoms.
 
-An atom is up to two 32-byte columns of one bank and row; where it waits is `sim.hw.hbm.lists`. A request enters only
-as a whole, leaves with its last column, and waits outside while an older access of the other direction to one of its
-atoms is queued: so a read after a write sees it, and a write does not overtake a read.
+An atom is up to two 32-byte columns of one bank and row. It waits in the lists of `sim.hw.hbm.lists`. A request enters
+only as a whole and leaves with its last column. It waits outside while an older access of the other direction to one of
+its atoms is queued. So a read sees the data of an older write, and a write does not overtake an older read.
 """
 
 import numpy as np
@@ -21,17 +21,17 @@ BUCKETS = 256
 
 ATOM = np.dtype(
     [
-        ("order", "i8"),  # atoms accepted before it: its age
+        ("order", "i8"),  # number of atoms accepted before it: its age
         ("row", "i8"),
         ("request", "i2"),  # slot of its request
         ("next", "i2"),  # younger atom in the same list, -1 at the end
         ("column", "i2"),  # next 32-byte column to move
-        ("bucket", "i2"),  # of its address, for the search for older accesses
+        ("bucket", "i2"),  # of its address, to search for older accesses
         ("bank", "i1"),  # group-major
         ("commands", "i1"),  # column commands left
         ("op", "i1"),  # Op
         ("stream", "i1"),  # Stream
-        ("opened", "i1"),  # 1 when a row was activated for it
+        ("opened", "i1"),  # 1: a row was activated for it
         ("pad", "i1", 3),
     ]
 )
@@ -39,7 +39,7 @@ ATOM = np.dtype(
 
 @compiled
 def fits(channel, request):
-    """Whether the queue has room for all of a request."""
+    """Has the queue room for the whole request?"""
     if channel.split == 0:
         held = channel.queued[READS] + channel.queued[WRITES]
     else:
@@ -49,7 +49,7 @@ def fits(channel, request):
 
 @compiled
 def entries_of(channel, sectors):
-    """Queue entries (32 bytes each) that a sector mask takes: what its column commands will move."""
+    """Queue entries (32 bytes each) of a sector mask: the data that its column commands move."""
     if channel.column_entries == 1:
         return sectors_in(sectors)
     return channel.column_entries * (((sectors & 3) != 0) + ((sectors >> SECTORS_PER_ATOM) != 0))
@@ -57,7 +57,7 @@ def entries_of(channel, sectors):
 
 @compiled
 def conflicts(channel, request):
-    """1 when an older access of the other direction to one of the request's atoms is still queued, else 0."""
+    """1 if an older access of the other direction to one of the request's atoms is still queued, else 0."""
     other = WRITES if request.op == Op.READ else READS
     if channel.queued[other] == 0:
         return 0
@@ -72,7 +72,7 @@ def conflicts(channel, request):
 
 @compiled
 def is_queued(channel, direction, place):
-    """Whether the 64 bytes at `place` (in units of 64 bytes) are being accessed in `direction`."""
+    """Is an access in `direction` to the 64 bytes at `place` (in units of 64 bytes) queued?"""
     bank, row, column = bank_row_column(
         place * ATOM_BYTES, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map
     )
@@ -89,7 +89,7 @@ def is_queued(channel, direction, place):
 
 @compiled
 def enqueue(channel, request, now_ps):
-    """Take a request, which must fit, into the queue."""
+    """Put a request into the queue. It must fit."""
     channel.free_requests -= 1
     slot = np.int64(channel.free_request[channel.free_requests])
     channel.request[slot] = request
@@ -136,7 +136,7 @@ def _enqueue_atom(channel, request_slot, local, sectors):
 
 @compiled
 def _join_bank(channel, lists, bank, direction, slot, row):
-    """Put a new atom in its list. If it is the first there, its bank may have a command for it."""
+    """Append a new atom to its list. If it is the first, its bank may have a command to issue."""
     if lists.open_row == row:
         if lists.hit_head[direction] < 0:
             channel.column_wake_ps = 0
@@ -150,10 +150,12 @@ def _join_bank(channel, lists, bank, direction, slot, row):
 
 @compiled
 def column_moved(channel, slot, direction):
-    """One column command of an atom, the oldest hit of its bank, was issued: free what it no longer needs.
+    """One column command of an atom, the oldest hit of its bank, was issued: free its queue entries.
+
+    After its last command the atom is free too.
 
     Returns:
-        Slot of the request when that was its last command (the caller frees it), else -1.
+        Slot of the request if this was its last command (the caller frees it), else -1.
     """
     atom = channel.atom[slot]
     atom.commands -= 1
@@ -181,6 +183,7 @@ def column_moved(channel, slot, direction):
 
 @compiled
 def free_request(channel, slot):
+    """Return a request slot to the free list."""
     channel.free_request[channel.free_requests] = slot
     channel.free_requests += 1
 
@@ -197,7 +200,7 @@ def account_occupancy(channel, now_ps):
 
 @compiled
 def oldest_atom(channel):
-    """Slot of the atom that was accepted first, -1 when the queue is empty."""
+    """Slot of the atom that was accepted first, -1 if the queue is empty."""
     oldest = -1
     order = NEVER
     for direction in range(2):

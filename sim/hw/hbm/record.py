@@ -1,7 +1,7 @@
 """The record of one HBM channel: constants from the spec, state, counters.
 
-Sizes are the largest that any preset may use, so that all machines share one compiled channel. Only the part that is
-in use is touched: free slots are taken from low numbers up.
+Sizes are the largest that a preset may use, so all machines share one compiled channel. Free slots are taken from low
+numbers up, so only the part in use is accessed.
 """
 
 import numpy as np
@@ -19,17 +19,17 @@ MAX_ROW_BYTES = 1 << 16
 BANK = np.dtype(
     [
         # state
-        ("open_row", "i8"),  # -1 when closed
+        ("open_row", "i8"),  # -1 = closed
         ("activate_ps", "i8"),  # earliest next ACT ...
         ("precharge_ps", "i8"),  # ... PRE
         ("read_ps", "i8"),  # ... RD, after the last ACT
         ("write_ps", "i8"),  # ... WR or UPD, after the last ACT
         ("hit_head", "i2", 2),  # per direction: oldest atom that hits the open row, -1 for none
         ("hit_tail", "i2", 2),
-        ("miss_head", "i2", 2),  # oldest atom that does not
+        ("miss_head", "i2", 2),  # oldest atom that misses it
         ("miss_tail", "i2", 2),
-        ("hit_place", "i1", 2),  # where in channel.hit_bank
-        ("miss_place", "i1", 2),  # where in channel.miss_bank
+        ("hit_place", "i1", 2),  # index in channel.hit_bank
+        ("miss_place", "i1", 2),  # index in channel.miss_bank
         # constant
         ("group", "i1"),
         ("pad", "i1", 3),
@@ -77,7 +77,7 @@ COUNTERS = {
 
 CHANNEL = np.dtype(
     [
-        # state: queue and banks, first because their parts are whole cache lines of the host, or halves
+        # state: queue and banks; they come first because their parts are whole or half cache lines of the host
         ("bank", BANK, MAX_BANKS),
         ("group", GROUP, MAX_GROUPS),
         ("atom", ATOM, MAX_ATOMS),
@@ -91,13 +91,13 @@ CHANNEL = np.dtype(
         ("extra_latency_ps", "i8"),
         # constants: policies
         *((name, "i8") for name in ("split", "page", "arbiter", "update_scope")),
-        ("queue_entries", "i8"),  # of the one queue, or of each of the two
+        ("queue_entries", "i8"),  # of the unified queue, or of each of the two split queues
         ("write_high", "i8"),  # drain when more entries wait ...
         ("write_low", "i8"),  # ... until fewer do
         ("refresh_postpone", "i8"),
         ("age_limit_ps", "i8"),
         ("mca", MCA_LIMITS),
-        ("count_served", "i8"),  # 1: the Tracker hears of an update when it is served, 0: when it is queued
+        ("count_served", "i8"),  # 1: an update is sent to the Tracker when it is served, 0: when it is queued
         ("in_fifo", "i8", STREAMS),
         ("out_fifo", "i8"),
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
@@ -112,20 +112,20 @@ CHANNEL = np.dtype(
         ("refresh_due_ps", "i8"),
         ("bus_end_ps", "i8"),  # end of the last data on the bus
         # state: scheduler
-        ("column_wake_ps", "i8"),  # no column command can be found before
-        ("row_wake_ps", "i8"),  # nor a row command
+        ("column_wake_ps", "i8"),  # earliest time at which a column command can be found
+        ("row_wake_ps", "i8"),  # earliest time at which a row command can be found
         ("mode", "i8"),  # direction served (split queues)
         ("served", "i8"),  # mask of directions whose columns may issue
-        ("phase_left", "i8"),  # entries that this mode may still serve before the other may force its turn
+        ("phase_left", "i8"),  # entries that this mode may still serve before the other mode can take over
         ("read_held", "i8"),  # 1: a read waits outside for a queued write
         ("aged", "i8"),  # slot of the atom over the age limit, -1 for none
-        ("age_check_ps", "i8"),  # when to look for one
+        ("age_check_ps", "i8"),  # when to look for such an atom
         ("last_stream", "i8"),  # of the last request accepted
-        ("head_ps", "i8", STREAMS),  # since when a stream's head waits, NEVER where it cannot be taken
+        ("head_ps", "i8", STREAMS),  # since when a stream's head waits, NEVER if it cannot be taken
         # state: queue
         ("queued", "i8", 2),  # entries per direction
         ("queued_stream", "i8", STREAMS),  # entries per stream
-        ("accounted_ps", "i8"),  # occupancy is counted up to here
+        ("accounted_ps", "i8"),  # occupancy is counted up to this time
         ("open_banks", "i8"),
         ("hit_banks", "i8", 2),
         ("miss_banks", "i8", 2),

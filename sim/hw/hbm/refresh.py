@@ -1,9 +1,9 @@
 """All-bank refresh of one channel.
 
-One REF falls due every tREFI. While requests wait it is postponed, at most `refresh_postpone` of them; then it is
-urgent: no more columns or activates until all banks are precharged (PREA), tRP has passed and REF is issued. An idle
-channel refreshes as soon as one is due. Idle time needs no wake-ups: those refreshes are made up for, each at the
-time at which it would have happened, when the channel is next looked at.
+One REF is due every tREFI. While requests wait, at most `refresh_postpone` refreshes are postponed. Then a refresh is
+urgent: no column command or activate issues until all banks are precharged (PREA), tRP has passed and REF is issued. An
+idle channel refreshes as soon as a refresh is due. Idle time needs no wake-ups: refreshes of idle time are added at the
+next call, each at the time at which it was due.
 """
 
 from sim.hw.hbm.lists import row_closed
@@ -15,7 +15,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def urgent_ps(channel):
-    """When postponing ends, NEVER without refresh."""
+    """When a refresh becomes urgent, NEVER without refresh."""
     if channel.tREFI_ps == 0:
         return NEVER
     return channel.refresh_due_ps + channel.refresh_postpone * channel.tREFI_ps

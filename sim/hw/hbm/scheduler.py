@@ -1,11 +1,12 @@
-"""FR-FCFS: which column and which row command a channel issues this clock.
+"""FR-FCFS: selects the column command and the row command that a channel issues in this clock.
 
 Column: the oldest atom among the row hits that may issue now. Row: for the oldest atom whose bank has no hits left in
-the directions served, ACT when the bank is closed, PRE when another row is open; so a row with pending hits is never
-closed. Both may issue in one clock. Which directions are served, and whether an old atom goes first, says `hbm_modes`.
+the served directions: ACT if the bank is closed, PRE if another row is open. So a row with pending hits is never
+closed. Both commands may issue in one clock. `sim.hw.hbm.modes` sets the served directions and the atom that goes
+first because of its age.
 
-`column_wake_ps` and `row_wake_ps` hold the earliest time at which a search may find something; every change that
-could give an earlier answer lowers them.
+`column_wake_ps` and `row_wake_ps` hold the earliest time at which a search may find a command. Every change that
+allows an earlier command lowers them.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def pick_column(channel, now_ps):
-    """(slot of the oldest row hit that may issue now or -1, earliest time of any other)."""
+    """(slot of the oldest row hit that may issue now, or -1; earliest time of any other hit)."""
     chosen = -1
     order = NEVER
     wake_ps = NEVER
@@ -48,10 +49,10 @@ def pick_column(channel, now_ps):
 
 @compiled(inline=True)
 def issue_column(channel, fifos, pool, now_ps, log):
-    """Issue at most one column command; answer a read whose last column it was.
+    """Issue at most one column command. Answer a read after its last column.
 
     Returns:
-        Slot of the request that is served with it (its content stays until the next is accepted), or -1.
+        Slot of the request that this command completes (its content stays until the next is accepted), or -1.
     """
     if now_ps < channel.column_wake_ps:
         return -1
@@ -78,7 +79,7 @@ def issue_column(channel, fifos, pool, now_ps, log):
 
 @compiled(inline=True)
 def _move_column(channel, atom, now_ps, log):
-    """The column command itself: timing, log, counters. Returns the end of its data on the bus."""
+    """Issue a column command: timing, log, counters. Returns the end of its data on the bus."""
     bank = channel.bank[atom.bank]
     request = channel.request[atom.request]
     if atom.op == Op.READ:
@@ -96,7 +97,7 @@ def _move_column(channel, atom, now_ps, log):
 
 @compiled(inline=True)
 def _answer(channel, fifos, pool, slot, answer_ps):
-    """All data of a read is on its way: its answer becomes visible at `answer_ps`."""
+    """Answer a read whose last column has issued. The answer becomes visible at `answer_ps`."""
     channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
     channel.reads_answered += 1
     fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[slot], answer_ps)
@@ -104,7 +105,7 @@ def _answer(channel, fifos, pool, slot, answer_ps):
 
 @compiled(inline=True)
 def pick_row(channel, now_ps):
-    """(slot of the oldest atom whose bank may take its row command now or -1, earliest time of any other)."""
+    """(slot of the oldest atom whose bank may take its row command now, or -1; earliest time of any other atom)."""
     chosen = -1
     order = NEVER
     wake_ps = NEVER

@@ -23,11 +23,11 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     Args:
         hbm: the spec.
         in_fifos: (channels, STREAMS) fifo indices, one in-order fifo per stream in front of the queue.
-        out_fifos: (channels,) fifo indices of the answers to reads. An answer lies there from the issue of its last
-            column on, so its depth bounds the reads in flight between column command and consumer.
+        out_fifos: (channels,) fifo indices of the answers to reads. An answer is in this fifo from the issue of its
+            last column on, so the depth limits the reads in flight between column command and consumer.
 
     Raises:
-        UserError: a size that the hardware description cannot have; names field, value and what is allowed.
+        UserError: a size is not allowed. The message names the field, the value and the allowed values.
     """
     check(hbm)
     channels = host_aligned(len(out_fifos), CHANNEL)
@@ -51,7 +51,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
 
 
 def check(hbm: HBM) -> None:
-    """Refuse what no channel can be."""
+    """Refuse sizes and timings that a channel cannot have."""
     banks = hbm.bank_groups * hbm.banks_per_group
     queues = 2 if hbm.queue == QueueOrganisation.SPLIT else 1
     _require(banks <= MAX_BANKS, "bank_groups * banks_per_group", banks, f"at most {MAX_BANKS}")
@@ -100,7 +100,7 @@ def _set_timing(channels: np.ndarray, hbm: HBM) -> None:
     channels["period_ps"] = period_ps
     for name in timing.__struct_fields__:
         channels["tBURST_ps" if name == "burst" else f"t{name}_ps"] = getattr(timing, name) * period_ps
-    # The data bus carries one burst at a time, whatever the column delays say.
+    # The data bus carries one burst at a time, also if the column delays are shorter.
     channels["tCCD_S_ps"] = max(timing.CCD_S, timing.burst) * period_ps
     channels["tRTW_ps"] = max(timing.RTW, timing.CL + timing.burst - timing.WL) * period_ps
     channels["extra_latency_ps"] = hbm.extra_latency_ps
@@ -116,7 +116,7 @@ def _set_policies(channels: np.ndarray, hbm: HBM) -> None:
     channels["arbiter"] = hbm.arbiter
     channels["update_scope"] = hbm.update_scope
     channels["queue_entries"] = hbm.queue_entries
-    # A queue without room for a line counts as above the high mark, however short it is; the marks stay apart.
+    # A queue without room for a line counts as above the high mark, also if it is short. The marks stay apart.
     write_high = min(math.floor(hbm.write_high * hbm.queue_entries), hbm.queue_entries - SECTORS_PER_LINE)
     channels["write_high"] = write_high
     channels["write_low"] = min(math.ceil(hbm.write_low * hbm.queue_entries), write_high + 1)

@@ -1,8 +1,8 @@
-"""DRAM timing of one channel: when a command may issue, and what it makes later commands wait for.
+"""DRAM timing of one channel: when a command may issue, and how long later commands must wait for it.
 
-Each bank, bank group and channel keeps the earliest time of the next command of each kind; a command raises those
-times (JESD235: same bank, same group `_L`, anywhere `_S`). The rules are the rows of `tests/support/hbm_checker`,
-which proves every log against them without this file.
+Each bank, bank group and channel stores the earliest time of the next command of each kind. A command raises these
+times (JESD235: same bank, same group `_L`, anywhere `_S`). The rules are the rows of `tests/support/hbm_checker`. It
+checks every log against them without this file.
 """
 
 from sim.hw.hbm.log import Command, log_row_command
@@ -35,7 +35,7 @@ def activate_ready_ps(channel, bank):
 
 @compiled
 def read_issued(channel, bank, now_ps):
-    """A read column was issued. Returns the end of its data on the bus."""
+    """Record a read column issued at `now_ps`. Returns the end of its data on the bus."""
     group = channel.group[bank.group]
     bank.precharge_ps = max(bank.precharge_ps, now_ps + channel.tRTP_ps)
     group.read_ps = now_ps + channel.tCCD_L_ps
@@ -46,7 +46,7 @@ def read_issued(channel, bank, now_ps):
 
 @compiled
 def write_issued(channel, bank, op, now_ps):
-    """A write or update column was issued. Returns the end of its data on the bus."""
+    """Record a write or update column issued at `now_ps`. Returns the end of its data on the bus."""
     group = channel.group[bank.group]
     end_ps = now_ps + channel.tWL_ps + channel.tBURST_ps
     bank.precharge_ps = max(bank.precharge_ps, end_ps + channel.tWR_ps)
@@ -61,7 +61,7 @@ def write_issued(channel, bank, op, now_ps):
 
 @compiled
 def activate(channel, bank, bank_index, row, now_ps, log):
-    """ACT: open `row`."""
+    """Issue ACT: open `row`."""
     bank.open_row = row
     bank.read_ps = now_ps + channel.tRCD_rd_ps
     bank.write_ps = now_ps + channel.tRCD_wr_ps
@@ -79,7 +79,7 @@ def activate(channel, bank, bank_index, row, now_ps, log):
 
 @compiled
 def precharge(channel, bank, now_ps):
-    """Close the row of one bank (the command itself, PRE or PREA, is logged by the caller)."""
+    """Close the row of one bank. The caller logs the command, PRE or PREA."""
     bank.open_row = -1
     bank.activate_ps = max(bank.activate_ps, now_ps + channel.tRP_ps)
     channel.row_ps = now_ps + channel.period_ps

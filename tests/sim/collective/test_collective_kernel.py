@@ -80,6 +80,7 @@ def programs(workgroup):
     return [workgroup.events[edges[w] : edges[w + 1]] for w in range(len(workgroup.warp))]
 
 
+@pytest.mark.slow
 @given(
     shapes=outputs(),
     reads=st.integers(1, 3),
@@ -104,6 +105,7 @@ def test_every_sector_is_read_once_per_buffer_and_written_once(shapes, reads, wa
     assert touched_by_tile(kernel, other) == {}
 
 
+@pytest.mark.slow
 @given(shapes=outputs(), reads=st.integers(1, 4), unroll=st.integers(1, 16), warps=st.integers(1, 4))
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_what_is_written_has_been_read_and_added(shapes, reads, unroll, warps):

@@ -165,6 +165,7 @@ def test_a_wrong_plan_is_one_line_before_anything_is_simulated(text, words, plan
     assert said.count("\n") == 1 and words in said and not (tmp_path / "x.h5").exists(), said
 
 
+@pytest.mark.slow
 def test_the_archive_names_the_plan(plan_of, capsys):
     plan_of(TORUS)
     assert main(["t3", *SHAPE, "--plan", "torus.py", "-o", "torus.h5"]) == 0

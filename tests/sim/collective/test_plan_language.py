@@ -316,6 +316,7 @@ def test_any_tree_is_accepted_and_any_other_count_is_not(tree, gpu, place, by):
         check_regions(plans, tiles)
 
 
+@pytest.mark.slow
 @given(tree=trees(), entries=st.sampled_from([(0, 1), (1, 1), (2, 1), (4, 2), (8, 8)]), chunked=st.booleans())
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_what_is_accepted_ends_and_counts_once(tree, entries, chunked):

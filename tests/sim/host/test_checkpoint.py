@@ -43,6 +43,7 @@ def lives(folder, trace, preset, writes, **options):
     raise AssertionError("no end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "options", "writes"),
     [
@@ -99,6 +100,7 @@ def test_what_is_no_checkpoint_does_not_count(tmp_path, content):
     assert Checkpoint(tmp_path / "c", "key").read() is None
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_does_no_harm(tmp_path):
     """The run begins anew; a byte of no meaning (a date in the zip) may change."""
     whole = results_bytes(tmp_path, STREAM, small_preset())

@@ -43,6 +43,7 @@ def records(cluster):
     return [{name: array.tobytes() for name, array in named_arrays(gpu.node).items()} for gpu in cluster.gpus]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "case"),
     [

@@ -120,6 +120,7 @@ def choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, now_ps):
     return oldest["compute"] if compute else oldest["comm"] if comm_may else -1
 
 
+@pytest.mark.slow
 def test_same_choice_as_the_twin():
     random = np.random.default_rng(4)
     for _ in range(2000):
@@ -183,6 +184,7 @@ for arbiter in (Arbiter.USER, Arbiter.FCFS):
 """
 
 
+@pytest.mark.slow
 def test_a_users_policy_from_a_file(tmp_path):
     policy = tmp_path / "last_first.py"
     policy.write_text(POLICY)

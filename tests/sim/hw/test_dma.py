@@ -82,6 +82,7 @@ def touched(reads):
     return [int(r["line"]) + 32 * s for r in reads for s in range(4) if int(r["sectors"]) >> s & 1]
 
 
+@pytest.mark.slow
 @given(shape=shapes(), cut=cuts())
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_the_parts_of_the_wavefronts_are_the_tile(shape, cut):

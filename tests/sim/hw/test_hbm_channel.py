@@ -162,6 +162,7 @@ def test_reads_that_never_end_do_not_starve_an_aged_write():
         assert bench.channel.age_max_ps[Stream.COMPUTE_WRITE] < 1_300_000
 
 
+@pytest.mark.slow
 def test_a_conflict_behind_endless_row_hits_is_served_by_age():
     hits = [Access(READ, 128 * (n % 16), 15, Stream.COMPUTE_READ) for n in range(2000)]
     other_row = Access(READ, 32768, 15, Stream.COMM_READ, ready_ps=100_000)
@@ -215,6 +216,7 @@ for queue in QueueOrganisation:
 """
 
 
+@pytest.mark.slow
 def test_plain_python_gives_the_same_bytes():
     """Kernels compiled, and the same functions run as Python."""
     outputs = []

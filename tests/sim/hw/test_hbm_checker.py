@@ -25,6 +25,7 @@ def test_the_log_of_the_channel_is_clean():
     assert violations(BENCH.log) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue", QueueOrganisation)
 def test_a_command_at_its_bound_one_clock_earlier(queue):
     """Wherever a pair stands at exactly its bound, the second command a clock earlier is found."""

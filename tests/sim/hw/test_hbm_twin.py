@@ -43,6 +43,7 @@ def same_as_twin(hbm, accesses, extra_calls=None):
     assert check(hbm, bench.log, accesses, bench.accepted_ps, bench.end_ps) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bank_map", ["RO", "BG", "RG"])
 @pytest.mark.parametrize("name", MACHINES)
 def test_same_log_as_the_twin(name, bank_map):
@@ -50,11 +51,13 @@ def test_same_log_as_the_twin(name, bank_map):
     same_as_twin(bench_spec("G", bank_map, **MACHINES[name]), accesses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timing_set", ["D", "R", "P"])
 def test_other_timing_sets(timing_set):
     same_as_twin(bench_spec(timing_set, "BG"), random_accesses(7, 600, spread_clk=5.0))
 
 
+@pytest.mark.slow
 def test_a_long_run():
     same_as_twin(bench_spec("G", "BG", REFI=3900), random_accesses(11, 2000, spread_clk=2.5, rows=5))
 
@@ -64,6 +67,7 @@ def test_calls_that_were_not_asked_for_change_nothing(name):
     same_as_twin(bench_spec("G", "RO", **MACHINES[name]), random_accesses(3, 400), np.random.default_rng(5))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),

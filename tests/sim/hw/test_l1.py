@@ -75,6 +75,7 @@ def test_room_ends_with_the_places_for_joiners():
     assert l1_has_room(l1) and records["joiners_used"][0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latency_clk", [0, 1, 30])
 def test_a_hit_arrives_a_latency_after_its_line(latency_clk):
     """Three lines go through the unit in turn; the last to come decides."""

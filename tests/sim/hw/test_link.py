@@ -127,6 +127,7 @@ def test_a_packet_waits_for_a_credit_and_goes_when_it_is_back():
 packets = st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 15)), max_size=25)
 
 
+@pytest.mark.slow
 @given(
     stores=packets,
     lines=packets,

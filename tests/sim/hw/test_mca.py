@@ -42,6 +42,7 @@ def close(found, finished=4):
     run_mca(Parts(*map(kernel_view, found)), END_PS - 1000, END_PS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entries", "limit"), [(64, 5), (32, 5), (31, 10), (16, 10), (15, 30), (8, 30), (7, None), (0, None)]
 )

@@ -69,6 +69,7 @@ def test_a_sector_that_is_missing_twice_there_or_another_changes_the_sum(shape, 
         assert total(tile, parts) != whole
 
 
+@pytest.mark.slow
 def test_places_of_a_tile_have_fingerprints_of_their_own():
     tile = tile_record((0, 1, 1 << 20, 0))
     found = {int(fingerprint(kernel_view(tile)[0], line, 1 << s)) for line in range(0, 1 << 20, 128) for s in range(4)}
@@ -84,6 +85,7 @@ def test_a_receive_buffer_has_the_fingerprints_of_the_output():
             )
 
 
+@pytest.mark.slow
 @given(gpus=st.integers(2, 32), members=st.sets(st.integers(0, 31)), places=st.integers(1, 31))
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_a_set_as_a_gpu_further_on_sees_it(gpus, members, places):

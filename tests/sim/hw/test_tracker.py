@@ -323,6 +323,7 @@ KINDS = ["grant", "local", "arrive", "packet"]
 moves = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 19), st.integers(1, 15)), max_size=160)
 
 
+@pytest.mark.slow
 @given(
     moves=moves,
     by_wavefront=st.booleans(),
@@ -368,6 +369,7 @@ def test_same_grants_and_triggers_as_the_twin(moves, by_wavefront, start, size, 
         assert bench.counters["counted_bytes"][tile].tolist() == [twin.counted.get((tile, k), 0) for k in range(4)]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 32), size=st.sampled_from([(1, 1), (2, 1), (4, 2)]))
 @settings(max_examples=30, deadline=None, derandomize=True)
 def test_the_smallest_tracker_makes_progress_whatever_stores_first(seed, size):

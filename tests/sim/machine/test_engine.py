@@ -140,6 +140,7 @@ def test_the_line_trace_changes_nothing():
     assert len(seen) > 10 and all("cu " in line and " l2 " in line and " hbm " in line for line in seen)
 
 
+@pytest.mark.slow
 def test_the_compiler_changes_nothing():
     """The same kernels in plain Python, every counter and time; a few thousand accesses."""
     seeds = (0, 1, 2)

@@ -27,6 +27,7 @@ def archive(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_runs_and_a_row_of_figures(archive):
     found = results.open(archive)
     assert [run.point["simulation"] for run in found.runs] == ["all", "gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"]
@@ -49,6 +50,7 @@ def test_frames(archive):
     assert intervals.loc[5, "dram_comm_write_bytes"].sum() > 0 and (intervals.loc[5, "simulation"] == "t3").all()
 
 
+@pytest.mark.slow
 def test_verbs(archive, tmp_path, capsys):
     assert main(["show", str(archive)]) == 0
     assert "7 runs, 0 failed" in capsys.readouterr().out

@@ -95,6 +95,7 @@ def run_on(machine, *kernels, flush=True):
     return gpu, ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
 @given(seed=st.integers(0, 1 << 32), region=st.sampled_from([512, 1 << 13, 1 << 17]))
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -13,6 +13,7 @@ from traces.errors import UserError
 TEXT = b"# a stream\nR 0x40 0\n\n w 128 10  # a write\r\nU 0xfC0\n\tR\t0x40\t20"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
 def test_a_stream_file_plain_or_compressed(tmp_path, pack):
     path = tmp_path / "stream"
@@ -63,6 +64,7 @@ def test_a_damaged_file(tmp_path, pack):
         read_stream(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_stamp_holds_back_all_that_follow(tmp_path):
     path = tmp_path / "back"
     path.write_bytes(b"R 0 500\nR 64 4\n")

@@ -34,6 +34,7 @@ def long():
     return simulate_gemm(source, MACHINE), simulate(source, MACHINE)
 
 
+@pytest.mark.slow
 def test_time_and_traffic_keep_the_promise(long):
     cut, whole = long
     assert cut.time_ps == pytest.approx(whole.time_ps, rel=0.01)
@@ -85,6 +86,7 @@ def test_looking_at_counters_settles_nothing(monkeypatch):
     assert len(settled) == 1  # at the end
 
 
+@pytest.mark.slow
 def test_uncertain_waves_are_run_whole():
     """The same GEMM as `long`, asked for more than it can promise."""
     assert simulate_gemm(gemm(8192, 2048), MACHINE, promise=Promise(time=0.001)).extrapolation == {}

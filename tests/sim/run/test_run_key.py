@@ -165,10 +165,10 @@ def test_the_reader_of_a_trace_is_part_of_its_code(tmp_path):
 
 
 def test_a_policy_is_in_the_key_where_it_decides(monkeypatch):
-    monkeypatch.setattr("sim.run.run.policy_key", lambda: "one")
+    monkeypatch.setattr("sim.run.run.policy_key", lambda *_: "one")
     own = with_preset(RUNS["gemm"], "hbm.arbiter=user")
     keys = {run.key for run in (RUNS["gemm"], own)}
-    monkeypatch.setattr("sim.run.run.policy_key", lambda: "other")
+    monkeypatch.setattr("sim.run.run.policy_key", lambda *_: "other")
     assert replace(own).key not in keys and replace(RUNS["gemm"]).key in keys
     assert own.reads("mca.threshold")  # a policy sees the channel's record
 

@@ -36,6 +36,7 @@ def contents(store):
     return {entry.path.name: entry.path.read_bytes() for entry in store.entries()}
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_bytes_as_one(tmp_path, log):
     one, two = Store(tmp_path / "one"), Store(tmp_path / "two")
     runs = counted_runs(log, 0, 1, 2, 3, REFUSED)
@@ -66,6 +67,7 @@ def test_a_damaged_result_is_made_again(tmp_path, log):
         run_all([], store).result(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_that_fails_does_not_stop_the_rest(tmp_path, log, workers):
     runs = counted_runs(log, REFUSED, FAULTY, 1, 2)
@@ -74,6 +76,7 @@ def test_one_that_fails_does_not_stop_the_rest(tmp_path, log, workers):
     assert sorted(lines(log)) == ["run 1", "run 2"] and not outcomes.lost
 
 
+@pytest.mark.slow
 def test_a_lost_worker_costs_its_run_only(tmp_path, log):
     runs = counted_runs(log, KILLER, 1, 2)
     outcomes = run_all(runs, Store(tmp_path / "store"), workers=2)
@@ -165,6 +168,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_after_a_kill_nothing_done_is_lost_and_no_worker_stays(tmp_path, log, how):
     (tmp_path / "killed.py").write_text(KILLED)

@@ -66,7 +66,7 @@ def test_a_machine_that_is_too_large_is_refused_whatever_the_store_has(store):
         run_or_get(replace(RUN, preset=small_preset("link.credits=1000000")), store)
 
 
-def test_a_sweep_over_link_speeds_simulates_its_gemm_once(store):
+def test_scenarios_over_link_speeds_simulate_their_gemm_once(store):
     case = Scenario(small_preset(), fp16_problem(96, 96, 32), TILE, 3)
     assert simulate_scenario(case, ("T3", "Sequential"), store=store).from_store == ()
     slow = replace(case, preset=small_preset("link.GB_per_s=75"))
@@ -188,6 +188,7 @@ for turn in range(6):
 """
 
 
+@pytest.mark.slow
 def test_several_processes_write_and_read_at_once(store):
     """A reader sees a whole entry or none; all end with the same four."""
     command = [sys.executable, "-c", WRITER, str(store.folder)]

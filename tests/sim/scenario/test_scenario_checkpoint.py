@@ -41,6 +41,7 @@ def lives(folder, case, writes, monkeypatch):
     raise AssertionError("no end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "writes"), [(CASE, 5), (SERIES, 5), (EXPLICIT, 5)])
 def test_an_interrupted_scenario_ends_in_the_same_bytes(case, writes, tmp_path, monkeypatch):
     whole = archive_bytes(tmp_path, simulate_scenario(case))
@@ -51,6 +52,7 @@ def test_an_interrupted_scenario_ends_in_the_same_bytes(case, writes, tmp_path, 
     assert all(entry.finished for entry in Store(tmp_path / "store").entries())
 
 
+@pytest.mark.slow
 def test_no_work_is_done_twice(tmp_path, monkeypatch):
     """The checkpoints of all lives together are those of a run that nothing ends."""
     writes = []

@@ -79,6 +79,7 @@ def cases(draw):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @given(case=cases())
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -117,6 +118,7 @@ def test_gpus_that_do_the_same_take_exactly_the_time_of_the_symmetric_machine(gp
     assert all(gpu.node.cus["last_exit_ps"].max() == alone.kernel_ps for gpu in all_.gpus)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [2, 4, 8])
 @pytest.mark.parametrize("part", ["t3", "rs", "ag"])
 def test_the_symmetric_machine_agrees_with_explicit_ones(part, gpus):
@@ -149,6 +151,7 @@ def state(cluster):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings_",
     [
@@ -307,6 +310,7 @@ def test_a_tracker_with_fewer_counters_than_wavefronts_is_refused():
     assert run_fused(machine, case.source, case.chunks, Arbiter.MCA).exactly_once
 
 
+@pytest.mark.slow
 def test_the_compiler_changes_nothing():
     """Fused GEMM and collective on three GPUs in plain Python."""
     answer = subprocess.run(

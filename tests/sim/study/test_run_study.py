@@ -82,6 +82,7 @@ def test_a_point_is_a_run_and_failures_have_reasons(expected):
     assert found.dataset()["time_ns"].dims == ("hbm.queue_entries", "l2.ways")
 
 
+@pytest.mark.slow
 def test_workers_write_the_same_bytes(study, expected, tmp_path):
     calls = []
     outcome = run_study(study, tmp_path, workers=2, progress=lambda done, total: calls.append((done, total)))
@@ -90,6 +91,7 @@ def test_workers_write_the_same_bytes(study, expected, tmp_path):
     assert calls == [(done, 4) for done in range(5)]
 
 
+@pytest.mark.slow
 def test_a_scheduler_by_its_address(study, expected, tmp_path):
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
         outcome = run_study(study, tmp_path, scheduler=cluster.scheduler_address)
@@ -98,6 +100,7 @@ def test_a_scheduler_by_its_address(study, expected, tmp_path):
         run_study(study, tmp_path, scheduler="nonsense://x", fresh=True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_goes_on_where_it_was(study, expected, tmp_path, store):
     def interrupt(done, whole):
         if done == 2:
@@ -116,6 +119,7 @@ def test_an_interrupted_study_goes_on_where_it_was(study, expected, tmp_path, st
     assert fresh.kept == 0 and fresh.archive.read_bytes() == expected.read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_with_all_its_workers(expected, tmp_path, store):
     (tmp_path / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "study.toml"), "-o", str(tmp_path), "--workers", "2"]
@@ -131,6 +135,7 @@ def test_killed_with_all_its_workers(expected, tmp_path, store):
     assert outcome.archive.read_bytes() == expected.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_study_over_links_simulates_its_gemm_once(tmp_path, store, monkeypatch):
     """Of what was simulated nothing is again, by whatever asks for it."""
     simulated = []
@@ -177,6 +182,7 @@ def test_the_configurations_of_the_paper(tmp_path):
     assert list(frame["t3.gpus"]) == [2, 3] and (frame["Ideal-GEMM-RS-Overlap.speedup"] > 1).all()
 
 
+@pytest.mark.slow
 def test_time_series_of_the_configurations(tmp_path):
     """A point is a run of figures and, with interval_ns, one for each simulation behind it."""
     text = (
@@ -223,6 +229,7 @@ def test_a_place_that_cannot_be_written(study, tmp_path, monkeypatch, expected):
 KILLER = "import os\nos.kill(os.getppid(), 9)\n"
 
 
+@pytest.mark.slow
 def test_a_lost_worker_costs_its_point_only(tmp_path, store):
     """A policy that kills the worker as lack of memory would: nothing is recorded, the next call tries again."""
     (tmp_path / "killer.py").write_text(KILLER)
@@ -262,6 +269,7 @@ def dask_processes(folder):
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_leaves_finished_runs(study, expected, tmp_path, store):
     """SIGKILL of the scheduler's process, after which neither client nor worker hears anything."""
     (tmp_path / "dask").mkdir()

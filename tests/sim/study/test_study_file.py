@@ -29,6 +29,7 @@ def test_axes_are_cartesian_and_the_last_is_fastest(study):
     assert found.points[4].settings["kernel.tile_m"] == 128
 
 
+@pytest.mark.slow
 def test_kernels_are_swept_whole_or_by_field(study):
     """A field in an axis or a listed point is added to the text of the kernel, or replaces what it says."""
     whole = study('[[points]]\nkernel = "gemm:m=64,n=64,k=32"\n[[points]]\nkernel = "layernorm:rows=8,cols=64"\n')

@@ -41,6 +41,7 @@ def in_progress(store):
     return [entry for entry in store.entries() if not entry.finished]
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(store, tmp_path, capsys):
     whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
     arguments = [*GEMM, "-o", str(parts), "--checkpoint", "0"]
@@ -65,6 +66,7 @@ T3 = ["t3", "--kernel", "gemm:m=512,n=512,k=128", "--gpus", "4"]
 T3 += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2", "--set", "l2.bytes=1048576"]
 
 
+@pytest.mark.slow
 def test_a_scenario_killed_and_started_again(store, tmp_path, capsys):
     """Killed in the middle of a run; the same command goes on there."""
     whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"

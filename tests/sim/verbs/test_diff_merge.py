@@ -38,6 +38,7 @@ def test_diff(desk, capsys):
     assert (move["name"], move["after"] - move["before"], move["instances"]) == ("l2.read_sectors", 1, 1)
 
 
+@pytest.mark.slow
 def test_merge_keeps_the_order_and_renews_the_version(desk, capsys):
     assert main(["merge", "one.h5", str(OLD), "study.h5", "-o", "all.h5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"output": "all.h5", "runs": 5}

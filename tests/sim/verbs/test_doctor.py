@@ -26,6 +26,7 @@ def test_a_sound_installation(capsys):
     assert "no problems" in shown and "T3SIM_CACHE_DIR" in shown
 
 
+@pytest.mark.slow
 def test_an_empty_cache_and_a_file_in_its_place(tmp_path):
     def doctor(folder):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "T3SIM_CACHE_DIR": str(folder)}
@@ -64,6 +65,7 @@ def test_completion_scripts(shell, capsys):
     assert "_T3SIM_COMPLETE" in script and "t3sim" in script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

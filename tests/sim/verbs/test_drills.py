@@ -79,6 +79,7 @@ def test_places_that_cannot_be_written(arguments, desk, capsys):
     assert sorted(desk.iterdir()) == before
 
 
+@pytest.mark.slow
 @EVERY_WRITER
 def test_a_full_disk(arguments, desk, capsys):
     """A limit on the size of files fails as a full disk does; nothing that looks whole is left."""
@@ -102,6 +103,7 @@ def drawable():
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     ["run --gemm 16384x16384x64 -o out.h5", "trace make gemm:m=8192,n=8192,k=8192 -o out.h5"],
@@ -143,6 +145,7 @@ FUZZ = settings(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(text=spoilt(PRESET))
 def test_a_spoilt_preset(text, tmp_path):
@@ -151,6 +154,7 @@ def test_a_spoilt_preset(text, tmp_path):
     whole_or_one_line(lambda: load_preset(path), "spoilt.toml")
 
 
+@pytest.mark.slow
 @FUZZ
 @given(text=spoilt(STUDY))
 def test_a_spoilt_study(text, tmp_path):
@@ -159,6 +163,7 @@ def test_a_spoilt_study(text, tmp_path):
     whole_or_one_line(lambda: load_study(path), "spoilt.toml")
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     field=st.one_of(st.sampled_from(sorted(machine_fields())), st.text(ALPHABET, max_size=12)),

@@ -77,6 +77,7 @@ def test_full_disk_while_exporting(tmp_path, capsys, request):
     assert not (tmp_path / "second").exists() or list((tmp_path / "second").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["presets"], ["presets", "--json"], ["--help"], ["trace", "info", SMALL_TRACE]])
 def test_full_standard_output(arguments):

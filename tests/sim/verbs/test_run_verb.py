@@ -119,6 +119,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(arguments, words, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["text.g"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "words"), [("def pick(:\n", "invalid syntax"), ("x = 1\n", "no function pick")])
 def test_a_broken_policy_is_one_line(policy, words, tmp_path):
     """In a process of its own: the policy is bound when the machine is imported."""

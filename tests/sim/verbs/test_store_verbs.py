@@ -53,6 +53,7 @@ def test_check_and_prune(store, capsys):
     assert store.entries() == []
 
 
+@pytest.mark.slow
 def test_a_run_says_where_it_comes_from(store, tmp_path, capsys):
     first, second = tmp_path / "first.h5", tmp_path / "second.h5"
     assert main([*GEMM, "-o", str(first)]) == 0
@@ -66,6 +67,7 @@ def test_a_run_says_where_it_comes_from(store, tmp_path, capsys):
     assert len(store.entries()) == 2, "of a line trace nothing is kept"
 
 
+@pytest.mark.slow
 def test_the_gemm_of_a_scenario_is_that_of_a_run(store, capsys):
     """Where everything that decides them is equal."""
     assert main([*GEMM, "--json"]) == 0

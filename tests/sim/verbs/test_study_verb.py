@@ -40,6 +40,7 @@ def t3sim(*arguments):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_table_and_list(desk, capsys):
     assert main(["study", "study.toml", "--list"]) == 0
     listed = capsys.readouterr().out
@@ -59,6 +60,7 @@ def test_table_and_list(desk, capsys):
     assert results.open(found["archive"]).study == found["study"]
 
 
+@pytest.mark.slow
 def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
     (desk / "t3.toml").write_text(
         'run = "t3"\npreset = "t3_2024"\ninterval_ns = 1000\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 2\n'
@@ -102,6 +104,7 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
     assert shown.err == "point 3: KilledWorker: gone\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
     (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
@@ -122,6 +125,7 @@ def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     assert list(desk.glob("store/*.h5")) and not list(desk.glob("*.h5"))
 
 
+@pytest.mark.slow
 def test_a_policy_on_the_command_line(desk):
     done = t3sim("run", "--gemm", "256x256x64", "--policy", "newest.py", "-o", "newest.h5")
     assert done.returncode == 0, done.stderr
@@ -131,6 +135,7 @@ def test_a_policy_on_the_command_line(desk):
     assert json.loads(again.stdout)["compile_s"] == 0  # compiled once, then from the cache
 
 
+@pytest.mark.slow
 def test_a_policy_in_a_study(desk):
     """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
     (desk / "study.toml").write_text(
@@ -146,6 +151,7 @@ def test_a_policy_in_a_study(desk):
     assert found.runs[0].point == {"policy": "newest.py"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [

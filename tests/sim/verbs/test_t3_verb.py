@@ -27,6 +27,7 @@ def run_json(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_json_has_the_promised_figures(capsys):
     found = run_json(capsys, *SHAPE)
     assert list(found["configurations"]) == list(CONFIGURATIONS)
@@ -39,6 +40,7 @@ def test_json_has_the_promised_figures(capsys):
     assert found.keys() >= {"wall_s", "compile_s", "peak_rss_bytes", "preset"}
 
 
+@pytest.mark.slow
 def test_energy_by_configuration(tmp_path, capsys):
     """Every configuration sends 2 (N-1)/N of the output; only the fused ones have DMA engines read."""
     path = str(tmp_path / "a.h5")
@@ -71,6 +73,7 @@ def test_energy_is_a_table_if_asked_for(capsys):
     assert "allowed are gpujoule_k40, hbm2_12nm" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_how_configurations_are_put_together(capsys):
     found = run_json(capsys, *SHAPE)["configurations"]
     sequential, fused = found["Sequential"], found["T3-MCA"]
@@ -89,6 +92,7 @@ def test_how_configurations_are_put_together(capsys):
     assert [fused["dram_bytes"][kind] * 4 // D for kind in TRAFFIC[1:4]] == [3, 2, 3]
 
 
+@pytest.mark.slow
 def test_symmetric_and_explicit_agree(capsys):
     one, all_ = run_json(capsys, *SHAPE), run_json(capsys, *SHAPE, "--explicit")
     assert one["runs"]["t3"]["simulated_gpus"] == 1 and all_["runs"]["t3"]["simulated_gpus"] == 4
@@ -107,6 +111,7 @@ def test_only_some_configurations_and_unequal_chunks(capsys):
     assert [one["dram_bytes"][kind] * 4 // D for kind in TRAFFIC[1:4]] == [3, 2, 3]
 
 
+@pytest.mark.slow
 def test_archive(tmp_path, capsys):
     path = tmp_path / "a.h5"
     found = run_json(capsys, *SHAPE, "-o", path, "--interval-ns", 500)
@@ -126,6 +131,7 @@ def test_archive(tmp_path, capsys):
         assert json.loads(file["runs/00006/spec"].asstr()[()])["fields"]["cu.count"]["value"] == 4
 
 
+@pytest.mark.slow
 def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
     for path in paths:

@@ -34,6 +34,7 @@ def test_values_are_in_their_units():
     assert hits + misses + kernel.totals["l1.read_merged_sectors"] == kernel.totals["l1.read_sectors"]
 
 
+@pytest.mark.slow
 def test_accelsim_counts_the_same(capsys, tmp_path):
     """The copy kernel, with the counts that Accel-Sim has printed for it (DRAM writes: before any flush)."""
     result = tmp_path / "copy.h5"

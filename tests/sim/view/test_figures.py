@@ -43,6 +43,7 @@ def desk(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg"])
 @pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "study"])
 def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):

@@ -30,6 +30,7 @@ def desk(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_cases_of_both_kinds_of_archive(desk):
     one, study = results.open(desk / "one.h5"), results.open(desk / "study.h5")
     cases = speedup_cases([one, study])

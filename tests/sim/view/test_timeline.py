@@ -86,7 +86,7 @@ def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
     case = Scenario(small_preset(), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
     write_scenario(tmp_path / "a.h5", simulate_scenario(case, [T3]))
     assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.json")]) == 2
-    assert "kept none" in capsys.readouterr().err
+    assert "this run has none" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium here: the page is not shown")

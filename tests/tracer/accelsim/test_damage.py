@@ -62,7 +62,7 @@ def test_the_good_text_is_good(tmp_path):
         ("insts = 3\n", "", "before `warp =` and `insts =`"),
         (ADD, "insts = 7", "once per warp"),
         (EXIT, EXIT + "\nthread block = 0,0,0", "a second `thread block =`"),
-        ("insts = 3", "insts = 4", "another number of instructions than `insts =` says (4): found 3"),
+        ("insts = 3", "insts = 4", "the number of instructions of the warp is not that of `insts =` (4): found 3"),
         ("thread block = 0,0,0", "thread block = 0,0", "needs three numbers"),
         ("thread block = 0,0,0", "thread block = 0,5,0", "outside the grid"),
         ("thread block = 0,0,0\n", "", "before `thread block =`"),
@@ -286,7 +286,7 @@ def test_a_folder_needs_one_list(tmp_path):
     write(tmp_path, "kernel-1.traceg\n", "kernelslist.g")
     assert len(read(tmp_path)[0]) == 1
     write(tmp_path, "kernel-1.traceg\n", "kernelslist_ctx_0x2.g")
-    assert "name the one of the GPU" in error_of(tmp_path)
+    assert "give the path of one" in error_of(tmp_path)
 
 
 def test_tracez_is_refused_by_name(tmp_path):
@@ -326,6 +326,7 @@ def test_numbers_of_any_size_never_crash(tmp_path):
                 assert isinstance(error, TraceError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_garbage_at_every_offset(tmp_path, lenient):
     """Every byte replaced by a random one, cut out, or followed by rubbish: an error of ours or a result."""
@@ -355,6 +356,7 @@ def test_garbage_at_every_offset(tmp_path, lenient):
     assert outcomes["error"] > 100
 
 
+@pytest.mark.slow
 def test_garbage_in_raw_traces_lists_and_xz(tmp_path):
     """Random damage to the other kinds of files: an error of ours or a result."""
     raw = HEADER.format(version=5, grid="2,1,1", block="64,1,1", architecture=70, extra="")

@@ -231,13 +231,13 @@ def test_barriers(tmp_path):
 
 def test_an_arrival_does_not_wait_and_comes_back(tmp_path):
     line = "{:04x} ffffffff 0 BAR.{} 0 0 {} "
-    text = kernel_text([[line.format(0, "ARV", 256), line.format(16, "SYNC.DEFER_BLOCKING", 256), EXIT]])
+    text = kernel_text([[line.format(0, "ARV", 32), line.format(16, "SYNC.DEFER_BLOCKING", 32), EXIT]])
     source = open_accelsim(write(tmp_path, text))
     export_accelsim(source, tmp_path / "out")
     for trace in (source, open_accelsim(tmp_path / "out")):
         (workgroup,) = next(trace.commands()).workgroups()
         rows = [(Kind(e["kind"]).name, int(e["slot"]), int(e["work"]), int(e["space"])) for e in workgroup.events]
-        assert rows == [("BARRIER", 1, 256, ARRIVE_ONLY), ("BARRIER", 1, 256, 0), ("EXIT", 255, 0, 0)]
+        assert rows == [("BARRIER", 1, 32, ARRIVE_ONLY), ("BARRIER", 1, 32, 0), ("EXIT", 255, 0, 0)]
 
 
 def test_an_early_exit_of_some_lanes_is_a_branch(tmp_path):

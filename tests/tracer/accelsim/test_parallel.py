@@ -20,6 +20,7 @@ def make_list(tmp_path, kernels):
     return write(tmp_path, "\n".join(lines) + "\n", "kernelslist.g")
 
 
+@pytest.mark.slow
 def test_the_same_bytes(tmp_path):
     path = make_list(tmp_path, 5)
     one, many = open_accelsim(path), ParallelTrace(open_accelsim(path), 2)
@@ -31,6 +32,7 @@ def test_the_same_bytes(tmp_path):
     assert one.fingerprint() == many.fingerprint()
 
 
+@pytest.mark.slow
 def test_kernels_may_be_left_out_or_read_twice(tmp_path):
     trace = ParallelTrace(open_accelsim(make_list(tmp_path, 3)), 3)
     for number, kernel in enumerate(command for command in trace.commands() if hasattr(command, "info")):
@@ -38,6 +40,7 @@ def test_kernels_may_be_left_out_or_read_twice(tmp_path):
             assert len(list(kernel.workgroups())) == len(list(kernel.workgroups())) == 1
 
 
+@pytest.mark.slow
 def test_errors_come_through(tmp_path):
     path = make_list(tmp_path, 3)
     text = (tmp_path / "kernel-1.traceg").read_text().replace(" 16 1 0x", " 16 9 0x")

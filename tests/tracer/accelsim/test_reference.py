@@ -48,6 +48,7 @@ def test_committed_archives_are_what_an_import_gives(tmp_path):
             assert new.checksum == committed.checksum, "run python -m tracer.accelsim.make_small"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", SMALL.values())
 def test_the_references_come_back_without_notes(tmp_path, folder):
     source = open_accelsim(REFERENCES / "accelsim_traces" / folder)

@@ -72,6 +72,7 @@ def replace_in(path, old, new):
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.slow
 def test_second_process_compiles_nothing(modules):
     first, says = run(modules)
     assert first == ["207", "-1", "3", "True"] and says.count("compiling functions, once") == 1
@@ -79,24 +80,28 @@ def test_second_process_compiles_nothing(modules):
     assert second == ["207", "-1", "0", "False"] and says == ""
 
 
+@pytest.mark.slow
 def test_edited_callee_in_another_file_is_noticed(modules):
     run(modules)
     replace_in(modules / "callee.py", "x + 1", "x + 2")
     assert run(modules)[0][:3] == ["307", "-1", "2"]  # caller and callee again, `other` not
 
 
+@pytest.mark.slow
 def test_changed_enum_in_another_file_is_noticed(modules):
     run(modules)
     replace_in(modules / "numbers_of.py", "BIG = 7", "BIG = 8")
     assert run(modules)[0][:3] == ["208", "-1", "1"]  # only the caller: `inner` comes from the cache
 
 
+@pytest.mark.slow
 def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
     run(modules)
     replace_in(modules / "other.py", "-x", "-2 * x")
     assert run(modules)[0][:3] == ["207", "-2", "1"]
 
 
+@pytest.mark.slow
 def test_named_tuples_with_other_fields_have_entries_of_their_own(modules):
     """Even where the kernel's module does not import the tuple, and the types of the fields are the same."""
     replace_in(modules / "other.py", "-x", "x.first - 10 * x.second")
@@ -107,6 +112,7 @@ def test_named_tuples_with_other_fields_have_entries_of_their_own(modules):
         assert run(modules)[0][1] == found
 
 
+@pytest.mark.slow
 def test_boundscheck_has_its_own_entries(modules):
     run(modules)
     assert run(modules, NUMBA_BOUNDSCHECK="1")[0][2] == "3"
@@ -118,6 +124,7 @@ def test_disabled_jit_gives_plain_functions(modules):
     assert not (modules / "cache").exists()
 
 
+@pytest.mark.slow
 def test_unwritable_cache_warns_once_and_works(modules):
     (modules / "cache").write_text("a file where the folder should be")
     words, says = run(modules)
@@ -125,12 +132,14 @@ def test_unwritable_cache_warns_once_and_works(modules):
     assert says.count("RuntimeWarning") == 1
 
 
+@pytest.mark.slow
 def test_a_cache_folder_that_not_even_root_can_make(modules):
     words, says = run(modules, T3SIM_CACHE_DIR="/dev/null/t3sim")
     assert words[:3] == ["207", "-1", "3"]
-    assert says.count("compiled kernels cannot be kept in /dev/null/t3sim") == 1 and "Traceback" not in says
+    assert says.count("compiled functions cannot be kept in /dev/null/t3sim") == 1 and "Traceback" not in says
 
 
+@pytest.mark.slow
 def test_damaged_cache_file_is_compiled_again(modules):
     run(modules)
     for file in (modules / "cache").rglob("*.kernel"):
@@ -139,6 +148,7 @@ def test_damaged_cache_file_is_compiled_again(modules):
     assert run(modules)[0][2] == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps profiles apart")
 @pytest.mark.parametrize("what", ["root", "folder", "entry"])
 @pytest.mark.parametrize("mode", [0o770, 0o707])
@@ -155,6 +165,7 @@ def test_what_others_may_write_does_not_run(modules, what, mode):
     assert run(modules)[0][2] == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 def test_what_belongs_to_another_user_does_not_run(modules):
     run(modules)
@@ -163,6 +174,7 @@ def test_what_belongs_to_another_user_does_not_run(modules):
     assert words[:3] == ["207", "-1", "3"] and "some of it belongs to user 12345, not to you" in says
 
 
+@pytest.mark.slow
 def test_an_open_umask_does_not_open_the_cache(modules):
     before = os.umask(0)
     try:
@@ -173,6 +185,7 @@ def test_an_open_umask_does_not_open_the_cache(modules):
     assert words[2] == "0" and says == ""
 
 
+@pytest.mark.slow
 def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
     (modules / "other.py").write_text(
         "import os\nfrom tracer.compile.jit import compiled\n"
@@ -182,6 +195,7 @@ def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules
     assert [run(modules, SCALE=scale)[0][1] for scale in ("2", "3")] == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_parallel_processes_share_a_cold_cache(modules):
     arguments = [[], ["1.5"], [], ["1.5"]]  # two signatures of one function, each compiled by two processes
     with ThreadPoolExecutor(4) as pool:
@@ -249,6 +263,7 @@ def anybodys_number_at(numbers, index):
     return numbers[index]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(config.DISABLE_JIT, reason="plain Python counts from the end")
 def test_only_our_kernels_are_without_indices_from_the_end():
     """What `tracer.compile.jit` does to numba's indices concerns kernels without reference counts alone."""

@@ -29,6 +29,7 @@ def survives(data, path):
     return True
 
 
+@pytest.mark.slow
 def test_truncated_at_every_offset(tmp_path):
     """The section table of a cubin lies at the end but for the program headers, so nearly every cut is an error."""
     data = (BINARIES / "wide_sm90.cubin").read_bytes()
@@ -50,6 +51,7 @@ def test_truncated_at_many_offsets(file, tmp_path):
         survives(data[:size], tmp_path / file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_flipped_bits(file, tmp_path):
     data = (BINARIES / file).read_bytes()
@@ -71,6 +73,7 @@ def test_overwritten_ranges(file, tmp_path):
         survives(bytes(damaged), tmp_path / file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["lines_sm90.cubin", "kernels_sm70.cubin", "kernels_gfx942.co"])
 def test_damaged_line_program(file, tmp_path):
     """Every byte of the line program is overwritten once."""

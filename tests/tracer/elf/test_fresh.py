@@ -41,6 +41,7 @@ def test_cubin_says_what_ptxas_says(capability, tmp_path):
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 @pytest.mark.parametrize("mode", ["none", "size", "speed", "balance"])
 def test_every_compression_of_a_host_object(mode, tmp_path):
@@ -53,6 +54,7 @@ def test_every_compression_of_a_host_object(mode, tmp_path):
     assert len(found) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 def test_host_executable(tmp_path):
     program, binary = tmp_path / "main.cu", tmp_path / "main"
@@ -63,6 +65,7 @@ def test_host_executable(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NVCC is None, reason="no nvcc on this machine")
 def test_line_table_of_a_fresh_cubin_names_the_stores(tmp_path):
     cubin = tmp_path / "kernels.cubin"

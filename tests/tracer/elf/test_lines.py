@@ -74,6 +74,7 @@ def event(kind, pc, **fields):
     return row
 
 
+@pytest.mark.slow
 def test_traffic_by_line():
     """Every event is a row of a twin written by hand: 32 lanes of 4 bytes are 4 sectors, 32 rows apart are 32."""
     table = line_table(BINARIES / "lines_sm90.cubin", "promised")

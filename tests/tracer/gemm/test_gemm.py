@@ -74,6 +74,7 @@ def test_staged_epilogue_with_c_passes_through_shared_memory():
     assert program(kernel, with_c)[-8:-1] == epilogue
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(gemms())
 def test_warps_agree_on_barriers_and_end_with_exit(gemm):
@@ -90,6 +91,7 @@ def test_warps_agree_on_barriers_and_end_with_exit(gemm):
         assert all(b == barriers[0] for b in barriers)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(gemms())
 def test_every_slot_that_is_set_is_waited_for_before_it_is_set_for_another_step(gemm):
@@ -164,6 +166,7 @@ def test_walks_are_permutations_and_stagger_rotates_them(order, group, tiles_m, 
     assert rotated == plain[start:] + plain[:start]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(gemms())
 def test_output_tiles_are_what_workgroups_store(gemm):
@@ -180,6 +183,7 @@ def test_output_tiles_are_what_workgroups_store(gemm):
             assert (lanes * stores["width_bytes"]).sum() == tile["runs"] * tile["run_bytes"]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(gemms())
 def test_the_parts_of_output_tiles_are_what_each_warp_stores(gemm):

@@ -19,6 +19,7 @@ from traces.schema import Kind
 COUNTERS = Path(__file__).parents[3] / "validation" / "references" / "v100_gemm_counters.csv"
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(gemms())
 def test_each_workgroup_touches_what_its_tiles_need_exactly_once(gemm):
@@ -150,6 +151,7 @@ def k_slice(problem, rank, ranks):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(gemms(), st.integers(1, 4))
 def test_slices_of_k_together_read_the_whole_operands(gemm, ranks):

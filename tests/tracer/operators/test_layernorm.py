@@ -39,6 +39,7 @@ def shapes(draw):
     return LayerNorm(draw(st.integers(1, 20)), cols, dtype, **fields, lanes=draw(st.sampled_from([32, 64])))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(shapes())
 def test_every_access_is_the_twins(source):

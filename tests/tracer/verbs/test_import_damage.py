@@ -147,6 +147,7 @@ def test_truncated_xz(run_import, end):
     assert "skipped: bad xz data" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_lenient_leaves_out_a_kernel_with_a_broken_header(run_import, tmp_path, jobs):
     (tmp_path / "kernel-2.traceg").write_text(GOOD.replace("block dim = (32", "block dim = (0"))

@@ -56,6 +56,7 @@ def test_the_list_of_verbs_imports_none_of_them():
     assert done.stdout.endswith("False\n")
 
 
+@pytest.mark.slow
 def test_a_verb_loads_only_what_it_needs():
     program = "import sys; from traces.command.cli import main; main(['trace', 'make', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -94,7 +95,7 @@ def test_host_copies_of_each_gpus_list_make_hits_in_l2(tmp_path, capsys):
     (tmp_path / "kernelslist_ctx_0x1.g").write_text("MemcpyHtoD,0x00007f2b2d500000,128\nMemcpyX\nkernel-1.traceg\n")
     (tmp_path / "kernelslist_ctx_0x2.g").write_text("MemcpyX,1\nMemcpyX,2\nkernel-1.traceg\n")
     assert main(["run", str(tmp_path), "--preset", "accelsim_qv100"]) == 2
-    assert "found kernelslist_ctx_0x1.g, kernelslist_ctx_0x2.g: name the one" in capsys.readouterr().err
+    assert "found kernelslist_ctx_0x1.g, kernelslist_ctx_0x2.g: give the path" in capsys.readouterr().err
     found = []
     for gpu in ("1", "2"):
         assert main(["run", str(tmp_path / f"kernelslist_ctx_0x{gpu}.g"), "--preset", "accelsim_qv100", "--json"]) == 0
@@ -232,6 +233,7 @@ def test_statuses(problem, status, says, monkeypatch, capsys):
     assert capsys.readouterr().err.lstrip() == says  # click ends the line that shows ^C
 
 
+@pytest.mark.slow
 def test_installed_command_is_main():
     program = "import sys; from traces.command.cli import main; sys.exit(main(['show', 'nothing.h5']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -50,6 +50,7 @@ def desk(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", VERB_PATHS, ids=" ".join)
 def test_examples_work(path, desk, monkeypatch, capsys):
     monkeypatch.chdir(desk)
@@ -89,6 +90,7 @@ dram requests.trace.gz --set D --map BG --nmc-updates
 """
 
 
+@pytest.mark.slow
 def test_after_warm_nothing_is_left_to_compile(desk):
     def process(*arguments, given=""):
         return subprocess.run(

@@ -12,6 +12,7 @@ def rows():
     return reference_rows()
 
 
+@pytest.mark.slow
 def test_the_committed_table_is_what_the_script_writes(rows):
     assert len(rows) == 14
     assert TABLE.read_text(encoding="utf-8") == table(rows)

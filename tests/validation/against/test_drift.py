@@ -32,6 +32,7 @@ def test_workgroups_that_start_together_stay_together():
     assert 0 <= spread.mean <= spread.largest <= 3
 
 
+@pytest.mark.slow
 def test_a_late_start_shows():
     late = spread_of("dispatch.workgroup_ps=2000000")  # the last of four starts 6 us late
     assert late.largest > 4

@@ -21,6 +21,7 @@ LONG = ["run", "--preset", "t3_2024", *MACHINE, "--kernel"]
 EXTRAPOLATED_ROW = re.compile(r"^\| .* \| ([\d,]+) of ([\d,]+) \| .*? \| ([-+.\d]+) % \| ([.\d]+) % \|", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_marked_wherever_it_is_shown(tmp_path, capsys):
     file = str(tmp_path / "r.h5")
     assert main([*LONG, GEMM, "--extrapolate", "-o", file]) == 0
@@ -63,6 +64,7 @@ def test_what_does_not_go_with_it(arguments, said, capsys):
     assert shown.out == "" and said in shown.err
 
 
+@pytest.mark.slow
 def test_rows_of_a_case_that_is_cut_and_of_one_that_is_not(monkeypatch):
     monkeypatch.setattr(validation.against.extrapolation, "load_preset", lambda name: small_preset("l2.bytes=262144"))
     kernel = replace(DEFAULT_KERNEL, tile_m=64, tile_n=64, warps_m=2, warps_n=2)

@@ -42,6 +42,7 @@ def test_formulas_are_the_measured_counters():
     assert waves * b + panels * a // 32 + 4096 * 4096 * 4 // 32 == 16_973_824
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CUTLASS_CASES, ids=lambda case: case.name)
 def test_cutlass_kernels_are_exact(case):
     row, outcome = measured()[case.name], replay(case)
@@ -51,6 +52,7 @@ def test_cutlass_kernels_are_exact(case):
     assert table_line(table_row(outcome)) in TABLE.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.slow
 def test_persistent_kernel_is_exact_in_l1_and_within_two_percent_in_l2():
     """The whole 4096^3 kernel: 25 s of CPU time."""
     row, outcome = measured()[PERSISTENT.name], replay(PERSISTENT)

@@ -133,6 +133,7 @@ def test_ncu_sums_all_kernels():
     assert ncu_sums("==ERROR== ERR_NVGPUCTRPERM\n") == {}
 
 
+@pytest.mark.slow
 def test_comparison_stands_beside_the_preset(monkeypatch):
     """Chase and stream are simulated; the GEMM's figures are given."""
     monkeypatch.setattr(gpu_measurements, "STREAM_L2S", 1)

@@ -74,6 +74,7 @@ def test_latency_is_the_measured_one(name, chase):
     assert kind_of(preset, chase.column) == "calibration"
 
 
+@pytest.mark.slow
 def test_a_stream_is_as_fast_as_measured():
     """The write stream of v100; the table holds the others."""
     theirs = float(measured("V100")["HBM_write_GBps"])

@@ -27,6 +27,7 @@ def cells_of(text):
     return found
 
 
+@pytest.mark.slow
 def test_the_committed_table_is_what_the_script_finds(rows):
     committed = cells_of(TABLE.read_text(encoding="utf-8"))
     assert set(committed) >= {row.trace for row in rows}

@@ -11,7 +11,7 @@ from traces.command.document import table_line
 from validation.against.symmetry import (
     SEEDED,
     TABLE,
-    Found,
+    Measurement,
     agreement_rows,
     cells,
     mean_cells,
@@ -21,10 +21,10 @@ from validation.against.symmetry import (
 )
 
 D = 256 * 512 * 2
-EVERY = Found((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
+EVERY = Measurement((90_000_000, 110_000_000), (64, 96), ((7, 6, 7, 7), (7, 6, 7, 7)), True)
 ONES = (
-    Found((100_000_000,), (80,), ((7, 6, 7, 7),), True),
-    Found((104_000_000,), (80,), ((7, 6, 7, 7),), True),
+    Measurement((100_000_000,), (80,), ((7, 6, 7, 7),), True),
+    Measurement((104_000_000,), (80,), ((7, 6, 7, 7),), True),
 )
 
 

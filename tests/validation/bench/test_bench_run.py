@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from sim.host.gpu import Gpu
 from sim.machine.build import phases_of
 from tests.support.programs import small_preset
@@ -25,10 +27,12 @@ def test_the_profiled_loop_gives_what_the_engine_gives():
     assert [plain.node.engine[0][name] for name in steps] == [timed.node.engine[0][name] for name in steps]
 
 
+@pytest.mark.slow
 def test_every_unit_is_timed():
     assert all(0 < request_ns(make(2000), 2000) < 1e6 for make in LOOPS.values())
 
 
+@pytest.mark.slow
 def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(bench_run, "named_sublayer", lambda name: (SOURCE.problem, 2))
     monkeypatch.setattr(bench_run, "SCALE_SHAPE", (64, 64))

@@ -31,6 +31,7 @@ def found():
     return {key: value for run in ring_runs(SCENARIO) for key, value in run.execute().figures.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_moves_what_it_says(found, variant):
     moved = {stream: found[f"{variant}/dram_bytes/{stream}"] for stream in STREAMS}

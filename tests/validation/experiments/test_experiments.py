@@ -33,6 +33,7 @@ def simulated(experiment):
     return experiment.answers({run.key: run.execute() for run in experiment.runs()})
 
 
+@pytest.mark.slow
 def test_every_file_makes_its_runs(experiments):
     for name, experiment in experiments.items():
         assert experiment.title, name

@@ -71,6 +71,7 @@ def answered(store, **settings):
     return answer_claims(store, **{"full": True, "experiments": EXPERIMENTS, "claims": CLAIMS} | settings)
 
 
+@pytest.mark.slow
 def test_quick_runs_take_what_the_store_has(store, tmp_path):
     found = answered(store, full=False)
     assert set(found.answers) == set(EXPERIMENTS) and found.rows[0].verdict == INSIDE
@@ -81,6 +82,7 @@ def test_quick_runs_take_what_the_store_has(store, tmp_path):
     assert set(found.answers) == {"small"} and found.rows[1].verdict == NOT_RUN
 
 
+@pytest.mark.slow
 def test_report_archive_and_figures(store, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
@@ -106,6 +108,7 @@ def test_report_archive_and_figures(store, tmp_path):
         assert file[f"series/small/{NAME}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
 
 
+@pytest.mark.slow
 def test_the_same_answers_give_the_same_bytes(store, tmp_path):
     for name in ("a", "b"):
         folder = tmp_path / name
@@ -117,6 +120,7 @@ def test_the_same_answers_give_the_same_bytes(store, tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_claims_that_nothing_answers_are_refused(store):
     with pytest.raises(UserError, match="no experiment 'none'"):
         answered(store, claims=[claim("x", "none", "y", 1.0)])
@@ -144,6 +148,7 @@ def command(store, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_the_command(command, capsys):
     assert command("--json") == 0
     found = json.loads(capsys.readouterr().out)
@@ -153,6 +158,7 @@ def test_the_command(command, capsys):
     assert "1 inside, 1 outside, 1 shown" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_claim_that_has_left_its_tolerance_fails_the_command(command, capsys):
     assert command("--full", inside=["gain", "far"]) == 1
     assert "claim far has left its tolerance" in capsys.readouterr().err
@@ -160,6 +166,7 @@ def test_a_claim_that_has_left_its_tolerance_fails_the_command(command, capsys):
     assert command("--full") == 0
 
 
+@pytest.mark.slow
 def test_the_list_and_mistakes(command, capsys):
     assert t3sim(["validate", "--list", "--json"]) == 0
     assert "paper" in json.loads(capsys.readouterr().out)

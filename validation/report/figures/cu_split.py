@@ -1,4 +1,4 @@
-"""Software overlap on split compute units: speed-ups with and without contention, beside the ideal."""
+"""Software overlap on split compute units: speed-ups with and without contention, and the ideal."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from sim.view.style import save
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[str], path: Path) -> None:
-    """splits: `GEMM CUs-collective CUs`. Bars stand on 1, the time of GEMM, reduce-scatter and all-gather in turn."""
+    """Draw bars that begin at 1, the time of Sequential. splits: texts `GEMM CUs-collective CUs`."""
     series: dict[str, list[float]] = {"ideal overlap": [answers[f"{case}/ideal/speedup"] for case in cases]}
     for split in splits:
         series[f"{split}, each alone"] = [answers[f"{case}/{split}/share_speedup"] for case in cases]

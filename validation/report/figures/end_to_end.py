@@ -11,7 +11,7 @@ RUNS = {"training": "training step", "inference": "inference, prompt phase"}
 
 
 def draw(answers: Mapping[str, float], models: Sequence[str], path: Path) -> None:
-    """One panel per kind of run; under each model the share of its time in the sub-layers with an all-reduce."""
+    """Draw one panel per phase. Below each model: the share of its time in the sub-layers with an all-reduce."""
     figure, panels = new_figure(max(8.0, 1.5 * len(models) + 1), 4.0, columns=len(RUNS), sharey=True)
     for axes, (run, title) in zip(panels, RUNS.items(), strict=True):
         names = [

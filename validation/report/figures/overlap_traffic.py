@@ -15,11 +15,11 @@ Series = Mapping[str, Sequence[int]]
 
 
 def draw(series: Mapping[str, Series], interval_ps: int, peak_bytes_per_s: float, title: str, path: Path) -> None:
-    """Three panels of stacked bandwidth on one time axis.
+    """Draw three panels of stacked bandwidth on one time axis.
 
     Args:
-        series: run -> time series; PANELS.
-        title: of the sub-layer.
+        series: run of the scenario (as in PANELS) -> time series.
+        title: title of the sub-layer.
     """
     figure, panels = new_figure(8, 6.4, rows=len(PANELS), sharex=True, sharey=True)
     peak = peak_bytes_per_s / GIGA

@@ -1,4 +1,4 @@
-"""Reduce-scatter time against size: simulated, and real machines where they were measured."""
+"""Reduce-scatter time over size: simulated, and measured on real machines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,18 +20,18 @@ class Curve(NamedTuple):
 
 def curves_of(answers: Mapping[str, float]) -> list[Curve]:
     """The simulated curves, with and without near-memory updates, by number of GPUs."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    points_of: dict[str, list[tuple[float, float]]] = {}
     for name, value in answers.items():
         place, _, figure = name.rpartition("/")
         if figure in ("rs_us", "rs_nmc_us"):
             kind = " with near-memory updates" if figure == "rs_nmc_us" else ""
             label = f"simulated, {place.split('/')[0]} GPUs{kind}"
-            found.setdefault(label, []).append((answers[f"{place}/bytes"] / 1e6, value))
-    return [Curve(label, False, sorted(points)) for label, points in found.items()]
+            points_of.setdefault(label, []).append((answers[f"{place}/bytes"] / 1e6, value))
+    return [Curve(label, False, sorted(points)) for label, points in points_of.items()]
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Both axes logarithmic; measured machines as markers only."""
+    """Draw the curves with logarithmic axes. Measured machines have only markers."""
     figure, axes = new_figure(7, 4.4)
     for place, (label, measured, points) in enumerate(curves):
         sizes_MB, times_us = zip(*points, strict=True)

@@ -1,4 +1,4 @@
-"""Where the time of a sub-layer goes without overlap: GEMM, reduce-scatter, all-gather."""
+"""Time of a sub-layer without overlap: shares of GEMM, reduce-scatter and all-gather."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ PERCENT = 100
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None:
-    """Stacked shares of the time of Sequential, with the whole time of each case above its bar."""
+    """Draw stacked shares of the time of Sequential. The whole time is above each bar."""
     figure, axes = new_figure(max(5.0, 0.62 * len(cases) + 1.5), 4.2)
     totals = [answers[f"{case}/{SEQUENTIAL}/time_us"] for case in cases]
     below = [0.0] * len(cases)

@@ -1,4 +1,4 @@
-"""Tornado chart: how far a headline moves with each assumed parameter, the largest on top."""
+"""Tornado chart: change of a headline with each assumed parameter, largest change on top."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ DOWN, UP = COLOURS[3], COLOURS[0]
 
 
 def draw(swings: Sequence[Swing], title: str, unit: str, path: Path) -> None:
-    """One row per parameter, bars from the base to each other value, which stands in words at its end.
+    """Draw one row per parameter, with bars from the base to each other value. The values are printed at the right.
 
     Args:
-        swings: the largest first.
-        title, unit: of the headline.
+        swings: sorted, largest first.
+        title, unit: title and unit of the headline.
     """
     base = swings[0].base
     figure, axes = new_figure(8.5, 0.34 * len(swings) + 1.4)

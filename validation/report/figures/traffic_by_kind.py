@@ -1,4 +1,4 @@
-"""DRAM accesses by kind: Sequential against T3-MCA."""
+"""DRAM traffic by kind: Sequential and T3-MCA."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ WIDTH = 0.38
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None:
-    """Two stacked bars per case, in percent of Sequential; left Sequential, right T3-MCA (outlined)."""
+    """Draw two stacked bars per sub-layer in percent of Sequential: left Sequential, right T3-MCA (outlined)."""
     figure, axes = new_figure(max(6.0, 0.7 * len(cases) + 2), 4.4)
     for offset, name in ((-WIDTH / 2, SEQUENTIAL), (WIDTH / 2, T3_MCA)):
         below = [0.0] * len(cases)
