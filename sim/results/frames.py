@@ -1,6 +1,6 @@
 """Results as tidy tables: pandas frames with a row per run, kernel, unit instance or interval, and an xarray dataset.
 
-The first columns are the swept fields, under their names ("hbm.queue_entries"). Names of other columns end with the
+The first columns are the swept fields, under their names ("hbm.queue_entries"). Names of columns end with the
 unit of measure. Failed runs are rows of `runs_frame` only, with the reason. `sim.results.ResultsArchive` inherits these
 methods.
 """

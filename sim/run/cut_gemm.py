@@ -45,9 +45,9 @@ def plain_gemm(source: TraceSource) -> GemmSource:
         raise UserError("extrapolation: found a trace, allowed is one GEMM (--kernel gemm:...)")
     kernel = commands[0].kernel
     if kernel.persistent is not None or kernel.split_k != 1:
-        found = "split-K" if kernel.persistent is None else "persistent workgroups"
-        raise UserError(f"extrapolation: found a GEMM with {found}, allowed is one output tile per workgroup")
+        kind = "split-K" if kernel.persistent is None else "persistent workgroups"
+        raise UserError(f"extrapolation: found a GEMM with {kind}, allowed is one output tile per workgroup")
     if kernel.order != TileOrder.ROW:
-        found = kernel.order.name.lower()
-        raise UserError(f"extrapolation: found order {found}, allowed is row: the others are not validated")
+        order = kernel.order.name.lower()
+        raise UserError(f"extrapolation: found order {order}, allowed is row: the others are not validated")
     return commands[0]

@@ -56,13 +56,13 @@ def read_stream(path: str | Path) -> Stream:
     buffer = np.frombuffer(text + b"\n", np.uint8)
     requests, line, fault = _parse(buffer, *stream)
     if fault:
-        found = text.split(b"\n")[line - 1][:60].decode(errors="replace").strip()
+        content = text.split(b"\n")[line - 1][:60].decode(errors="replace").strip()
         wanted = {
             NO_OPERATION: "a request starts with R, W or U",
             NO_NUMBER: "expected `R|W|U address [earliest_ns]`, numbers decimal or 0x-hexadecimal",
             TOO_MUCH: "expected `R|W|U address [earliest_ns]` and nothing after it",
         }[fault]
-        raise UserError(f"{path}:{line}: {found!r}: {wanted}")
+        raise UserError(f"{path}:{line}: {content!r}: {wanted}")
     if requests == 0:
         raise UserError(f"{path}: no requests (lines `R|W|U address [earliest_ns]`)")
     return Stream(*(column[:requests] for column in stream))

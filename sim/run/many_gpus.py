@@ -60,7 +60,7 @@ def run_plan(
     Args:
         plans: of every GPU, in order (`sim.collective.plans`, `sim.collective.patterns`).
         kernels: a function that gives the kernels of the GPU of a plan.
-        name: of what runs, in the result.
+        name: name of the workload in the result.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
         save_points: where the state can be saved.
 

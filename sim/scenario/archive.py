@@ -34,8 +34,8 @@ def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunRes
     """The figures of all configurations as the row of an archive.
 
     Args:
-        found: the scenario.
-        options: what decided it beside the machine, as plain values.
+        scenario: the result of the scenario.
+        options: the workload as plain values.
     """
     code = next((run.code for run in scenario.runs.values()), "")
     figures = scenario_figures(scenario.as_dict())
@@ -43,7 +43,7 @@ def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunRes
 
 
 def scenario_runs(scenario: ScenarioResult) -> list[RunResult]:
-    """The runs behind a scenario, each with its name in `point`."""
+    """The runs of a scenario, each with its name in `point`."""
     runs = [(name, scenario.runs[name]) for name in RUNS if name in scenario.runs]
     for name, run in runs:
         run.point = {COLUMN: name}

@@ -79,4 +79,4 @@ def _print_speedups(cases: list[SpeedupCase]) -> None:
     ]
     if len(cases) > 1:
         rows.append(("geomean", None, *means.values()))
-    print_table("Speed-ups over Sequential", ("case", "Sequential, ns", *means), rows)
+    print_table("Speed-ups over Sequential", ("scenario", "Sequential, ns", *means), rows)
