@@ -1,4 +1,4 @@
-"""A run that is interrupted and goes on from its checkpoint gives the bytes of one that is not."""
+"""A run that is interrupted and continues from its checkpoint gives the bytes of one that is not."""
 
 import random
 

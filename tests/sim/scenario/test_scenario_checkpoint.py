@@ -1,4 +1,4 @@
-"""A scenario that is interrupted goes on in the middle of its run, to the same bytes; runs that are done stay."""
+"""A scenario that is interrupted continues in the middle of its run, to the same bytes; runs that are done stay."""
 
 import numpy as np
 import pytest
