@@ -100,8 +100,8 @@ def kernel_occupancy(
         threads: per workgroup; None = the number that the binary requires, or else the largest that it allows.
 
     Raises:
-        UserError: the workgroup size is unknown or the binary forbids it, the wavefront size differs from the machine's,
-            or no workgroup fits.
+        UserError: the workgroup size is unknown or the binary forbids it, the wavefront size is not the machine's, or
+            no workgroup fits.
     """
     if kernel.lanes_per_warp != cu.lanes_per_warp:
         raise UserError(

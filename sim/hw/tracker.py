@@ -89,7 +89,10 @@ def tracker_bits(spec, workgroups=1 << 16):
 
 @compiled
 def tracker_grant(tracker, tiles, tag):
-    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait."""
+    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait.
+
+    Writes: tracker, tiles.
+    """
     tile = tiles[tag]
     if tile.entry == 0 or tile.begun == 1:
         return True
@@ -130,6 +133,8 @@ def counts(request):
     """Must the Tracker or the ledger count a request that a channel takes?
 
     They count updates, arrivals, and a kernel's stores into a tracked tile, which name their contributor.
+
+    Reads: request.
     """
     if request.op == Op.READ or request.tag < 0:
         return False
