@@ -21,9 +21,9 @@ from traces.units import PS_PER_NS, period_ps
 COUNTERS = {
     "descriptors": "DMA descriptors done",
     "lines": "lines read",
-    "read_bytes": "bytes of these, whole sectors",
-    "blocks": "times that a read found no room",
-    "out_max": "most lines read and not yet on the link at once",
+    "read_bytes": "bytes of the lines read, whole sectors",
+    "blocks": "times that a read was blocked by missing room",
+    "out_max": "largest number of lines read and not yet on the link",
 }
 """Counter fields of DMA and their meaning."""
 
@@ -55,7 +55,7 @@ DMA = np.dtype(
         ("descriptors", "i8"),
         ("lines", "i8"),
         ("read_bytes", "i8"),
-        ("blocks", "i8"),  # times it found no room
+        ("blocks", "i8"),  # times that a read was blocked
         ("out_max", "i8"),
     ],
     align=True,

@@ -34,11 +34,11 @@ MISS_ENTRY = np.dtype(
 
 COUNTERS = {
     "read_sectors": "sectors read by loads",
-    "read_hit_sectors": "of these, present",
-    "read_merged_sectors": "of these, already on their way",
+    "read_hit_sectors": "sectors read by loads, present",
+    "read_merged_sectors": "sectors read by loads, already in flight",
     "write_sectors": "sectors stored",
     "fills": "answers that filled a line",
-    "entries_used_max": "most miss entries (MSHRs) in use at once",
+    "entries_used_max": "largest number of miss entries (MSHRs) in use",
 }
 """Counter fields of L1 and their meaning."""
 
@@ -59,7 +59,7 @@ L1 = np.dtype(
         # counters
         ("read_sectors", "i8"),  # sectors read by loads
         ("read_hit_sectors", "i8"),
-        ("read_merged_sectors", "i8"),  # already on their way
+        ("read_merged_sectors", "i8"),  # already in flight
         ("write_sectors", "i8"),
         ("fills", "i8"),  # answers that filled a line
         ("entries_used_max", "i8"),

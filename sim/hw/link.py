@@ -39,11 +39,11 @@ WIRE = np.dtype(
 
 COUNTERS = {
     "packets": "packets sent to other GPUs",
-    "bytes": "payload of these, whole sectors",
-    "busy_ps": "time in which a packet was on its way out",
+    "bytes": "payload of the packets sent, whole sectors",
+    "busy_ps": "time in which a packet occupied the link",
     "credit_stalls": "times that a packet waited for a credit",
-    "arrived_bytes": "payload of packets that came and were handed to memory",
-    "blocked_ps": "time in which a packet that had come found no room in memory",
+    "arrived_bytes": "payload of the packets that arrived and went to memory",
+    "blocked_ps": "time in which an arrived packet waited for room in memory",
 }
 """Counter fields of PORT and their meaning."""
 

@@ -18,8 +18,8 @@ from traces.units import whole_period_ps
 
 COUNTERS = {
     "requests": "requests passed on, per stream",
-    "bytes": "bytes that these read or write, whole sectors, per stream",
-    "blocked_ps": "time in which the oldest request found no room at the channel, per stream",
+    "bytes": "bytes that the requests read or write, whole sectors, per stream",
+    "blocked_ps": "time in which the oldest request waited for room at the channel, per stream",
 }
 """Counter fields of MSC and their meaning."""
 
