@@ -8,12 +8,12 @@
     layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
     layer.speedup("T3-MCA")                                            # over Sequential
 
-    archive = t3sim.study("study.toml", workers=2)                     # many runs: a table of them, and its file
-    archive = t3sim.open("result.h5")                                  # what the commands of t3sim wrote
+    archive = t3sim.study("study.toml", workers=2)                     # many runs: their tables and their file
+    archive = t3sim.open("result.h5")                                  # a results archive of any t3sim command
     t3sim.plot("rates", archive, to="rates.svg")
 
-Every finished run is kept in the store (`Store`, `T3SIM_STORE`): the same run is simulated once on this computer.
-Mistakes raise `UserError`; its text names the field, what was found and what is allowed.
+Every finished run is kept in the store (`Store`, `T3SIM_STORE`), so this computer simulates the same run only once.
+Wrong input raises `UserError`; its text names the field, the given value and the allowed values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 Machine = str | Preset
-"""A preset by name or file, or one that was loaded (and changed) with `machine`."""
+"""Name of a preset, path of a .toml file, or a machine that `machine` returned."""
 
 
 def machines() -> list[str]:
@@ -77,14 +77,14 @@ def machines() -> list[str]:
 
 
 def machine(name: Machine = "v100", changes: Mapping[str, object] | Sequence[str] = ()) -> Preset:
-    """A machine, every value with its source.
+    """Load a machine; every value has its source.
 
     Args:
-        name: of a preset (`machines()`), or a .toml file.
-        changes: values in place of the preset's: {"hbm.queue_entries": 32} or ["hbm.queue_entries=32"].
+        name: name of a preset (`machines()`), or path of a .toml file.
+        changes: values that replace those of the preset: {"hbm.queue_entries": 32} or ["hbm.queue_entries=32"].
 
     Raises:
-        UserError: no such machine or field, a value that the field cannot have.
+        UserError: an unknown machine or field, a value that is not allowed.
     """
     if isinstance(name, Preset):
         if changes:
@@ -96,24 +96,24 @@ def machine(name: Machine = "v100", changes: Mapping[str, object] | Sequence[str
 
 
 def kernels() -> str:
-    """The kernels that t3sim makes, with their fields, types and defaults; print it."""
+    """A text that lists the kernels that t3sim can make, with fields, types and defaults; for printing."""
     return describe_kernels()
 
 
 def kernel(text: str, /, **fields: object) -> KernelSource:
-    """A kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
+    """Make a kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
 
     Raises:
-        UserError: an unknown kernel or field, a value that the field cannot have, a field that is missing.
+        UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
     return make_kernel(text, **fields)
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:
-    """A stored trace: a trace archive (.h5), or an Accel-Sim kernelslist.g, .traceg or folder.
+    """Open a stored trace: a trace archive (.h5), or an Accel-Sim kernelslist.g, .traceg file or folder.
 
     Raises:
-        UserError: no such file, or not a trace.
+        UserError: the file does not exist, or is not a trace.
     """
     return open_archive(path) if Path(path).suffix == ".h5" else open_accelsim(Path(path))
 
@@ -129,26 +129,26 @@ def run(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Simulate one kernel, or all kernels of a trace, on one GPU. A run that the store holds is not simulated again.
+    """Simulate one kernel, or all kernels of a trace, on one GPU. A run that is in the store is not simulated again.
 
     Args:
-        what: a kernel by name ("gemm:m=512,n=512,k=256") or as `kernel` makes it; a trace by path or opened by `trace`.
+        what: a kernel by name ("gemm:m=512,n=512,k=256") or from `kernel`; a trace by path or from `trace`.
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
         interval_ns: of the time series, 0 = none.
-        fresh: simulate, whatever the store holds.
+        fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).
 
     Returns:
-        `headline()`, `ratios()`, `frame(unit)`, `series_frame()`, and the machine with its sources.
+        A `RunResult`: `headline()`, `ratios()`, `frame(unit)`, `series_frame()`, and the machine with its sources.
 
     Raises:
-        UserError: a mistake in a name, a field or a file; a kernel that does not fit the machine; a deadlock.
+        UserError: a wrong name, field or file; a kernel that does not fit the machine; a deadlock.
     """
     preset = _machine(machine, changes)
-    described = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
-    return run_or_get(described, store or Store(), fresh=fresh, progress=progress).result
+    description = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
+    return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
 def scenario(
@@ -164,26 +164,26 @@ def scenario(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> ScenarioResult:
-    """A GEMM and its all-reduce on many GPUs, in the configurations of the paper. Runs that the store holds are reused.
+    """Simulate a GEMM and its all-reduce on many GPUs, in the configurations of the paper. Stored runs are reused.
 
     Args:
-        gemm: "gemm:m=2048,n=2048,k=512" of one GPU, or "gemm:workload=t-nlg/fc2/tp8".
-        gpus: N; a workload has its own.
+        gemm: the GEMM of one GPU, "gemm:m=2048,n=2048,k=512" or "gemm:workload=t-nlg/fc2/tp8".
+        gpus: number of GPUs; None for a workload, which has its own number.
         machine, changes: as in `machine`.
-        configurations: which.
-        explicit: simulate every GPU, not one for all.
+        configurations: names of the configurations.
+        explicit: simulate every GPU; else one GPU represents all where that is exact.
         interval_ns, fresh, store, progress: as in `run`; progress names the run.
 
     Returns:
-        `configurations[name]` with times and traffic, `speedup(name)` over Sequential, `runs[name]` behind them.
+        A `ScenarioResult`: `configurations[name]` (times, traffic), `speedup(name)` over Sequential, `runs[name]`.
 
     Raises:
-        UserError: no or two numbers of GPUs; as `run`.
+        UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
     source, named_gpus = make_gemm(gemm)
     if bool(named_gpus) == (gpus is not None):
-        raise UserError("scenario: gpus: give it where the GEMM is no workload; a workload has its own")
-    question = Scenario(
+        raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
+    description = Scenario(
         preset=_machine(machine, changes),
         problem=source.problem,
         kernel=source.kernel,
@@ -191,7 +191,7 @@ def scenario(
         explicit=explicit,
         interval_ps=interval_ns * PS_PER_NS,
     )
-    return simulate_scenario(question, configurations, store=store or Store(), fresh=fresh, progress=progress)
+    return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
 
 
 def study(
@@ -204,28 +204,28 @@ def study(
     store: Store | None = None,
     progress: StudyProgress | None = None,
 ) -> ResultsArchive:
-    """Simulate every point of a study file. Runs that the store holds are not simulated again.
+    """Simulate every point of a study file. Runs in the store are not simulated again.
 
     Args:
-        file: of the study (docs/studies.md).
-        folder: for the archive, which is named by the study's content.
+        file: path of the study file (docs/studies.md).
+        folder: folder of the archive. The name of the archive follows from the content of the study.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
-        scheduler: address of a Dask scheduler to use instead.
+        scheduler: address of a Dask scheduler that is used instead of a local cluster.
         fresh, store: as in `run`.
         progress: called with (runs done, runs to do).
 
     Returns:
-        `runs_frame()`, `dataset()` and more; `path` of the file.
+        A `ResultsArchive`: `runs_frame()`, `dataset()` and more; `path` of the file.
 
     Raises:
-        UserError: a mistake in the file; a folder that cannot be written; no Dask; lost workers (the same call does
-            what is left).
+        UserError: an error in the file; a folder that cannot be written; Dask is not installed; lost workers (call
+            again to simulate the rest).
     """
     outcome = run_study(
         *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
     )
     if outcome.lost:
-        raise UserError(f"{file}: lost {len(outcome.lost)} runs, the same call does them: {outcome.lost[0]}")
+        raise UserError(f"{file}: lost {len(outcome.lost)} runs, call again to simulate them: {outcome.lost[0]}")
     return open(outcome.archive)
 
 
@@ -238,16 +238,16 @@ def plot(
     """Draw a figure of results.
 
     Args:
-        kind: traffic, queue (both want a time series), rates, roofline, study or speedups.
-        what: a run, an archive, or the file of one.
-        to: .png or .svg file to write; None = none.
-        settings: number (of the run), figure, over, relative: see `sim.view.figures.draw`.
+        kind: traffic, queue (both need a time series), rates, roofline, study or speedups.
+        what: a run, an archive, or the path of an archive.
+        to: .png or .svg file to write; None = do not write a file.
+        settings: number (of the run), figure, over, relative; see `sim.view.figures.draw`.
 
     Returns:
-        The matplotlib figure; a notebook shows it.
+        The matplotlib figure; a notebook displays it.
 
     Raises:
-        UserError: an unknown kind, results without what the figure shows, a file that cannot be written.
+        UserError: an unknown kind, results without the values of the figure, a file that cannot be written.
     """
     if isinstance(what, RunResult):
         archive = ResultsArchive([what])
@@ -260,7 +260,7 @@ def plot(
 
 
 def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Preset:
-    """`machine`, where a parameter has its name."""
+    """Call `machine` from functions that have a parameter of this name."""
     return machine(name, changes)
 
 

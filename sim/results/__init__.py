@@ -1,9 +1,9 @@
-"""Results of runs and the archive that keeps them.
+"""Results of runs, and their archive.
 
     from sim import results
 
-    archive = results.open("study.h5")                # of `t3sim run`, `t3`, `study` or `merge`
-    archive.run(3).headline()                         # one run; archive.run() where there is one only
+    archive = results.open("study.h5")                # written by `t3sim run`, `t3`, `study` or `merge`
+    archive.run(3).headline()                         # one run; archive.run() if it is the only one
     archive.runs_frame(), archive.kernels_frame()     # tidy pandas frames: a row per run, per run and kernel,
     archive.instances_frame("hbm")                    # per unit instance,
     archive.intervals_frame()                         # per interval of the time series

@@ -1,19 +1,19 @@
-"""The results archive: what runs found, as an HDF5 file that opens in h5py, pandas and xarray.
+"""The results archive: results of runs in an HDF5 file that opens in h5py, pandas and xarray.
 
     /                       attributes: file_type, format_version, writer, runs, study, checksum
     /registry               text: unit -> counter -> meaning (JSON, `sim.counters.COUNTERS`)
     /runs/00000, ...        one run, or one point of a study that failed: `sim.results.layout`
 
-The same input gives the same bytes: wall time, memory, dates and paths are not in it. The file is written under a
-temporary name and renamed when it is whole; every run and the file as a whole have a checksum that is compared when
-they are read. Versions:
+The same input gives the same bytes: wall time, memory, dates and paths are not in the file. The file is written under
+a temporary name and renamed when it is complete. Every run and the whole file have a checksum, which is checked when
+the file is read. Versions:
 
     1   one run, its group is the root of the file; no checksums.
     2   any number of runs.
-    3   input, ledger, timeline, traffic of links and hash of the code of each run; the simulations of a scenario.
+    3   input, ledger, timeline, link traffic and hash of the code of each run; the runs of a scenario.
 
-Versions 1 and 2 are read and, by `t3sim merge`, written as version 3. The archives of `t3sim t3` before version 3 were
-a type of their own ("t3sim-evaluation"), which is refused.
+Versions 1 and 2 can be read; `t3sim merge` writes them as version 3. Before version 3 the archives of `t3sim t3` had
+their own file type ("t3sim-evaluation"), which is refused.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ RUN = "runs/{:05d}"
 
 @dataclass
 class ResultsArchive(Frames):
-    """What an archive holds, and its tables.
+    """The content of an archive, and its tables.
 
     Attributes:
         path: of the file.
@@ -51,7 +51,7 @@ class ResultsArchive(Frames):
     path: str = ""
 
     def run(self, number: int | None = None) -> RunResult:
-        """A run by its number, counted from 0; without one, the only run of the archive.
+        """A run by its number, counted from 0. Without a number: the only run of the archive.
 
         Raises:
             ResultsError: several runs, no such run, or a point that failed.
@@ -67,7 +67,7 @@ class ResultsArchive(Frames):
         return chosen
 
     def failures(self) -> list[tuple[int, Failure]]:
-        """(number, failure) of those that have none."""
+        """(number, failure) of each point that failed."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, Failure)]
 
 
@@ -81,7 +81,7 @@ def write_results(path: str | Path, result: RunResult | Failure) -> None:
 
 
 def write_runs(path: str | Path, runs: Iterable[RunResult | Failure], study: str = "") -> None:
-    """Write an archive of several runs (replaced if it exists); they are taken one at a time.
+    """Write an archive of several runs (replaced if it exists). The runs are taken from `runs` one at a time.
 
     Raises:
         UserError: folder missing or not writable, disk full. Nothing is left behind.
@@ -106,10 +106,10 @@ def _archive_digest(study: str, checksums: list[str]) -> str:
 
 
 def open(path: str | Path) -> ResultsArchive:
-    """Read an archive whole.
+    """Read a whole archive.
 
     Raises:
-        ResultsError: no such file, no archive of results, of a newer version, truncated or damaged.
+        ResultsError: the file does not exist, is not a results archive, has a newer version, is truncated or damaged.
     """
     with _reading(path) as file:
         file_type = file.attrs.get("file_type")
@@ -132,13 +132,13 @@ def _results_archive(path: str | Path, file: h5py.File, version: int) -> Results
     runs = [read_run(group, version) for group in groups]
     study = str(file.attrs["study"])
     if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
-        raise ValueError("the checksum is not that of the runs")
+        raise ValueError("the checksum does not fit the runs")
     return ResultsArchive(runs, study, str(path))
 
 
 @contextmanager
 def _reading(path: str | Path) -> Iterator[h5py.File]:
-    """The open file; what goes wrong with it is a ResultsError."""
+    """Open the file; convert errors while it is read to ResultsError."""
     if not Path(path).is_file():
         raise ResultsError(f"{path}: {'is a folder' if Path(path).is_dir() else 'no such file'}")
     try:
@@ -146,8 +146,8 @@ def _reading(path: str | Path) -> Iterator[h5py.File]:
             yield file
     except ResultsError:
         raise
-    except UserError as mistake:  # a machine that is none, or not of this version
+    except UserError as mistake:  # the machine is damaged, or of another version
         raise ResultsError(f"{path}: {mistake}") from None
-    except Exception as problem:  # h5py raises whatever its layers meet in a damaged file
+    except Exception as problem:  # for a damaged file h5py raises exceptions of many types
         text = " ".join(str(problem).split())
         raise ResultsError(f"{path}: damaged, truncated, or not an HDF5 file ({text})") from None

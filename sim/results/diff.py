@@ -1,4 +1,4 @@
-"""What moved between two results archives: each counter, time, series, value of the machine and figure, by its name."""
+"""Differences between two results archives, by name: counters, times, series, values of the machine, figures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from sim.run.result import Failure, KernelResult, RunResult
 
 @dataclass(frozen=True)
 class Move:
-    """One thing that differs.
+    """One difference.
 
     Attributes:
-        run: number of the run, -1 = of the archive.
-        kernel: number of the kernel, -1 = of the run.
-        name: "unit.counter", or what else differs.
-        before: in the first archive; None = it has no such thing.
-        after: in the second.
-        instances: of the unit, how many differ (0 where that has no meaning).
+        run: number of the run, -1 = a difference of the archive.
+        kernel: number of the kernel, -1 = a difference of the run.
+        name: "unit.counter", or the name of another value.
+        before: value in the first archive, None = it has none.
+        after: value in the second archive, None = it has none.
+        instances: number of instances of the unit that differ (0 for values without instances).
     """
 
     run: int
@@ -32,17 +32,17 @@ class Move:
 
     @property
     def change(self) -> float | None:
-        """After / before - 1; None where that is no number."""
+        """after / before - 1; None if that is not a number."""
         numbers = all(isinstance(value, int | float) for value in (self.before, self.after))
         return self.after / self.before - 1 if numbers and self.before else None
 
 
 def moves(one: ResultsArchive, other: ResultsArchive) -> list[Move]:
-    """Everything that differs; runs and kernels are compared by their numbers."""
-    found = [] if len(one.runs) == len(other.runs) else [Move(-1, -1, "runs", len(one.runs), len(other.runs))]
+    """All differences. Runs and kernels are compared by number."""
+    differences = [] if len(one.runs) == len(other.runs) else [Move(-1, -1, "runs", len(one.runs), len(other.runs))]
     for number, (ours, theirs) in enumerate(zip(one.runs, other.runs, strict=False)):
-        found += _run_moves(number, ours, theirs)
-    return found
+        differences += _run_moves(number, ours, theirs)
+    return differences
 
 
 def _run_moves(number: int, one: RunResult | Failure, other: RunResult | Failure) -> Iterator[Move]:
@@ -84,7 +84,7 @@ def _kernel_moves(run: int, place: int, one: KernelResult, other: KernelResult) 
 
 
 def _instances(name: str, one: KernelResult, other: KernelResult) -> int:
-    """Of a counter over all streams: how many instances of its unit differ."""
+    """For a counter over all streams: number of instances of its unit that differ."""
     unit, counter, *stream = name.split(".")
     both = [kernel.units.get(unit) for kernel in (one, other)]
     if stream or any(values is None or counter not in (values.dtype.names or ()) for values in both):
@@ -96,7 +96,7 @@ def _instances(name: str, one: KernelResult, other: KernelResult) -> int:
 
 
 def _series_moves(run: int, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Iterator[Move]:
-    """A series by the number of its intervals and by its sum; `instances` counts intervals."""
+    """Differences of the series: in the number of intervals, or in the sum; `instances` counts intervals."""
     for name in one | other:
         before, after = one.get(name), other.get(name)
         if before is None or after is None or before.shape != after.shape:

@@ -1,7 +1,7 @@
-"""Results as tidy tables: pandas frames of one row per run, kernel, unit instance or interval, and an xarray dataset.
+"""Results as tidy tables: pandas frames with a row per run, kernel, unit instance or interval, and an xarray dataset.
 
-The columns of swept fields come first, under their names ("hbm.queue_entries"); units of measure stand at the end
-of the names. Runs that failed are rows of `runs_frame` only, with their reason. `sim.results.ResultsArchive` has these
+The first columns are the swept fields, under their names ("hbm.queue_entries"). Names of columns end with the
+unit of measure. Failed runs are rows of `runs_frame` only, with the reason. `sim.results.ResultsArchive` inherits these
 methods.
 """
 
@@ -25,26 +25,26 @@ class Frames:
     """Several runs as tables.
 
     Attributes:
-        runs: in their order; a Failure where a point of a study has no results.
-        study: SHA-256 of the study that made it, "" where none did; of an entry of the store, the key of its run.
+        runs: in order; a Failure for a point of a study that failed.
+        study: SHA-256 of the study, "" = not of a study. In an entry of the store: the key of the run.
     """
 
     runs: list[RunResult | Failure] = field(default_factory=list)
     study: str = ""
 
     def results(self) -> list[tuple[int, RunResult]]:
-        """(number, run) of those that have results."""
+        """(number, run) of each run that has results."""
         return [(number, run) for number, run in enumerate(self.runs) if isinstance(run, RunResult)]
 
     def runs_frame(self) -> "pandas.DataFrame":
-        """One row per run, index `run`: its point, `failure`, preset, headline figures, ratios, figures of a study."""
+        """One row per run, index `run`: point, `failure`, preset, headline figures, ratios, further figures."""
         import pandas as pd
 
         rows = [_run_row(run) for run in self.runs]
         return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
 
     def kernels_frame(self) -> "pandas.DataFrame":
-        """One row per run and kernel: point, name, start_ps, end_ps, and every counter over the unit's instances."""
+        """One row per run and kernel: point, name, start_ps, end_ps, and every counter summed over instances."""
         import pandas as pd
 
         keys, rows = [], []
@@ -93,10 +93,10 @@ class Frames:
         return pd.concat(parts, names=["run"])
 
     def dataset(self) -> "xarray.Dataset":
-        """The numbers of `runs_frame` with every counter's total as an xarray dataset, `units` as attributes.
+        """The numbers of `runs_frame` and the total of every counter as an xarray dataset; attribute `units`.
 
-        The dimensions are the swept fields where the runs fill their grid, else one dimension `run` with the fields as
-        coordinates. A point that failed is NaN.
+        If the runs fill the grid of the swept fields, these fields are the dimensions. Else there is one dimension
+        `run`, and the fields are coordinates. A point that failed is NaN.
         """
         import xarray
 

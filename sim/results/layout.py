@@ -1,21 +1,21 @@
-"""One run as HDF5 objects in a group, and back; and its checksum.
+"""A run in an HDF5 group: write, read, checksum.
 
 The group of a run (version 1: the root of the file):
 
     .                       attributes: ATTRIBUTES, kernels, TEXTS and point (JSON), checksum
     spec                    text: the machine, every value with kind and source (JSON, `Preset.as_dict`)
-    options                 text: how the run was asked for (JSON)
+    options                 text: the options of the run (JSON)
     kernels/0000, ...       attributes: name, start_ps, end_ps
     kernels/0000/totals     text: "unit.counter" -> sum or maximum over the instances (JSON)
     kernels/0000/units/<unit>  compound [instance]: the raw counters of each instance of the unit in this kernel
-    series/time_ps          i8 [time]: end of each interval, the dimension scale of the others
-    series/<name>           i8 [time]: what each interval added, or a level at its end (`sim.machine.build.SERIES`)
-    spans                   SPAN [spans] (`sim.hw.spans`): workgroups and DMA transfers, where a series was taken
-    triggers                i8 [tiles, 3]: tile, when it was complete (ps), local chunk, where tiles were tracked
-    mean_dram_bytes         i8 [4], per stream, of several GPUs
+    series/time_ps          i8 [time]: end of each interval; the dimension scale of the other series
+    series/<name>           i8 [time]: increase in each interval, or a level at its end (`sim.machine.build.SERIES`)
+    spans                   SPAN [spans] (`sim.hw.spans`): workgroups and DMA transfers, if there is a time series
+    triggers                i8 [tiles, 3]: tile, time of completion (ps), local chunk; if tiles were tracked
+    mean_dram_bytes         i8 [4], per stream, for several GPUs
 
-The group of a point that failed has the attributes writer, point, failure (the reason) and checksum, nothing else.
-Versions 1 and 2 have the attribute trace_fingerprint in place of input, and no timeline, ledger or traffic of links.
+The group of a failed point has only the attributes writer, point, failure (the reason) and checksum. Versions 1 and 2
+have the attribute trace_fingerprint instead of input, and no timeline, ledger or link traffic.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ from traces.checksum import canonical_json
 KERNEL = "kernels/{:04d}"
 FORMAT_VERSION = 3
 ATTRIBUTES = ("interval_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "code")
-"""Plain values of a RunResult; one that is None is not there."""
+"""Attributes with plain values of a RunResult. A value of None is not written."""
 TEXTS = ("input", "figures", "wrong", "warnings")
 ARRAYS = ("spans", "triggers", "mean_dram_bytes")
-"""Written where they are not empty."""
+"""Datasets that are written if they are not empty."""
 
 
 def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
@@ -90,12 +90,12 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     """The run or failure of a group.
 
     Args:
-        group: as `write_run` made it.
-        version: of the file.
-        writer: where the group does not say (version 1).
+        group: written by `write_run`.
+        version: format version of the file.
+        writer: used if the group has no writer (version 1).
 
     Raises:
-        ValueError: the content is not what was written; besides what h5py raises for a damaged file.
+        ValueError: the checksum does not fit. h5py raises further exceptions for a damaged file.
     """
     attributes = group.attrs
     writer = str(attributes["writer"]) if writer is None else writer
@@ -108,7 +108,7 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         run = _read_result(group, stored, version)
         run.writer, run.point = writer, point
     if "checksum" in attributes and attributes["checksum"] != run_digest(run, stored, version):
-        raise ValueError(f"{group.name}: the checksum is not that of the content")
+        raise ValueError(f"{group.name}: the checksum does not fit the content")
     return run
 
 
@@ -148,12 +148,12 @@ def _read_kernel(group: h5py.Group) -> KernelResult:
 def run_digest(
     run: RunResult | Failure, stored_spec: dict[str, Any] | None = None, version: int = FORMAT_VERSION
 ) -> str:
-    """SHA-256 over everything that a run holds.
+    """SHA-256 over the whole content of a run.
 
     Args:
         run: the run.
-        stored_spec: the machine as the file has it, where the file was written before a field came.
-        version: of the file: what a run held then.
+        stored_spec: the machine as in the file; it can lack fields that were added later. None = `run.preset`.
+        version: format version of the file, which decides the content of the digest.
     """
     digest = hashlib.sha256()
     digest.update(canonical_json([run.writer, run.point]).encode())

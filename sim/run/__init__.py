@@ -1,1 +1,1 @@
-"""One simulation and what it finds."""
+"""Runs: one simulation each, its description and its result."""

@@ -1,4 +1,4 @@
-"""What GPUs that have come to rest found: time, traffic, counters, time series, timeline, and the ledger's verdict."""
+"""The result of a finished run on several GPUs: time, traffic, counters, time series, timeline, ledger verdict."""
 
 from typing import Any
 
@@ -26,18 +26,18 @@ def moved_bytes(gpu: Gpu) -> np.ndarray:
 
 
 def end_of(gpu: Gpu) -> int:
-    """When the last warp of a GPU had left, its last data were in memory, and its Tracker had told of the last tile."""
+    """Time at which a GPU was done: last warp ended, last data in memory, last tile reported by its Tracker; ps."""
     node = gpu.node
     ends = (node.cus["last_exit_ps"].max(), node.channels["bus_end_ps"].max(), node.output.tracker[0]["last_ps"])
     return max(int(end) for end in ends)
 
 
 def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
-    """Of GPUs that have come to rest. What ran on which machine is for the caller to add.
+    """The result of a cluster whose GPUs are all idle. The caller adds input, options and the name of the machine.
 
     Args:
         cluster: the GPUs.
-        name: of what they ran.
+        name: of the workload.
         interval_ps: of the time series, 0 = none.
     """
     gpus, first = cluster.gpus, cluster.gpus[0]
@@ -70,7 +70,7 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
 
 
 def _triggers(cluster: Cluster) -> np.ndarray:
-    """(tile, complete at, local chunk) of the tracked tiles of GPU 0, in the order of time."""
+    """The tracked tiles of GPU 0 in the order of time, i8 [tiles, 3]: tile, time of completion (ps), local chunk."""
     tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
     local = np.zeros(len(tiles), np.int64)
     for stage in range(chunks.gpus):
@@ -82,7 +82,7 @@ def _triggers(cluster: Cluster) -> np.ndarray:
 
 
 def _figures(cluster: Cluster) -> dict[str, Any]:
-    """Of single units of GPU 0: Tracker, MCA, links."""
+    """Figures of single units of GPU 0: Tracker, MCA, links."""
     node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
     tracker = node.output.tracker[0]
     return {

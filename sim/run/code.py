@@ -1,6 +1,6 @@
-"""What decides a result in the simulator's code: a hash of the syntax of modules and of all that they import.
+"""A hash of the simulator's code: the syntax of the modules that decide a result, and of all modules that they import.
 
-Comments, docstrings and layout are left out, so that an edit of words does not throw hours of results away.
+Comments, docstrings and layout are left out: a change of words does not make stored results invalid.
 """
 
 import ast
@@ -17,7 +17,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def code_key(*modules: str) -> str:
-    """Hexadecimal SHA-256 for modules of the project; a user's policy file has a key of its own (`policy_key`).
+    """Hexadecimal SHA-256 for modules of the project. A user's policy file has its own key (`policy_key`).
 
     Args:
         modules: dotted names.
@@ -29,10 +29,10 @@ def code_key(*modules: str) -> str:
 
 
 def policy_key(path: str = "") -> str:
-    """The same for a user's policy file.
+    """Hexadecimal SHA-256 for a user's policy file and its imports.
 
     Args:
-        path: of the file; "" = the one that this process has bound (`sim.hw.policy`), whose key is "" without one.
+        path: of the file; "" = the file that this process has bound (`sim.hw.policy`). If there is none, the key is "".
     """
     path = path or getattr(sys.modules.get(MODULE), "__file__", None) or ""
     return _key_of(import_closure(MODULE, Path(path).resolve())) if path else ""
@@ -46,7 +46,7 @@ def _key_of(files: dict[str, Path]) -> str:
 
 
 def syntax(source: str) -> str:
-    """A text that is equal for two sources that do the same, but for words and layout."""
+    """The syntax tree of a source as text. It is equal for two sources that differ in words and layout only."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -56,5 +56,5 @@ def syntax(source: str) -> str:
 
 
 def _is_text(line: ast.stmt) -> bool:
-    """A docstring, or a text below a constant that says what it is."""
+    """Is the line a docstring, or the text below a constant that documents it?"""
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

@@ -1,4 +1,4 @@
-"""A GEMM that can be told, while it runs, to end early; and which traces are one."""
+"""A GEMM whose number of workgroups can be reduced while it runs; and the check that a trace is one plain GEMM."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from traces.source import KernelInfo, TraceSource, Workgroup
 
 
 class CutKernel:
-    """The workgroups of a GEMM up to an end that may move (`traces.source.KernelSource`).
+    """The workgroups of a GEMM up to an end that can change (`traces.source.KernelSource`).
 
     Attributes:
-        given: workgroups handed out so far.
-        end: workgroups that it will hand out.
+        given: workgroups issued so far.
+        end: workgroups that it will issue in total.
     """
 
     def __init__(self, gemm: GemmSource):
@@ -34,20 +34,20 @@ class CutKernel:
 
 
 def plain_gemm(source: TraceSource) -> GemmSource:
-    """The GEMM of a trace that holds nothing else.
+    """The GEMM of a trace that holds only this GEMM.
 
     Raises:
-        UserError: another kind of trace; split K or persistent workgroups, whose waves are no waves of equal tiles; a
-            walk other than by rows, whose pace may wander (`validation/tables/extrapolation.md`).
+        UserError: another kind of trace; split K or persistent workgroups (their waves are not of equal tiles); a tile
+            order other than row (its time per wave may change, `validation/tables/extrapolation.md`).
     """
     commands = list(source.commands())
     if len(commands) != 1 or not isinstance(commands[0], GemmSource):
         raise UserError("extrapolation: found a trace, allowed is one GEMM (--kernel gemm:...)")
     kernel = commands[0].kernel
     if kernel.persistent is not None or kernel.split_k != 1:
-        found = "split-K" if kernel.persistent is None else "persistent workgroups"
-        raise UserError(f"extrapolation: found a GEMM with {found}, allowed is one output tile per workgroup")
+        kind = "split-K" if kernel.persistent is None else "persistent workgroups"
+        raise UserError(f"extrapolation: found a GEMM with {kind}, allowed is one output tile per workgroup")
     if kernel.order != TileOrder.ROW:
-        found = kernel.order.name.lower()
-        raise UserError(f"extrapolation: found order {found}, allowed is row: the others are not proven")
+        order = kernel.order.name.lower()
+        raise UserError(f"extrapolation: found order {order}, allowed is row: the others are not validated")
     return commands[0]

@@ -1,7 +1,8 @@
-"""One HBM channel on its own, driven by a stream of 64-byte requests (hbm2.md, "Reference streams").
+"""One HBM channel alone, driven by a stream of 64-byte requests (hbm2.md, "Reference streams").
 
-Requests enter in order, as many per clock as the controller accepts, timed ones not before their stamp. Latency runs
-from acceptance (timed streams: from the stamp) to the end of the data on the bus. The run ends with the last burst.
+Requests enter in order, as many per clock as the controller accepts. A request with a time does not enter before it.
+Latency is from acceptance (with times: from the time of the request) to the end of the data on the bus. The run ends
+with the last burst.
 """
 
 import tomllib
@@ -27,11 +28,11 @@ from traces.units import PS_PER_NS
 
 SETS_FILE = Path(__file__).with_name("dram_sets.toml")
 FIFO_DEPTH = 64
-"""Requests that the driver keeps in front of the queue; they enter in order, so more would not change anything."""
+"""Requests that the driver keeps in front of the queue. They enter in order, so a larger depth changes nothing."""
 ANSWERS_DEPTH = 1024
-"""More than the reads that can be between column command and data: the driver never holds the channel up."""
+"""More than the reads that can be between column command and data, so the driver never blocks the channel."""
 LOG_ENTRIES_PER_REQUEST = 6
-"""Commands of one request at most, without refresh: PRE, ACT and columns, and rows opened again."""
+"""Upper bound of the commands of one request, without refresh: PRE, ACT, columns, and rows opened again."""
 
 REFERENCE_QUEUE = {
     "queue": QueueOrganisation.SPLIT,
@@ -47,7 +48,7 @@ REFERENCE_QUEUE = {
 
 
 class DramResult(NamedTuple):
-    """What a stream took on one channel. Latencies are 0 for a stream without reads."""
+    """Time, bandwidth and counters of a stream on one channel. Latencies are 0 for a stream without reads."""
 
     requests: int
     cycles: int
@@ -62,15 +63,15 @@ class DramResult(NamedTuple):
     channel: np.void
     """The channel's record at the end: all counters."""
     log: np.ndarray
-    """Commands (sim.hw.hbm.log.LOG), empty when not asked for."""
+    """Commands (sim.hw.hbm.log.LOG); empty unless requested."""
 
     def summary(self) -> dict:
-        """The plain figures, as `t3sim dram --json` prints them."""
+        """The figures as plain values, as `t3sim dram --json` prints them."""
         return {name: getattr(self, name) for name in self._fields[:-2]}
 
 
 def timing_sets() -> dict[str, dict]:
-    """The sets of `dram_sets.toml` by name."""
+    """The timing sets of `dram_sets.toml` by name."""
     return tomllib.loads(SETS_FILE.read_text(encoding="utf-8"))
 
 
@@ -113,7 +114,7 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
 
 
 class StreamState(NamedTuple):
-    """A channel before its stream, its fifos, the stream's columns and where `drive` notes what happened."""
+    """The arguments of `drive`: a channel, its FIFOs, the columns of the stream, and the arrays for the results."""
 
     channels: np.ndarray
     fifos: np.ndarray
@@ -127,7 +128,7 @@ class StreamState(NamedTuple):
 
 
 def stream_state(requests: Stream, hbm: HBM, log: bool = False) -> StreamState:
-    """What `drive` takes, all idle. `log`: with room for the commands."""
+    """The arguments of `drive` for an idle channel. log: allocate the command log."""
     count = requests.op.size
     fifos, pool = make_fifos([FIFO_DEPTH] * STREAMS + [ANSWERS_DEPTH])
     return StreamState(
@@ -151,7 +152,7 @@ def run_stream(
     log: bool = False,
     **queue,
 ) -> DramResult:
-    """Run a stream of 64-byte requests through one channel.
+    """Run a stream of 64-byte requests on one channel.
 
     Args:
         stream: path of a stream file (`sim.run.dram_stream`), or its columns.
@@ -198,11 +199,15 @@ def _result(channel: np.void, latency_ps: np.ndarray, requests: int, wall_s: flo
 
 @compiled
 def drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps, log):
-    """Push all requests through channel 0, fifo 0; note when each was accepted and when its data was there."""
+    """Run all requests through channel 0, FIFO 0.
+
+    Writes: accepted_ps (when the channel accepted each request), done_ps (when the data of each read was on the bus),
+    log.
+    """
     channel = channels[0]
     entry = fifos[channel.in_fifo[0]]
     answers = fifos[channel.out_fifo]
-    # np.int64: numba would compile all that is called with a plain 0 once more for that literal.
+    # np.int64: with a plain 0, numba would compile every called function a second time for the literal.
     pushed = np.int64(0)
     accepted = np.int64(0)
     now_ps = np.int64(0)

@@ -1,8 +1,7 @@
-"""Request streams for a stand-alone DRAM channel: text lines `R|W address [earliest_ns]`, plain, gzip or xz.
+"""Request streams for one DRAM channel alone: text lines `R|W|U address [earliest_ns]`, plain, gzip or xz.
 
-`U` is a near-memory update. The address is decimal or 0x-hexadecimal, of a 64-byte transaction; `earliest_ns` is
-the time before which the request does not exist (0 where it is left out). Empty lines, and what follows a `#`, are
-skipped.
+R is a read, W a write, U a near-memory update, each of 64 bytes. The address is decimal or 0x-hexadecimal. The request
+does not enter before `earliest_ns` (default 0). Empty lines, and text after a `#`, are skipped.
 """
 
 import gzip
@@ -24,7 +23,7 @@ CASE_BIT = 0x20
 LETTERS = (ord("R"), ord("W"), ord("U"))
 """In the order of sim.hw.request.Op: READ, WRITE, UPDATE."""
 LIMIT = 1 << 58
-"""Numbers stay below this (the product with 1000 for picoseconds still fits for times up to 2 hours)."""
+"""Numbers must be below this. Times up to 2 hours still fit into 64 bits after the conversion to picoseconds."""
 NO_OPERATION, NO_NUMBER, TOO_MUCH = 1, 2, 3
 
 
@@ -40,7 +39,7 @@ def read_stream(path: str | Path) -> Stream:
     """The requests of a stream file.
 
     Raises:
-        UserError: file missing or damaged, or a line that is no request; names file and line.
+        UserError: file missing or damaged, or a line that is not a request; names file and line.
     """
     try:
         text = Path(path).read_bytes()
@@ -57,13 +56,13 @@ def read_stream(path: str | Path) -> Stream:
     buffer = np.frombuffer(text + b"\n", np.uint8)
     requests, line, fault = _parse(buffer, *stream)
     if fault:
-        found = text.split(b"\n")[line - 1][:60].decode(errors="replace").strip()
+        content = text.split(b"\n")[line - 1][:60].decode(errors="replace").strip()
         wanted = {
             NO_OPERATION: "a request starts with R, W or U",
             NO_NUMBER: "expected `R|W|U address [earliest_ns]`, numbers decimal or 0x-hexadecimal",
-            TOO_MUCH: "expected `R|W|U address [earliest_ns]` and nothing behind it",
+            TOO_MUCH: "expected `R|W|U address [earliest_ns]` and nothing after it",
         }[fault]
-        raise UserError(f"{path}:{line}: {found!r}: {wanted}")
+        raise UserError(f"{path}:{line}: {content!r}: {wanted}")
     if requests == 0:
         raise UserError(f"{path}: no requests (lines `R|W|U address [earliest_ns]`)")
     return Stream(*(column[:requests] for column in stream))
@@ -78,7 +77,7 @@ def _skip_blanks(text, at):
 
 @compiled
 def _number(text, at):
-    """(value, index behind it); the value is -1 where no number stands."""
+    """Returns (value, index after it); the value is -1 if there is no number at `at`."""
     base = 10
     if text[at] == ZERO and (text[at + 1] | CASE_BIT) == LOWER_X:
         base = 16
@@ -121,7 +120,7 @@ def _parse(text, op, address, earliest_ns):
 
 @compiled
 def _request(text, at, op, address, earliest_ns, place):
-    """Read one request into `place`. Returns (index behind it, fault or 0)."""
+    """Read one request into `place`. Returns (index after it, fault or 0)."""
     kind = -1
     for letter in range(3):
         if (text[at] & ~CASE_BIT) == LETTERS[letter]:

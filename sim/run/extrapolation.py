@@ -1,9 +1,10 @@
-"""A GEMM of many waves, simulated until its waves are steady, and its end; the waves between are extrapolated (D30).
+"""Extrapolation of a GEMM: simulate until its waves are steady, extrapolate the middle, simulate the end (D30).
 
-A wave is as many workgroups as the machine holds at once. Whenever `CHECK_GROWTH` more waves have run, time and DRAM
-traffic of the waves so far foretell the rest (`sim.run.steady_waves`). Once that is certain enough (`Promise`), the
-kernel is cut so that its last wave is as incomplete as that of the whole one, runs to its end, and gets the waves
-between at the steady pace: time per wave, each counter per workgroup. If it never is, the run is whole and exact.
+A *wave* is the number of workgroups that the machine holds at once. Each time the number of waves has grown by
+`CHECK_GROWTH`, `sim.run.steady_waves` predicts time and DRAM traffic of the remaining waves. If the uncertainty is low
+enough (`Promise`), the kernel is cut. The cut kernel has the same incomplete last wave as the whole one and runs to its
+end. The omitted waves are then added at the steady rate: time per wave, each counter per workgroup. If the uncertainty
+never gets low enough, the whole kernel is simulated and the result is exact.
 """
 
 from dataclasses import dataclass
@@ -24,23 +25,23 @@ from sim.run.steady_waves import END_WAVES, QUARTER_WAVES, quarter_waves, rest, 
 from traces.source import TraceSource
 
 FROM, OF = f"{EXTRAPOLATED}from_workgroups", f"{EXTRAPOLATED}to_workgroups"
-"""Figures of an extrapolated run, and only of one: workgroups simulated, workgroups of the GEMM."""
+"""Figures that only an extrapolated run has: workgroups simulated, workgroups of the GEMM."""
 TIME_BOUND, TRAFFIC_BOUND = f"{EXTRAPOLATED}time_uncertainty", f"{EXTRAPOLATED}traffic_uncertainty"
-"""Further figures of it: the relative uncertainties that were accepted."""
+"""Further figures of an extrapolated run: the relative uncertainties that were accepted."""
 LEAST_SAVED = 1 / 4
-"""Share of the workgroups that must be left out: for less, nobody wants an extrapolated result."""
+"""Least share of the workgroups to omit. For less, the gain in time is not worth the uncertainty."""
 CHECK_GROWTH = 9 / 8
-"""Waves now / waves at the last check: a check at every wave would find a lucky moment."""
+"""Waves now / waves at the last check. A check at every wave would sooner or later pass by chance."""
 TRAFFIC = ("read_columns", "write_columns")
-"""Counters of HBM whose waves must be steady too."""
+"""Counters of HBM that must be steady too."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """Relative uncertainty at which an extrapolation is accepted.
+    """Relative uncertainty up to which an extrapolation is accepted.
 
     Attributes:
-        time: of the kernel; less than the error that is promised, 1 %, as the uncertainty is no bound.
+        time: of the kernel. It is less than the promised error of 1 %, because the uncertainty is not a bound.
         traffic: of DRAM reads, and of DRAM writes.
     """
 
@@ -49,21 +50,21 @@ class Promise:
 
 
 class Snapshot(NamedTuple):
-    """Counters (`sim.counters.take`) when so many workgroups had ended."""
+    """Counters (`sim.counters.take`) at the time at which `workgroups` had ended."""
 
     workgroups: int
     counted: dict[str, np.ndarray]
 
 
 class Cut(NamedTuple):
-    """What was decided.
+    """The decision to cut the kernel.
 
     Attributes:
-        workgroups: to simulate.
-        left: out, workgroups that are counted on at the pace between the snapshots `first` and `last`.
-        added_ps: their time.
+        workgroups: number to simulate.
+        left: number of omitted workgroups; they are added at the rate between the snapshots `first` and `last`.
+        added_ps: time of the omitted workgroups.
         time: relative uncertainty of the time.
-        traffic: of DRAM reads or writes, whichever is less certain.
+        traffic: relative uncertainty of DRAM reads or of DRAM writes, the larger one.
     """
 
     workgroups: int
@@ -76,10 +77,10 @@ class Cut(NamedTuple):
 
 
 class Watch:
-    """Looks at a running GEMM now and then, and cuts it once its waves foretell the rest.
+    """Checks a running GEMM at regular times, and cuts it when its waves are steady.
 
     Attributes:
-        cut: what was decided, None = nothing yet.
+        cut: the decision; None = not yet cut.
     """
 
     def __init__(self, gpu: Gpu, kernel: CutKernel, promise: Promise):
@@ -96,7 +97,7 @@ class Watch:
         return int(dispatch["places"] * (dispatch["last_cu"] - dispatch["first_cu"]))
 
     def look(self) -> None:
-        """Note the counters once per wave; cut the kernel if its waves are steady."""
+        """Record the counters once per wave; cut the kernel if its waves are steady."""
         ended = int(self.gpu.node.engine[0]["spans"])
         if self.cut or ended < (len(self._snapshots) + 1) * self._wave:
             return
@@ -104,13 +105,13 @@ class Watch:
         waves = len(self._snapshots) - 1
         quarter = quarter_waves(waves)
         if quarter < QUARTER_WAVES or quarter * self._wave < self.kernel.gemm.tiles_n:
-            return  # not yet a row of tiles, after which the reuse of operands in L2 repeats itself
+            return  # less than a row of tiles, after which the reuse of operands in L2 repeats
         if waves >= CHECK_GROWTH * self._checked:
             self._checked = waves
             self._check()
 
     def _counted(self) -> dict[str, np.ndarray]:
-        """Counters as the records have them: `Gpu.counted` would settle the channels, which may change what comes."""
+        """Counters as in the records. (`Gpu.counted` settles the channels, which could change the rest of the run.)"""
         return {unit: take(unit, records) for unit, records in units_of(self.gpu.node).items()}
 
     def _check(self) -> None:
@@ -149,7 +150,7 @@ def simulate_gemm(
     progress: Progress | None = None,
     promise: Promise | None = None,
 ) -> RunResult:
-    """Run one GEMM, extrapolating its steady waves where that keeps the promise.
+    """Run one GEMM; extrapolate its steady waves if that is accurate enough.
 
     Args:
         source: a trace of one `GemmSource` with one output tile per workgroup.
@@ -157,11 +158,11 @@ def simulate_gemm(
         flush_l2: write back and empty L2 after it.
         interval_ps: of the time series, 0 = none; it covers what is simulated.
         progress: called with (kernel, workgroups done, workgroups).
-        promise: what must be certain; None = `Promise()`.
+        promise: the accepted uncertainty; None = `Promise()`.
 
     Returns:
-        RunResult; those that are extrapolated have the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND, the others are
-        those of `sim.run.one_gpu.simulate`.
+        RunResult. An extrapolated one has the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND. Any other is equal to the
+        result of `sim.run.one_gpu.simulate`.
 
     Raises:
         UserError: another kind of trace; as `sim.run.one_gpu.simulate`.
@@ -188,12 +189,12 @@ def simulate_gemm(
 
 
 def l2_fills(snapshot: Snapshot) -> int:
-    """Sectors brought into L2 so far. Until it has been filled once it evicts little, and its traffic will grow."""
+    """Sectors brought into L2 so far. Before L2 is full it evicts little, and traffic is too low."""
     return int(sum(snapshot.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
 
 
 def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
-    """Counters of a unit with those of the workgroups left out; maxima stay."""
+    """Counters of a unit including the omitted workgroups; maxima stay unchanged."""
     whole = counters.copy()
     share = cut.left / (cut.last.workgroups - cut.first.workgroups)
     for name in counters.dtype.names or ():
@@ -203,13 +204,13 @@ def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
 
 
 def _whole_numbers(values: np.ndarray) -> np.ndarray:
-    """Rounded so that their sum is the rounded sum."""
+    """Values rounded to integers whose sum is the rounded sum of the values."""
     sums = np.rint(np.cumsum(values.ravel())).astype(np.int64)
     return np.diff(sums, prepend=0).reshape(values.shape)
 
 
 def figures_of(cut: Cut) -> dict[str, Any]:
-    """What marks an extrapolated run."""
+    """The figures of an extrapolated run."""
     return {
         FROM: cut.workgroups,
         OF: cut.workgroups + cut.left,

@@ -1,6 +1,6 @@
-"""Simulations of several GPUs: a collective on CUs, a fused GEMM, both side by side, any plan.
+"""Runs on several GPUs: a collective on CUs, a fused GEMM, a GEMM beside a collective, any plan.
 
-Each starts on an idle machine at time 0, all GPUs together, and reports its time, traffic and ledger.
+All GPUs start at time 0 and are idle then. The result has time, traffic and the verdict of the ledger.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ from traces.errors import UserError
 from traces.schema import Cache
 
 Kernels = Callable[[Plan], list[Launch]]
-"""The kernels of the GPU of a plan, each with a dispatch queue of its own."""
+"""Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
 COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
 
 
@@ -55,18 +55,18 @@ def run_plan(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """Kernels and what the plans of all GPUs say about their buffers: the one way in which anything runs on many GPUs.
+    """Run kernels on many GPUs, with a plan for the buffers of each GPU. All other functions of this module use it.
 
     Args:
         plans: of every GPU, in order (`sim.collective.plans`, `sim.collective.patterns`).
         kernels: a function that gives the kernels of the GPU of a plan.
-        name: of what runs, in the result.
-        explicit: simulate every GPU, not one for all where that is exact.
+        name: name of the workload in the result.
+        explicit: simulate every GPU; else one GPU represents all where that is exact.
         save_points: where the state can be saved.
 
     Raises:
-        UserError: a contribution that is lost, doubled or waited for in vain, a Tracker that is too small.
-        DeadlockError: nothing can move and something is left.
+        UserError: a contribution that is lost, counted twice or never arrives; a Tracker that is too small.
+        DeadlockError: no unit can make progress and work is left.
     """
     cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
     return _run(cluster, launches, name, interval_ps, progress, save_points)
@@ -81,10 +81,10 @@ def plan_cluster(
     interval_ps: int = 0,
     stands_for_all: int = 0,
 ) -> tuple[Cluster, list[list[Launch]]]:
-    """The GPUs of `run_plan` before they run, and what each of them is to run.
+    """The GPUs of `run_plan` before the run, and the kernels of each.
 
     Args:
-        stands_for_all: the GPU that is simulated where one is.
+        stands_for_all: number of the GPU that is simulated, where one GPU represents all.
     """
     check_plans_fit(plans)
     for plan in plans:
@@ -97,7 +97,7 @@ def plan_cluster(
 
 
 def _in_queues(launches: list[Launch]) -> list[Launch]:
-    """Kernels, each of which must have a dispatch queue of its own."""
+    """The kernels, after a check that each has its own dispatch queue."""
     numbers = [launch.queue for launch in launches]
     if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(QUEUES)):
         raise UserError(f"dispatch queues: found {numbers}, allowed are 0 to {QUEUES - 1}, each once")
@@ -105,23 +105,23 @@ def _in_queues(launches: list[Launch]) -> list[Launch]:
 
 
 def limits_of(machine: Machine) -> Limits:
-    """What of a machine can make a plan wait."""
+    """The limits of a machine that can make a plan wait."""
     tracker = machine.tracker
     ways = tracker.ways if tracker.entries else 0
     return Limits(max(1, tracker.entries // tracker.ways), ways, machine.dma.policy == DmaPolicy.CHUNK)
 
 
 def queues_of(plan: Plan, kernels: Kernels) -> list[Queue]:
-    """The kernels of a GPU as the check of its plan sees them; of a plan for CUs, its collective."""
+    """The dispatch queues of a GPU, for the check of its plan; for a collective on CUs, the queue of its steps."""
     if plan.steps:
         return [steps_queue(plan)]
-    found = []
+    queues = []
     for launch in _in_queues(kernels(plan)):
         workgroups = launch.source.info.workgroups
         tags = np.arange(workgroups) if launch.tags is None else launch.tags
         gates = np.full(workgroups, -1) if launch.gates is None else launch.gates
-        found.append(Queue(plan.gpu, launch.queue, tags, gates, plan.chunks.start_tile(plan.gpu)))
-    return found
+        queues.append(Queue(plan.gpu, launch.queue, tags, gates, plan.chunks.start_tile(plan.gpu)))
+    return queues
 
 
 def run_collective(
@@ -137,13 +137,13 @@ def run_collective(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """A collective on CUs, alone.
+    """Run one collective on CUs.
 
     Args:
         kind: one of COLLECTIVES.
         output: OUTPUT_TILE in global order.
         update: the receiver adds near memory (reduce-scatter only).
-        explicit: simulate every GPU, not one for all.
+        explicit: simulate every GPU; else one GPU represents all where that is exact.
         own: a user's topology, in place of the machine's.
         save_points: where the state can be saved.
     """
@@ -162,7 +162,7 @@ def run_collective(
 def collective_plans(
     machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
-    """Plans of all GPUs."""
+    """Plans of a collective for all GPUs."""
     spec = machine.collective
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
@@ -172,7 +172,7 @@ def collective_plans(
 
 
 def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
-    """The kernel of one GPU's part."""
+    """The kernel of a collective on one GPU."""
     spec = machine.collective
     kernel = CollectiveKernel(
         kind,
@@ -199,7 +199,7 @@ def run_fused(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """T3: a GEMM whose stores become a reduce-scatter."""
+    """Run a fused GEMM (T3): its stores become a reduce-scatter."""
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
@@ -217,10 +217,10 @@ def fused_cluster(
     interval_ps: int = 0,
     stands_for_all: int = 0,
 ) -> tuple[Cluster, list[list[Launch]]]:
-    """The GPUs of `run_fused` before they run, and what each of them is to run.
+    """The GPUs of `run_fused` before the run, and the kernels of each.
 
     Args:
-        stands_for_all: the GPU that is simulated where one is.
+        stands_for_all: number of the GPU that is simulated, where one GPU represents all.
     """
     machine = replace_unit(machine, hbm={"arbiter": arbiter})
     start_ps = machine.dispatch.launch_ps
@@ -252,10 +252,10 @@ def _run(
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
-    """Plans of all GPUs, checked.
+    """Checked plans of a fused GEMM for all GPUs.
 
     Raises:
-        UserError: a kernel, Tracker or plan with which some updates would be lost, doubled or never sent on.
+        UserError: a kernel, Tracker or plan with which updates would be lost, counted twice or never forwarded.
     """
     check_kernel_is_tracked(source)
     output, granularity = source.output_tiles(), machine.tracker.granularity
@@ -266,7 +266,7 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPl
 
 
 def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
-    """Refuse a kernel that the Tracker cannot follow: it knows tiles by their workgroup and counts whole sectors.
+    """Refuse a kernel that the Tracker cannot track: it identifies tiles by workgroup and counts whole sectors.
 
     Args:
         shares: workgroups per tile (split_k).
@@ -290,7 +290,7 @@ def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
     part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
     if kernel.epilogue == Epilogue.DIRECT and parts > 1 and part_bytes % SECTOR_BYTES:
         raise UserError(
-            f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, so that "
+            f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, and "
             f"updates could not be counted; allowed are multiples of {SECTOR_BYTES}, or the epilogue staged"
         )
 
@@ -306,13 +306,13 @@ def run_side_by_side(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """Software overlap: a GEMM and a collective of other data at once, on CUs of their own.
+    """Run a GEMM and a collective of other data at the same time, on disjoint sets of CUs (software overlap).
 
     Returns:
-        The result of both, with the figures `gemm_end_ps` and `collective_end_ps`.
+        The common result, with the figures `gemm_end_ps` and `collective_end_ps`.
 
     Raises:
-        UserError: no CU is left for one of them.
+        UserError: one of the two would have no CU.
     """
     if not 1 <= collective_cus < machine.cu.count:
         raise UserError(f"collective CUs: found {collective_cus}, allowed are 1 to {machine.cu.count - 1}")
@@ -334,16 +334,16 @@ def run_side_by_side(
 
 
 def replace_unit(machine: Machine, **units: dict) -> Machine:
-    """A machine with other values: replace_unit(m, hbm={"arbiter": ...})."""
+    """A copy of a machine with changed values: replace_unit(m, hbm={"arbiter": ...})."""
     changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
     return msgspec.structs.replace(machine, **changed)
 
 
 def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.ndarray | None = None) -> Launch:
-    """The GEMM of one GPU: its walk begins at its first chunk.
+    """The GEMM of one GPU; its tile order starts at the first chunk of the GPU.
 
     Args:
-        gates: i8 [tiles], gate that each tile's workgroups wait for, -1 = none; None = none at all.
+        gates: i8 [tiles], gate for which the workgroups of each tile wait, -1 = none; None = no gates.
     """
     start, tiles = plan.chunks.start_tile(plan.gpu), plan.chunks.tiles
     number = np.arange(tiles * source.kernel.split_k)
@@ -356,7 +356,7 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.nd
 def _cluster(
     machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int, stands_for_all: int = 0
 ) -> Cluster:
-    """One machine for all where that is exact, else every GPU."""
+    """A cluster of one GPU that represents all, where that is exact; else of every GPU."""
     distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
     if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
         return Cluster(machine, [plans[stands_for_all]], symmetric=True, interval_ps=interval_ps)

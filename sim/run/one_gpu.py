@@ -24,13 +24,13 @@ def simulate(
     line_trace: Callable[[str], None] | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """Replay a trace: kernels in program order, one after the other (D19).
+    """Replay a trace on one GPU: kernels in program order, one after the other (D19).
 
     Args:
         source: the trace; see `traces.source.TraceSource`.
         preset: the machine (`sim.presets.load_preset`).
         kernels: numbers of the kernels to run, counted from 0; None = all.
-        flush_l2: write back and empty L2 after every kernel; else it keeps what it holds.
+        flush_l2: write back and empty L2 after every kernel; else L2 keeps its lines.
         interval_ps: of the time series, 0 = none.
         progress: called with (kernel, workgroups done, workgroups).
         line_trace: called with one line of text per time window.
@@ -40,7 +40,7 @@ def simulate(
         RunResult, one KernelResult per kernel.
 
     Raises:
-        UserError: a kernel that does not fit the machine, a kernel number that is not there, a deadlock.
+        UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
     options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
@@ -57,7 +57,7 @@ def simulate(
             done.append(_run_one(gpu, command, sequence, flush_l2, progress, save_points))
             start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
         number += 1
-    _check_all_found(kernels, number)
+    _check_numbers(kernels, number)
     result = RunResult(preset, {"trace": source.fingerprint()}, options, done)
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
@@ -87,7 +87,7 @@ def _run_one(
     return KernelResult(kernel.info.name, sequence.start_ps, end_ps, units, totals(units))
 
 
-def _check_all_found(kernels: Sequence[int] | None, count: int) -> None:
+def _check_numbers(kernels: Sequence[int] | None, count: int) -> None:
     missing = sorted(number for number in kernels or () if not 0 <= number < count)
     if missing:
         raise UserError(f"kernels: found {missing[0]}, allowed are 0 to {count - 1}: the trace has {count} kernels")

@@ -1,6 +1,6 @@
-"""A user's arbiter by its file: is it the one that this process has bound, and its digest for the archive.
+"""The file of a user's arbiter: whether this process has bound it, and its digest for the archive.
 
-The slot itself, and what a policy looks like, is `sim.hw.policy`.
+`sim.hw.policy` binds the file and describes its content.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from traces.errors import UserError
 
 
 def is_bound(path: str) -> bool:
-    """Is that file the arbiter that this process has bound?"""
+    """Has this process bound the file at `path` as its arbiter?"""
     module = sys.modules.get(MODULE)
     return (
         module is not None
@@ -24,21 +24,21 @@ def is_bound(path: str) -> bool:
 
 
 def check_bound(path: str) -> None:
-    """Refuse a policy that came too late.
+    """Refuse a policy file that this process has not bound.
 
     Raises:
-        UserError: this process has bound another one, or none; it needs a process of its own.
+        UserError: this process has bound another file, or none. The policy needs a new process.
     """
     if not is_bound(path):
         raise UserError(f"{path}: this process has bound its arbiter before; start another one, with {VARIABLE} set")
 
 
 def bound_digest() -> str:
-    """SHA-256 of the policy file that this process has bound, "" where it has none."""
+    """SHA-256 of the policy file that this process has bound; "" if there is none."""
     module = sys.modules.get(MODULE)
     return "" if module is None or module.__file__ is None else policy_digest(module.__file__)
 
 
 def policy_digest(path: str) -> str:
-    """SHA-256 of a policy file, by which results tell policies apart."""
+    """SHA-256 of a policy file; results identify the policy by it."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""What one simulation found: raw counters of each kernel and unit instance, time series, timeline, figures."""
+"""The result of one run: raw counters of each kernel and unit instance, time series, timeline, figures."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,11 +15,11 @@ from traces.units import ps_to_ns
 from traces.version import VERSION
 
 EXTRAPOLATED = "extrapolated_"
-"""How the figures begin that mark an extrapolated run (`sim.run.extrapolation`)."""
+"""Prefix of the figures that mark an extrapolated run (`sim.run.extrapolation`)."""
 
 
 class ResultsError(UserError):
-    """A file that is not a results archive that this version can read, or a question that it cannot answer."""
+    """The file is not a results archive that this version can read, or it does not hold the requested values."""
 
 
 @dataclass
@@ -29,9 +29,8 @@ class KernelResult:
     Attributes:
         name: of the kernel.
         start_ps: when its first workgroups could start.
-        end_ps: when its last warp had left and its last store was in L2 (in DRAM, where stores are uncached). A flush
-            of L2 after it is in the counters, not in this time (D13). Of several GPUs: when the last of them was at
-            rest.
+        end_ps: when its last warp had ended and its last store was in L2 (in DRAM, if stores are uncached). A flush of
+            L2 after it is in the counters, not in this time (D13). With several GPUs: when the last GPU was idle.
         units: unit -> structured array [instance] of raw counters (fields: `sim.counters.COUNTERS`).
         totals: "unit.counter" -> sum (or maximum) over the instances.
     """
@@ -53,32 +52,32 @@ class KernelResult:
 
 @dataclass
 class RunResult:
-    """What one simulation found.
+    """The result of one run.
 
-    Of several GPUs, `kernels`, `series`, `spans` and `triggers` are those of GPU 0. A result without kernels holds
-    figures only: the row of a scenario (`sim.scenario.archive`).
+    With several GPUs, `kernels`, `series`, `spans` and `triggers` are those of GPU 0. A result without kernels has only
+    figures: it is the row of a scenario (`sim.scenario.archive`).
 
     Attributes:
         preset: the machine, with the source of each value.
-        input: what ran, as plain values: the trace's fingerprint, the shape of a GEMM or collective.
-        options: how it was asked for, as plain values; no paths, no times.
+        input: the workload as plain values: the trace's fingerprint, the shape of a GEMM or collective.
+        options: the options of the run as plain values; no paths, no times.
         kernels: in the order in which they ran; one for a run of several GPUs.
         interval_ps: of the time series, 0 = none taken.
-        series: name -> i8 [time], one value per interval: what it added, or a level at its end. Flushes of L2 are in
-            it; the last interval may be cut short by the end of the run.
+        series: name -> i8 [time], one value per interval: the increase in the interval, or a level at its end. Flushes
+            of L2 are included. The last interval may be shorter, because the run ends in it.
         spans: SPAN (`sim.hw.spans`), the timeline; empty without a time series.
         triggers: i8 [tiles, 3]: tile, when it was complete (ps), local chunk; empty without a time series.
-        exactly_once: the ledger's verdict; True without a ledger.
-        wrong: what the ledger found wrong, one line each.
-        kernel_ps: end of the kernel itself, None = that of the last kernel. Data may still be on their way then.
-        mean_dram_bytes: i8 [4], per Stream, mean over the simulated GPUs; None = one GPU, see `dram_bytes`.
-        link_bytes: sent by a GPU, mean over the simulated GPUs.
-        line_requests: that CUs and DMA engines made, all simulated GPUs together.
-        warnings: what the reader of the trace found odd or left out, one line each.
+        exactly_once: verdict of the ledger: every contribution arrived exactly once. True without a ledger.
+        wrong: errors that the ledger found, one line each.
+        kernel_ps: end of the kernel itself, when data may still be in transit; None = end of the last kernel.
+        mean_dram_bytes: i8 [4], per Stream, mean over the simulated GPUs; None = run on one GPU, see `dram_bytes`.
+        link_bytes: bytes that a GPU sent, mean over the simulated GPUs.
+        line_requests: requests of CUs and DMA engines, sum over the simulated GPUs.
+        warnings: of the reader of the trace: unusual or ignored content, one line each.
         figures: further numbers by name, with the unit at the end of the name ("ag_time_ps"); None = no limit.
-        writer: program and version that made it.
-        code: hash of the simulator's sources that made it (`sim.run.code`), "" = not known.
-        point: of a study or scenario: field -> value.
+        writer: program and version that made the result.
+        code: hash of the simulator's code that made the result (`sim.run.code`), "" = not known.
+        point: swept field -> value, of a study; or the name of the run, of a scenario.
     """
 
     preset: Preset
@@ -103,7 +102,7 @@ class RunResult:
 
     @property
     def trace_fingerprint(self) -> str:
-        """SHA-256 of the trace that was replayed, "" where none was."""
+        """SHA-256 of the replayed trace; "" if there was no trace."""
         return str(self.input.get("trace", ""))
 
     @property
@@ -120,14 +119,14 @@ class RunResult:
     def time_ps(self) -> int:
         """End of the last kernel.
 
-        0 is `dispatch.launch_ps` before the first kernel starts. Flushes of L2 between kernels are in this time, the
-        one after the last kernel is not.
+        Time 0 is `dispatch.launch_ps` before the start of the first kernel. Flushes of L2 between kernels are in this
+        time; the flush after the last kernel is not.
         """
         return max((kernel.end_ps for kernel in self.kernels), default=0)
 
     @property
     def extrapolation(self) -> dict[str, Any]:
-        """The figures that mark an extrapolated run; none where all was simulated."""
+        """The figures that mark an extrapolated run; empty if everything was simulated."""
         return {name: value for name, value in self.figures.items() if name.startswith(EXTRAPOLATED)}
 
     def headline(self) -> dict:
@@ -135,11 +134,11 @@ class RunResult:
         return {"time_ns": ps_to_ns(self.time_ps), **headline(self.totals)}
 
     def ratios(self) -> dict[str, float | None]:
-        """Hit rates and the like over the whole run."""
+        """Ratios (hit rates and others) over the whole run."""
         return ratios(self.totals)
 
     def frame(self, unit):
-        """pandas DataFrame of one unit's counters: index (kernel, instance); a counter per stream has four columns."""
+        """Counters of one unit, a pandas DataFrame, index (kernel, instance). A counter per stream has four columns."""
         import pandas as pd
 
         if not self.kernels or unit not in self.kernels[0].units:
@@ -149,7 +148,7 @@ class RunResult:
         return pd.concat(parts, keys=range(len(parts)), names=["kernel", "instance"])
 
     def series_frame(self):
-        """pandas DataFrame of the time series, index time_ps (end of each interval)."""
+        """The time series as a pandas DataFrame, index time_ps (end of each interval)."""
         import pandas as pd
 
         return pd.DataFrame(self.series, index=pd.Index(self.times_ps(), name="time_ps"))
@@ -188,7 +187,7 @@ class Failure:
     Attributes:
         point: swept field -> value.
         reason: one line.
-        writer: program and version that tried.
+        writer: program and version that tried to simulate it.
     """
 
     point: dict[str, Any]

@@ -1,12 +1,12 @@
-"""A run: the description of one simulation, from which it can be done anywhere, and the key of its result.
+"""A run: the complete description of one simulation, and the key of its result.
 
     KernelRun       the kernels of a trace, or a GEMM, on one GPU
-    CollectiveRun   a collective on CUs
+    CollectiveRun   one collective on CUs
     FusedRun        T3: a GEMM whose stores become a reduce-scatter
-    SideBySideRun   a GEMM and a collective of other data at once, on CUs of their own
+    SideBySideRun   a GEMM and a collective of other data at the same time, on disjoint sets of CUs
 
-The key is the hash of everything that decides the result and of nothing else: values of the machine that this kind of
-run does not read are left out, and so are names, titles and sources of values. `sim.run.store` keeps results by it.
+The key is a hash of everything that decides the result. Values of the machine that this kind of run does not read are
+not in it, nor are names, titles and sources of values. `sim.run.store` stores results under this key.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ from traces.schema import LINE_BYTES
 from traces.source import Prefill, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
-"""Units that a GPU alone does not have, or that only communication meets there."""
+"""Units that a single GPU does not have, or that only communication uses."""
 COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}
 """Line requests per line of the output."""
 
@@ -47,7 +47,7 @@ class Run(ABC):
     Attributes:
         preset: the machine.
         interval_ps: of the time series, 0 = none.
-        policy: path of the user's arbiter, "" = the one that this process has bound, if any.
+        policy: path of the user's arbiter, "" = the arbiter that this process has bound, if any.
     """
 
     preset: Preset
@@ -55,50 +55,50 @@ class Run(ABC):
     policy: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: another process finds key and code anew, from its own files."""
+        """The fields only. Another process computes key and code from its own files."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """One line for people."""
+        """One line that describes the run."""
 
     @property
     @abstractmethod
     def cost(self) -> float:
-        """Guess of the line requests, for the order in which runs start."""
+        """Estimate of the line requests. Runs with a high cost start first."""
 
     @abstractmethod
     def input(self) -> dict[str, Any]:
-        """What runs, as plain values."""
+        """The workload as plain values."""
 
     def deciding_input(self) -> dict[str, Any]:
-        """What of it decides the result."""
+        """The part of `input()` that decides the result."""
         return self.input()
 
     @abstractmethod
     def own_options(self) -> dict[str, Any]:
-        """How it runs, as plain values."""
+        """The options of this kind of run as plain values."""
 
     @abstractmethod
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        """Do it."""
+        """Simulate the run and return the bare result; `execute` adds the description."""
 
     def arbiter(self) -> Arbiter:
-        """Of the DRAM queues in this run."""
+        """The arbiter of the DRAM queues in this run."""
         return self.preset.machine.hbm.arbiter
 
     def modules(self) -> tuple[str, ...]:
-        """Modules whose code, imports included, decides the result."""
+        """Modules whose code decides the result, together with all their imports."""
         return (__name__,)
 
     def reads(self, field: str) -> bool:
-        """Can a value of the machine decide the result?"""
+        """Can this value of the machine decide the result?"""
         return True
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """How it runs, with the user's policy where one decides."""
+        """The options as plain values, with the digest of the user's policy if the run uses one."""
         if self.arbiter() != Arbiter.USER:
             return self.own_options()
         policy = policy_digest(self.policy) if self.policy else bound_digest()
@@ -106,12 +106,12 @@ class Run(ABC):
 
     @property
     def foreign_policy(self) -> str:
-        """Path of the arbiter that this process would need and has not bound, "" = none."""
+        """Path of the arbiter that this run needs and this process has not bound; "" = none."""
         needed = self.policy if self.arbiter() == Arbiter.USER else ""
         return needed if needed and not is_bound(needed) else ""
 
     def identity(self) -> dict[str, Any]:
-        """Everything but code that decides the result, as plain values."""
+        """Everything except code that decides the result, as plain values."""
         machine = self.preset.values() | {"hbm.arbiter": self.arbiter().name.lower()}
         return {
             "kind": type(self).__name__,
@@ -129,23 +129,23 @@ class Run(ABC):
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of everything that decides the result."""
+        """SHA-256 of everything that decides the result: code and identity."""
         return sha256(canonical_json([self.code, self.identity()]).encode()).hexdigest()
 
     def execute(self, progress: Progress | None = None, save_points: SavePoints | None = None) -> RunResult:
-        """Simulate it.
+        """Simulate the run.
 
         Args:
             progress: called with (kernel, workgroups done, workgroups).
             save_points: where the state can be saved.
 
         Raises:
-            UserError: something that this machine cannot run, a deadlock.
+            UserError: a workload that this machine cannot run, a deadlock.
         """
         return self.signed(self.simulated(progress, save_points))
 
     def signed(self, result: RunResult) -> RunResult:
-        """A result of this key as that of this run: its machine with the sources of the values, its input."""
+        """The result with the description of this run: machine with sources of values, input, options, code."""
         return replace(
             result,
             preset=self.preset,
@@ -163,9 +163,9 @@ class KernelRun(Run):
 
     Attributes:
         source: the trace.
-        kernels: numbers of those to run, counted from 0; None = all.
+        kernels: numbers of the kernels to run, counted from 0; None = all.
         flush_l2: write back and empty L2 after every kernel.
-        extrapolate: of one GEMM: count on from steady waves (`sim.run.extrapolation`).
+        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`).
     """
 
     source: TraceSource
@@ -175,14 +175,14 @@ class KernelRun(Run):
 
     @cached_property
     def _gemm(self) -> GemmSource | None:
-        """The GEMM where the trace is nothing else."""
+        """The GEMM, if the trace consists of one GEMM only."""
         commands = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
         return commands[0] if len(commands) == 1 and isinstance(commands[0], GemmSource) else None
 
     @property
     def title(self) -> str:
-        what = self._gemm.info.name if self._gemm else "trace"
-        return f"{what} on {self.preset.name}"
+        workload = self._gemm.info.name if self._gemm else "trace"
+        return f"{workload} on {self.preset.name}"
 
     @property
     def cost(self) -> float:
@@ -199,7 +199,9 @@ class KernelRun(Run):
         return self._input
 
     def deciding_input(self) -> dict[str, Any]:
-        return gemm_input(self._gemm) if self._gemm else self._input  # the fingerprint tells lda = None from lda = k
+        return (
+            gemm_input(self._gemm) if self._gemm else self._input
+        )  # the fingerprint differs between lda = None and lda = k
 
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(self.kernels)
@@ -224,13 +226,13 @@ class KernelRun(Run):
 
 @dataclass(frozen=True, kw_only=True)
 class _GpusRun(Run):
-    """Base of the runs of several GPUs.
+    """Base of the runs on several GPUs.
 
     Attributes:
-        source: the GEMM of one GPU; a collective sees its output only.
+        source: the GEMM of one GPU; a collective uses only its output.
         chunks: how the output is cut.
-        explicit: simulate every GPU, not one for all.
-        own: a user's topology and plan, in place of the machine's.
+        explicit: simulate every GPU; else one GPU represents all where that is exact.
+        own: a user's topology and plan, instead of the machine's.
     """
 
     source: GemmSource
@@ -252,7 +254,7 @@ class _GpusRun(Run):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveRun(_GpusRun):
-    """A collective on CUs, alone.
+    """One collective on CUs.
 
     Attributes:
         kind: one of `sim.run.many_gpus.COLLECTIVES`.
@@ -285,10 +287,10 @@ class CollectiveRun(_GpusRun):
 
 @dataclass(frozen=True, kw_only=True)
 class FusedRun(_GpusRun):
-    """T3: a GEMM whose stores become a reduce-scatter.
+    """A fused GEMM (T3): its stores become a reduce-scatter.
 
     Attributes:
-        arbitration: of the DRAM queues, in place of the machine's.
+        arbitration: arbiter of the DRAM queues, instead of the machine's.
     """
 
     arbitration: Arbiter
@@ -323,11 +325,11 @@ class FusedRun(_GpusRun):
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySideRun(_GpusRun):
-    """A GEMM and a collective of other data of the same shape at once, on CUs of their own.
+    """A GEMM and a collective of other data of the same shape at the same time, on disjoint sets of CUs.
 
     Attributes:
         kind: of the collective.
-        collective_cus: CUs that it takes from the GEMM.
+        collective_cus: number of CUs of the collective; the GEMM has the others.
     """
 
     kind: str
@@ -357,12 +359,12 @@ class SideBySideRun(_GpusRun):
 
 
 def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:
-    """A GEMM on one GPU, its dirty lines flushed afterwards (counted, not timed: D13)."""
+    """A GEMM on one GPU. Its dirty lines are flushed at the end; the flush is in the traffic, not in the time (D13)."""
     return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps, policy=policy)
 
 
 def gemm_input(source: GemmSource) -> dict[str, Any]:
-    """A GEMM as plain values; what stands for a default is spelled out."""
+    """A GEMM as plain values; defaults are replaced by the values that they mean."""
     problem = source.problem
     spelled = replace(
         problem,
@@ -373,7 +375,7 @@ def gemm_input(source: GemmSource) -> dict[str, Any]:
 
 
 def gemm_cost(source: GemmSource) -> float:
-    """Guess of the line requests."""
+    """Estimate of the line requests."""
     problem, kernel = source.problem, source.kernel
     operands = problem.m * problem.n * problem.k * problem.a_bytes * (1 / kernel.tile_m + 1 / kernel.tile_n)
     return operands / LINE_BYTES + 2 * problem.output_bytes / LINE_BYTES

@@ -1,9 +1,9 @@
-"""How far a sequence of kernels on one GPU has come, as the content of a checkpoint (`sim.host.checkpoint`).
+"""The state of a sequence of kernels on one GPU, as the content of a checkpoint (`sim.host.checkpoint`).
 
-facts                        the kernel in progress, the kernels that are done
-node.*                       records of the machine; series: rows of the time series taken so far
+facts                        the kernel in progress, the finished kernels
+node.*                       records of the machine; series: rows of the time series so far
 before.UNIT                  counters before the kernel in progress
-done.NUMBER.UNIT             counters of kernels done
+done.NUMBER.UNIT             counters of the finished kernels
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from sim.run.result import KernelResult
 
 @dataclass
 class SequenceState:
-    """How far the kernels have come.
+    """The progress of a sequence of kernels.
 
     Attributes:
         kernel: number of the kernel in progress.
         start_ps: its launch.
         before: unit -> counters when it was launched (sim.counters.take).
-        done: kernels that have ended.
+        done: results of the finished kernels.
         gpu: the machine with the kernel on it; None = before the launch.
     """
 
@@ -36,7 +36,7 @@ class SequenceState:
 
 
 def content_of(sequence: SequenceState, gpu: State) -> State:
-    """What a checkpoint keeps, with the machine as it is."""
+    """The content of a checkpoint: the progress of the sequence and the current state of the machine."""
     facts: dict[str, Any] = {
         "kernel": sequence.kernel,
         "start_ps": sequence.start_ps,

@@ -1,14 +1,14 @@
-"""How well the waves of a kernel that have run foretell those that have not.
+"""Prediction of the remaining waves of a kernel from the finished ones, with its uncertainty.
 
-A *wave* is as many workgroups as the machine holds at once. Waves settle slowly: workgroups that start in step drift
-apart, and the pace changes by some percent over tens of waves. So a mean alone promises nothing; what is foretold has
-an uncertainty of three parts, taken as independent:
+A *wave* is the number of workgroups that the machine holds at once. Waves become steady slowly: workgroups start at the
+same time and drift apart, and the time per wave changes by some percent over tens of waves. A mean alone is therefore
+not enough. The prediction has an uncertainty of three parts, taken as independent:
 
 * noise: two standard errors of the mean wave;
-* drift: the change between the last two quarters of the waves goes on as the logarithm of their number. A settling
+* drift: the change between the last two quarters of the waves continues as the logarithm of their number. The change
   slows down; that it follows this law is *assumed*;
-* the end (`END_WAVES`): workgroups in step leave a last, incomplete wave that takes as long as a full one; those that
-  have drifted apart fill it. What was simulated ends in the one way and the whole run perhaps in the other.
+* the end (`END_WAVES`): if workgroups are in step, the last, incomplete wave takes as long as a full one; if they have
+  drifted apart, it takes only its share. The simulated part and the whole kernel may end in different ways.
 """
 
 from math import hypot, log, sqrt
@@ -17,17 +17,17 @@ from typing import NamedTuple
 import numpy as np
 
 QUARTER_WAVES = 3
-"""Waves in a quarter, at least: of fewer a mean says little (assumed)."""
+"""Least number of waves in a quarter. The mean of fewer waves is not reliable (assumed)."""
 END_WAVES = 0.5
-"""Uncertainty of the end in waves: it costs between the share of places that it fills and a whole wave."""
+"""Uncertainty of the end, in waves. The last wave takes between its share of a wave and a whole wave."""
 
 
 class Rest(NamedTuple):
-    """What the waves left will add, in the unit of the waves.
+    """Prediction of the remaining waves, in the unit of the waves.
 
     Attributes:
-        total: of all waves left.
-        wave: of one.
+        total: sum over all remaining waves.
+        wave: value of one wave.
         uncertainty: of the total, from noise and drift.
     """
 
@@ -37,16 +37,16 @@ class Rest(NamedTuple):
 
 
 def quarter_waves(waves: int) -> int:
-    """Waves in a quarter of those that have run."""
+    """Number of waves in a quarter of the finished waves."""
     return waves // 4
 
 
 def rest(waves: np.ndarray, left: float) -> Rest:
-    """Foretell by the mean of the last two quarters.
+    """Predict the remaining waves by the mean of the last two quarters of the finished ones.
 
     Args:
-        waves: f8 [waves], time or traffic of each, in their order; four at least.
-        left: waves to foretell.
+        waves: f8 [waves], time or traffic of each wave in order; at least four waves.
+        left: number of waves to predict.
     """
     done, quarter = len(waves), quarter_waves(len(waves))
     last = waves[-2 * quarter :]
@@ -58,11 +58,11 @@ def rest(waves: np.ndarray, left: float) -> Rest:
 
 
 def wave_times(ends_ps: np.ndarray, wave: int) -> np.ndarray:
-    """Time between the mean ends of neighbouring waves, f8 [waves - 1].
+    """Time between the mean ends of consecutive waves, f8 [waves - 1], ps.
 
     Args:
-        ends_ps: i8 [workgroups], when each ended, ascending. Waves are counted from the last one back.
-        wave: workgroups of a wave.
+        ends_ps: i8 [workgroups], end of each workgroup, ascending. The last wave ends with the last workgroup.
+        wave: number of workgroups in a wave.
     """
     waves = len(ends_ps) // wave
     means = ends_ps[len(ends_ps) - waves * wave :].reshape(waves, wave).mean(axis=1)

@@ -1,12 +1,13 @@
-"""The store of finished runs: what a simulation found is kept under the key of its run, for whoever asks again.
+"""The store of finished runs: it keeps the result of each run under the key of the run.
 
     FOLDER/KEY.h5           a results archive of one run (`sim.results.archive`), its `study` is the key
     FOLDER/KEY.npz          the checkpoint of a run in progress (`sim.host.checkpoint`)
 
-FOLDER is $T3SIM_STORE, or `t3sim/store` in the user's cache folder; delete it at any time. Files are written under a
-temporary name and renamed, so that any number of processes may read and write at once; two that do the same run write
-the same bytes. An entry that is damaged, or whose name is not its key, is removed and its run is done again. When the
-files hold more than $T3SIM_STORE_BYTES, those go that were not used for longest; the time of use is the file's mtime.
+FOLDER is $T3SIM_STORE, or `t3sim/store` in the user's cache folder. It can be deleted at any time. Files are written
+under a temporary name and then renamed, so many processes can read and write at the same time. Two processes that
+simulate the same run write the same bytes. An entry is removed, and its run simulated again, if it is damaged or if its
+name is not its key. If all files together exceed $T3SIM_STORE_BYTES, the least recently used ones are removed; the time
+of use is the mtime of the file.
 """
 
 import os
@@ -34,7 +35,7 @@ VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
 DEFAULT_BYTES = 2 << 30
 RESULT, STATE = ".h5", ".npz"
 LEFTOVER_S = 3600.0
-"""Age from which a temporary file belongs to nobody: one is written in seconds."""
+"""Age from which a temporary file counts as left over. A file is normally written in seconds."""
 
 
 class Entry(NamedTuple):
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     Attributes:
         path: of the file.
         size_bytes: of the file.
-        used_s: when it was last used, seconds since 1970.
+        used_s: time of the last use, seconds since 1970.
     """
 
     path: Path
@@ -56,7 +57,7 @@ class Entry(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """A result, not the checkpoint of a run in progress."""
+        """Is it a result? Else it is the checkpoint of a run in progress."""
         return self.path.suffix == RESULT
 
 
@@ -64,21 +65,21 @@ class Store:
     """A folder of results.
 
     Attributes:
-        folder: where they lie; it need not exist.
-        max_bytes: of all files together.
+        folder: of the files; it need not exist.
+        max_bytes: size limit of all files together.
 
     Raises:
-        UserError: T3SIM_STORE_BYTES is no whole number.
+        UserError: T3SIM_STORE_BYTES is not a whole number.
     """
 
     def __init__(self, folder: str | Path | None = None, max_bytes: int | None = None):
-        """folder, max_bytes: None = what the environment says, or the default."""
+        """folder, max_bytes: None = the value of the environment variable, or the default."""
         chosen = folder or os.environ.get(VARIABLE)
         self.folder = Path(chosen).absolute() if chosen else user_cache() / "store"
         self.max_bytes = _bytes_wanted() if max_bytes is None else max_bytes
 
     def get(self, key: str) -> RunResult | None:
-        """The result of a key, None where there is none; a damaged one is removed."""
+        """The result of a key, None if there is none. A damaged file is removed."""
         path = self.path(key)
         try:
             archive = open_results(path)
@@ -94,14 +95,14 @@ class Store:
         return run
 
     def put(self, key: str, result: RunResult) -> None:
-        """Keep a result. A folder that cannot be written costs a warning."""
+        """Store a result. If the folder cannot be written, warn once and continue."""
         try:
             self.write(key, result)
         except UserError as problem:
             _warn_once(f"results cannot be kept in {self.folder}: {problem}")
 
     def write(self, key: str, result: RunResult) -> None:
-        """Keep a result.
+        """Store a result.
 
         Raises:
             UserError: the folder cannot be written.
@@ -114,7 +115,7 @@ class Store:
         self.prune(self.max_bytes)
 
     def checkpoint(self, key: str, every_s: float) -> Checkpoint | None:
-        """Where the state of a run in progress is kept; None, and a warning, where the folder cannot be written."""
+        """The checkpoint of a run in progress. If the folder cannot be written, warn once and return None."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             return Checkpoint(self.path(key, STATE), key, every_s)
@@ -127,17 +128,17 @@ class Store:
         return self.folder / f"{key}{suffix}"
 
     def entries(self) -> list[Entry]:
-        """All files, the one used last first."""
+        """All files, the most recently used first."""
         entries = []
         for path in self.folder.glob("*") if self.folder.is_dir() else ():
             if path.suffix in (RESULT, STATE):
-                with suppress(OSError):  # another process has removed it meanwhile
+                with suppress(OSError):  # another process has removed it
                     about = path.stat()
                     entries.append(Entry(path, about.st_size, about.st_mtime))
         return sorted(entries, key=lambda entry: (-entry.used_s, entry.path.name))
 
     def check(self) -> list[Path]:
-        """Read every result; those that are damaged, or not of their key, are removed and returned."""
+        """Read every result; remove those that are damaged or not of their key, and return their paths."""
         bad = []
         for entry in self.entries():
             used = entry.path.stat() if entry.path.exists() else None
@@ -145,29 +146,29 @@ class Store:
                 bad.append(entry.path)
             elif used is not None and entry.finished:
                 with suppress(OSError):
-                    os.utime(entry.path, ns=(used.st_atime_ns, used.st_mtime_ns))  # looking is no use
+                    os.utime(entry.path, ns=(used.st_atime_ns, used.st_mtime_ns))  # the check does not count as a use
         return bad
 
     def prune(self, max_bytes: int) -> list[Path]:
-        """Remove what was not used for longest until the rest holds `max_bytes` at most; returns what went.
+        """Remove the least recently used files until the rest has at most `max_bytes`; return the removed paths.
 
-        Entries that a running study needs stay (`sim.run.hold`).
+        Entries that a running study needs are not removed (`sim.run.hold`).
         """
         self._remove_leftovers()
         entries = self.entries()
         if sum(entry.size_bytes for entry in entries) <= max_bytes:
             return []
-        gone, kept_bytes, held = [], 0, held_keys(self.folder)
+        removed, kept_bytes, held = [], 0, held_keys(self.folder)
         for entry in entries:
             kept_bytes += entry.size_bytes
             if kept_bytes > max_bytes and entry.key not in held:
                 with suppress(OSError):
                     entry.path.unlink()
-                gone.append(entry.path)
-        return gone
+                removed.append(entry.path)
+        return removed
 
     def _remove_leftovers(self) -> None:
-        """Files that a killed process was writing."""
+        """Remove temporary files of processes that were killed while writing."""
         for path in self.folder.glob(".*.tmp") if self.folder.is_dir() else ():
             with suppress(OSError):
                 if time() > path.stat().st_mtime + LEFTOVER_S:
@@ -190,21 +191,21 @@ def run_or_get(
     checkpoint_every_s: float | None = None,
     resuming: Callable[[Run], None] | None = None,
 ) -> RunOutcome:
-    """The result of a run: from the store, or simulated and kept there.
+    """The result of a run: from the store, or simulated and then stored.
 
     Args:
         run: what to simulate.
-        store: None = simulate and keep nothing.
-        fresh: simulate, whatever the store has; the result replaces it.
+        store: None = simulate and store nothing.
+        fresh: always simulate; the new result replaces the stored one.
         progress: called with (kernel, workgroups done, workgroups).
-        checkpoint_every_s: keep the state of the run in the store so often, and go on from the state that is there;
-            None = no. The result is the same to the last bit.
+        checkpoint_every_s: save the state of the run in the store once in this time, and continue from a saved state if
+            there is one; None = no checkpoints. The result is the same to the last bit.
         resuming: called before a run that continues from a saved state.
 
     Raises:
         UserError: as `Run.execute`.
     """
-    check_limits(run.preset.machine)  # also of units that decide nothing here
+    check_limits(run.preset.machine)  # also of units that this run does not use
     if store is None:
         return RunOutcome(run.execute(progress), False)
     kept = None if fresh else store.get(run.key)

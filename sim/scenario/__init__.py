@@ -1,1 +1,1 @@
-"""A sub-layer in several configurations, put together from runs."""
+"""Scenarios: a sub-layer in several configurations, computed from its runs."""

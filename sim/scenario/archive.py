@@ -1,8 +1,8 @@
-"""A scenario in a results archive: a row of figures of its configurations, and the runs behind them.
+"""A scenario in a results archive: one row with the figures of its configurations, then its runs.
 
-The row is a run without kernels: its `figures` are "<configuration>.<figure>" and "<run>.<figure>", its `options` the
-workload, its `point` {"simulation": "all"}. The runs follow in the order of RUNS, with `point` {"simulation": <run>}.
-In the archive of a study the swept fields stand in every `point` too.
+The row is a run without kernels. Its `figures` are "<configuration>.<figure>" and "<run>.<figure>", its `options` are
+the workload, its `point` is {"simulation": "all"}. The runs follow in the order of RUNS, with `point` {"simulation":
+<run>}. In the archive of a study every `point` also has the swept fields.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from sim.run.result import ResultsError, RunResult
 from sim.scenario.result import RUNS, ScenarioResult
 
 COLUMN = "simulation"
-"""Of `point`: which run of a scenario."""
+"""Key of `point` with the name of the run."""
 WHOLE = "all"
-"""The row of the configurations themselves."""
+"""Value of `COLUMN` for the row of the configurations."""
 
 
 def write_scenario(path: str | Path, scenario: ScenarioResult) -> None:
@@ -34,8 +34,8 @@ def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunRes
     """The figures of all configurations as the row of an archive.
 
     Args:
-        found: the scenario.
-        options: what decided it beside the machine, as plain values.
+        scenario: the result of the scenario.
+        options: the workload as plain values.
     """
     code = next((run.code for run in scenario.runs.values()), "")
     figures = scenario_figures(scenario.as_dict())
@@ -43,7 +43,7 @@ def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunRes
 
 
 def scenario_runs(scenario: ScenarioResult) -> list[RunResult]:
-    """The runs behind a scenario, each with its name in `point`."""
+    """The runs of a scenario, each with its name in `point`."""
     runs = [(name, scenario.runs[name]) for name in RUNS if name in scenario.runs]
     for name, run in runs:
         run.point = {COLUMN: name}
@@ -57,23 +57,23 @@ def open_scenario(path: str | Path) -> tuple[RunResult, dict[str, RunResult]]:
         (row of the configurations, RUNS name -> run).
 
     Raises:
-        ResultsError: no results archive, or not that of one scenario.
+        ResultsError: not a results archive, or not the archive of one scenario.
     """
     archive = open_results(path)
     if not is_scenario(archive):
-        raise ResultsError(f"{path}: holds no scenario; t3sim t3 -o writes one")
+        raise ResultsError(f"{path}: holds no scenario; t3sim t3 -o writes an archive of one")
     runs = dict(archive.results())
     return runs[0], {run.point[COLUMN]: run for number, run in runs.items() if number}
 
 
 def is_scenario(archive: ResultsArchive) -> bool:
-    """Are the runs those of one scenario, after the row of its configurations?"""
+    """Does the archive hold one scenario: a row of configurations, then its runs?"""
     points = [run.point for run in archive.runs]
     return points[:1] == [{COLUMN: WHOLE}] and all(list(point) == [COLUMN] for point in points)
 
 
 def scenario_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of `ScenarioResult.as_dict`: "<configuration>.<figure>", and "<run>.<figure>" of the runs behind it."""
+    """Figures of `ScenarioResult.as_dict` as one level: "<configuration>.<figure>" and "<run>.<figure>"."""
     figures: dict[str, Any] = {}
     for name, values in summary["configurations"].items():
         flat = {

@@ -1,4 +1,4 @@
-"""What a scenario finds: a sub-layer's figures in each of the paper's configurations, put together from runs.
+"""The result of a scenario: figures of a sub-layer in each configuration of the paper, computed from its runs.
 
     Sequential              GEMM, then ring reduce-scatter (RS) on CUs, then ring all-gather (AG)
     T3                      GEMM fused with RS (Tracker, DMA, near-memory updates), round-robin arbitration, then AG
@@ -6,7 +6,7 @@
     Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
     Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
 
-A run is one simulation (RUNS); configurations share them (NEEDS).
+A run is one simulation (RUNS). NEEDS lists the runs of each configuration; configurations share runs.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
 RUNS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca")
-"""Simulations behind them."""
+"""Names of the runs from which the configurations are computed."""
 NEEDS = {
     SEQUENTIAL: ("gemm", "rs", "ag"),
     T3: ("t3", "ag"),
@@ -39,13 +39,13 @@ TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag
 
 @dataclass
 class Configuration:
-    """One configuration's figures, per GPU.
+    """Figures of one configuration, per GPU.
 
     Attributes:
-        time_ps: all of it.
-        gemm_ps, rs_ps, ag_ps: its phases; a fused kernel has gemm_ps = rs_ps = the time of both, overlapped.
-        dram_bytes: by TRAFFIC.
-        link_bytes: sent.
+        time_ps: whole time.
+        gemm_ps, rs_ps, ag_ps: times of the phases. A fused kernel has gemm_ps = rs_ps = its time.
+        dram_bytes: bytes by the names in TRAFFIC.
+        link_bytes: bytes sent.
         exactly_once: the ledgers of all its runs agree with their plans.
     """
 
@@ -66,12 +66,12 @@ class ScenarioResult:
         preset: the machine.
         problem, kernel, gpus: the workload.
         runs: RUNS name -> RunResult.
-        output_bytes: D.
-        zeroing_bytes: writes that clear the output before a fused GEMM (not part of any configuration).
+        output_bytes: size of the output of one GPU (D).
+        zeroing_bytes: writes that clear the output before a fused GEMM; not included in any configuration.
         interval_ps: of the time series of the runs, 0 = none.
-        plan_sha256: of a user's plan, "" = that of the machine's topology.
+        plan_sha256: of a user's plan, "" = the plan of the machine's topology.
         configurations: name -> its figures.
-        from_store: RUNS that were in the store, not simulated anew.
+        from_store: names of the runs that came from the store.
     """
 
     preset: Preset
@@ -87,7 +87,7 @@ class ScenarioResult:
     from_store: tuple[str, ...] = ()
 
     def speedup(self, name: str) -> float:
-        """Over Sequential."""
+        """Time of Sequential / time of this configuration."""
         return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
 
     def as_dict(self) -> dict:
@@ -124,7 +124,7 @@ class ScenarioResult:
 
 
 def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
-    """A configuration from the runs that it needs (NEEDS)."""
+    """Compute a configuration from its runs (NEEDS)."""
     gather = runs["ag"]
     needed = [runs[run] for run in NEEDS[name]]
     if name in (T3, T3_MCA):
@@ -148,7 +148,7 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
 
 
 def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dict[str, int]:
-    """Counters of a configuration, of one GPU: those of the simulations that it needs, added up.
+    """Counters of a configuration for one GPU: the sum over its runs.
 
     Args:
         totals: RUNS name -> "unit.counter" -> count (`RunResult.totals`).
@@ -157,6 +157,6 @@ def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dic
 
 
 def _by_phase(first: np.ndarray, gather: np.ndarray) -> list[int]:
-    """Bytes in the order of TRAFFIC."""
+    """Bytes in the order of TRAFFIC. first: GEMM and reduce-scatter; gather: all-gather; i8 [4] each, per Stream."""
     streams = (Stream.COMPUTE_READ, Stream.COMPUTE_WRITE, Stream.COMM_READ, Stream.COMM_WRITE)
     return [int(first[stream]) for stream in streams] + [int(gather[stream]) for stream in streams[2:]]

@@ -1,7 +1,7 @@
-"""A scenario: a sub-layer on a machine, and the runs behind the paper's configurations of it.
+"""A scenario: a sub-layer on a machine, and the runs for the configurations of the paper.
 
-GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22); `sim.scenario.result` says which
-configuration needs what.
+GEMM, RS, RS with NMC and AG are simulated once each, alone on an idle machine (D22). `sim.scenario.result` lists the
+runs of each configuration.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +32,12 @@ class Scenario:
     Attributes:
         preset: the machine.
         problem, kernel: the GEMM of one GPU.
-        gpus: N.
-        chunks: how the output is cut; None = evenly.
-        explicit: simulate every GPU, not one for all.
+        gpus: number of GPUs.
+        chunks: how the output is divided into chunks; None = evenly.
+        explicit: simulate every GPU; else one GPU represents all where that is exact.
         interval_ps: of the time series, 0 = none.
-        own: a user's topology and plan, in place of the machine's.
-        policy: path of a user's arbiter, "" = the one that this process has bound, if any.
+        own: a user's topology and plan, instead of the machine's.
+        policy: path of a user's arbiter, "" = the arbiter that this process has bound, if any.
     """
 
     preset: Preset
@@ -54,10 +54,10 @@ class Scenario:
         return GemmSource(self.problem, self.kernel)
 
     def cut(self) -> Chunks:
-        """How the output is cut.
+        """The chunks of the output.
 
         Raises:
-            UserError: one GPU, fewer tiles than GPUs, chunks that are not those of this output.
+            UserError: one GPU, fewer tiles than GPUs, chunks that do not fit this output.
         """
         tiles = self.source().tiles
         if self.chunks is None:
@@ -70,10 +70,10 @@ class Scenario:
         return self.chunks
 
     def run(self, name: str) -> Run:
-        """One of RUNS.
+        """The description of a run. name: one of RUNS.
 
-        A collective sees the output alone; so that it is the same for every K, its output lies where that of the
-        shortest K does.
+        A collective uses only the output. Its output is placed as for the shortest K, so its key is the same for every
+        K.
         """
         if name == "gemm":
             return gemm_run(self.preset, self.source(), self.interval_ps, self.policy)
@@ -92,14 +92,14 @@ class Scenario:
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
 
     def _shortest_source(self) -> GemmSource:
-        """A GEMM of the same output with the shortest K."""
+        """A GEMM with the same output and the shortest K."""
         problem, k = self.problem, self.kernel.tile_k
         lda = k if problem.lda is not None and problem.a_layout == Layout.ROW else problem.lda
         return GemmSource(replace(problem, k=k, lda=lda), self.kernel)
 
 
 def _mca_of(arbiter: Arbiter) -> Arbiter:
-    """T3-MCA's arbiter: MCA, unless the preset (or --set hbm.arbiter) asks for a variant of it."""
+    """The arbiter of T3-MCA: MCA, or the variant of MCA that the preset (or --set hbm.arbiter) selects."""
     return arbiter if arbiter in (Arbiter.MCA_FIXED, Arbiter.COMPUTE_FIRST, Arbiter.USER) else Arbiter.MCA
 
 
@@ -119,11 +119,11 @@ def simulate_scenario(
     checkpoint_every_s: float | None = None,
     resuming: Callable[[Run], None] | None = None,
 ) -> ScenarioResult:
-    """Simulate what the configurations need, and put them together.
+    """Simulate the runs of the configurations and compute the configurations.
 
     Args:
         scenario: the sub-layer and the machine.
-        configurations: which.
+        configurations: names of the configurations.
         store, fresh, checkpoint_every_s, resuming: see `sim.run.store.run_or_get`.
         progress: called with (run, workgroups done, workgroups).
 
@@ -132,7 +132,9 @@ def simulate_scenario(
     """
     chunks = scenario.cut()
     if {T3, T3_MCA} & set(configurations):
-        fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)  # refused before the other runs
+        fused_plans(
+            scenario.preset.machine, scenario.source(), chunks, scenario.own
+        )  # raises before the other runs start
     results, from_store = {}, []
     for name in runs_of(configurations):
         run_outcome = run_or_get(
@@ -159,7 +161,7 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
 def assemble(
     scenario: Scenario, runs: Mapping[str, RunResult], configurations: Sequence[str] = CONFIGURATIONS
 ) -> ScenarioResult:
-    """Configurations from the runs that have been simulated."""
+    """Compute the configurations from finished runs. runs: RUNS name -> result."""
     chunks, tiles = scenario.cut(), scenario.source().output_tiles()
     tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
     d = int(tile_bytes.sum())

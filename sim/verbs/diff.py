@@ -1,4 +1,4 @@
-"""`t3sim diff`: what differs between two results archives."""
+"""`t3sim diff`: differences between two results archives."""
 
 from dataclasses import asdict
 
@@ -9,7 +9,7 @@ from sim.results.diff import Move, moves
 from traces.command.tables import print_json, print_table
 
 MOVED = 1
-"""Exit status of a diff that found something, as that of diff(1)."""
+"""Exit status if there are differences, as of diff(1)."""
 
 
 @click.command("diff")
@@ -18,23 +18,23 @@ MOVED = 1
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
 def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
-    """Name every counter, time, series and value of the machine that differs between two results archives.
+    """List every counter, time, series, figure and value of the machine that differs between two results archives.
 
-    Exit status 0: nothing does, 1: something does. Instances: how many instances of the unit (or intervals of the
-    series) differ; a counter whose sum stayed while its instances moved is listed too.
+    Exit status 0: no differences, 1: differences. The column "instances" counts the instances of the unit (or the
+    intervals of the series) that differ. A counter is listed too if its instances differ but its sum does not.
 
     Example: t3sim diff result.h5 result.h5
     """
     archives = open_archive(one), open_archive(other)
-    found = moves(*archives)
+    differences = moves(*archives)
     if as_json:
-        print_json({"moved": [asdict(move) | {"change": move.change} for move in found]})
-    elif found:
+        print_json({"moved": [asdict(move) | {"change": move.change} for move in differences]})
+    elif differences:
         columns = ("run", "kernel", "name", one, other, "change", "instances")
-        print_table(f"{len(found)} differences", columns, map(_row, found))
+        print_table(f"{len(differences)} differences", columns, map(_row, differences))
     else:
         click.echo(f"no differences in {len(archives[0].runs)} runs")
-    ctx.exit(MOVED if found else 0)
+    ctx.exit(MOVED if differences else 0)
 
 
 def _row(move: Move) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`t3sim doctor`: versions, caches, what is compiled, what is wrong."""
+"""`t3sim doctor`: versions, caches, compiled functions, problems of the installation."""
 
 import importlib.metadata
 import os
@@ -36,7 +36,7 @@ LIBRARIES = (
     "zstandard",
 )
 OPTIONAL = {"hdf5plugin": "filters", "matplotlib": "plots", "distributed": "study", "xarray": "", "h5netcdf": ""}
-"""Library -> extra of t3sim that installs it, "" = install it by its name."""
+"""Library -> extra of t3sim that installs it, "" = there is no extra; install the library itself."""
 VARIABLES = (
     CACHE_VARIABLE,
     STORE_VARIABLE,
@@ -47,7 +47,7 @@ VARIABLES = (
     "NUMBA_BOUNDSCHECK",
 )
 KERNELS: dict[str, Callable] = {"the machine": run_engine, "GEMM synthesis": write_workgroup}
-"""What is compiled -> its outermost kernel."""
+"""Name in the output -> outermost compiled function."""
 UNWELL = 1
 
 
@@ -55,32 +55,34 @@ UNWELL = 1
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Show versions, the compile cache and what is compiled, and say what is wrong. Exit status 1 if something is.
+    """Show versions, folders, the compile cache, and problems. Exit status 1 if there is a problem.
 
     Example: t3sim doctor
     """
-    found = findings()
+    state = findings()
     if as_json:
-        print_json(found)
+        print_json(state)
     else:
         rows = [(name, value) for part in ("system", "libraries", "environment", "cache", "store", "compiled")
-                for name, value in found[part].items()]  # fmt: skip
-        print_table(f"t3sim {VERSION}", ("what", "found"), [(name, str(value)) for name, value in rows])
-        click.echo("\n".join(f"problem: {problem}" for problem in found["problems"]) or "no problems")
-    if found["problems"]:
+                for name, value in state[part].items()]  # fmt: skip
+        print_table(f"t3sim {VERSION}", ("name", "value"), [(name, str(value)) for name, value in rows])
+        click.echo("\n".join(f"problem: {problem}" for problem in state["problems"]) or "no problems")
+    if state["problems"]:
         ctx.exit(UNWELL)
 
 
 def findings() -> dict[str, Any]:
-    """Everything that the verb shows, as plain values."""
+    """The output of the verb as plain values."""
     cache = _cache()
     missing = [name for name in LIBRARIES if _version(name) is None]
     problems = [f"{name} is not installed" for name in missing]
     if cache["writable"] is not True:
-        problems.append(f"nothing can be kept in {cache['folder']}: {cache['writable']}; set {CACHE_VARIABLE}")
+        problems.append(
+            f"compiled functions cannot be kept in {cache['folder']}: {cache['writable']}; set {CACHE_VARIABLE}"
+        )
     store = _store()
     if store["writable"] is not True:
-        problems.append(f"no run can be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
+        problems.append(f"results cannot be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")
@@ -135,12 +137,12 @@ def _store() -> dict[str, Any]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder, or its nearest parent that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())
 
 
 def _writable(folder: Path) -> bool | str:
-    """True, or the system's reason why nothing can be written there."""
+    """True, or the reason of the system why the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -154,4 +156,4 @@ def _compile_state(kernel: Any) -> str:
     if cache is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
     kept = list(Path(cache.cache_path).glob("*.kernel"))
-    return "compiled" if kept else "not yet: the first run compiles it (t3sim warm does it now)"
+    return "compiled" if kept else "not yet compiled: the first run compiles it, or t3sim warm"

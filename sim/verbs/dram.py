@@ -1,4 +1,4 @@
-"""`t3sim dram`: one HBM channel on a stream of requests."""
+"""`t3sim dram`: run a stream of requests on one HBM channel."""
 
 import click
 
@@ -15,7 +15,7 @@ from traces.command.tables import print_json, print_table
 @click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:
-    """Run STREAM (lines `R|W|U address [earliest_ns]`, plain, .gz or .xz) through one HBM channel.
+    """Run STREAM (lines `R|W|U address [earliest_ns]`, plain, .gz or .xz) on one HBM channel.
 
     Example: t3sim dram requests.trace.gz --set G --map BG --json
     """

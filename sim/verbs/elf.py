@@ -20,12 +20,18 @@ OCCUPANCY_COLUMNS = ("workgroups/CU", "warps/CU", "limited by")
 
 @click.command("info")
 @click.argument("file", type=click.Path())
-@click.option("--preset", help="Say how many workgroups fit on a CU of this machine (t3sim presets lists them).")
-@click.option("--threads", type=click.IntRange(min=1), help="Per workgroup; default: what the binary states.")
-@click.option("--dynamic-shared", "dynamic_bytes", type=click.IntRange(min=0), default=0, help="Bytes per workgroup.")
+@click.option("--preset", help="Also show how many workgroups fit on a CU of this machine.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads per workgroup; default: the value in the binary.")
+@click.option(
+    "--dynamic-shared",
+    "dynamic_bytes",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Dynamic shared memory, bytes per workgroup.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: int, as_json: bool) -> None:
-    """Resources of every kernel in FILE: a CUDA cubin or fat binary, an AMD code object, or a host program with them.
+    """Resources of every kernel in FILE: a CUDA cubin or fat binary, an AMD code object, or a host program with these.
 
     Example: t3sim elf info app --preset v100 --threads 256
     """
@@ -39,8 +45,8 @@ def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: 
     texts: list[str] = []
     for image in images:
         if image.image is None:
-            what = f"{image.kind} for {image.architecture}, {image.size_bytes:,} bytes"
-            texts.append(f"{image.source}: {what}, not machine code")
+            content = f"{image.kind} for {image.architecture}, {image.size_bytes:,} bytes"
+            texts.append(f"{image.source}: {content}, not machine code")
         rows += [
             _row(kernel) + (_residency(cu, kernel, threads, dynamic_bytes) if cu else ()) for kernel in image.kernels()
         ]
@@ -50,7 +56,7 @@ def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: 
 
 
 def _described(image: DeviceImage, cu: ComputeUnit | None, threads: int | None, dynamic_bytes: int) -> dict:
-    """An image for JSON; with a machine, every kernel has its occupancy, or why there is none."""
+    """An image for JSON. With a machine, every kernel has its occupancy, or the reason why it does not fit."""
     described = describe_image(image)
     if cu is not None:
         for kernel, stated in zip(image.kernels(), described["kernels"], strict=True):
@@ -71,7 +77,7 @@ def _row(kernel: KernelResources) -> tuple[object, ...]:
 
 def _residency(cu: ComputeUnit, kernel: KernelResources, threads: int | None, dynamic_bytes: int) -> tuple[object, ...]:
     try:
-        found = kernel_occupancy(cu, kernel, threads, dynamic_bytes)
+        fit = kernel_occupancy(cu, kernel, threads, dynamic_bytes)
     except UserError as reason:
         return None, None, str(reason)
-    return found.workgroups, found.warps, found.limiter
+    return fit.workgroups, fit.warps, fit.limiter

@@ -1,4 +1,4 @@
-"""`t3sim merge`: several results archives -> one, of the newest version."""
+"""`t3sim merge`: join results archives into one of the newest version."""
 
 import click
 
@@ -13,13 +13,13 @@ from traces.write import output_path
 @click.option("-o", "--output", required=True, type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def merge(results: tuple[str, ...], output: str, as_json: bool) -> None:
-    """Put the runs of several RESULTS archives into one, in their order, in the newest version of the format.
+    """Write the runs of several RESULTS archives into one archive, in order, in the newest version of the format.
 
     Example: t3sim merge result.h5 result.h5 -o both.h5
     """
     output_path(output)
     for path in results:
-        open_archive(path)  # a mistake before anything is written
+        open_archive(path)  # an error is raised before anything is written
     write_runs(output, (run for path in results for run in open_archive(path).runs))
     runs = len(open_archive(output).runs)
     if as_json:

@@ -1,4 +1,4 @@
-"""`t3sim plot`: figures of a results archive, as PNG or SVG."""
+"""`t3sim plot`: draw figures of a results archive as PNG or SVG."""
 
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from traces.write import output_path
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
-@click.option("--run", "number", type=int, default=0, show_default=True, help="Which run of RESULT, counted from 0.")
-@click.option("--figure", default="time_ns", show_default=True, help="study: what to draw, a column of the runs.")
+@click.option(
+    "--run", "number", type=int, default=0, show_default=True, help="Number of the run in RESULT, counted from 0."
+)
+@click.option("--figure", default="time_ns", show_default=True, help="study: the figure to draw, a column of the runs.")
 @click.option("--over", help="study: swept field of the horizontal axis.  [the first]")
-@click.option("--relative", is_flag=True, help="study: first value / value, the speed-up where the figure is a time.")
-@click.option("--table", is_flag=True, help="speedups: print the numbers, with or without a figure.")
+@click.option("--relative", is_flag=True, help="study: draw first value / value; for times this is the speed-up.")
+@click.option("--table", is_flag=True, help="speedups: print the numbers; --output is then optional.")
 def plot(
     kind: str,
     archives: tuple[str, ...],
@@ -34,9 +36,9 @@ def plot(
 ) -> None:
     """Draw a figure of the results archive RESULT.
 
-    traffic: DRAM traffic over time by stream; queue: DRAM queues and workgroups over time (both want a run with
+    traffic: DRAM traffic over time by stream; queue: DRAM queues and workgroups over time (both need a run with
     --interval-ns); rates: bandwidths and hit rates of each kernel; roofline; study: a figure over a swept field;
-    speedups: of the configurations, from archives of t3sim t3 and of studies with run = "t3", as many as you like.
+    speedups: of the configurations, from one or several archives of t3sim t3 and of studies with run = "t3".
 
     Example: t3sim plot rates result.h5 -o rates.svg
 
@@ -53,10 +55,10 @@ def plot(
 
 
 def _checked_output(kind: str, archives: tuple[str, ...], output: str | None, table: bool) -> Path | None:
-    """Where the figure goes, None = only a table is wanted.
+    """Path of the figure, None = only the table.
 
     Raises:
-        UserError: options that this kind does not take, a file that is no figure or cannot be written.
+        UserError: options that this kind does not have; a file that is not .png or .svg, or cannot be written.
     """
     if kind != SPEEDUPS and (len(archives) > 1 or table):
         raise UserError(f"plot {kind}: takes one RESULT and no --table; plot {SPEEDUPS} takes several")
@@ -77,4 +79,4 @@ def _print_speedups(cases: list[SpeedupCase]) -> None:
     ]
     if len(cases) > 1:
         rows.append(("geomean", None, *means.values()))
-    print_table("Speed-ups over Sequential", ("case", "Sequential, ns", *means), rows)
+    print_table("Speed-ups over Sequential", ("scenario", "Sequential, ns", *means), rows)

@@ -1,4 +1,4 @@
-"""`t3sim presets`: the machines, every value with its source."""
+"""`t3sim presets`: list the machines, or all values of one with their sources."""
 
 import click
 
@@ -10,7 +10,7 @@ from traces.command.tables import print_json, print_table, print_text
 @click.command()
 @click.argument("name", required=False)
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value.")
-@click.option("--assumed", "only_assumed", is_flag=True, help="Only the values that rest on an assumption.")
+@click.option("--assumed", "only_assumed", is_flag=True, help="Show only the values that are assumed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as_json: bool) -> None:
     """List the machines, or every value of the preset NAME (or .toml file) with its kind and source.
@@ -18,7 +18,7 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
     Example: t3sim presets t3_2024 --assumed
     """
     if name is None:
-        _list([load_preset(each) for each in preset_names()], as_json)
+        _list([load_preset(known) for known in preset_names()], as_json)
         return
     preset = load_preset(name, overrides)
     described = preset.as_dict()
@@ -41,7 +41,7 @@ def _list(all_presets: list[Preset], as_json: bool) -> None:
 
 
 def assumed_text(preset: Preset) -> str:
-    """How many values of a preset are assumed, and how to list them."""
+    """One line: number of assumed values of a preset, and the command that lists them."""
     return (
         f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed "
         f"(t3sim presets {preset.name} --assumed lists them)"

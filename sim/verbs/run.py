@@ -1,4 +1,4 @@
-"""`t3sim run`: replay a trace or a kernel on a machine -> results archive."""
+"""`t3sim run`: simulate a trace or a kernel on a machine; write a results archive."""
 
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,21 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 @click.command()
 @click.argument("trace", required=False, type=click.Path())
-@click.option("--kernel", metavar="NAME:FIELD=VALUE,...", help="Instead of a trace; `t3sim trace make --help` has all.")
+@click.option(
+    "--kernel", metavar="NAME:FIELD=VALUE,...", help="Instead of a trace; `t3sim trace make --help` lists all."
+)
 @click.option("--gemm", metavar="MxNxK", help="Short for --kernel gemm:shape=MxNxK.")
 @click.option("--workload", metavar="MODEL/LAYER/TPn", help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.")
 @click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
-@click.option("--kernels", metavar="LIST", help="Only these kernels of the trace, counted from 0, e.g. 3-7.")
-@click.option("--flush/--keep-l2", default=True, help="Write back and empty L2 after every kernel, or keep it.")
+@click.option("--kernels", metavar="LIST", help="Run only these kernels of the trace, counted from 0, e.g. 3-7.")
+@click.option("--flush/--keep-l2", default=True, help="Flush L2 after every kernel, or keep its lines.")
 @click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
-@click.option("--line-trace", is_flag=True, help="A few characters per unit and step on stderr (small runs).")
-@click.option("--extrapolate", is_flag=True, help="Of a GEMM of many waves: count on from steady ones, within 1 %.")
+@click.option(
+    "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
+)
+@click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
 @with_store
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -63,7 +67,7 @@ def run(
     output: str | None,
     as_json: bool,
 ) -> None:
-    """Replay TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a kernel, on a machine.
+    """Simulate TRACE (a trace archive, or an Accel-Sim kernelslist.g or .traceg), or a kernel, on a machine.
 
     Example: t3sim run gemm.h5 --preset v100 --set l2.mshrs=256 -o result.h5
 
@@ -71,12 +75,13 @@ def run(
 
     Example: t3sim run --kernel layernorm:rows=512,cols=1024 --preset v100
 
-    A run that this computer has done before comes from the store of finished runs (t3sim store), unless --fresh is
-    given. With --checkpoint the same command, started again after whatever ended it, goes on to the same bytes of
-    results.
+    If this computer has simulated the same run before, the result comes from the store of finished runs (t3sim store);
+    --fresh simulates it again. With --checkpoint, an interrupted run continues when the same command is started again;
+    the results are the same bytes.
 
-    With --extrapolate a GEMM is simulated until its waves of workgroups are steady, and its end; the results say from
-    how many workgroups they were extrapolated. Where the waves do not foretell the time within 1 % it is run whole.
+    With --extrapolate only the first waves of workgroups of a GEMM, until they are steady, and its end are simulated.
+    The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
+    the whole GEMM is simulated.
     """
     source = _source(trace, _kernel_texts(kernel, gemm, workload))
     if policy is not None:
@@ -84,7 +89,7 @@ def run(
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
     if output is not None:
-        output_path(output)  # refuse a place that cannot be written before the work, not after it
+        output_path(output)  # refuse a path that cannot be written before the simulation
     if extrapolate:
         _check_extrapolates(
             {
@@ -106,7 +111,7 @@ def run(
     results = outcome.result
     print_warnings(results.warnings)
     if extrapolate and not results.extrapolation:
-        click.echo("t3sim: run whole: too few waves, or they do not foretell the rest closely enough", err=True)
+        click.echo("t3sim: run whole: too few waves, or they do not predict the rest accurately enough", err=True)
     if output is not None:
         write_results(output, results)
     costs = process_costs()
@@ -132,7 +137,7 @@ def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) 
 
 
 def _line_traced(description: KernelRun) -> RunOutcome:
-    """Simulated to be watched: whatever the store has, and not kept."""
+    """Simulate with a line trace. The store is neither read nor written."""
     result = simulate(
         description.source,
         description.preset,
@@ -145,7 +150,7 @@ def _line_traced(description: KernelRun) -> RunOutcome:
 
 
 def _check_extrapolates(given: dict[str, Any]) -> None:
-    """Refuse what does not go with --extrapolate."""
+    """Refuse options that cannot be combined with --extrapolate."""
     for name, value in given.items():
         if value is not None:
             raise UserError(f"--extrapolate: found {name}, allowed is a GEMM from start to end (--kernel gemm:...)")
@@ -156,7 +161,7 @@ def _to_stderr(line: str) -> None:
 
 
 def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) -> list[str]:
-    """What the options name, as texts of `tracer.kernels`."""
+    """The kernels that the options name, in the notation of `tracer.kernels`."""
     texts = [] if kernel is None else [kernel]
     texts += [] if gemm is None else [f"gemm:shape={gemm}"]
     return texts + ([] if workload is None else [f"gemm:workload={workload}"])
@@ -164,7 +169,7 @@ def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) ->
 
 def _source(trace: str | None, kernels: list[str]) -> TraceSource:
     if len(kernels) + (trace is not None) != 1:
-        raise UserError("run: give one of TRACE, --kernel, --gemm and --workload")
+        raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
     if trace is None:
         return CommandSequence([make_kernel(kernels[0])])
     return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)

@@ -1,4 +1,4 @@
-"""`t3sim show`: what a results archive holds."""
+"""`t3sim show`: print a results archive."""
 
 from typing import Any
 
@@ -20,20 +20,23 @@ COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
     f"{EXTRAPOLATED}from_workgroups",
 )
-"""Of `runs_frame`, in the table of several runs, after the swept fields."""
+"""Columns of `runs_frame` in the table of several runs, after the swept fields."""
 
 
 @click.command()
 @click.argument("result", type=click.Path())
-@click.option("--run", "number", type=int, help="Of an archive with several runs: this one, counted from 0.")
-@click.option("--unit", help="All counters of one unit (cu, lsu, l1, noc, l2, hbm, link, dma, tracker), summed.")
+@click.option("--run", "number", type=int, help="Number of the run, counted from 0, if there are several.")
+@click.option(
+    "--unit",
+    help="All counters of one unit (cu, lsu, l1, noc, l2, hbm, link, dma, tracker), summed over its instances.",
+)
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def show(
     result: str, number: int | None, unit: str | None, names: str | None, energy: str | None, as_json: bool
 ) -> None:
-    """Show what the results archive RESULT holds: time, traffic, hit rates, kernels; of several runs, a table.
+    """Show the results archive RESULT: time, traffic, hit rates and kernels; for several runs, a table.
 
     Example: t3sim show result.h5 --unit hbm
 
@@ -41,7 +44,7 @@ def show(
 
     Example: t3sim show result.h5 --energy hbm2_12nm
 
-    Of an archive of t3sim t3, --energy without --run shows the configurations beside each other.
+    For an archive of t3sim t3, --energy without --run compares the configurations.
     """
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
@@ -52,20 +55,20 @@ def show(
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")
         _show_runs(archive, as_json)
         return
-    found = archive.run(number or 0)
-    if not found.kernels and (unit or names or energy):
-        raise UserError(f"{result}: run {number or 0} has no kernels, so no counters")
+    run = archive.run(number or 0)
+    if not run.kernels and (unit or names or energy):
+        raise UserError(f"{result}: run {number or 0} has no kernels, therefore no counters")
     if names:
-        _show_names(found, names, as_json)
+        _show_names(run, names, as_json)
     elif as_json:
-        print_json(results_dict(found, energy or DEFAULT))
+        print_json(results_dict(run, energy or DEFAULT))
     elif energy:
-        show_energy(run_energy(found, energy))
+        show_energy(run_energy(run, energy))
     elif unit:
-        _show_unit(found, unit)
+        _show_unit(run, unit)
     else:
-        show_results(found)
-        print_text(f"trace {found.trace_fingerprint}\nwritten by {found.writer}")
+        show_results(run)
+        print_text(f"trace {run.trace_fingerprint}\nwritten by {run.writer}")
 
 
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
@@ -88,7 +91,7 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
-    """Rows of a frame as plain values, "" for nothing."""
+    """Rows of a frame as plain values; "" for a missing value."""
     plain: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), "").to_dict("records")
     return plain
 
@@ -100,21 +103,21 @@ def _show_names(results: RunResult, names: str, as_json: bool) -> None:
     }
     if as_json:
         kernels = [
-            {"name": kernel.name} | {counterpart.name: found[place] for counterpart, found in values.items()}
+            {"name": kernel.name} | {counterpart.name: numbers[place] for counterpart, numbers in values.items()}
             for place, kernel in enumerate(results.kernels)
         ]
         print_json({"names": names, "kernels": kernels})
         return
     rows = [
-        (counterpart.name, *found, counterpart.unit, formula(counterpart), counterpart.remark)
-        for counterpart, found in values.items()
+        (counterpart.name, *numbers, counterpart.unit, formula(counterpart), counterpart.remark)
+        for counterpart, numbers in values.items()
     ]
     columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
 
 
 def run_energy(results: RunResult, energies: str) -> Energy:
-    """Energy of all kernels of a run, by the energies of that name or file."""
+    """Energy of all kernels of a run. energies: name or file of the energies per event."""
     return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
 
 
@@ -145,7 +148,7 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
 
 
 def show_results(results: RunResult) -> None:
-    """The tables of a run on stdout; of one without kernels, its figures."""
+    """Print the tables of a run; for a run without kernels, its figures."""
     print_text(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
     if not results.kernels:
         print_table("Figures", ("figure", "value"), results.figures.items())
@@ -166,7 +169,7 @@ def show_results(results: RunResult) -> None:
 def _show_unit(results: RunResult, unit: str) -> None:
     first = results.kernels[0]
     terms = [name.split(".") for name in first.totals]
-    counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # not those of single streams
+    counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # without those of single streams
     if not counters:
         raise ResultsError(f"unit {unit!r}: allowed are {', '.join(dict.fromkeys(term[0] for term in terms))}")
     rows = [

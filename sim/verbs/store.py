@@ -1,9 +1,9 @@
-"""`t3sim store`: the finished runs that this computer keeps."""
+"""`t3sim store`: the store of finished runs on this computer."""
 
 from traces.command.verbs import VerbGroup
 
 store = VerbGroup(
     "store.",
     name="store",
-    help="The finished runs that this computer keeps, in the folder T3SIM_STORE.\n\nExample: t3sim store list",
+    help="The store of finished runs on this computer, in the folder T3SIM_STORE.\n\nExample: t3sim store list",
 )

@@ -1,4 +1,4 @@
-"""`t3sim store check`: read every result; damaged ones are removed."""
+"""`t3sim store check`: read every result and remove damaged ones."""
 
 import click
 
@@ -9,7 +9,7 @@ from traces.command.tables import print_json
 @click.command("check")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def store_check(as_json: bool) -> None:
-    """Read every result of the store and compare its checksums and its key. What is damaged is removed.
+    """Read every result of the store and check its checksums and its key. Damaged results are removed.
 
     Example: t3sim store check
     """
@@ -19,6 +19,6 @@ def store_check(as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(store.folder), "whole": whole, "removed": removed})
         return
-    click.echo(f"{store.folder}: {whole} results are whole, {len(removed)} were damaged and are removed")
+    click.echo(f"{store.folder}: {whole} results are whole, {len(removed)} were damaged and have been removed")
     for name in removed:
         click.echo(name)

@@ -1,4 +1,4 @@
-"""`t3sim store list`: what ran on which machine, by which code, the latest use first."""
+"""`t3sim store list`: list the runs of the store with machine and code, last used first."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,17 +13,17 @@ from traces.units import ps_to_ns
 
 LAST = 20
 SHOWN = 12
-"""Letters of a key or of a hash of code in the table."""
+"""Number of characters of a key or of a hash of code in the table."""
 
 
 @click.command("list")
-@click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Only so many.")
+@click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Number of entries to list.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def store_list(last: int, as_json: bool) -> None:
     """List the runs of the store.
 
-    A state is the checkpoint of a run in progress. KEY.h5 in the folder of the store is a results archive: t3sim show
-    prints it.
+    "a state" marks the checkpoint of a run in progress. KEY.h5 in the folder of the store is a results archive, which
+    t3sim show prints.
 
     Example: t3sim store list --last 5
     """

@@ -1,4 +1,4 @@
-"""Options of the verbs that simulate: whether the store's result will do, and how often a run in progress is kept."""
+"""Options of the verbs that simulate: use of stored results, and checkpoints of the run in progress."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from sim.host.checkpoint import EVERY_S
 from sim.run.run import Run
 
 _OPTIONS = (
-    click.option("--fresh", is_flag=True, help="Simulate anew, whatever the store of finished runs has."),
+    click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the result."),
     click.option(
         "--checkpoint",
         "checkpoint_every_s",
@@ -16,18 +16,18 @@ _OPTIONS = (
         flag_value=EVERY_S,
         type=click.FloatRange(min=0),
         metavar="[SECONDS]",
-        help=f"Keep runs in progress in the store every SECONDS ({EVERY_S:g}); go on from there.",
+        help=f"Save the run in progress in the store every SECONDS ({EVERY_S:g}); continue from a saved run.",
     ),
 )
 
 
 def with_store(command: Callable) -> Callable:
-    """A decorator that adds the options to a click command."""
+    """Decorator: add the options to a click command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def report_resuming(run: Run) -> None:
-    """A line on stderr about a run that goes on from its checkpoint."""
-    click.echo(f"t3sim: going on from the checkpoint of {run.title}", err=True)
+    """Print on stderr that a run continues from its checkpoint."""
+    click.echo(f"t3sim: continuing from the checkpoint of {run.title}", err=True)

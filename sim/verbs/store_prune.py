@@ -1,4 +1,4 @@
-"""`t3sim store prune`: remove what was not used for longest."""
+"""`t3sim store prune`: remove the least recently used entries."""
 
 import click
 
@@ -7,10 +7,12 @@ from traces.command.tables import print_json
 
 
 @click.command("prune")
-@click.option("--bytes", "max_bytes", type=click.IntRange(min=0), help=f"What may stay.  [{BYTES_VARIABLE}, 2 GiB]")
+@click.option(
+    "--bytes", "max_bytes", type=click.IntRange(min=0), help=f"Size limit of the store.  [{BYTES_VARIABLE}, 2 GiB]"
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def store_prune(max_bytes: int | None, as_json: bool) -> None:
-    """Make the store smaller: what was not used for longest goes first. --bytes 0 empties it.
+    """Make the store smaller: remove the least recently used entries first. --bytes 0 empties it.
 
     Example: t3sim store prune --bytes 100000000
     """

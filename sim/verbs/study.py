@@ -1,4 +1,4 @@
-"""`t3sim study`: run a study of many points -> one results archive."""
+"""`t3sim study`: simulate all points of a study; write one results archive."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table, print_text
 
 SHOWN = 20
-"""Points in the table on the screen; the archive has all."""
+"""Number of points in the printed table; the archive has all points."""
 FIGURES = ("time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate")
 INCOMPLETE = 1
 
@@ -20,10 +20,12 @@ INCOMPLETE = 1
 @click.command("study")
 @click.argument("study_file", metavar="STUDY", type=click.Path())
 @click.option("-o", "--output", default=".", show_default=True, type=click.Path(), help="Folder for the archive.")
-@click.option("--workers", type=click.IntRange(min=0), help="Processes; 0 = this one, without Dask.  [one per core]")
-@click.option("--scheduler", metavar="ADDRESS", help="Of a Dask scheduler to use, e.g. tcp://node7:8786.")
-@click.option("--fresh", is_flag=True, help="Simulate anew, whatever the store of finished runs has.")
-@click.option("--list", "only_list", is_flag=True, help="Only list the points and the archive's name.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), help="Processes; 0 = only this process, without Dask.  [one per core]"
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address, e.g. tcp://node7:8786.")
+@click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the results.")
+@click.option("--list", "only_list", is_flag=True, help="List the points and the archive's name; simulate nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
 def study(
@@ -38,8 +40,8 @@ def study(
 ) -> None:
     """Simulate every point of the study file STUDY and write one results archive, named by the study's content.
 
-    Each run is kept in the store of finished runs as it ends: after an interruption of any kind the same command goes
-    on where it was.
+    Each run is stored in the store of finished runs when it ends. After an interruption, start the same command again:
+    it simulates only the missing runs.
 
     Example: t3sim study study.toml --workers 2
     """
@@ -55,7 +57,7 @@ def study(
                 progress=lambda done, whole: meter.update(loaded.name, done, whole),
             )
     except KeyboardInterrupt:
-        click.echo("\nfinished runs are kept: the same command goes on from here", err=True)
+        click.echo("\nfinished runs are stored: start the same command again to continue", err=True)
         raise
     if as_json:
         print_json({**vars(outcome), "archive": str(outcome.archive), "study": loaded.digest})
@@ -82,7 +84,9 @@ def _show(study: Study, outcome: Outcome) -> None:
     )
     if outcome.lost:
         print_text("\n".join(outcome.lost), err=True)
-        click.echo(f"{counts}; {len(outcome.lost)} lost with their workers: the same command does them again")
+        click.echo(
+            f"{counts}; {len(outcome.lost)} lost with their workers: start the same command again to simulate them"
+        )
         return
     archive = archives.open(outcome.archive)
     columns = list(dict.fromkeys(name for run in archive.runs for name in run.point if name != COLUMN))
@@ -99,6 +103,6 @@ def _show(study: Study, outcome: Outcome) -> None:
 
 
 def _speedups(results: dict[int, RunResult]) -> tuple[str, ...]:
-    """Figures of scenarios: the speed-up of each configuration."""
+    """Names of the figures of scenarios that are shown: the speed-up of each configuration."""
     names = dict.fromkeys(name for run in results.values() for name in run.figures if name.endswith(".speedup"))
     return tuple(names)

@@ -1,4 +1,4 @@
-"""`t3sim t3`: a GEMM and its all-reduce in the five configurations of the paper."""
+"""`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
 
 import click
 
@@ -28,17 +28,25 @@ from traces.write import output_path
 @click.command()
 @click.option("--model", help=f"One of {', '.join(MODELS)}.")
 @click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
-@click.option("--tp", type=int, help="GPUs that share the model.")
-@click.option("--kernel", metavar="gemm:FIELD=VALUE,...", help="Instead of a model: the GEMM of one GPU ...")
-@click.option("--gpus", type=int, help="... and the number of GPUs, where no workload=model/layer/tpN says it.")
+@click.option("--tp", type=int, help="Number of GPUs that share the model (tensor parallelism).")
+@click.option("--kernel", metavar="gemm:FIELD=VALUE,...", help="Instead of a model: the GEMM of one GPU.")
+@click.option("--gpus", type=int, help="With --kernel: number of GPUs, unless it has workload=MODEL/LAYER/TPn.")
 @click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
-@click.option("--policy", type=click.Path(), help="A Python file with an arbiter, in place of MCA in T3-MCA.")
-@click.option("--configuration", "chosen", multiple=True, type=click.Choice(CONFIGURATIONS), help="Only these.")
-@click.option("--chunks", metavar="LIST", help="Tiles of each GPU's chunk, e.g. 10,12,10.  [even]")
-@click.option("--plan", "plan_file", type=click.Path(), help="A Python file with an own topology and plan.")
-@click.option("--explicit", is_flag=True, help="Simulate every GPU, not one for all.")
-@click.option("--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the time series.")
+@click.option("--policy", type=click.Path(), help="A Python file with an arbiter, instead of MCA in T3-MCA.")
+@click.option(
+    "--configuration",
+    "chosen",
+    multiple=True,
+    type=click.Choice(CONFIGURATIONS),
+    help="Only this configuration; can be repeated.",
+)
+@click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
+@click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
+@click.option("--explicit", is_flag=True, help="Simulate every GPU; else one represents all.")
+@click.option(
+    "--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Interval of the time series."
+)
 @with_store
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")
@@ -65,15 +73,15 @@ def t3(
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
 
-    A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes a minute or two, this one seconds:
+    A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes one or two minutes. This example takes seconds:
 
     Example: t3sim t3 --kernel gemm:m=1024,n=1024,k=256 --gpus 4 -o small.h5
 
     Example: t3sim t3 --kernel gemm:m=512,n=1024,k=128 --gpus 4 --set hbm.queue_entries=32 --json
 
-    A run that this computer has done before comes from the store of finished runs (t3sim store), unless --fresh is
-    given. With --checkpoint the same command, started again after whatever ended it, goes on to the same bytes of
-    results.
+    If this computer has simulated a run before, its result comes from the store of finished runs (t3sim store); --fresh
+    simulates it again. With --checkpoint, an interrupted run continues when the same command is started again; the
+    results are the same bytes.
     """
     source, count = _gemm(model, layer, tp, kernel, gpus)
     if policy is not None:
@@ -104,7 +112,7 @@ def t3(
     spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
     spent = {name: spent[name] for name in result.configurations}
     if as_json:
-        energy_dicts = {name: one.as_dict() for name, one in spent.items()}
+        energy_dicts = {name: values.as_dict() for name, values in spent.items()}
         print_json(result.as_dict() | {"energy": energy_dicts, "from_store": list(result.from_store)} | costs)
         return
     show_scenario(result)
@@ -126,7 +134,7 @@ def _gemm(
         raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
     source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
     if bool(count) == (gpus is not None):
-        raise UserError("t3: --gpus: give it with a --kernel without workload=; a workload has its own")
+        raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if count == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
     return source, count or int(gpus or 0)
@@ -136,14 +144,14 @@ def _chunks(text: str, gpus: int) -> Chunks:
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
-        raise UserError(f"--chunks: found {text!r}, allowed are whole numbers with commas between them") from None
+        raise UserError(f"--chunks: found {text!r}, allowed are whole numbers separated by commas") from None
     if len(sizes) != gpus:
         raise UserError(f"--chunks: found {len(sizes)} sizes, allowed is one for each of {gpus} GPUs")
     return chunks_of(sizes)
 
 
 def show_scenario(result: ScenarioResult) -> None:
-    """The tables of a scenario on stdout."""
+    """Print the tables of a scenario."""
     preset: Preset = result.preset
     problem = result.problem
     click.echo(
@@ -172,8 +180,8 @@ def show_scenario(result: ScenarioResult) -> None:
     ]
     print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
     click.echo(
-        f"Phases of a fused kernel overlap: GEMM = RS = both. Clearing the output before it "
-        f"({result.zeroing_bytes / 1e6:,.1f} MB of writes) is not counted."
+        f"A fused kernel has one time for GEMM and RS, which overlap. The writes that clear the output before it "
+        f"({result.zeroing_bytes / 1e6:,.1f} MB) are not included."
     )
     for name, run in result.runs.items():
         if run.figures.get("tracker_triggers"):

@@ -1,4 +1,4 @@
-"""`t3sim timeline`: what ran where and when, for Perfetto or as a page."""
+"""`t3sim timeline`: export the timeline of a run for Perfetto or as an HTML page."""
 
 import json
 from pathlib import Path
@@ -18,12 +18,14 @@ PAGE = Path(__file__).parents[1] / "view" / "timeline_page.html"
 
 @click.command()
 @click.argument("archive", type=click.Path())
-@click.option("--run", "name", help="Of t3sim t3: gemm, rs, rs_nmc, ag, t3 or t3_mca.  [t3_mca, t3, or the first]")
+@click.option(
+    "--run", "name", help="Run of a t3sim t3 archive: gemm, rs, rs_nmc, ag, t3 or t3_mca.  [t3_mca, t3, or the first]"
+)
 @click.option("-o", "--output", required=True, type=click.Path(), help="FILE.json (Perfetto) or FILE.html.")
 def timeline(archive: str, name: str | None, output: str) -> None:
     """Export the timeline of an ARCHIVE of t3sim t3 or run: workgroups, stages, triggers, DMA, links, queues.
 
-    In Perfetto's UI (ui.perfetto.dev), open the .json; a .html stands for itself.
+    Open the .json in Perfetto's UI (ui.perfetto.dev), or the .html in any browser.
 
     Example: t3sim timeline small.h5 --run t3 -o small.json
     """

@@ -1,4 +1,4 @@
-"""`t3sim warm`: compile everything now."""
+"""`t3sim warm`: compile all compiled functions now."""
 
 import tempfile
 from pathlib import Path
@@ -53,7 +53,7 @@ PREFILL_BYTES = 128
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def warm(as_json: bool) -> None:
-    """Compile all kernels into the cache (T3SIM_CACHE_DIR, or your cache folder), so that later verbs start at once.
+    """Compile all functions into the cache (T3SIM_CACHE_DIR, or your cache folder), so that later commands start fast.
 
     Example: t3sim warm
     """
@@ -66,8 +66,8 @@ def warm(as_json: bool) -> None:
         text.write_text(ACCELSIM_TRACE)
         write_archive(archive, open_accelsim(text))
     run_stream(Stream(*(np.zeros(2, kind) for kind in (np.uint8, np.int64, np.int64))))
-    found = {"kernels": compiled_functions(), "compile_s": compile_seconds(), "cache": str(cache_root())}
+    summary = {"kernels": compiled_functions(), "compile_s": compile_seconds(), "cache": str(cache_root())}
     if as_json:
-        print_json(found)
+        print_json(summary)
     else:
-        click.echo("{kernels} functions compiled in {compile_s:.1f} s; cache: {cache}".format(**found))
+        click.echo("{kernels} functions compiled in {compile_s:.1f} s; cache: {cache}".format(**summary))

@@ -50,7 +50,7 @@ def test_killed_and_started_again(store, tmp_path, capsys):
     assert not parts.exists()
     capsys.readouterr()
     assert main(arguments) == 0
-    assert "going on from the checkpoint of gemm_256x256x256 on t3_2024" in capsys.readouterr().err
+    assert "continuing from the checkpoint of gemm_256x256x256 on t3_2024" in capsys.readouterr().err
     assert main([*GEMM, "-o", str(whole), "--fresh"]) == 0
     assert parts.read_bytes() == whole.read_bytes()
     assert not in_progress(store) and len(store.entries()) == 1
@@ -76,7 +76,7 @@ def test_a_scenario_killed_and_started_again(store, tmp_path, capsys):
     assert not parts.exists() and len(store.entries()) < 7
     capsys.readouterr()
     assert main(arguments) == 0
-    assert "going on from the checkpoint of" in capsys.readouterr().err
+    assert "continuing from the checkpoint of" in capsys.readouterr().err
     assert main([*T3, "-o", str(whole), "--fresh"]) == 0
     assert parts.read_bytes() == whole.read_bytes()
     assert not in_progress(store)

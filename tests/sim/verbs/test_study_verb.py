@@ -100,7 +100,7 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
     monkeypatch.setattr("sim.verbs.study.run_study", lambda *_, **__: outcome)
     assert main(["study", "study.toml"]) == 1
     shown = capsys.readouterr()
-    assert "1 lost with their workers: the same command does them again" in shown.out
+    assert "1 lost with their workers: start the same command again" in shown.out
     assert shown.err == "point 3: KilledWorker: gone\n"
 
 
@@ -120,7 +120,7 @@ def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130, err
-    assert "the same command goes on from here" in err and "t3sim: interrupted" in err
+    assert "start the same command again to continue" in err and "t3sim: interrupted" in err
     assert out.strip() == "" and "Traceback" not in err
     assert list(desk.glob("store/*.h5")) and not list(desk.glob("*.h5"))
 
