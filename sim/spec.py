@@ -264,7 +264,7 @@ class Link(Unit, frozen=True, kw_only=True):
     efficiency: Share  # share of GB_per_s for packets
     latency_ps: Positive  # first bit out to last bit in, unloaded
     header_bytes: Count  # of each packet; a packet is one line
-    egress_fifo: Positive  # packets waiting before a link, of the CUs and of the DMA engines each
+    egress_fifo: Positive  # packets waiting before a link, for the CUs and for the DMA engines each
     credits: Positive  # packets on the way or in the receiver's buffer
 
 

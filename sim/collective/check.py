@@ -96,7 +96,7 @@ def _check_counts(tables: Tables) -> None:
         expects = int(nodes["expects"][k])
         raise UserError(
             f"plan: GPU {k // tables.tiles} waits for {expects} contributions to {tables.name(k)}, but {come[k]} come: "
-            + ("it would wait for ever" if expects > come[k] else "it would go on too early")
+            + ("it would wait for ever" if expects > come[k] else "it would continue too early")
         )
     _check_operations(tables)
 

@@ -148,6 +148,8 @@ def play(nodes, stores, sends, work, queues, gate_left, chunk_left, used, ways, 
         gate_left: i8 [gates], number of tiles that have not come; chunk_left: i8 [chunks], the same for chunks.
         used: i8 [sets], used entries of the Tracker; ways: entries of a set.
         ready: i8 [nodes + 1], scratch, zero.
+
+    Reads: work. Writes: nodes, queues, gate_left, chunk_left, used, ready.
     """
     for k in range(len(nodes) - 1):
         if nodes[k].expects == 0:

@@ -54,6 +54,8 @@ def match(words, program, shift_bytes):
 
     Returns:
         A Match.
+
+    Reads: words, program. Writes: shift_bytes.
     """
     known = 0
     for e in range(len(words)):
@@ -82,6 +84,8 @@ def split(words, program):
 
     Returns:
         False if this needs more than ARRAYS arrays; then all events are of array 0.
+
+    Reads: program. Writes: words.
     """
     before, moved = np.zeros(ARRAYS, np.int64), np.zeros(ARRAYS, np.int64)
     arrays = 0

@@ -17,7 +17,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def pick_stream(channel, now_ps):
-    """The stream that the channel's policy chooses, -1 for none."""
+    """The stream that the channel's policy chooses, -1 for none. Reads: channel."""
     if channel.arbiter == Arbiter.ROUND_ROBIN:
         return streams_in_turn(channel)
     if channel.arbiter == Arbiter.COMPUTE_FIRST:

@@ -20,7 +20,10 @@ def release_barrier(cu, warps, resident, number, now_ps):
 
 @compiled
 def arrive(cu, warps, w, event, now_ps):
-    """Warp w arrives at a barrier and waits there, unless the event only arrives. The last arrival opens it."""
+    """Warp w arrives at a barrier and waits there, unless the event only arrives. The last arrival opens it.
+
+    Reads: event. Writes: cu, warps.
+    """
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     number = event.slot & (BARRIERS - 1)
@@ -49,7 +52,10 @@ def _waiting(warps, resident, number):
 
 @compiled
 def warp_exit(cu, warps, w, now_ps):
-    """Warp w ends. A barrier that waited only for it opens. The last warp frees the workgroup's place."""
+    """Warp w ends. A barrier that waited only for it opens. The last warp frees the workgroup's place.
+
+    Writes: cu, warps.
+    """
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     warp_sleep(warps, w, IDLE, now_ps)

@@ -102,7 +102,10 @@ def _must_wait_for_tracker(cu, warp, event, output):
 
 @compiled
 def retry_stores(warps, now_ps):
-    """A Tracker entry is free: warps that wait for one try again at now_ps. Returns True if there is such a warp."""
+    """A Tracker entry is free: warps that wait for one try again at now_ps. Returns True if there is such a warp.
+
+    Writes: warps.
+    """
     found = False
     for w in range(MAX_WARPS):
         if warps.warp[w].state == ON_TRACKER:
@@ -179,6 +182,9 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, no
 
     Returns:
         When the CU can act next. NEVER if it waits for an answer or for room in its port.
+
+    Reads: events, addresses, output.sends, output.space. Writes: cu, lsu, l1, sets, fifos, pool, warps,
+    output.tiles, output.tracker.
     """
     if lsu.blocked_since_ps < 0:
         now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)

@@ -28,13 +28,13 @@ RESIDENT = np.dtype(
 )
 
 COUNTERS = {
-    "warp_instructions": "warp instructions that the issued events stand for",
+    "warp_instructions": "warp instructions of the issued events",
     "events": "warp events issued",
     "slot_stall_ps": "sum over warps: time asleep until data came",
     "barrier_stall_ps": "sum over warps: time at a barrier",
-    "issue_busy_ps": "sum over schedulers: issue slot taken",
-    "tensor_busy_ps": "sum over schedulers: matrix pipe taken",
-    "shared_busy_ps": "shared-memory port taken",
+    "issue_busy_ps": "sum over schedulers: time with the issue slot in use",
+    "tensor_busy_ps": "sum over schedulers: time with the matrix pipe in use",
+    "shared_busy_ps": "time with the shared-memory port in use",
     "tensor_macs": "multiply-accumulates done by the matrix pipes",
     "shared_bytes": "bytes through the shared-memory port",
     "workgroups": "workgroups that ran here",

@@ -116,6 +116,8 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
 
     Returns:
         (cu, start_ps): the CU that got a workgroup, and when its warps can issue; cu = -1 if no CU got one.
+
+    Reads: staged, gates. Writes: dispatch, cus, warps.
     """
     now_ps = dispatch.wake_ps
     dispatch.needs = 0

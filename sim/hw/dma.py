@@ -21,9 +21,9 @@ from traces.units import PS_PER_NS, period_ps
 COUNTERS = {
     "descriptors": "DMA descriptors done",
     "lines": "lines read",
-    "read_bytes": "bytes of these, whole sectors",
-    "blocks": "times that a read found no room",
-    "out_max": "most lines read and not yet on the link at once",
+    "read_bytes": "bytes of the lines read, whole sectors",
+    "blocks": "times that a read was blocked by missing room",
+    "out_max": "largest number of lines read and not yet on the link",
 }
 """Counter fields of DMA and their meaning."""
 
@@ -55,7 +55,7 @@ DMA = np.dtype(
         ("descriptors", "i8"),
         ("lines", "i8"),
         ("read_bytes", "i8"),
-        ("blocks", "i8"),  # times it found no room
+        ("blocks", "i8"),  # times that a read was blocked
         ("out_max", "i8"),
     ],
     align=True,
@@ -80,7 +80,10 @@ def make_dmas(machine):
 
 @compiled
 def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps, number):
-    """Load a descriptor: a tile, or a wavefront's part of it, for the GPU of its send `number`."""
+    """Load a descriptor: a tile, or a wavefront's part of it, for the GPU of its send `number`.
+
+    Reads: wavefronts. Writes: dma, tiles.
+    """
     tile = tiles[tag]
     dma.tag, dma.wavefront, dma.run, dma.line = tag, wavefront, 0, -1
     dma.send = tile.first_send + number
@@ -101,7 +104,7 @@ def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps, number):
 
 @compiled
 def dma_line(dma):
-    """Address of the next line to read."""
+    """Address of the next line to read. Writes: dma."""
     if dma.line < 0:
         dma.line = (dma.address + dma.run * dma.pitch_bytes) // LINE_BYTES * LINE_BYTES
     return dma.line
@@ -118,14 +121,20 @@ def _sectors(dma, run, line):
 
 @compiled
 def dma_has_room(dma, port, fifos, channel_fifo):
-    """Can the next read be issued? It needs room in its memory channel and a place for its data before the link."""
+    """Can the next read be issued? It needs room in its memory channel and a place for its data before the link.
+
+    Reads: dma, port, fifos, channel_fifo.
+    """
     lines = fifos[port.dma_fifo]
     return dma.out < dma.outstanding and fifo_fill(lines) + port.reserved < lines.limit and not fifo_full(channel_fifo)
 
 
 @compiled
 def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
-    """Send the next read to its channel. After the last line the engine has no current tile."""
+    """Send the next read to its channel. After the last line the engine has no current tile.
+
+    Reads: sends. Writes: dma, port, channel_fifo, pool.
+    """
     sectors = _sectors(dma, dma.run, dma.line)
     request = fifo_push(channel_fifo, pool)
     request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
@@ -151,7 +160,10 @@ def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
 
 @compiled
 def dma_answer(dma, port, fifos, pool, data, op):
-    """Put the data of a read into the fifo of the link, as an update or a write at the receiving GPU."""
+    """Put the data of a read into the fifo of the link, as an update or a write at the receiving GPU.
+
+    Reads: data. Writes: dma, port, fifos, pool.
+    """
     lines = fifos[port.dma_fifo]
     place = fifo_push(lines, pool)
     place.line, place.ready_ps, place.born_ps = data.line, data.ready_ps, data.born_ps

@@ -50,25 +50,28 @@ def make_fifos(depths):
 
 @compiled(inline=True)
 def fifo_slot(fifo, number):
-    """Slot of the pool that holds request `number`, counted over all pushes; numbers from `head` to `tail`."""
+    """Slot of the pool that holds request `number`, counted over all pushes; numbers from `head` to `tail`.
+
+    Reads: fifo.
+    """
     return fifo.first + ((number - fifo.origin) & fifo.mask)
 
 
 @compiled(inline=True)
 def fifo_fill(fifo):
-    """Number of requests held, visible or not yet visible."""
+    """Number of requests held, visible or not yet visible. Reads: fifo."""
     return fifo.tail - fifo.head
 
 
 @compiled(inline=True)
 def fifo_full(fifo):
-    """Does the fifo hold as many requests as it may?"""
+    """Does the fifo hold as many requests as it may? Reads: fifo."""
     return fifo.tail - fifo.head >= fifo.limit
 
 
 @compiled(inline=True)
 def fifo_head_ps(fifo, pool):
-    """Time at which the oldest request becomes visible, NEVER if the fifo is empty."""
+    """Time at which the oldest request becomes visible, NEVER if the fifo is empty. Reads: fifo, pool."""
     if fifo.tail == fifo.head:
         return NEVER
     return pool[fifo_slot(fifo, fifo.head)].ready_ps
@@ -76,19 +79,19 @@ def fifo_head_ps(fifo, pool):
 
 @compiled(inline=True)
 def fifo_head(fifo, pool):
-    """The oldest request (a view: use it before the next push). The fifo must not be empty."""
+    """The oldest request (a view: use it before the next push). The fifo must not be empty. Reads: fifo."""
     return pool[fifo_slot(fifo, fifo.head)]
 
 
 @compiled(inline=True)
 def fifo_pop(fifo):
-    """Remove the oldest request. The fifo must not be empty."""
+    """Remove the oldest request. The fifo must not be empty. Writes: fifo."""
     fifo.head += 1
 
 
 @compiled(inline=True)
 def fifo_push(fifo, pool):
-    """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full."""
+    """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full. Writes: fifo."""
     if fifo.tail == fifo.head:
         fifo.origin = fifo.tail
     slot = pool[fifo_slot(fifo, fifo.tail)]
@@ -101,7 +104,10 @@ def fifo_push(fifo, pool):
 
 @compiled(inline=True)
 def fifo_push_copy(fifo, pool, request, ready_ps):
-    """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full."""
+    """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full.
+
+    Reads: request. Writes: fifo, pool.
+    """
     if fifo.tail == fifo.head:
         fifo.origin = fifo.tail
     index = fifo_slot(fifo, fifo.tail)

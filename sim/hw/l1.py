@@ -34,11 +34,11 @@ MISS_ENTRY = np.dtype(
 
 COUNTERS = {
     "read_sectors": "sectors read by loads",
-    "read_hit_sectors": "of these, present",
-    "read_merged_sectors": "of these, already on their way",
+    "read_hit_sectors": "sectors read by loads, present",
+    "read_merged_sectors": "sectors read by loads, already in flight",
     "write_sectors": "sectors stored",
     "fills": "answers that filled a line",
-    "entries_used_max": "most miss entries (MSHRs) in use at once",
+    "entries_used_max": "largest number of miss entries (MSHRs) in use",
 }
 """Counter fields of L1 and their meaning."""
 
@@ -59,7 +59,7 @@ L1 = np.dtype(
         # counters
         ("read_sectors", "i8"),  # sectors read by loads
         ("read_hit_sectors", "i8"),
-        ("read_merged_sectors", "i8"),  # already on their way
+        ("read_merged_sectors", "i8"),  # already in flight
         ("write_sectors", "i8"),
         ("fills", "i8"),  # answers that filled a line
         ("entries_used_max", "i8"),
@@ -102,21 +102,21 @@ def _chain_of(line):
 
 @compiled(inline=True)
 def l1_expect_answer(l1, sets, line, e):
-    """Hint to the host: the answer to miss entry `e`, of `line`, comes soon."""
+    """Hint to the host: the answer to miss entry `e`, of `line`, comes soon. Reads: l1."""
     prefetch(l1.entry[e], 0)
     l1_expect(l1, sets, line)
 
 
 @compiled(inline=True)
 def l1_expect(l1, sets, line):
-    """Hint to the host: an access or a fill of `line` comes soon (see `tags.expect`)."""
+    """Hint to the host: an access or a fill of `line` comes soon (see `tags.expect`). Reads: l1."""
     if l1.ways > 0:
         expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
 
 
 @compiled(inline=True)
 def l1_hit_sectors(l1, sets, line, sectors):
-    """Mask of those `sectors` that are in the cache. Makes the line the most recently used."""
+    """Mask of those `sectors` that are in the cache. Makes the line the most recently used. Reads: l1. Writes: sets."""
     if l1.ways == 0:
         return 0
     cache_set = sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)]
@@ -133,6 +133,8 @@ def l1_join(l1, line, sectors, load):
 
     Returns:
         (joined, waits): mask of the sectors in flight, and the number of entries that the load now waits for.
+
+    Writes: l1.
     """
     joined = 0
     waits = 0
@@ -155,13 +157,13 @@ def l1_join(l1, line, sectors, load):
 
 @compiled(inline=True)
 def l1_has_room(l1):
-    """Is there room for any line access? (At most four entries hold sectors of one line.)"""
+    """Is there room for any line access? (At most four entries hold sectors of one line.) Reads: l1."""
     return l1.entries_used < l1.entries and l1.joiners_used <= MAX_JOINERS - 4
 
 
 @compiled(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
-    """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry."""
+    """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry. Writes: l1."""
     e = np.int64(l1.free_entry)
     entry = l1.entry[e]
     l1.free_entry = entry.next
@@ -181,7 +183,10 @@ def l1_miss(l1, line, sectors, load, keep):
 
 @compiled(inline=True)
 def l1_fill(l1, sets, e):
-    """Put the arrived data of entry `e` in the cache, unless bypassed. The entry stays open for its loads."""
+    """Put the arrived data of entry `e` in the cache, unless bypassed. The entry stays open for its loads.
+
+    Writes: l1, sets.
+    """
     entry = l1.entry[e]
     if entry.keep == 0 or l1.ways == 0:
         return
@@ -196,7 +201,7 @@ def l1_fill(l1, sets, e):
 
 @compiled(inline=True)
 def l1_close(l1, e):
-    """Free entry `e` and its joiners."""
+    """Free entry `e` and its joiners. Writes: l1."""
     entry = l1.entry[e]
     j = np.int64(entry.joiners)
     while j >= 0:
@@ -220,5 +225,5 @@ def l1_close(l1, e):
 
 @compiled
 def l1_write(l1, sectors):
-    """Count a store, which passes through. It updates valid sectors in place, so no state changes."""
+    """Count a store, which passes through. It updates valid sectors in place, so no state changes. Writes: l1."""
     l1.write_sectors += sectors_in(sectors)

@@ -214,13 +214,13 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
 
 @compiled(inline=True)
 def l2_expect(bank, sets, request):
-    """Hint to the host: a request or its data come soon (see `tags.expect`)."""
+    """Hint to the host: a request or its data come soon (see `tags.expect`). Reads: bank, request."""
     expect(_set_of(bank, sets, request), bank.ways)
 
 
 @compiled(inline=True)
 def l2_expect_queue(bank, sets, fifos, pool):
-    """Hint to the host: the first requests in the queue are served soon."""
+    """Hint to the host: the first requests in the queue are served soon. Reads: bank, fifos, pool."""
     requests = fifos[bank.requests]
     for number in range(requests.head, min(requests.tail, requests.head + AHEAD)):
         l2_expect(bank, sets, pool[fifo_slot(requests, number)])
@@ -228,7 +228,10 @@ def l2_expect_queue(bank, sets, fifos, pool):
 
 @compiled(inline=True)
 def l2_retry(banks, bank_wake_ps, first, end, end_ps):
-    """A fifo towards memory has room again: the blocked banks from `first` to `end` try again."""
+    """A fifo towards memory has room again: the blocked banks from `first` to `end` try again.
+
+    Reads: banks. Writes: bank_wake_ps.
+    """
     for b in range(first, end):
         if banks[b].blocked == 1:
             bank_wake_ps[b] = min(bank_wake_ps[b], end_ps)
@@ -236,7 +239,10 @@ def l2_retry(banks, bank_wake_ps, first, end, end_ps):
 
 @compiled
 def l2_prefill(bank, sets, number, line):
-    """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2)."""
+    """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2).
+
+    Reads: bank. Writes: sets.
+    """
     cache_set = sets[bank.first_set + number]
     way = find_way(cache_set, bank.ways, line)
     if way < 0:
@@ -251,6 +257,8 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
 
     Returns:
         When the bank can act next. NEVER if it is empty, or blocked until a fill or a pop of the channel.
+
+    Writes: bank, sets, waiters, fifos, pool.
     """
     fills = fifos[bank.fills]
     while fifo_head_ps(fills, pool) <= now_ps:

@@ -8,7 +8,10 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
-    """Append a request for `sectors` of `line` to the channel's fifo of `stream`. Returns the request."""
+    """Append a request for `sectors` of `line` to the channel's fifo of `stream`. Returns the request.
+
+    Reads: request. Writes: bank, fifos, pool.
+    """
     fifo = fifos[bank.dram[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
     sent = pool[fifo_slot(fifo, fifo.tail - 1)]
@@ -21,7 +24,10 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
 
 @compiled(inline=True)
 def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
-    """Send the dirty sectors of `mask` to DRAM and make them clean. Returns their number."""
+    """Send the dirty sectors of `mask` to DRAM and make them clean. Returns their number.
+
+    Reads: request. Writes: bank, cache_set, fifos, pool.
+    """
     dirty = cache_set.way[way].dirty & mask
     if dirty == 0:
         return 0
@@ -34,7 +40,7 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
 
 @compiled
 def flush_step(bank, sets, fifos, pool, now_ps):
-    """Write dirty lines back, one per clock, while there is room. Lines stay valid."""
+    """Write dirty lines back, one per clock, while there is room. Lines stay valid. Writes: bank, sets, fifos, pool."""
     nobody = pool[fifos[bank.requests].first]
     while bank.flush_set >= 0:
         cache_set = sets[bank.first_set + bank.flush_set]

@@ -7,10 +7,10 @@ from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
 from traces.units import whole_period_ps
 
 COUNTERS = {
-    "read_sectors": "sectors that reads asked for",
-    "read_hit_sectors": "of these, present",
-    "read_merged_sectors": "of these, already on their way (MSHR merge)",
-    "read_miss_sectors": "of these, asked from DRAM",
+    "read_sectors": "sectors that reads requested",
+    "read_hit_sectors": "sectors read, present",
+    "read_merged_sectors": "sectors read, already in flight (MSHR merge)",
+    "read_miss_sectors": "sectors read, requested from DRAM",
     "write_sectors": "sectors written into the cache",
     "atomic_sectors": "sectors of atomics and reductions done here",
     "uncached_read_sectors": "reads passed through to DRAM",
@@ -19,7 +19,7 @@ COUNTERS = {
     "flush_sectors": "dirty sectors written back by a flush",
     "requests_served": "requests taken from the crossbar",
     "blocked_ps": "time in which the oldest request could not be taken",
-    "misses_used_max": "most lines in flight (MSHRs) at once",
+    "misses_used_max": "largest number of lines in flight (MSHRs)",
 }
 """Counter fields of L2_BANK and their meaning."""
 

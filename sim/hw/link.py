@@ -39,11 +39,11 @@ WIRE = np.dtype(
 
 COUNTERS = {
     "packets": "packets sent to other GPUs",
-    "bytes": "payload of these, whole sectors",
-    "busy_ps": "time in which a packet was on its way out",
+    "bytes": "payload of the packets sent, whole sectors",
+    "busy_ps": "time in which a packet occupied the link",
     "credit_stalls": "times that a packet waited for a credit",
-    "arrived_bytes": "payload of packets that came and were handed to memory",
-    "blocked_ps": "time in which a packet that had come found no room in memory",
+    "arrived_bytes": "payload of the packets that arrived and went to memory",
+    "blocked_ps": "time in which an arrived packet waited for room in memory",
 }
 """Counter fields of PORT and their meaning."""
 
@@ -121,6 +121,8 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, end_ps):
 
     Returns:
         When the next packet can leave, end_ps or later. NEVER if none is left, or if the time of its credit is unknown.
+
+    Reads: sends, fifos, pool. Writes: ports, wires, tiles.
     """
     port = ports[p]
     wire = wires[port.out_wire]
@@ -182,7 +184,7 @@ def _arrival_fs(ports, p, packet):
 
 @compiled
 def arrival_ps(ports, p, wires):
-    """When the next packet arrives over a port, NEVER if none is in flight."""
+    """When the next packet arrives over a port, NEVER if none is in flight. Reads: ports, wires."""
     wire = wires[ports[p].in_wire]
     if wire.taken == wire.sent:
         return NEVER
@@ -192,7 +194,10 @@ def arrival_ps(ports, p, wires):
 
 @compiled
 def port_peek(ports, p, wires, space, mirrors, place):
-    """Copy the oldest incoming packet to `place`, as this GPU sees it."""
+    """Copy the oldest incoming packet to `place`, as this GPU sees it.
+
+    Reads: ports, wires, space, mirrors. Writes: place.
+    """
     port = ports[p]
     wire = wires[port.in_wire]
     packet = wire.packet[wire.taken % MAX_CREDITS]
@@ -202,7 +207,10 @@ def port_peek(ports, p, wires, space, mirrors, place):
 
 @compiled
 def port_take(ports, p, wires, fifo, pool, request, now_ps):
-    """Pass the oldest packet to a memory fifo at now_ps. The fifo must not be full."""
+    """Pass the oldest packet to a memory fifo at now_ps. The fifo must not be full.
+
+    Reads: request. Writes: ports, wires, fifo, pool.
+    """
     port = ports[p]
     wire = wires[port.in_wire]
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
@@ -214,5 +222,5 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
 
 @compiled
 def is_cached(request):
-    """Does an arriving write go into L2?"""
+    """Does an arriving write go into L2? Reads: request."""
     return request.cache != Cache.UNCACHED and request.op == Op.WRITE

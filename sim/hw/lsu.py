@@ -23,13 +23,13 @@ from traces.schema import Cache, Kind
 
 @compiled(inline=True)
 def lsu_idle(lsu, now_ps):
-    """Can an event start now?"""
+    """Can an event start now? Reads: lsu."""
     return lsu.next_line == lsu.lines and lsu.free_ps <= now_ps and lsu.loads_used < lsu.loads
 
 
 @compiled
 def lsu_enqueue(lsu, w):
-    """Warp w joins the queue for the unit."""
+    """Warp w joins the queue for the unit. Writes: lsu."""
     lsu.queue[lsu.queue_tail & (MAX_WARPS - 1)] = w
     lsu.queue_tail += 1
 
@@ -82,6 +82,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         tag: number of the workgroup, which selects its tile; for a collective's kernel, the tile.
         comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
         spaces, tiles, sends: address-space configuration. It does not apply to stores outside its buffers.
+
+    Reads: event, addresses, spaces, sends. Writes: lsu, warps, tiles.
     """
     lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
     for i in range(lsu.lines):
@@ -141,6 +143,8 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
 
     Returns:
         Picoseconds that the woken warps had slept.
+
+    Writes: lsu, l1, sets, warps.
     """
     stalled_ps = 0
     l1_fill(l1, sets, entry)
@@ -207,7 +211,10 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
 
 @compiled(inline=True)
 def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
-    """Send lines of the current event until it is done or blocked. Returns the sleep time of a woken warp, or 0."""
+    """Send lines of the current event until it is done or blocked. Returns the sleep time of a woken warp, or 0.
+
+    Writes: lsu, l1, sets, fifos, pool, warps.
+    """
     if lsu.next_line == lsu.lines and lsu.load < 0:
         return 0
     port = fifos[lsu.port]
@@ -254,7 +261,10 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
 
 @compiled(inline=True)
 def lsu_wake_ps(lsu):
-    """When the next queued memory event may start. NEVER while the unit is blocked or the queue is empty."""
+    """When the next queued memory event may start. NEVER while the unit is blocked or the queue is empty.
+
+    Reads: lsu.
+    """
     if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:
         return NEVER
     return lsu.free_ps

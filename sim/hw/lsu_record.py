@@ -22,7 +22,7 @@ LOAD = np.dtype(
 
 COUNTERS = {
     "line_requests": "lines of warp events taken in, loads and stores",
-    "blocked_ps": "time with an event in hand and no room for its next line",
+    "blocked_ps": "time with a current event and no room for its next line",
     "atomic_sectors": "sectors of atomics and reductions, which pass L1",
 }
 """Counter fields of LSU and their meaning."""

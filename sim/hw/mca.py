@@ -79,9 +79,11 @@ def mca_facts(mca):
 
 @compiled
 def run_mca(node, begin_ps, end_ps):
-    """When the kernel's first stage is over, choose the limit by the mean queue occupancy seen in it.
+    """When the kernel's first stage ends, choose the limit from its mean queue occupancy.
 
-    Reads the queues of `node.channels`; writes `node.mca` and the limit of each channel whose arbiter is MCA.
+    Sets the limit of each channel whose arbiter is MCA, and wakes these channels.
+
+    Reads: node.dispatch. Writes: node.mca, node.channels, node.channel_wake_ps.
     """
     mca = node.mca[0]
     if mca.stage_workgroups == 0 or node.dispatch[0].finished < mca.stage_workgroups:
@@ -105,7 +107,10 @@ def run_mca(node, begin_ps, end_ps):
 
 @compiled
 def communication_aware(channel, now_ps):
-    """Select the stream that enters the queue next, -1 for none: compute first, communication if the queue is short."""
+    """Select the stream that enters the queue next, -1 for none: compute first, communication if the queue is short.
+
+    Reads: channel.
+    """
     comm = older_head(channel, Stream.COMM_READ, Stream.COMM_WRITE)
     if comm >= 0 and now_ps - channel.head_ps[comm] > channel.mca.age_ps:
         return streams_in_turn(channel)

@@ -18,8 +18,8 @@ from traces.units import whole_period_ps
 
 COUNTERS = {
     "requests": "requests passed on, per stream",
-    "bytes": "bytes that these read or write, whole sectors, per stream",
-    "blocked_ps": "time in which the oldest request found no room at the channel, per stream",
+    "bytes": "bytes that the requests read or write, whole sectors, per stream",
+    "blocked_ps": "time in which the oldest request waited for room at the channel, per stream",
 }
 """Counter fields of MSC and their meaning."""
 
@@ -109,7 +109,11 @@ def _pass_on(msc, fifos, pool, stream, now_ps):
 
 @compiled
 def run_mscs(node, begin_ps, end_ps):
-    """Phase of the engine: run all units through a time window. Wakes channels, and L2 banks that wait for room."""
+    """Phase of the engine: run all units through a time window. Wakes channels, and L2 banks that wait for room.
+
+    Reads: node.banks. Writes: node.bank_wake_ps, node.channel_wake_ps, node.fifos, node.msc_wake_ps, node.mscs,
+    node.pool.
+    """
     slices = len(node.banks) // len(node.channels)
     for h in range(len(node.mscs)):
         now_ps = node.msc_wake_ps[h]
@@ -127,7 +131,10 @@ def run_mscs(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def retry_mscs(node, end_ps):
-    """Units that wait for room at their channel try again in the next time window."""
+    """Units that wait for room at their channel try again in the next time window.
+
+    Reads: node.mscs. Writes: node.msc_wake_ps.
+    """
     for h in range(len(node.mscs)):
         if node.mscs[h].blocked == 1:
             node.msc_wake_ps[h] = min(node.msc_wake_ps[h], end_ps)

@@ -20,13 +20,13 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def home_bank(noc, line):
-    """L2 bank of a line."""
+    """L2 bank of a line. Reads: noc."""
     return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.index)
 
 
 @compiled(inline=True)
 def home_set(noc, line):
-    """Set of a line in its L2 bank."""
+    """Set of a line in its L2 bank. Reads: noc."""
     return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.sets, noc.set_index)
 
 
@@ -139,6 +139,8 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
     Returns:
         When the next request can leave, NEVER if none is left.
+
+    Writes: noc, fifos, pool, bank_wake_ps.
     """
     noc.turn += 1
     if _sort(noc, fifos, pool, noc.first_port_fifo, noc.cus, begin_ps, end_ps) > 0:
@@ -184,7 +186,10 @@ def _return(noc, source, fifos, pool, cu_wake_ps):
 
 @compiled
 def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
-    """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused."""
+    """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
+
+    Writes: noc, fifos, pool, cu_wake_ps.
+    """
     sources = 2 * noc.banks
     if _sort(noc, fifos, pool, noc.first_hit_fifo, sources, begin_ps, end_ps) > 0:
         for slot in range(SLOTS):

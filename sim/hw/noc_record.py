@@ -15,10 +15,10 @@ MAX_PACKETS = 1 << 14
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",
-    "request_bytes": "bytes of these, header and data",
+    "request_bytes": "bytes of packets from CUs to L2 banks, header and data",
     "answer_packets": "packets from L2 banks to CUs",
-    "answer_bytes": "bytes of these, header and data",
-    "refused": "times that a CU found its bank full",
+    "answer_bytes": "bytes of packets from L2 banks to CUs, header and data",
+    "refused": "times that a CU was blocked by a full bank",
 }
 """Counter fields of NOC and their meaning."""
 
@@ -53,7 +53,7 @@ NOC = np.dtype(
         ("answers_ps", "i8"),  # the same for answers
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("turn", "i8"),  # windows so far: it selects the source that goes first
-        ("stuck", "i1", MAX_CUS),  # 1: the CU found its bank full in this window
+        ("stuck", "i1", MAX_CUS),  # 1: the CU is blocked by a full bank in this window
         ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
         ("slot_last", "i4", SLOTS),
         ("packet_next", "i4", MAX_PACKETS),
@@ -63,7 +63,7 @@ NOC = np.dtype(
         ("request_bytes", "i8"),
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
-        ("refused", "i8"),  # times a CU found its bank full
+        ("refused", "i8"),  # times that a CU was blocked by a full bank
     ],
     align=True,
 )

@@ -13,7 +13,10 @@ from traces.schema import Pipe
 
 @compiled(inline=True)
 def book_issue(cu, scheduler, event, now_ps):
-    """Occupy the issue slot for the instructions of the event. Returns when it is free again."""
+    """Occupy the issue slot for the instructions of the event. Returns when it is free again.
+
+    Reads: event. Writes: cu.
+    """
     busy_ps = event.count * cu.issue_ps
     cu.issue_free_ps[scheduler] = now_ps + busy_ps
     cu.issue_busy_ps += busy_ps
@@ -24,7 +27,7 @@ def book_issue(cu, scheduler, event, now_ps):
 
 @compiled(inline=True)
 def compute(cu, scheduler, event, now_ps):
-    """Book the pipe of a run of arithmetic. Returns when the warp may continue."""
+    """Book the pipe of a run of arithmetic. Returns when the warp may continue. Reads: event. Writes: cu."""
     pipe = event.pipe
     if pipe == Pipe.TENSOR and event.work > 0:
         rate = cu.tensor_macs_per_clk
@@ -50,7 +53,10 @@ def _lanes_in(mask):
 
 @compiled(inline=True)
 def access_shared(cu, warps, w, event, now_ps):
-    """Book the LDS port for a shared-memory access of `count` instructions. Its slot clears a latency later."""
+    """Book the LDS port for a shared-memory access of `count` instructions. Its slot clears a latency later.
+
+    Reads: event. Writes: cu, warps.
+    """
     volume = np.int64(event.count) * _lanes_in(event.mask) * np.int64(event.width_bytes)
     clocks = (volume + cu.shared_bytes_per_clk - 1) // cu.shared_bytes_per_clk
     busy_ps = max(clocks, np.int64(event.count)) * cu.period_ps

@@ -127,7 +127,7 @@ MIRROR = np.dtype([("tag", "i8"), ("shift_bytes", "i8")])
 
 @compiled(inline=True)
 def space_of(spaces, address):
-    """Number of the buffer that contains an address, -1 if no buffer does."""
+    """Number of the buffer that contains an address, -1 if no buffer does. Reads: spaces."""
     for number in range(len(spaces)):
         if spaces[number].first_byte <= address < spaces[number].end_byte:
             return number
@@ -140,6 +140,8 @@ def fingerprint(tile, line, sectors):
 
     Sums of fingerprints show which sectors came and how often. They depend neither on the order of the sectors nor on
     how the sectors were packed into requests.
+
+    Reads: tile.
     """
     offset = line - tile.address // LINE_BYTES * LINE_BYTES
     buffer = offset >> BUFFER_BITS
@@ -188,6 +190,8 @@ def held(tile):
     """Contributors of a tile that this GPU sends: all arrived ones, and itself if it adds its own sum.
 
     Returns 0, which the ledger refuses, if a part has not arrived yet.
+
+    Writes: tile.
     """
     if tile.arrived_bytes % tile.bytes != 0:
         tile.early += 1
@@ -199,7 +203,7 @@ def held(tile):
 
 @compiled
 def held_by_wavefront(tile, wavefront):
-    """Contributors of one wavefront's part of a tracked tile, like `held`."""
+    """Contributors of one wavefront's part of a tracked tile, like `held`. Reads: wavefront. Writes: tile."""
     if wavefront.arrived_bytes % wavefront.bytes != 0:
         tile.early += 1
         return np.int64(0)
@@ -210,7 +214,7 @@ def held_by_wavefront(tile, wavefront):
 
 @compiled
 def wavefront_of(tile, address):
-    """Wavefront that stores the sector at an address of the tile."""
+    """Wavefront that stores the sector at an address of the tile. Reads: tile."""
     parts = tile.parts
     run = (address - tile.address) // tile.pitch_bytes
     place = address - tile.address - run * tile.pitch_bytes
@@ -219,6 +223,6 @@ def wavefront_of(tile, address):
 
 @compiled
 def row_end(tile, run):
-    """Address after the last byte of a row of a tile or of its part, rounded up to a sector."""
+    """Address after the last byte of a row of a tile or of its part, rounded up to a sector. Reads: tile."""
     end = tile.address + run * tile.pitch_bytes + tile.run_bytes
     return (end + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES

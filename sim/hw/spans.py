@@ -27,7 +27,10 @@ SPAN = np.dtype(
 
 @compiled
 def write_span(spans, engine, kind, unit, queue, tag, start_ps, end_ps):
-    """Append a span. If the timeline is full, `engine.spans` still counts, so lost spans are visible."""
+    """Append a span. If the timeline is full, `engine.spans` still counts, so lost spans are visible.
+
+    Writes: spans, engine.
+    """
     if engine.spans < len(spans):
         span = spans[engine.spans]
         span.start_ps, span.end_ps = start_ps, end_ps

@@ -9,7 +9,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def oldest_head(channel, now_ps):
-    """The stream whose head has waited longest; if two are equal, the lower stream."""
+    """The stream whose head has waited longest; if two are equal, the lower stream. Reads: channel."""
     chosen = -1
     chosen_ps = NEVER
     for stream in range(STREAMS):
@@ -21,7 +21,7 @@ def oldest_head(channel, now_ps):
 
 @compiled
 def streams_in_turn(channel):
-    """Round robin: the first stream with a request, starting after the stream that was served last."""
+    """Round robin: the first stream with a request, starting after the stream that was served last. Reads: channel."""
     for step in range(1, STREAMS + 1):
         stream = (channel.last_stream + step) % STREAMS
         if channel.head_ps[stream] < NEVER:
@@ -31,7 +31,7 @@ def streams_in_turn(channel):
 
 @compiled
 def older_head(channel, stream, other):
-    """The one of two streams whose head has waited longer, -1 if both are empty."""
+    """The one of two streams whose head has waited longer, -1 if both are empty. Reads: channel."""
     if channel.head_ps[other] < channel.head_ps[stream]:
         return other
     return stream if channel.head_ps[stream] < NEVER else -1

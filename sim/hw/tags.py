@@ -97,7 +97,7 @@ def canonical(line):
 
 @compiled(inline=True)
 def find_way(cache_set, ways, line):
-    """Way that holds `line`, a canonical address; -1 if no way does."""
+    """Way that holds `line`, a canonical address; -1 if no way does. Reads: cache_set."""
     low = _low(line)
     found = equal_in_block(cache_set.low, 0, low)
     if ways > BLOCK:
@@ -113,14 +113,14 @@ def find_way(cache_set, ways, line):
 
 @compiled(inline=True)
 def line_of(cache_set, way):
-    """Address of the line in `way`."""
+    """Address of the line in `way`. Reads: cache_set."""
     upper = np.int64(cache_set.block[way >> 4].high[way & 15]) << LOW_BITS
     return (upper | (np.int64(cache_set.low[way]) & 0xFFFFFFFF)) << 7
 
 
 @compiled(inline=True)
 def touch(cache_set, ways, way):
-    """Make `way` the most recently used of the `ways`."""
+    """Make `way` the most recently used of the `ways`. Writes: cache_set."""
     newest = greatest_in_block(cache_set.block[0].age, 0, HELD - 1)
     if ways > BLOCK:
         newest = max(newest, greatest_in_block(cache_set.block[1].age, 0, HELD - 1))
@@ -151,25 +151,28 @@ def _renumber(cache_set):
 
 @compiled(inline=True)
 def hold(cache_set, way):
-    """Sectors of `way` are pending: it cannot be replaced."""
+    """Sectors of `way` are pending: it cannot be replaced. Writes: cache_set."""
     cache_set.block[way >> 4].age[way & 15] |= HELD
 
 
 @compiled(inline=True)
 def release(cache_set, way):
-    """All sectors of `way` have arrived."""
+    """All sectors of `way` have arrived. Writes: cache_set."""
     cache_set.block[way >> 4].age[way & 15] &= ~HELD
 
 
 @compiled(inline=True)
 def evict_first(cache_set, way):
-    """Make `way` the next victim."""
+    """Make `way` the next victim. Writes: cache_set."""
     cache_set.block[way >> 4].age[way & 15] = EVICT_FIRST
 
 
 @compiled(inline=True)
 def victim_way(cache_set, ways):
-    """Way to replace: an empty way, else the least recently used way that is not held; -1 if all are held."""
+    """Way to replace: an empty way, else the least recently used way that is not held; -1 if all are held.
+
+    Reads: cache_set.
+    """
     oldest = least_in_block(cache_set.block[0].age, 0, ways)
     if ways > BLOCK:
         oldest = min(oldest, least_in_block(cache_set.block[1].age, 0, ways - BLOCK))
@@ -183,7 +186,10 @@ def victim_way(cache_set, ways):
 
 @compiled(inline=True)
 def claim_way(cache_set, ways, way, line):
-    """Assign `way` to `line`, a canonical address. All sectors are empty; the way is the most recently used."""
+    """Assign `way` to `line`, a canonical address. All sectors are empty; the way is the most recently used.
+
+    Writes: cache_set.
+    """
     block = cache_set.block[way >> 4]
     cache_set.low[way], block.high[way & 15] = _low(line), np.int16(line >> 7 + LOW_BITS)
     block.age[way & 15] = 0

@@ -23,12 +23,12 @@ MAX_SETS = 4096
 
 COUNTERS = {
     "updates": "updates (and collective writes) counted",
-    "triggers": "tiles all of whose updates have come",
-    "wavefronts": "wavefronts' counters that reached their thresholds",
+    "triggers": "tiles that have all their updates",
+    "wavefronts": "wavefront counters that reached their thresholds",
     "begun": "tiles that got an entry",
-    "stalls": "stores that found no entry",
+    "stalls": "stores that waited because no entry was free",
     "spilled": "tiles whose first update arrived while no entry was free",
-    "live_max": "most tiles some of whose updates had come at once",
+    "live_max": "largest number of tiles with some, not all, of their updates",
 }
 """Counter fields of TRACKER and their meaning."""
 
@@ -55,7 +55,7 @@ TRACKER = np.dtype(
         ("updates", "i8"),
         ("triggers", "i8"),  # tiles that have all their updates
         ("wavefronts", "i8"),  # counters that reached their thresholds
-        ("stalls", "i8"),  # stores that found no entry
+        ("stalls", "i8"),  # stores that waited because no entry was free
         ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
         ("live_max", "i8"),
         ("last_ps", "i8"),  # of the last trigger
@@ -89,7 +89,10 @@ def tracker_bits(spec, workgroups=1 << 16):
 
 @compiled
 def tracker_grant(tracker, tiles, tag):
-    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait."""
+    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait.
+
+    Writes: tracker, tiles.
+    """
     tile = tiles[tag]
     if tile.entry == 0 or tile.begun == 1:
         return True
@@ -130,6 +133,8 @@ def counts(request):
     """Must the Tracker or the ledger count a request that a channel takes?
 
     They count updates, arrivals, and a kernel's stores into a tracked tile, which name their contributor.
+
+    Reads: request.
     """
     if request.op == Op.READ or request.tag < 0:
         return False

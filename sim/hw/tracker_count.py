@@ -56,6 +56,8 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
 
     Returns:
         True when a gate opened.
+
+    Reads: space, request. Writes: tracker, tiles, wavefronts, gates, released, chunk_left.
     """
     tile = tiles[request.tag]
     tracker.updates += 1

@@ -75,14 +75,14 @@ def _set_key(warps, w, key):
 
 @compiled(inline=True)
 def warp_ready(warps, w, ready_ps):
-    """Warp w issues its next event at ready_ps."""
+    """Warp w issues its next event at ready_ps. Writes: warps."""
     warps.warp[w].state = READY
     _set_key(warps, w, (ready_ps << WARP_BITS) | w)
 
 
 @compiled
 def warp_sleep(warps, w, state, now_ps):
-    """Warp w issues nothing until another unit wakes it."""
+    """Warp w issues nothing until another unit wakes it. Writes: warps."""
     warps.warp[w].state = state
     warps.warp[w].slept_ps = now_ps
     _set_key(warps, w, ASLEEP)
@@ -90,13 +90,13 @@ def warp_sleep(warps, w, state, now_ps):
 
 @compiled(inline=True)
 def next_warp(warps):
-    """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP if none is ready."""
+    """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP if none is ready. Reads: warps."""
     return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
 
 
 @compiled(inline=True)
 def next_issue_ps(warps):
-    """When the next warp issues, NEVER if none is ready."""
+    """When the next warp issues, NEVER if none is ready. Reads: warps."""
     key = next_warp(warps)
     return key >> WARP_BITS if key != ASLEEP else NEVER
 
@@ -106,6 +106,8 @@ def slots_clear_ps(warp, wait, now_ps):
     """When the slots of `wait` are all clear. now_ps or earlier: they are clear now. NEVER: answers are outstanding.
 
     Slots that are clear now are removed from `pending`, so the next check is fast.
+
+    Writes: warp.
     """
     mask = warp.pending & wait
     clear_ps = np.int64(0)
@@ -124,7 +126,7 @@ def slots_clear_ps(warp, wait, now_ps):
 
 @compiled(inline=True)
 def slot_take(warp, slot):
-    """A memory event with this slot was issued."""
+    """A memory event with this slot was issued. Writes: warp."""
     if slot != NO_SLOT:
         if warp.slot[slot].count == 0 and (warp.pending >> np.uint64(slot)) & np.uint64(1) == np.uint64(0):
             warp.slot[slot].done_ps = 0
@@ -138,6 +140,8 @@ def slot_done(warps, w, slot, done_ps):
 
     Returns:
         When the warp went to sleep (for the stall counter), or -1 if it was not woken.
+
+    Writes: warps.
     """
     if slot == NO_SLOT:
         return -1

@@ -129,7 +129,10 @@ PHASES = (
 
 @compiled(inline=True)
 def run_phases(node, begin_ps, end_ps):
-    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the lists."""
+    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the lists.
+
+    Reads and writes: the records of all units in `node`.
+    """
     joined = len(node.ports) > 0
     run_cus(node, begin_ps, end_ps)
     run_requests(node, begin_ps, end_ps)
@@ -148,7 +151,11 @@ def run_phases(node, begin_ps, end_ps):
 
 @compiled(inline=True)
 def retry_blocked(node, end_ps):
-    """Units that wait for room try again in the next window."""
+    """Units that wait for room try again in the next window.
+
+    Reads: node.dmas, node.fifos, node.lsus, node.mscs, node.ports. Writes: node.cu_wake_ps, node.engine,
+    node.msc_wake_ps, node.output, node.warps.
+    """
     retry_cus(node, end_ps)
     retry_mscs(node, end_ps)
     if len(node.ports) > 0:

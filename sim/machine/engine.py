@@ -121,6 +121,8 @@ def run_engine(node, until_ps):
 
     Returns:
         A Status. `engine.now_ps` is the end of the last window.
+
+    Reads and writes: all records of `node`.
     """
     engine = node.engine[0]
     idle_windows, engine.idle_windows = engine.idle_windows, 0
@@ -142,14 +144,17 @@ def run_engine(node, until_ps):
 
 @compiled
 def settle(node):
-    """Update counters that are integrals over time to the current time."""
+    """Update counters that are integrals over time to the current time. Writes: node.channels, node.log."""
     for h in range(len(node.channels)):
         channel_settle(node.channels[h], node.engine[0].now_ps, node.log)
 
 
 @compiled
 def prefill_l2(node, first_line, end):
-    """Put the lines from first_line up to the address `end` into L2 as clean lines."""
+    """Put the lines from first_line up to the address `end` into L2 as clean lines.
+
+    Reads: node.banks, node.noc. Writes: node.l2_sets.
+    """
     noc = node.noc[0]
     for number in range((end - first_line + LINE_BYTES - 1) // LINE_BYTES):
         line = first_line + number * LINE_BYTES

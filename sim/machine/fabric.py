@@ -20,7 +20,10 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def next_arrival_ps(node):
-    """When the next packet of another GPU arrives. A packet that waits for room does not count; it is retried."""
+    """When the next packet of another GPU arrives. A packet that waits for room does not count; it is retried.
+
+    Reads: node.ports, node.wires.
+    """
     first_ps = NEVER
     for p in range(len(node.ports)):
         if node.ports[p].blocked_since_ps < 0:
@@ -30,7 +33,10 @@ def next_arrival_ps(node):
 
 @compiled(inline=True)
 def fabric_moves(node):
-    """A count of moves: it grows with every packet between GPUs and every read of a DMA engine."""
+    """A count of moves: it grows with every packet between GPUs and every read of a DMA engine.
+
+    Reads: node.dmas, node.ports.
+    """
     moves = np.int64(0)
     for p in range(len(node.ports)):
         moves += node.ports[p].packets + node.ports[p].arrived_bytes
@@ -47,7 +53,11 @@ def _channel_of(node, line):
 
 @compiled
 def run_arrivals(node, begin_ps, end_ps):
-    """Move packets that arrive before end_ps into the memory queues, in order, while there is room."""
+    """Move packets that arrive before end_ps into the memory queues, in order, while there is room.
+
+    Reads: node.banks, node.engine, node.memory_fifos, node.noc. Writes: node.arriving, node.bank_wake_ps,
+    node.dispatch, node.fifos, node.memory_wake_ps, node.output, node.pool, node.ports, node.wires.
+    """
     for p in range(len(node.ports)):
         port = node.ports[p]
         from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # also for the packets behind the blocked one
@@ -87,7 +97,11 @@ def _deliver(node, p, request, now_ps):
 
 @compiled
 def run_dmas(node, begin_ps, end_ps):
-    """DMA engines read their tiles, and take the next ready descriptor."""
+    """DMA engines read their tiles, and take the next ready descriptor.
+
+    Reads: node.memory_fifos. Writes: node.dmas, node.engine, node.fifos, node.memory_wake_ps, node.output,
+    node.pool, node.ports, node.spans.
+    """
     for e in range(len(node.dmas)):
         dma = node.dmas[e]
         while dma.tag >= 0 or _next_descriptor(node, dma):
@@ -130,7 +144,10 @@ def _next_descriptor(node, dma):
 
 @compiled
 def dma_data(node, data):
-    """Put data that a channel returned to a DMA engine into the fifo of its link."""
+    """Put data that a channel returned to a DMA engine into the fifo of its link.
+
+    Reads: node.output, data. Writes: node.dmas, node.fifos, node.pool, node.ports.
+    """
     dma = node.dmas[-1 - np.int64(data.source)]
     send = node.output.sends[data.load]
     dma_answer(dma, node.ports[send.port], node.fifos, node.pool, data, send.op)
@@ -138,7 +155,10 @@ def dma_data(node, data):
 
 @compiled
 def count_notes(node, channel, end_ps):
-    """The Tracker counts the requests that a channel has reported."""
+    """The Tracker counts the requests that a channel has reported.
+
+    Reads: node.pool, channel. Writes: node.dispatch, node.fifos, node.output.
+    """
     notes = node.fifos[channel.note_fifo]
     while notes.head != notes.tail:
         request = fifo_head(notes, node.pool)
@@ -164,7 +184,10 @@ def _wake_gated(node, end_ps):
 
 @compiled
 def run_links(node, begin_ps, end_ps):
-    """Packets leave. Then set the time at which the fabric can act next without input from other units."""
+    """Packets leave. Then set the time at which the fabric can act next without input from other units.
+
+    Reads: node.fifos, node.pool. Writes: node.dmas, node.engine, node.output, node.ports, node.wires.
+    """
     wake_ps = NEVER
     for p in range(len(node.ports)):
         next_ps = port_send(
@@ -182,7 +205,10 @@ def run_links(node, begin_ps, end_ps):
 
 @compiled
 def retry_fabric(node, end_ps):
-    """Requests that wait for room, a credit or a Tracker entry try again in the next window."""
+    """Requests that wait for room, a credit or a Tracker entry try again in the next window.
+
+    Reads: node.dmas, node.fifos, node.ports. Writes: node.cu_wake_ps, node.engine, node.output, node.warps.
+    """
     waits = False
     for p in range(len(node.ports)):
         port = node.ports[p]

@@ -20,7 +20,11 @@ from tracer.compile.jit import compiled
 
 @compiled
 def run_cus(node, begin_ps, end_ps):
-    """Run the CUs, each with its load/store unit and L1."""
+    """Run the CUs, each with its load/store unit and L1.
+
+    Reads: node.addresses, node.events. Writes: node.cu_wake_ps, node.cus, node.dispatch, node.engine, node.fifos,
+    node.freed, node.l1_sets, node.l1s, node.lsus, node.output, node.pool, node.spans, node.warps.
+    """
     engine = node.engine[0]
     for c in range(len(node.cus)):
         now_ps = node.cu_wake_ps[c]
@@ -57,21 +61,25 @@ def _collect(node, c, cu, end_ps):
 
 @compiled
 def run_requests(node, begin_ps, end_ps):
-    """Carry requests over the NoC."""
+    """Carry requests over the NoC. Writes: node.bank_wake_ps, node.fifos, node.noc, node.pool."""
     noc = node.noc[0]
     noc.requests_ps = noc_requests(noc, node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps)
 
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Carry answers over the NoC."""
+    """Carry answers over the NoC. Writes: node.cu_wake_ps, node.fifos, node.noc, node.pool."""
     noc = node.noc[0]
     noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
 
 
 @compiled
 def run_banks(node, begin_ps, end_ps):
-    """Run the L2 banks. Requests to memory wake the channel or its memory-side cache."""
+    """Run the L2 banks. Requests to memory wake the channel or its memory-side cache.
+
+    Writes: node.bank_wake_ps, node.banks, node.engine, node.fifos, node.l2_sets, node.memory_wake_ps, node.pool,
+    node.waiters.
+    """
     engine = node.engine[0]
     slices = len(node.banks) // len(node.channels)
     for b in range(len(node.banks)):
@@ -101,7 +109,11 @@ def _taken(node, channel):
 
 @compiled
 def run_channels(node, begin_ps, end_ps):
-    """Run the HBM channels. Then return read data, report updates to the Tracker, and wake banks that wait for room."""
+    """Run the HBM channels. Then return read data, report updates to the Tracker, and wake banks that wait for room.
+
+    Reads: node.banks. Writes: node.bank_wake_ps, node.channel_wake_ps, node.channels, node.dispatch, node.dmas,
+    node.engine, node.fifos, node.log, node.output, node.pool, node.ports.
+    """
     engine = node.engine[0]
     slices = len(node.banks) // len(node.channels)
     for h in range(len(node.channels)):
@@ -140,7 +152,10 @@ def _return_data(node, channel):
 
 @compiled(inline=True)
 def retry_cus(node, end_ps):
-    """Load/store units that are blocked, by their port or by L1, try again in the next window."""
+    """Load/store units that are blocked, by their port or by L1, try again in the next window.
+
+    Reads: node.lsus. Writes: node.cu_wake_ps.
+    """
     for c in range(len(node.cus)):
         lsu = node.lsus[c]
         if lsu.blocked_since_ps >= 0:

@@ -29,7 +29,11 @@ def _levels(node, sums):
 
 @compiled
 def close_interval(node):
-    """Write one row of the time series, for the interval that has just ended. Returns False if the table is full."""
+    """Write one row of the time series, for the interval that has just ended. Returns False if the table is full.
+
+    Reads: node.banks, node.channels, node.cus, node.output, node.ports. Writes: node.engine, node.series,
+    node.totals.
+    """
     engine = node.engine[0]
     row = node.series[engine.samples]
     _levels(node, row)
@@ -44,5 +48,9 @@ def close_interval(node):
 
 @compiled
 def sample(node):
-    """Close the interval in progress of the time series. Afterwards the run cannot continue."""
+    """Close the interval in progress of the time series. Afterwards the run cannot continue.
+
+    Reads: node.banks, node.channels, node.cus, node.output, node.ports. Writes: node.engine, node.series,
+    node.totals.
+    """
     close_interval(node)

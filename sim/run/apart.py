@@ -1,7 +1,7 @@
-"""A run in a process of its own: a user's arbiter is bound when the machine is imported, so another one needs another.
+"""Simulate a run in a separate process. The import of the machine binds a user's arbiter, so each needs a process.
 
-The child reads the run from its standard input and writes what it found, or why it failed, to its standard output. It
-ends with its parent, whose end closes its standard input.
+The child reads the run from its standard input. It writes the result, or why it failed, to its standard output. It ends
+when its parent ends, because that closes its standard input.
 """
 
 import os
@@ -31,11 +31,11 @@ def execute_apart(run: Run, policy: str) -> RunResult:
     """Simulate a run in a process that binds a policy.
 
     Args:
-        run: what to simulate.
+        run: the run.
         policy: path of the user's file.
 
     Raises:
-        UserError: what the run or the policy raised, or the end of the process.
+        UserError: the run or the policy failed, or the process ended without an answer.
     """
     with subprocess.Popen(
         [sys.executable, "-c", CHILD],
@@ -49,10 +49,10 @@ def execute_apart(run: Run, policy: str) -> RunResult:
             pickle.dump(run, process.stdin)
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has failed before it read the run, and says why
+            pass  # the child failed before it read the run; its answer says why
         text = process.stdout.read()
     if not text:
-        raise UserError(f"{policy}: the process of its own ended with status {process.returncode}")
+        raise UserError(f"{policy}: its separate process ended with status {process.returncode}")
     answer = pickle.loads(text)
     if isinstance(answer, str):
         raise UserError(answer)
@@ -60,7 +60,7 @@ def execute_apart(run: Run, policy: str) -> RunResult:
 
 
 def serve() -> RunResult:
-    """The child: the result of the run on standard input."""
+    """Called in the child: simulate the run on standard input and return its result."""
     run = pickle.load(sys.stdin.buffer)
     Thread(target=_end_with_parent, daemon=True).start()
     return run.execute()

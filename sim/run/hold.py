@@ -1,8 +1,8 @@
-"""Keys of the store that a running study needs; whoever prunes the store leaves them there.
+"""Holds: keys whose results a running study needs. Pruning the store does not remove these results.
 
-    FOLDER/hold-*.keys      one key a line; locked as long as the process that wrote it lives
+    FOLDER/hold-*.keys      one key per line; locked while the process that wrote it lives
 
-Where files cannot be locked, a hold counts for as long as HOLD_S.
+If files cannot be locked, a hold is valid for HOLD_S.
 """
 
 import tempfile
@@ -18,12 +18,12 @@ except ImportError:  # Windows
 
 PATTERN = "hold-*.keys"
 HOLD_S = 3600.0
-"""Age from which a hold that nobody has locked counts no more."""
+"""Age in seconds after which an unlocked hold is no longer valid."""
 
 
 @contextmanager
 def holding(folder: Path, keys: Iterable[str]) -> Iterator[None]:
-    """Hold keys as long as the block lasts.
+    """Context manager: hold keys while the block runs.
 
     Raises:
         OSError: the folder cannot be written.
@@ -39,7 +39,7 @@ def holding(folder: Path, keys: Iterable[str]) -> Iterator[None]:
 
 
 def held_keys(folder: Path) -> set[str]:
-    """What studies hold now; a hold whose process was killed is removed."""
+    """Keys that studies hold now. Removes holds that are no longer valid."""
     held: set[str] = set()
     for path in folder.glob(PATTERN):
         with suppress(OSError), path.open() as file:

@@ -1,4 +1,4 @@
-"""Why something failed, on one line."""
+"""The reason of a failure, on one line."""
 
 from traces.errors import UserError
 
@@ -6,6 +6,6 @@ REASON_CHARACTERS = 500
 
 
 def reason_of(error: BaseException) -> str:
-    """The text of a UserError, else the type of the error and its text."""
+    """The text of a UserError; for other errors the type and the text. At most REASON_CHARACTERS."""
     text = " ".join(str(error).split())
     return (text if isinstance(error, UserError) else f"{type(error).__name__}: {text}")[:REASON_CHARACTERS]

@@ -1,11 +1,11 @@
-"""Many runs: each distinct one is simulated once, and one whose result the store has is not simulated at all.
+"""Many runs: each distinct run is simulated once, or not at all if the store has its result.
 
     with reserved(Store(), runs) as store:
         outcomes = run_all(runs, store, workers=2)
         outcomes.result(runs[0])
 
-Each result is in the store as soon as its run ends. So nothing that has ended is lost, whatever stops the rest, and the
-results are the same bytes for any number of workers.
+Each result is in the store as soon as its run ends. An interruption loses no finished run. Results have the same bytes
+for any number of workers.
 """
 
 import sys
@@ -27,11 +27,11 @@ from sim.run.workers import default_workers, run_on_workers
 from traces.errors import UserError
 
 Progress = Callable[[int, int], None]
-"""Called with (runs that this call has done, runs that it has to do), before the first and after each."""
+"""Called with (number of finished runs, number of runs to simulate), before the first run and after each run."""
 
 
 class OtherRunError(Exception):
-    """The run is not the same here as where it was asked for."""
+    """The run has another key in this process than in the process that requested it."""
 
 
 @dataclass
@@ -39,10 +39,10 @@ class Outcomes:
     """How runs ended.
 
     Attributes:
-        store: that has the results.
-        from_store: keys of the runs whose results it had before.
-        failed: key -> why, on one line; the run would fail again.
-        lost: key -> why, on one line: its worker or scheduler is gone, the memory was full; it may be tried again.
+        store: contains the results.
+        from_store: keys of the runs whose results were in the store before.
+        failed: key -> reason, one line. The run would fail again.
+        lost: key -> reason, one line: its worker or scheduler ended, the memory was full. A new try can succeed.
     """
 
     store: Store
@@ -51,15 +51,15 @@ class Outcomes:
     lost: dict[str, str] = field(default_factory=dict)
 
     def result(self, run: Run) -> RunResult:
-        """What a run found.
+        """The result of a run.
 
         Raises:
-            UserError: somebody has removed it from the store.
+            UserError: the result was removed from the store.
         """
-        found = self.store.get(run.key)
-        if found is None:
-            raise UserError(f"{self.store.folder}: the result of {run.title} has gone: ask for it again")
-        return run.signed(found)
+        result = self.store.get(run.key)
+        if result is None:
+            raise UserError(f"{self.store.folder}: the result of {run.title} was removed: simulate it again")
+        return run.signed(result)
 
 
 def run_all(
@@ -71,18 +71,18 @@ def run_all(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Outcomes:
-    """Do all runs that the store has no result of, those that take longest first.
+    """Simulate all runs that have no result in the store, the longest first.
 
     Args:
-        runs: what to simulate; equal ones are one.
-        store: where results are kept; workers must see its folder.
+        runs: the runs; equal runs are simulated once.
+        store: results are stored there; workers must see its folder.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler to use instead.
-        fresh: simulate, whatever the store has; the results replace it.
+        fresh: simulate runs that the store has too; the new results replace the old ones.
         progress: see Progress.
 
     Raises:
-        UserError: workers below 0, no Dask, no scheduler, a store that cannot be written.
+        UserError: workers below 0, Dask is missing, no scheduler answers, the store cannot be written.
     """
     workers = default_workers() if workers is None else workers
     if workers < 0:
@@ -101,10 +101,10 @@ def run_all(
     return outcomes
 
 
-def _recorder(outcomes: Outcomes, whole: int, progress: Progress | None) -> Callable[[str, str, str], None]:
+def _recorder(outcomes: Outcomes, total: int, progress: Progress | None) -> Callable[[str, str, str], None]:
     done = 0
     if progress:
-        progress(0, whole)
+        progress(0, total)
 
     def ended(key: str, failed: str, lost: str) -> None:
         nonlocal done
@@ -114,13 +114,13 @@ def _recorder(outcomes: Outcomes, whole: int, progress: Progress | None) -> Call
         elif lost or not outcomes.store.path(key).exists():
             outcomes.lost[key] = lost or f"its result is not in {outcomes.store.folder} as this process sees it"
         if progress:
-            progress(done, whole)
+            progress(done, total)
 
     return ended
 
 
 def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Callable[[str, str, str], None]) -> None:
-    """Do runs in this process, one after the other."""
+    """Simulate runs in this process, one after the other."""
     for key, run in runs.items():
         failed = lost = ""
         try:
@@ -131,24 +131,24 @@ def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Call
 
 
 def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
-    """Do one run, and keep its result. Returns why it failed, "" where it did not.
+    """Simulate one run and store its result. Returns why it failed; "" = it did not.
 
     Raises:
         UserError: the store cannot be written.
-        OtherRunError: see there.
-        MemoryError, OSError: of this machine and moment, not of the run.
+        OtherRunError: the key of the run is not `key`.
+        MemoryError, OSError: a problem of this machine at this time, not of the run.
     """
     if run.key != key:
-        raise OtherRunError("a file that it names has changed, or this worker has another one or another t3sim")
+        raise OtherRunError("a file of the run has changed, or this worker has another version of the file or of t3sim")
     if not fresh and store.get(key) is not None:
-        return ""  # somebody else has done it meanwhile
+        return ""  # another process has simulated it meanwhile
     try:
         check_limits(run.preset.machine)
         policy = run.foreign_policy
         result = execute_apart(run, policy) if policy else run.execute()
     except (MemoryError, OSError):
         raise
-    except Exception as error:  # a fault of the simulator or of a policy fails its run only, as a UserError does
+    except Exception as error:  # an error in the simulator or in a policy fails this run only, like a UserError
         return reason_of(error)
     store.write(key, result)
     return ""
@@ -156,9 +156,9 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
 
 @contextmanager
 def reserved(store: Store, runs: Iterable[Run]) -> Iterator[Store]:
-    """A store that keeps the results of these runs as long as the block lasts.
+    """Context manager: a store that removes no result of these runs while the block runs.
 
-    It is the given one, or, with a warning, a temporary folder where that one cannot be written.
+    It is the given store. If that store cannot be written, it is a temporary folder, with a warning.
     """
     with ExitStack() as stack:
         try:

@@ -1,7 +1,7 @@
-"""Runs on Dask workers: those of a local Dask cluster, or of a Dask scheduler by its address.
+"""Simulate runs on Dask workers, of a local Dask cluster or of a Dask scheduler at an address.
 
-Workers write the results themselves, so they need to see the folder of the store; under Slurm, PBS or Kubernetes the
-scheduler comes from Dask's own launchers. Local workers end with this process, however it ends.
+Workers write the results, so they need access to the folder of the store. Under Slurm, PBS or Kubernetes, Dask's own
+launchers start the scheduler. Local workers end with this process, even if it is killed.
 """
 
 import logging
@@ -20,34 +20,35 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
 
 WORKERS_PER_RUN = 2
-"""A run that has lost so many workers of the local cluster is given up: too large for the memory, mostly."""
+"""After a run has lost this many workers of the local cluster, it is lost. Most such runs need too much memory."""
 SCHEDULER_PATIENCE_S = 10
 LOOPBACK = "127.0.0.1"
-"""Of our own scheduler, workers and dashboard: whoever reaches a Dask scheduler can run code in its workers."""
+"""Address of the local scheduler, workers and dashboard. Anybody who reaches a Dask scheduler can run code in its
+workers."""
 Ended = Callable[[str, str, str], None]
-"""Called for each run that has ended, with its key, why it failed and why it was lost; "" = not so."""
+"""Called for each run that has ended, with its key, why it failed ("" = it did not), why it was lost (the same)."""
 
 
 def run_on_workers(
     work: Callable[[Run, str], str], runs: Mapping[str, Run], ended: Ended, workers: int, scheduler: str | None
 ) -> None:
-    """Do runs on Dask workers.
+    """Simulate runs on Dask workers.
 
     Args:
-        work: does a run of a key and returns why it failed, "" where it did not; picklable.
+        work: simulates a run with a key and returns why it failed; "" = it did not. Must be picklable.
         runs: key -> run, in the order in which they are started.
-        ended: called as they end, in any order.
+        ended: called when a run ends, in any order.
         workers: processes of a local cluster.
         scheduler: address of a Dask scheduler; None = a local cluster.
 
     Raises:
-        UserError: no Dask, no scheduler at the address, or what `work` raised: the rest is given up.
+        UserError: Dask is missing, no scheduler at the address, or `work` raised it. The other runs are then cancelled.
     """
     with _client(workers, scheduler) as (client, as_completed):
         left, key_of = iter(runs.items()), {}
 
         def start(count: int | None) -> list[Any]:
-            """Submit the next runs, each once for all who ask for its key."""
+            """Submit the next runs. Dask runs each key once, even for several clients."""
             started = []
             for key, run in islice(left, count):
                 future = client.submit(work, run, key, key=f"t3sim-{key}", pure=False)
@@ -55,7 +56,7 @@ def run_on_workers(
                 started.append(future)
             return started
 
-        # A local worker that is lost takes along what waits for it, so that nothing does.
+        # A lost local worker also loses the runs in its queue. So submit no more runs than workers.
         ending = as_completed(start(workers if scheduler is None else None))
         for future in ending:
             _report(future, key_of.pop(future), ended)
@@ -76,13 +77,13 @@ def _report(future: Any, key: str, ended: Ended) -> None:
 
 @contextmanager
 def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
-    """A Dask client, and the function that waits for its futures."""
+    """Context manager: a Dask client, and the function that waits for its futures."""
     try:
         import dask
         import distributed
     except ImportError:
         raise UserError("workers: need Dask: pip install 't3sim[study]', or --workers 0 for this process") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is reported, without tracebacks
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost runs are reported without tracebacks
     if scheduler is None:
         compile_machine()  # once here, not once in every worker
         with _interrupts_ignored(), dask.config.set({"distributed.scheduler.allowed-failures": WORKERS_PER_RUN - 1}):
@@ -107,7 +108,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C for good: this one ends them, in order."""
+    """Context manager: processes started in the block ignore Ctrl-C. This process ends them in order."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -119,7 +120,7 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def compile_machine() -> None:
-    """Compile the machine, if it has not been."""
+    """Compile the compiled functions of the machine, if they are not in the cache."""
     gemm_run(load_preset("v100"), GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))).execute()
 
 

@@ -1,4 +1,4 @@
-"""Studies: a file names a space of points; their runs are simulated, and the results end in one archive.
+"""Studies: a file defines a set of points. t3sim simulates their runs and writes all results to one archive.
 
 study = load_study("study.toml")
 outcome = run_study(study, Path("."), workers=2)

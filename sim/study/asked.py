@@ -1,6 +1,6 @@
-"""From the settings of a point to what it asks for: a run, or a scenario in several configurations.
+"""Turn the settings of a point into a run, or into a scenario in several configurations.
 
-A new kind is a member of `Kind`, its fields in `sim.study.fields`, and a branch in `asked_of`.
+A new kind needs a member of `Kind`, its fields in `sim.study.fields`, and a branch in `asked_of`.
 """
 
 import os
@@ -30,36 +30,36 @@ ONLY_FOR = {
     Kind.KERNEL: ("kernel", KERNEL_PREFIX, "flush_l2", "interval_ns"),
     Kind.T3: ("kernel", KERNEL_PREFIX, "t3.", "interval_ns"),
 }
-"""Kind -> fields (or, with a dot at the end, what they begin with) beyond run, preset, policy and the machine."""
+"""Kind -> its fields beyond run, preset, policy and the machine. A name with a dot at the end is a prefix."""
 TAKEN = {name for names in ONLY_FOR.values() for name in names}
 OPEN_TRACES = 4
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One run.
+    """A point that is one run.
 
     Attributes:
         runs: name -> run.
-        content: what decides the rows in the archive, as plain data.
+        content: all inputs that determine the rows in the archive, as plain data.
     """
 
     runs: dict[str, Run]
     content: dict[str, Any]
 
-    def rows(self, found: Mapping[str, RunResult]) -> list[RunResult]:
-        """Rows of the archive, from the results of `runs` by their names."""
-        return list(found.values())
+    def rows(self, results: Mapping[str, RunResult]) -> list[RunResult]:
+        """Rows of the archive. `results`: name of a run -> its result."""
+        return list(results.values())
 
 
 @dataclass(frozen=True)
 class AskedScenario:
-    """A scenario: its figures as one row, and with a time series one for each run behind it.
+    """A point that is a scenario. One row has its figures; with a time series each of its runs has one more row.
 
     Attributes:
-        scenario: what is simulated.
-        configurations: which are put together.
-        options: what decides it beside the machine, as plain data.
+        scenario: the sub-layer or layer to simulate.
+        configurations: names of the configurations to compute.
+        options: all inputs other than the machine, as plain data.
     """
 
     scenario: Scenario
@@ -77,24 +77,24 @@ class AskedScenario:
             "runs": [run.key for run in self.runs.values()],
         }
 
-    def rows(self, found: Mapping[str, RunResult]) -> list[RunResult]:
-        whole = assemble(self.scenario, found, self.configurations)
-        row = scenario_row(whole, self.options)
-        if whole.interval_ps:
-            return [row, *scenario_runs(whole)]
+    def rows(self, results: Mapping[str, RunResult]) -> list[RunResult]:
+        result = assemble(self.scenario, results, self.configurations)
+        row = scenario_row(result, self.options)
+        if result.interval_ps:
+            return [row, *scenario_runs(result)]
         del row.point[COLUMN]  # the only row of its point
         return [row]
 
 
 def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
-    """Load and check everything that settings name.
+    """Load and check everything that the settings of a point name.
 
     Args:
         settings: field -> value (`sim.study.fields`).
-        folder: that their paths start from.
+        folder: paths in the settings are relative to it.
 
     Raises:
-        UserError: values that do not fit each other, a file that is not there.
+        UserError: values that do not fit each other, a missing file.
     """
     settings = settings | {name: os.path.join(folder, settings[name]) for name in PATHS if name in settings}
     kind = Kind(settings["run"])
@@ -126,15 +126,15 @@ def _trace(path: str, _mtime_ns: int) -> Archive:
 
 
 def _check_taken(kind: Kind, settings: dict[str, Any]) -> None:
-    """Fields of another kind are a mistake, not something to ignore."""
+    """Refuse fields of another kind."""
     for name in settings:
         names = {name, name.partition(".")[0] + "."}
         if names & TAKEN and not names & set(ONLY_FOR[kind]):
-            raise StudyError(f'{name}: not with run = "{kind}", which takes {", ".join(ONLY_FOR[kind])}')
+            raise StudyError(f'{name}: not with run = "{kind}"; allowed are {", ".join(ONLY_FOR[kind])}')
 
 
 def _preset(settings: dict[str, Any], folder: str) -> Preset:
-    """The machine; a policy makes the arbiter the user's."""
+    """The machine. With a policy its arbiter is `user`."""
     machine = {
         name: value for name, value in settings.items() if "." in name and not name.startswith((KERNEL_PREFIX, "t3."))
     }
@@ -150,13 +150,13 @@ def _preset(settings: dict[str, Any], folder: str) -> Preset:
 def _asked_scenario(
     gemm: GemmSource, workload_gpus: int, options: dict[str, Any], common: dict[str, Any]
 ) -> AskedScenario:
-    """A scenario of a GEMM, for the number of GPUs that its workload has, 0 = the option has it.
+    """A scenario of a GEMM. `workload_gpus` is the number of GPUs of its workload; 0 = take the option `gpus`.
 
     Raises:
-        UserError: no or two numbers of GPUs, an unknown configuration, a plan that is none.
+        UserError: no number of GPUs or two of them, an unknown configuration, an invalid plan.
     """
     if bool(workload_gpus) == ("gpus" in options):
-        raise StudyError("t3.gpus: give it with a kernel without workload=; a workload has its own")
+        raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
     gpus = workload_gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
     unknown = [name for name in configurations if name not in CONFIGURATIONS]

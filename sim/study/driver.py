@@ -1,4 +1,4 @@
-"""A study from its file to its archive: all runs of all points are done once, then the archive is put together."""
+"""Run a study: simulate each distinct run of its points once, then write the archive."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,13 +18,13 @@ class Outcome:
     """How a study ended.
 
     Attributes:
-        archive: where the results are, or will be when nothing is lost.
-        points: of the study.
-        runs: distinct simulations behind them.
-        kept: of these, in the store before.
-        failed: points that have a reason in place of results.
-        lost: one line for each point and run of it that was lost. With one or more the archive is not written: the same
-            call does what is left.
+        archive: path of the results. The file is written only if no run was lost.
+        points: number of points of the study.
+        runs: number of distinct runs of the points.
+        kept: number of runs whose results were in the store before.
+        failed: number of points that have a reason instead of results.
+        lost: one line for each point and lost run. With one or more lines the archive is not written; the same call
+            simulates the lost runs again.
     """
 
     archive: Path
@@ -45,16 +45,16 @@ def run_study(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Do the runs of a study and write its archive; the same bytes, however often it was interrupted.
+    """Simulate the runs of a study and write its archive. Interruptions do not change its bytes.
 
     Args:
         study: `load_study`.
-        folder: for the archive, which is named by the study's content.
+        folder: folder of the archive, whose name has a digest of the study's content.
         workers, scheduler, fresh, progress: see `sim.run.runner.run_all`.
-        store: of finished runs; None = the user's.
+        store: finished runs; None = the user's store.
 
     Raises:
-        UserError: a folder that cannot be written, no Dask, no scheduler.
+        UserError: the folder cannot be written, Dask is missing, no scheduler answers.
     """
     archive = folder / study.archive_name
     output_path(archive)
@@ -62,8 +62,10 @@ def run_study(
     if not fresh and _is_whole(archive, study.digest):
         failed = len(results.open(archive).failures())
         return Outcome(archive, len(study.points), len(runs), len(runs), failed, [])
-    with reserved(store or Store(), runs.values()) as keeping:
-        outcomes = run_all(runs.values(), keeping, workers=workers, scheduler=scheduler, fresh=fresh, progress=progress)
+    with reserved(store or Store(), runs.values()) as writable:
+        outcomes = run_all(
+            runs.values(), writable, workers=workers, scheduler=scheduler, fresh=fresh, progress=progress
+        )
         if not outcomes.lost:
             write_runs(archive, _rows(study, outcomes), study.digest)
     failed = sum(bool(point.failure(outcomes)) for point in study.points)
@@ -77,7 +79,7 @@ def run_study(
 
 
 def _is_whole(archive: Path, digest: str) -> bool:
-    """Is the archive there, and is it that of this study?"""
+    """True if the archive exists and belongs to this study."""
     with suppress(ResultsError):
         return results.open(archive).study == digest
     return False

@@ -1,8 +1,8 @@
-"""The fields of a study: their names, types and defaults. Every field may be swept.
+"""Fields of a study: names, types and defaults. A study can sweep every field.
 
 run, preset, trace, kernels, flush_l2, interval_ns, policy    how and what to run
-kernel                                                        what to run: a text of tracer.kernels
-kernel.<field>                                                added to that text, or in place of one of its fields
+kernel                                                        the kernel: a text of tracer.kernels
+kernel.<field>                                                added to that text, or replaces one of its fields
 t3.<field>                                                    the configurations of the paper
 <unit>.<field>                                                the machine: sim.spec
 """
@@ -22,7 +22,7 @@ class StudyError(UserError):
 
 
 class Kind(StrEnum):
-    """What a point of a study runs."""
+    """Kind of a point."""
 
     REPLAY = "replay"  # a trace archive
     KERNEL = "kernel"  # a kernel, synthesised while it runs
@@ -40,7 +40,7 @@ GENERAL: dict[str, Any] = {
     "interval_ns": Count,
     "policy": str,
 }
-"""Field -> type, of those without a dot."""
+"""Field -> type, for fields without a dot."""
 T3_FIELDS: dict[str, Any] = {
     "t3.gpus": Annotated[int, Meta(ge=2)],
     "t3.configurations": list[str],
@@ -50,21 +50,21 @@ T3_FIELDS: dict[str, Any] = {
 }
 DEFAULTS: dict[str, Any] = {"run": Kind.KERNEL, "preset": "v100"}
 PATHS = ("trace", "policy", "t3.plan")
-"""Files, relative to the study; so is a preset that ends in .toml."""
+"""Fields that name files, relative to the study file. A preset that ends in .toml is such a file too."""
 
 
 KERNEL_PREFIX = "kernel."
 KERNEL_FIELDS = {KERNEL_PREFIX + field: int | bool | str for name in KERNELS for field in fields_of(name)}
-"""Fields of some kernel; `kernel_of` knows which kernel it is."""
+"""Fields of all kernels. `kernel_of` checks them for one kernel."""
 FIELDS: dict[str, Any] = GENERAL | KERNEL_FIELDS | T3_FIELDS | machine_fields()
 """Field -> type."""
 
 
 def checked_field(name: str, value: Any, where: str) -> Any:
-    """A value of the study file as plain data, of the type of its field.
+    """Check one value of a study file and return it.
 
     Raises:
-        StudyError: no such field, or a value that it cannot have, whatever the others are.
+        StudyError: an unknown field, or a value of another type or outside the limits of its field.
     """
     if name not in FIELDS:
         raise StudyError(f"{where}: {name}: unknown field; {choices(name, FIELDS)}")
@@ -79,7 +79,7 @@ def kernel_of(settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The text of the kernel, and the fields that change it.
 
     Raises:
-        StudyError: no kernel, or a field or value that it cannot have.
+        StudyError: no kernel, or a field or value that the kernel does not allow.
     """
     if "kernel" not in settings:
         raise StudyError('kernel: missing; give a text, e.g. kernel = "gemm:m=512,n=512,k=256"')
@@ -92,7 +92,7 @@ def kernel_of(settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def part_of(settings: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Settings whose names begin with `prefix`, without it, as the types of their fields."""
+    """The settings whose names begin with `prefix`, by their names without it, as values of their types."""
     return {
         name.removeprefix(prefix): checked_value(value, FIELDS[name], name)
         for name, value in settings.items()

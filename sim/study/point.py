@@ -1,4 +1,4 @@
-"""One point of a study: what it asks for, and its rows in the archive."""
+"""One point of a study: its runs, and its rows in the archive."""
 
 import hashlib
 import os
@@ -18,13 +18,13 @@ from traces.errors import UserError
 
 @dataclass(frozen=True)
 class Point:
-    """A point.
+    """One combination of swept values.
 
     Attributes:
-        number: in its study.
+        number: index in the study, from 0.
         settings: field -> value (`sim.study.fields`).
-        coordinates: of these, the ones that the study sweeps.
-        folder: that the paths of the settings start from.
+        coordinates: the settings that the study sweeps.
+        folder: paths in the settings are relative to it.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Point:
 
     @cached_property
     def asked(self) -> Asked | AskedScenario | str:
-        """A run or a scenario; the reason where it cannot be."""
+        """A run or a scenario; a text = why the point cannot run."""
         try:
             asked = asked_of(self.settings, self.folder)
             asked.content  # noqa: B018 - finds mistakes in every run of a scenario
@@ -44,14 +44,14 @@ class Point:
 
     @property
     def runs(self) -> list[Run]:
-        """Simulations that it needs."""
+        """Runs that the point needs."""
         return [] if isinstance(self.asked, str) else list(self.asked.runs.values())
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """What decides its rows, as plain data; names of files do not. `failure` where it cannot run."""
-        asked = {"failure": self.asked} if isinstance(self.asked, str) else self.asked.content
-        return asked | {"run": self.settings["run"], "point": self.coordinates}
+        """All inputs that determine its rows, as plain data. Has `failure` if the point cannot run."""
+        content = {"failure": self.asked} if isinstance(self.asked, str) else self.asked.content
+        return content | {"run": self.settings["run"], "point": self.coordinates}
 
     @property
     def digest(self) -> str:
@@ -59,23 +59,23 @@ class Point:
         return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
 
     def failure(self, outcomes: Outcomes) -> str:
-        """Why it failed, "" where it did not."""
+        """Why it failed; "" = it did not."""
         if isinstance(self.asked, str):
             return self.asked
         reasons = (outcomes.failed.get(run.key, "") for run in self.runs)
         return self._without_place(next(filter(None, reasons), ""))
 
     def rows(self, outcomes: Outcomes) -> Sequence[RunResult | Failure]:
-        """Its rows in the archive; none of its runs was lost."""
+        """Its rows in the archive. No run of it may be lost."""
         reason = self.failure(outcomes)
         if reason or isinstance(self.asked, str):
             return [Failure(self.coordinates, reason)]
-        found = {name: outcomes.result(run) for name, run in self.asked.runs.items()}
-        rows = self.asked.rows(found)
+        results = {name: outcomes.result(run) for name, run in self.asked.runs.items()}
+        rows = self.asked.rows(results)
         for row in rows:
             row.point = self.coordinates | row.point
         return rows
 
     def _without_place(self, reason: str) -> str:
-        """Without the place of the study on this machine."""
+        """The reason without the folder of the study on this machine."""
         return reason.replace(self.folder + os.sep, "")

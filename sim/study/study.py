@@ -1,4 +1,4 @@
-"""A study file: a base, and a space of points around it; a point is one run or one scenario.
+"""A study file: base settings, and the points that change some of them. A point is one run or one scenario.
 
     title = "How deep a DRAM queue does it take?"
     run = "kernel"
@@ -9,16 +9,16 @@
     [set]                       # values of the machine, for all points
     l2.mshrs = 256
 
-    [axes]                      # cartesian: every value with every other, the last axis fastest
+    [axes]                      # all combinations of the values; the last axis changes fastest
     hbm.queue_entries = [16, 32, 64]
     kernel.pipeline_depth = [2, 3]
 
-    [[points]]                  # listed: each of them with every point of the axes
+    [[points]]                  # a list; each is combined with every point of the axes
     hbm.queue = "split"
 
-Any field of `sim.study.fields` may stand in the base, an axis or a listed point. A study is known by its content: the
-machines with their sources, the traces' fingerprints, the policies' text, and the sources of the simulator. Layout,
-comments and names of files that are not swept do not count.
+Any field of `sim.study.fields` is allowed in the base, an axis or a listed point. The digest of a study depends on its
+content: the machines with their sources, the traces' fingerprints, the policies' text, and the sources of the
+simulator. Layout, comments and names of files that are not swept do not change it.
 """
 
 import hashlib
@@ -37,17 +37,17 @@ from traces.version import VERSION
 
 TABLES = ("axes", "points", "set", "t3")
 POINTS_MAX = 10_000
-"""So that a slip of the hand does not fill the memory."""
+"""Limit against typing errors: more points fill the memory."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """A space of runs.
+    """The points of a study file.
 
     Attributes:
-        name: of the file, without .toml.
+        name: name of the file, without .toml.
         title: one line for people.
-        points: in their order.
+        points: in the order of the file.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Study:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the content; it names the archive."""
+        """SHA-256 of the content; part of the archive's name."""
         content = [simulator_digest(), *(point.digest for point in self.points)]
         return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
     @property
     def archive_name(self) -> str:
-        """Name of the file that the results go to."""
+        """Name of the results file."""
         return f"{self.name}-{self.digest[:12]}.h5"
 
 
@@ -70,8 +70,8 @@ def load_study(path: str | Path) -> Study:
     """Read a study file.
 
     Raises:
-        StudyError: no such file, not TOML, an unknown field, a value that its field cannot have, a field in two
-            places, an empty axis, too many points; a study of which no point can run.
+        StudyError: no such file, not TOML, an unknown field, a value that its field does not allow, a field both in
+            axes and in points, an empty axis, too many points; no point can run.
     """
     path = Path(path)
     if not path.is_file():
@@ -95,7 +95,7 @@ def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> li
         _check_files(path, base | coordinates)
         _check_kernel(path, base | coordinates)
         points.append(Point(number, base | coordinates, coordinates, str(path.parent.resolve())))
-    contents = [point.content for point in points]  # of all, as the files are now
+    contents = [point.content for point in points]  # read now, before the files can change
     if all("failure" in content for content in contents):
         raise StudyError(f"{path}: no point can run: {contents[0]['failure']}")
     return points
@@ -103,12 +103,12 @@ def _points(path: Path, base: dict[str, Any], space: list[dict[str, Any]]) -> li
 
 @cache
 def simulator_digest() -> str:
-    """SHA-256 of version and sources of everything that results come from."""
+    """Version, and fingerprint of all sources that results depend on."""
     return f"t3sim {VERSION} {source_fingerprint(__name__, __file__)}"
 
 
 def _check_files(path: Path, settings: dict[str, Any]) -> None:
-    """A file that is not there is a mistake in the study, not a point that fails."""
+    """Refuse a study that names a missing file. This is an error of the study, not of one point."""
     for name in (*PATHS, "preset"):
         file = settings.get(name, "")
         if (name in PATHS or file.endswith(".toml")) and name in settings and not (path.parent / file).is_file():
@@ -116,7 +116,7 @@ def _check_files(path: Path, settings: dict[str, Any]) -> None:
 
 
 def _check_kernel(path: Path, settings: dict[str, Any]) -> None:
-    """So is a field that the kernel does not have."""
+    """Refuse a study that names a field that its kernel does not have."""
     if "kernel" in settings:
         try:
             kernel_of(settings)
@@ -132,7 +132,7 @@ def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:
     for name, value in content.items():
         if isinstance(value, dict):
             raise StudyError(f"{path}: [{name}]: unknown table; allowed are {', '.join(TABLES)}; values of the machine "
-                             'stand in [set], a kernel is a text: kernel = "gemm:m=512,n=512,k=256"')  # fmt: skip
+                             'belong in [set], a kernel is a text: kernel = "gemm:m=512,n=512,k=256"')  # fmt: skip
     given = content | _flat(tables["set"]) | _flat({"t3": tables["t3"]})
     return DEFAULTS | {name: checked_field(name, value, str(path)) for name, value in given.items()}
 
@@ -165,7 +165,7 @@ def _coordinates(path: Path, axes: dict[str, list], listed: list[dict[str, Any]]
     """The swept fields of every point."""
     twice = sorted({name for point in listed for name in point if name in axes})
     if twice:
-        raise StudyError(f"{path}: {twice[0]}: stands in axes and in points, allowed is one of them")
+        raise StudyError(f"{path}: {twice[0]}: is in axes and in points, allowed is one of them")
     count = max(1, len(listed))
     for values in axes.values():
         count *= len(values)
@@ -179,7 +179,7 @@ def _coordinates(path: Path, axes: dict[str, list], listed: list[dict[str, Any]]
 
 
 def _flat(table: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested tables with their names joined by dots: TOML reads a.b = 1 as one."""
+    """Join the names of nested tables by dots. TOML reads a.b = 1 as a nested table."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict):

@@ -123,6 +123,8 @@ def channel_step(channel, fifos, pool, now_ps, log):
     Returns:
         When to call again. NEVER if the channel waits for a new request (or for room in a full `out_fifo`). Earlier or
         additional calls are harmless.
+
+    Writes: channel, fifos, pool, log.
     """
     edge_ps = clock_edge_ps(channel, now_ps)
     if edge_ps > now_ps:
@@ -170,7 +172,10 @@ def _refresh_now(channel, now_ps, log):
 
 @compiled
 def channel_settle(channel, now_ps, log):
-    """Bring counters up to `now_ps`, the end of a run or sample: occupancy, and refreshes of idle time."""
+    """Bring counters up to `now_ps`, the end of a run or sample: occupancy, and refreshes of idle time.
+
+    Writes: channel, log.
+    """
     account_occupancy(channel, now_ps)
     if channel.tREFI_ps > 0 and channel.free_atoms == MAX_ATOMS:
         settle_idle_refreshes(channel, now_ps, log)

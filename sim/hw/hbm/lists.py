@@ -13,7 +13,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def append_hit(channel, bank_index, direction, slot):
-    """Append an atom that hits the open row to its list."""
+    """Append an atom that hits the open row to its list. Writes: channel."""
     bank = channel.bank[bank_index]
     channel.atom[slot].next = -1
     if bank.hit_head[direction] < 0:
@@ -29,7 +29,7 @@ def append_hit(channel, bank_index, direction, slot):
 
 @compiled
 def append_miss(channel, bank_index, direction, slot):
-    """Append an atom that misses the open row to its list."""
+    """Append an atom that misses the open row to its list. Writes: channel."""
     bank = channel.bank[bank_index]
     channel.atom[slot].next = -1
     if bank.miss_head[direction] < 0:
@@ -45,7 +45,10 @@ def append_miss(channel, bank_index, direction, slot):
 
 @compiled
 def strike_hits(channel, bank, direction):
-    """The hit list of a bank is empty: remove the bank from `hit_bank` (the last entry takes its place)."""
+    """The hit list of a bank is empty: remove the bank from `hit_bank` (the last entry takes its place).
+
+    Writes: channel, bank.
+    """
     bank.hit_head[direction] = -1
     channel.hit_banks[direction] -= 1
     last = channel.hit_bank[direction, channel.hit_banks[direction]]
@@ -67,7 +70,7 @@ def strike_misses(channel, bank, direction):
 
 @compiled
 def row_opened(channel, bank_index, row):
-    """The bank now has `row` open: its misses on that row become hits, in both directions."""
+    """The bank now has `row` open: its misses on that row become hits, in both directions. Writes: channel."""
     bank = channel.bank[bank_index]
     for direction in range(2):
         slot = np.int64(bank.miss_head[direction])
@@ -100,7 +103,7 @@ def _keep_miss(channel, bank, direction, slot, kept):
 
 @compiled
 def row_closed(channel, bank_index):
-    """The bank closed its row: its remaining hits become misses again, in order of age."""
+    """The bank closed its row: its remaining hits become misses again, in order of age. Writes: channel."""
     bank = channel.bank[bank_index]
     for direction in range(2):
         hit = np.int64(bank.hit_head[direction])

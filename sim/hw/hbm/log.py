@@ -40,7 +40,10 @@ LOG = np.dtype(
 
 @compiled
 def log_row_command(channel, log, now_ps, command, bank, row):
-    """Append a row command. If the log is full, `channel.commands` still counts, so lost commands are visible."""
+    """Append a row command. If the log is full, `channel.commands` still counts, so lost commands are visible.
+
+    Writes: channel, log.
+    """
     if channel.commands < log.size:
         entry = log[channel.commands]
         entry.time_ps = now_ps
@@ -56,7 +59,7 @@ def log_row_command(channel, log, now_ps, command, bank, row):
 
 @compiled
 def log_column_command(channel, log, now_ps, command, atom, request):
-    """Append a column command of `atom`, which belongs to `request`."""
+    """Append a column command of `atom`, which belongs to `request`. Reads: atom, request. Writes: channel, log."""
     if channel.commands < log.size:
         entry = log[channel.commands]
         entry.time_ps = now_ps

@@ -19,7 +19,7 @@ def search_again(channel):
 
 @compiled
 def watch_age(channel, now_ps):
-    """Look for the oldest atom if it may be over the age limit."""
+    """Look for the oldest atom if it may be over the age limit. Writes: channel."""
     if channel.age_limit_ps == 0 or now_ps < channel.age_check_ps:
         return
     slot = oldest_atom(channel)
@@ -35,13 +35,16 @@ def watch_age(channel, now_ps):
 
 @compiled
 def direction_of(atom):
-    """READS or WRITES, the data-bus direction of an atom."""
+    """READS or WRITES, the data-bus direction of an atom. Reads: atom."""
     return READS if atom.op == Op.READ else WRITES
 
 
 @compiled(inline=True)
 def serve(channel, reads_blocked):
-    """Set `channel.mode` (split queues) and `channel.served`, the mask of directions whose columns may issue."""
+    """Set `channel.mode` (split queues) and `channel.served`, the mask of directions whose columns may issue.
+
+    Writes: channel.
+    """
     aged = channel.aged
     if aged >= 0 and reads_blocked and channel.atom[aged].op == Op.READ:
         aged = -1
@@ -98,7 +101,7 @@ def _switch(channel, mode):
 
 @compiled
 def keeps_for_aged(channel, bank_index):
-    """Must the bank stop serving its open row, because the aged atom needs another row?"""
+    """Must the bank stop serving its open row, because the aged atom needs another row? Reads: channel."""
     if channel.aged < 0:
         return False
     aged = channel.atom[channel.aged]

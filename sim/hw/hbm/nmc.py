@@ -12,13 +12,13 @@ from tracer.compile.jit import compiled
 
 @compiled
 def update_ready_ps(channel, group):
-    """Earliest time of the next update that the ALUs allow."""
+    """Earliest time of the next update that the ALUs allow. Reads: channel, group."""
     return max(channel.update_ps, group.update_ps)
 
 
 @compiled
 def update_issued(channel, group, now_ps):
-    """Record an update issued at `now_ps`: its ALUs are busy for CCDWL."""
+    """Record an update issued at `now_ps`: its ALUs are busy for CCDWL. Writes: channel, group."""
     if channel.update_scope == UpdateScope.SAME_GROUP:
         group.update_ps = now_ps + channel.tCCDWL_ps
     elif channel.update_scope == UpdateScope.CHANNEL:

@@ -39,7 +39,7 @@ ATOM = np.dtype(
 
 @compiled
 def fits(channel, request):
-    """Has the queue room for the whole request?"""
+    """Has the queue room for the whole request? Reads: channel, request."""
     if channel.split == 0:
         held = channel.queued[READS] + channel.queued[WRITES]
     else:
@@ -57,7 +57,10 @@ def entries_of(channel, sectors):
 
 @compiled
 def conflicts(channel, request):
-    """1 if an older access of the other direction to one of the request's atoms is still queued, else 0."""
+    """1 if an older access of the other direction to one of the request's atoms is still queued, else 0.
+
+    Reads: channel, request.
+    """
     other = WRITES if request.op == Op.READ else READS
     if channel.queued[other] == 0:
         return 0
@@ -89,7 +92,7 @@ def is_queued(channel, direction, place):
 
 @compiled
 def enqueue(channel, request, now_ps):
-    """Put a request into the queue. It must fit."""
+    """Put a request into the queue. It must fit. Reads: request. Writes: channel."""
     channel.free_requests -= 1
     slot = np.int64(channel.free_request[channel.free_requests])
     channel.request[slot] = request
@@ -156,6 +159,8 @@ def column_moved(channel, slot, direction):
 
     Returns:
         Slot of the request if this was its last command (the caller frees it), else -1.
+
+    Writes: channel.
     """
     atom = channel.atom[slot]
     atom.commands -= 1
@@ -183,14 +188,14 @@ def column_moved(channel, slot, direction):
 
 @compiled
 def free_request(channel, slot):
-    """Return a request slot to the free list."""
+    """Return a request slot to the free list. Writes: channel."""
     channel.free_request[channel.free_requests] = slot
     channel.free_requests += 1
 
 
 @compiled
 def account_occupancy(channel, now_ps):
-    """Add the entries held since the last call to the integrals (entries x ps)."""
+    """Add the entries held since the last call to the integrals (entries x ps). Writes: channel."""
     elapsed_ps = now_ps - channel.accounted_ps
     if elapsed_ps > 0:
         for stream in range(STREAMS):
@@ -200,7 +205,7 @@ def account_occupancy(channel, now_ps):
 
 @compiled
 def oldest_atom(channel):
-    """Slot of the atom that was accepted first, -1 if the queue is empty."""
+    """Slot of the atom that was accepted first, -1 if the queue is empty. Reads: channel."""
     oldest = -1
     order = NEVER
     for direction in range(2):

@@ -59,7 +59,7 @@ COUNTERS = {
     "write_columns": "32-byte columns written, per stream",
     "update_columns": "32-byte columns updated near memory, per stream",
     "accepted": "requests that entered the queue, per stream",
-    "wait_ps": "sum over requests of the time at the head of or behind others in the stream fifo (ps), per stream",
+    "wait_ps": "sum over requests of the time in the stream fifo (ps), per stream",
     "occupancy": "integral of queue entries (32 bytes) over time (entries x ps), per stream",
     "age_max_ps": "longest time of a transaction in the queue (ps), per stream",
     "acts": "activate commands",
@@ -70,7 +70,7 @@ COUNTERS = {
     "bus_busy_ps": "time in which data moved on the bus (ps)",
     "reads_answered": "read requests answered",
     "read_latency_ps": "sum over answered reads of queue entry to data returned, extra latency included (ps)",
-    "drains": "times the write queue was drained (split queues)",
+    "drains": "number of drains of the write queue (split queues)",
     "commands": "commands written to the log, or lost when it was full",
 }
 """Counter fields of CHANNEL and their meaning; raw integers, ratios are computed late."""

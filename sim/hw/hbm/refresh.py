@@ -15,7 +15,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def urgent_ps(channel):
-    """When a refresh becomes urgent, NEVER without refresh."""
+    """When a refresh becomes urgent, NEVER without refresh. Reads: channel."""
     if channel.tREFI_ps == 0:
         return NEVER
     return channel.refresh_due_ps + channel.refresh_postpone * channel.tREFI_ps
@@ -23,7 +23,10 @@ def urgent_ps(channel):
 
 @compiled
 def refresh_ready_ps(channel, from_ps):
-    """Earliest time, not before `from_ps`, of the next command of a refresh: PREA while a bank is open, then REF."""
+    """Earliest time, not before `from_ps`, of the next command of a refresh: PREA while a bank is open, then REF.
+
+    Reads: channel.
+    """
     ready_ps = max(from_ps, channel.row_ps)
     for bank_index in range(channel.banks):
         bank = channel.bank[bank_index]
@@ -36,7 +39,7 @@ def refresh_ready_ps(channel, from_ps):
 
 @compiled
 def issue_refresh(channel, now_ps, log):
-    """PREA while a bank is open, else REF. It must be legal now."""
+    """PREA while a bank is open, else REF. It must be legal now. Writes: channel, log."""
     if channel.open_banks > 0:
         for bank_index in range(channel.banks):
             if channel.bank[bank_index].open_row >= 0:
@@ -56,7 +59,7 @@ def issue_refresh(channel, now_ps, log):
 
 @compiled
 def settle_idle_refreshes(channel, now_ps, log):
-    """Issue the refreshes that an empty channel made before `now_ps`."""
+    """Issue the refreshes that an empty channel made before `now_ps`. Writes: channel, log."""
     while channel.refresh_due_ps < now_ps:
         ready_ps = refresh_ready_ps(channel, channel.refresh_due_ps)
         if ready_ps >= now_ps:

@@ -53,6 +53,8 @@ def issue_column(channel, fifos, pool, now_ps, log):
 
     Returns:
         Slot of the request that this command completes (its content stays until the next is accepted), or -1.
+
+    Writes: channel, fifos, pool, log.
     """
     if now_ps < channel.column_wake_ps:
         return -1
@@ -142,7 +144,7 @@ def _has_hits(bank, serves):
 
 @compiled(inline=True)
 def issue_row(channel, now_ps, log):
-    """Issue at most one row command."""
+    """Issue at most one row command. Writes: channel, log."""
     if now_ps < channel.row_wake_ps:
         return
     if now_ps < channel.row_ps:

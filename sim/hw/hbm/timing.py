@@ -16,7 +16,7 @@ FAW_ACTIVATES = 4
 
 @compiled
 def column_ready_ps(channel, bank, op):
-    """Earliest column command for `op` on the open row of `bank`."""
+    """Earliest column command for `op` on the open row of `bank`. Reads: channel, bank."""
     group = channel.group[bank.group]
     if op == Op.READ:
         return max(bank.read_ps, group.read_ps, channel.read_ps)
@@ -28,14 +28,14 @@ def column_ready_ps(channel, bank, op):
 
 @compiled
 def activate_ready_ps(channel, bank):
-    """Earliest ACT on the closed `bank`."""
+    """Earliest ACT on the closed `bank`. Reads: channel, bank."""
     window_ps = channel.activates_ps[channel.activate_next] + channel.tFAW_ps
     return max(bank.activate_ps, channel.group[bank.group].activate_ps, channel.activate_ps, window_ps)
 
 
 @compiled
 def read_issued(channel, bank, now_ps):
-    """Record a read column issued at `now_ps`. Returns the end of its data on the bus."""
+    """Record a read column issued at `now_ps`. Returns the end of its data on the bus. Writes: channel, bank."""
     group = channel.group[bank.group]
     bank.precharge_ps = max(bank.precharge_ps, now_ps + channel.tRTP_ps)
     group.read_ps = now_ps + channel.tCCD_L_ps
@@ -46,7 +46,10 @@ def read_issued(channel, bank, now_ps):
 
 @compiled
 def write_issued(channel, bank, op, now_ps):
-    """Record a write or update column issued at `now_ps`. Returns the end of its data on the bus."""
+    """Record a write or update column issued at `now_ps`. Returns the end of its data on the bus.
+
+    Writes: channel, bank.
+    """
     group = channel.group[bank.group]
     end_ps = now_ps + channel.tWL_ps + channel.tBURST_ps
     bank.precharge_ps = max(bank.precharge_ps, end_ps + channel.tWR_ps)
@@ -61,7 +64,7 @@ def write_issued(channel, bank, op, now_ps):
 
 @compiled
 def activate(channel, bank, bank_index, row, now_ps, log):
-    """Issue ACT: open `row`."""
+    """Issue ACT: open `row`. Writes: channel, bank, log."""
     bank.open_row = row
     bank.read_ps = now_ps + channel.tRCD_rd_ps
     bank.write_ps = now_ps + channel.tRCD_wr_ps
@@ -79,7 +82,7 @@ def activate(channel, bank, bank_index, row, now_ps, log):
 
 @compiled
 def precharge(channel, bank, now_ps):
-    """Close the row of one bank. The caller logs the command, PRE or PREA."""
+    """Close the row of one bank. The caller logs the command, PRE or PREA. Writes: channel, bank."""
     bank.open_row = -1
     bank.activate_ps = max(bank.activate_ps, now_ps + channel.tRP_ps)
     channel.row_ps = now_ps + channel.period_ps

@@ -83,7 +83,7 @@ def test_the_plans_of_t3_lose_nothing(sizes, topology):
         (
             1,
             {"expects": 1},
-            "GPU 1 waits for 1 contributions to tile 0 of output, but 2 come: it would go on too early",
+            "GPU 1 waits for 1 contributions to tile 0 of output, but 2 come: it would continue too early",
         ),
         (2, {"expects": 4}, "GPU 2 waits for 4 contributions to tile 0 of output, but 2 come: it would wait for ever"),
         (0, {"to": (2,)}, "GPU 1 waits for 2 contributions to tile 0 of output, but 1 come"),

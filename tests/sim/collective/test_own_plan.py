@@ -148,7 +148,7 @@ def test_in_a_study(plan_of, tmp_path):
             TORUS.replace("expects=expects, sends=sends, chunk", "chunk").replace("op=Op.UPDATE, c", "c"),
             "keeps its part",
         ),
-        (TORUS.replace("expects = 1 + arriving", "expects = max(1, arriving)"), "it would go on too early"),
+        (TORUS.replace("expects = 1 + arriving", "expects = max(1, arriving)"), "it would continue too early"),
         (TORUS.replace("expects = 1 + arriving", "expects = 2 + arriving"), "it would wait for ever"),
         (TORUS.replace("(tiles.start, tiles.stop, to", "(0, tiles.stop, to"), "overlap"),
     ],

@@ -63,7 +63,7 @@ def test_a_damaged_result_is_made_again(tmp_path, log):
     store.path(run.key).write_bytes(b"\x89HDF damaged")
     assert run_all([run], store, workers=0).result(run).figures == {"square": 4}
     store.path(run.key).unlink()
-    with pytest.raises(UserError, match="the result of run 2 has gone"):
+    with pytest.raises(UserError, match="the result of run 2 was removed"):
         run_all([], store).result(run)
 
 
