@@ -1,4 +1,4 @@
-"""Experiment: sub-layers in the five configurations, their speed-ups and DRAM traffic, and the means over all."""
+"""Experiment: sub-layers in the five configurations, their speed-ups, their DRAM traffic, and the means over all."""
 
 from math import prod
 
@@ -10,16 +10,16 @@ from validation.experiments.workbench import Workbench, assembled, layer_of, run
 
 MEGA = 1_000_000
 GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
-"""Prefix of an answer -> layers that it averages."""
+"""Prefix of an answer -> layers whose mean it is."""
 PERCENT = 100.0
 
 
 class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
-    """Sub-layers in all configurations.
+    """Sub-layers in several configurations.
 
     Attributes:
-        scenarios: `model/layer/tpN`, or `paper` for the 16 of the paper.
-        configurations: which; Sequential and the ideal overlap must be among them.
+        scenarios: `model/layer/tpN`, or `paper` for the 16 sub-layers of the paper.
+        configurations: must include Sequential and the ideal overlap.
         bench: machine, kernel, time series.
     """
 
@@ -33,12 +33,12 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
 
     def answers(self, results: Results) -> dict[str, float]:
         scenarios = self.bench.scenarios(self.scenarios)
-        found = {name: assembled(each, results, self.configurations) for name, each in scenarios.items()}
+        assembly = {name: assembled(scenario, results, self.configurations) for name, scenario in scenarios.items()}
         answers: dict[str, float] = {}
-        for name, each in found.items():
-            answers |= {f"{name}/{key}": value for key, value in scenario_answers(each).items()}
+        for name, result in assembly.items():
+            answers |= {f"{name}/{key}": value for key, value in scenario_answers(result).items()}
         for prefix, layers in GROUPS.items():
-            chosen = [each for name, each in found.items() if layer_of(name) in layers]
+            chosen = [result for name, result in assembly.items() if layer_of(name) in layers]
             if chosen:
                 answers |= {f"{prefix}{key}": value for key, value in means(chosen).items()}
         return answers
@@ -70,7 +70,7 @@ def scenario_answers(found: ScenarioResult) -> dict[str, float]:
 
 
 def means(found: list[ScenarioResult]) -> dict[str, float]:
-    """Geometric means and extremes over scenarios."""
+    """Geometric means and extremes over scenarios. All need the same configurations."""
     answers: dict[str, float] = {}
     names = list(found[0].configurations)
     for name in names:
@@ -91,12 +91,12 @@ def means(found: list[ScenarioResult]) -> dict[str, float]:
 
 
 def loss(found: ScenarioResult, name: str) -> float:
-    """Time beyond the ideal overlap, in percent of it."""
+    """Time above that of the ideal overlap, in percent of the latter."""
     return PERCENT * (found.configurations[name].time_ps / found.configurations[IDEAL].time_ps - 1)
 
 
 def dram_change(found: ScenarioResult, name: str, *, with_ag: bool) -> float:
-    """DRAM traffic against Sequential in percent, the all-gather counted or left out."""
+    """Change of DRAM traffic in percent of Sequential, with or without the traffic of the all-gather."""
 
     def counted(configuration: str) -> int:
         moved = found.configurations[configuration].dram_bytes
