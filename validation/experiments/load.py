@@ -38,7 +38,7 @@ def load_experiments(folder: Path = FOLDER) -> dict[str, Experiment]:
     """Name of each file (without .toml) -> its experiment, sorted by name.
 
     Raises:
-        UserError: names the file and what is wrong in it.
+        UserError: an invalid file. The message names the file and the mistake.
     """
     experiments: dict[str, Experiment] = {}
     for path in sorted(folder.glob("*.toml")):
