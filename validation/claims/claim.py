@@ -1,7 +1,7 @@
-"""Claims: every published or measured number that the simulator is held against, as data.
+"""Claims: all published or measured numbers that simulated numbers are compared with, as data.
 
-A claim is one `[[claim]]` of a TOML file or one row of a CSV file in this folder; a new one needs no code. It names
-the experiment that answers it (`validation/experiments`) and which of that experiment's answers is meant.
+A claim is one `[[claim]]` of a TOML file or one row of a CSV file in this folder. A new claim needs no code. It names
+an experiment (`validation/experiments`) and one answer of that experiment.
 """
 
 import csv
@@ -15,26 +15,27 @@ from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
 OVER_CLAIMS = "claims"
-"""Experiment of a claim about other claims: its answer names a group, and is their mean absolute error in percent."""
+"""Name of the experiment for a mean of claims. The answer is the name of a group; the simulated number is the mean
+absolute error of its claims, in percent."""
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A number with its source.
 
     Attributes:
-        id: unique.
+        id: unique name.
         source: paper section or figure, or data set.
-        quantity: what it says, in words.
+        quantity: name of the quantity, in words.
         published: the number, in `unit`.
-        read: how it was read off the source.
-        kind: calibration, if a parameter was chosen by it; else prediction.
-        experiment: TOML file of `validation/experiments` that answers it, or OVER_CLAIMS.
-        answer: which answer of the experiment.
-        tolerance: in `unit`, or in percent of `published` where mode is relative; None = shown without a verdict.
-        mode: of the tolerance.
-        relation: of what is simulated to what is published.
-        group: claims that are averaged by another claim.
-        note: why it is missed, or what to know.
+        read: how it was read from the source.
+        kind: calibration if the number was used to choose a parameter, else prediction.
+        experiment: name of a TOML file of `validation/experiments`, or OVER_CLAIMS.
+        answer: name of an answer of the experiment.
+        tolerance: in `unit`; in percent of `published` if mode is relative; None = shown without a verdict.
+        mode: mode of the tolerance.
+        relation: required relation of the simulated to the published number.
+        group: name of a group; another claim can give the mean error of the group.
+        note: why the claim is outside its tolerance, or another remark.
     """
 
     id: str
@@ -54,23 +55,25 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 def load_claims(folder: Path = FOLDER) -> list[Claim]:
-    """All claims of a folder, those written by hand (TOML) before the tables (CSV), file by file.
+    """All claims of a folder: first the TOML files, then the CSV files, each in order of their names.
 
     Raises:
-        UserError: names the file, the claim and what is wrong with it; or two claims of one id.
+        UserError: an invalid claim (names the file, the claim and the mistake), or two claims with one id.
     """
     claims: dict[str, Claim] = {}
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix != ".toml", path.name)):
         for number, given in enumerate(_rows(path), 1):
             claim = _claim(given, f"{path.name}: claim {given.get('id', number)!s}")
             if claim.id in claims:
-                raise UserError(f"{path.name}: claim {claim.id}: this id is taken; allowed is one claim per id")
+                raise UserError(
+                    f"{path.name}: claim {claim.id}: another claim has this id; allowed is one claim per id"
+                )
             claims[claim.id] = claim
     return list(claims.values())
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """Claims of one file as plain dicts. In CSV an empty cell is a field that is not given."""
+    """Claims of one file as plain dicts. An empty cell of a CSV file is a missing field."""
     if path.suffix == ".toml":
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,18 +1,18 @@
-"""The fused GEMM (T3) with some of its traffic left out, by plans alone: no unit of the machine knows of it.
+"""The fused GEMM (T3) without some of its traffic. Only the plans differ; the units of the machine are the same.
 
-T3 adds three kinds of traffic to the reads of a GEMM: its own updates, updates that arrive, and reads of the DMA
-engines. What one GPU gets of them follows from where it and the GPU behind it in the ring map their tiles. So a ring
-of N GPUs, every one simulated, in which GPUs do different things, shows the combinations. In each the stores of the
-first chunk leave over the link, as in T3, where the GEMM stores as in T3 at all.
+T3 adds three kinds of traffic to the reads of a GEMM: its own updates, arriving updates, and reads of the DMA engines.
+The maps of a GPU and of the GPU behind it in the ring decide which kinds that GPU has. So one ring of N simulated GPUs
+with different maps shows several variants. The GEMM sends its stores of the first chunk over the link, as in T3, in all
+variants but `arriving_dma`.
 
-    own               nothing arrives; no tile is sent on
-    own_dma           nothing arrives; a tile is sent on when its own updates have been counted
-    own_arriving      the GPU behind is an `own_dma`, so what arrives comes as T3 sends it; no tile is sent on
-    every             T3, behind an `own_dma` too: unlike in `t3` its neighbour is not in step with it
-    arriving_dma      the GPU behind is an `every`; what arrives is sent on as soon as it is complete; the GEMM stores
-                      into another buffer, plain, through L2, as it does alone
+    own               no updates arrive; no tile is forwarded
+    own_dma           no updates arrive; a tile is forwarded when its own updates are complete
+    own_arriving      the GPU behind is an `own_dma`, so updates arrive as in T3; no tile is forwarded
+    every             T3, behind an `own_dma`. In `t3` the neighbour runs in step; here it does not
+    arriving_dma      the GPU behind is an `every`; arriving tiles are forwarded when they are complete. The GEMM stores
+                      into another buffer with plain stores through L2, as it does alone
 
-GPUs of the ring that are none of them run nothing and take in what comes.
+The other GPUs of the ring run no kernel. They receive the traffic that arrives.
 """
 
 from collections.abc import Sequence
@@ -36,17 +36,17 @@ from traces.errors import UserError
 from validation.experiments.experiment import FiguresRun
 
 OTHER_BUFFER = 1 << 42
-"""Far from the output, as `sim.run.many_gpus.run_side_by_side` has it."""
+"""Offset in bytes, far from the output; `sim.run.many_gpus.run_side_by_side` uses the same."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Which traffic of T3 a GPU has besides the reads of its GEMM.
+    """The kinds of T3 traffic that a GPU has besides the reads of its GEMM.
 
     Attributes:
-        own: near-memory updates by its GEMM.
+        own: near-memory updates of its GEMM.
         arriving: updates from the GPU behind.
-        dma: reads of tiles that are sent on.
+        dma: reads of the DMA engines, for tiles that are forwarded.
     """
 
     own: bool
@@ -65,18 +65,18 @@ VARIANTS = {
     "every": EVERY,
 }
 RINGS: tuple[tuple[Variant | None, ...], ...] = ((OWN_DMA, OWN_ARRIVING, None, OWN), (OWN_DMA, EVERY, ARRIVING_DMA))
-"""What GPUs 0, 1, ... do, None = nothing, as those behind them."""
+"""Variants of GPUs 0, 1, ...; None = no kernel. The remaining GPUs run no kernel either."""
 LEAST_GPUS = 5
-"""With fewer, what leaves one of them would come round to another."""
+"""In a smaller ring, traffic of the last variant would reach the first one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingRun(FiguresRun):
-    """One of RINGS for a sub-layer.
+    """The run of one of RINGS for a sub-layer.
 
     Attributes:
         scenario: the sub-layer.
-        ring: number of the ring.
+        ring: index in RINGS.
     """
 
     scenario: Scenario
@@ -90,12 +90,12 @@ class RingRun(FiguresRun):
 
     def figures(self) -> dict[str, float]:
         """`<variant>/...` for each variant in the ring."""
-        found = simulate_ring(self.scenario, RINGS[self.ring])
-        return {f"{name}/{key}": value for name, figures in found.items() for key, value in figures.items()}
+        simulated = simulate_ring(self.scenario, RINGS[self.ring])
+        return {f"{name}/{key}": value for name, figures in simulated.items() for key, value in figures.items()}
 
 
 def ring_runs(scenario: Scenario) -> list[RingRun]:
-    """A simulation per ring."""
+    """One run for each of RINGS."""
     gemm = scenario.run("gemm")
     return [
         RingRun(
@@ -110,10 +110,10 @@ def ring_runs(scenario: Scenario) -> list[RingRun]:
 
 
 def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[str, dict[str, int]]:
-    """Name of each variant in the ring -> what its GPU found: times, bytes per stream, bytes on its links.
+    """Name of each variant in the ring -> figures of its GPU: times in ps, bytes per stream, bytes on its links.
 
     Raises:
-        UserError: too few GPUs, another topology than a ring.
+        UserError: too few GPUs, or a topology that is not a ring.
     """
     machine = replace_unit(scenario.preset.machine, hbm={"arbiter": Arbiter.ROUND_ROBIN})
     if scenario.gpus < LEAST_GPUS or machine.link.topology != Topology.RING:
@@ -129,11 +129,11 @@ def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[st
     cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
     cluster.run([_launches(scenario, plan, role, start_ps) for plan, role in zip(plans, roles, strict=True)])
     names = {variant: name for name, variant in VARIANTS.items()}
-    return {names[role]: _found(gpu) for role, gpu in zip(roles, cluster.gpus, strict=True) if role}
+    return {names[role]: _figures(gpu) for role, gpu in zip(roles, cluster.gpus, strict=True) if role}
 
 
 def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[Region]:
-    """Where the tiles of a GPU are mapped."""
+    """The map of the tiles of a GPU."""
     if variant is None:
         return [Region(0, chunks.tiles)]
     last = chunks.gpus - 1
@@ -141,7 +141,7 @@ def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[R
     regions = []
     for local in range(chunks.gpus):
         span = chunks.span(gpu, local)
-        if local == 0:  # nobody adds to it here
+        if local == 0:  # no other GPU updates this chunk here
             away = Region(span.start, span.stop, to=(1,), op=Op.UPDATE)
             regions.append(away if variant.own else Region(span.start, span.stop))
         else:
@@ -151,7 +151,7 @@ def variant_regions(variant: Variant | None, chunks: Chunks, gpu: int) -> list[R
 
 
 def _launches(scenario: Scenario, plan: Plan, variant: Variant | None, start_ps: int) -> list[Launch]:
-    """The GEMM, if there is one; it stores elsewhere if its updates are left out."""
+    """The GEMM, none without a variant. Without own updates it stores into another buffer."""
     if variant is None:
         return []
     source = scenario.source()
@@ -161,8 +161,8 @@ def _launches(scenario: Scenario, plan: Plan, variant: Variant | None, start_ps:
     return [staggered_launch(source, plan, start_ps)]
 
 
-def _found(gpu: Gpu) -> dict[str, int]:
-    """Of one GPU at rest."""
+def _figures(gpu: Gpu) -> dict[str, int]:
+    """Figures of one GPU that is idle again."""
     node = gpu.node
     counted = totals({unit: take(unit, records) for unit, records in gpu.counters().items()})
     kernel_ps = int(node.cus["last_exit_ps"].max())

@@ -1,4 +1,4 @@
-"""Experiment: collectives alone on idle machines: what near-memory updates gain, and time against size."""
+"""Experiments: collectives alone on idle machines. They measure the gain of near-memory updates, and time over size."""
 
 from sim.presets import load_preset
 from sim.run.run import Run
@@ -16,10 +16,10 @@ ELEMENT_BYTES = 2
 
 
 class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
-    """A reduce-scatter with and without near-memory updates, of the outputs of some sub-layers.
+    """A reduce-scatter of the outputs of sub-layers, with and without near-memory updates.
 
     Attributes:
-        scenarios: `model/layer/tpN`; their outputs are what is reduced.
+        scenarios: `model/layer/tpN`; their outputs are reduced.
         bench: the machine.
     """
 
@@ -31,7 +31,7 @@ class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
         return [scenario_run(scenario, name) for scenario in scenarios for name in RUNS[:2]]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<sub-layer>/nmc_gain` = time saved in percent of the time with near-memory updates; means by N."""
+        """`<sub-layer>/nmc_gain` = saved time in percent of the time with near-memory updates; also its means by N."""
         answers: dict[str, float] = {}
         gains: dict[int, list[float]] = {}
         for name, scenario in self.bench.scenarios(self.scenarios).items():
@@ -39,16 +39,16 @@ class ScatterGain(Experiment, tag="scatter_gain", frozen=True, kw_only=True):
             answers[f"{name}/rs_us"], answers[f"{name}/rs_nmc_us"] = plain / PS_PER_US, near / PS_PER_US
             answers[f"{name}/nmc_gain"] = PERCENT * (plain / near - 1)
             gains.setdefault(gpus_of(name), []).append(answers[f"{name}/nmc_gain"])
-        return answers | {f"mean/tp{gpus}/nmc_gain": sum(each) / len(each) for gpus, each in gains.items()}
+        return answers | {f"mean/tp{gpus}/nmc_gain": sum(values) / len(values) for gpus, values in gains.items()}
 
 
 class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
-    """A reduce-scatter, with and without near-memory updates, and an all-gather over sizes of the whole buffer.
+    """A reduce-scatter, with and without near-memory updates, and an all-gather, for several sizes of the buffer.
 
     Attributes:
         preset, overrides: the machine.
         gpus: numbers of GPUs.
-        sizes_MB: 10^6 bytes; rounded to whole tiles of 128 rows of 8 KB.
+        sizes_MB: sizes of the whole buffer in 10^6 bytes, rounded to whole tiles of 128 rows of 8 KB.
     """
 
     preset: str = "t3_2024"
@@ -65,7 +65,7 @@ class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
         }
 
     def runs(self) -> list[Run]:
-        return [scenario_run(each, name) for each in self.buffers().values() for name in RUNS]
+        return [scenario_run(scenario, name) for scenario in self.buffers().values() for name in RUNS]
 
     def answers(self, results: Results) -> dict[str, float]:
         answers: dict[str, float] = {}
@@ -77,7 +77,7 @@ class ScatterSizes(Experiment, tag="scatter_sizes", frozen=True, kw_only=True):
 
 
 def _buffer(wanted_bytes: int) -> GemmProblem:
-    """A GEMM whose output has about so many bytes, in whole tiles; nothing else of it is used."""
+    """A GEMM whose output has about `wanted_bytes`, in whole tiles. Only its output is used."""
     row_bytes = ROW_ELEMENTS * ELEMENT_BYTES
     tile_rows = max(1, round(wanted_bytes / (row_bytes * DEFAULT_KERNEL.tile_m)))
     return GemmProblem(m=tile_rows * DEFAULT_KERNEL.tile_m, n=ROW_ELEMENTS, k=DEFAULT_KERNEL.tile_k)

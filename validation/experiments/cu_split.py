@@ -1,7 +1,7 @@
-"""Experiment: software overlap: a GEMM and a reduce-scatter at once, each on compute units (CUs) of its own.
+"""Experiment: software overlap. A GEMM and a reduce-scatter run at once, each on its own compute units (CUs).
 
-Three times are compared: one after the other on all CUs; each alone on its share of the CUs (what the split costs); and
-both at once (what their contention in L2 and DRAM adds).
+The answers compare three times: both kernels one after the other on all CUs; each kernel alone on its share of the CUs
+(the cost of the split); and both kernels at once (adds the cost of contention in L2 and DRAM).
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ WHOLE = ("gemm", "rs", "ag")
 
 
 class _Split(NamedTuple):
-    """Runs of one sub-layer and split."""
+    """Runs of one sub-layer with one split."""
 
     both: Run
     gemm_share: Run
@@ -27,11 +27,11 @@ class _Split(NamedTuple):
 
 
 class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
-    """Sub-layers in several splits.
+    """Sub-layers with several splits of the CUs.
 
     Attributes:
         scenarios: `model/layer/tpN`.
-        collective_cus: CUs that the reduce-scatter takes from the GEMM, one split each.
+        collective_cus: for each split, the number of CUs of the reduce-scatter; the GEMM has the others.
         bench: the machine.
     """
 
@@ -48,7 +48,7 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
         return runs
 
     def answers(self, results: Results) -> dict[str, float]:
-        """Slow-downs in percent, and speed-ups over Sequential with the all-gather counted."""
+        """Slow-downs in percent, and speed-ups over Sequential. The speed-ups include the all-gather."""
         answers: dict[str, float] = {}
         speedups: dict[str, list[float]] = {}
         for name, scenario in self.bench.scenarios(self.scenarios).items():
@@ -70,7 +70,7 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
                     f"{name}/{at}/speedup": sequential / (both.time_ps + gather),
                 }
                 speedups.setdefault(at, []).append(answers[f"{name}/{at}/speedup"])
-        return answers | {f"geomean/{at}/speedup": geomean(each) for at, each in speedups.items()}
+        return answers | {f"geomean/{at}/speedup": geomean(values) for at, values in speedups.items()}
 
     def _split(self, scenario: Scenario, cus: int) -> _Split:
         gemm_cus = scenario.preset.machine.cu.count - cus

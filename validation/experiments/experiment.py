@@ -1,4 +1,4 @@
-"""What every kind of experiment offers: the runs that it needs, and its answers from their results."""
+"""Base classes of experiments. An experiment lists its runs, and computes answers from their results."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from sim.run.result import RunResult
 from sim.run.run import Run
 
 Results = Mapping[str, RunResult]
-"""Key of a run -> what it found."""
+"""Key of a run -> its result."""
 
 
 class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
-    """Base of the kinds of experiments; a TOML file fills one.
+    """Base of all kinds of experiments. A TOML file gives the values of its attributes.
 
     Attributes:
         title: one line for people.
-        full: runs with `t3sim validate --full` only.
+        full: True = only `t3sim validate --full` runs it.
         assumed: assumptions in words, printed with the answers.
     """
 
@@ -29,21 +29,21 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     assumed: tuple[str, ...] = ()
 
     def runs(self) -> list[Run]:
-        """What must be simulated; several experiments may share a run."""
+        """The runs that the answers need. Several experiments may share a run."""
         raise TypeError(f"{type(self).__name__} has no runs")
 
     def answers(self, results: Results) -> dict[str, float]:
-        """Name -> number; units stand in the names."""
+        """Name -> number. The names contain the units."""
         raise TypeError(f"{type(self).__name__} has no answers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FiguresRun(Run):
-    """A measurement of a unit, or of a machine by several small simulations: its result is figures alone.
+    """A run whose result has figures only: a measurement of one unit, or several small simulations of a machine.
 
     Attributes:
-        name: one line for people; it decides nothing.
-        requests: guess of the line requests.
+        name: one line for people; not part of the key.
+        requests: estimated number of line requests.
     """
 
     name: str
@@ -59,7 +59,7 @@ class FiguresRun(Run):
 
     @abstractmethod
     def figures(self) -> dict[str, float]:
-        """Measure them."""
+        """Run the measurement. Returns name -> number."""
 
     def own_options(self) -> dict[str, str]:
         return {}

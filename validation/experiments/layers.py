@@ -1,8 +1,8 @@
-"""Experiment: whole Transformer layers: the simulated sub-layers and a model of every other operator, from data.
+"""Experiment: whole Transformer layers. Sub-layers with an all-reduce are simulated; a formula times other operators.
 
-The operators of a layer are rows of a TOML file. Each is a count of floating-point operations and one of bytes moved,
-a product of powers of the model's sizes; it takes the longer of flops / rate of this model's simulated GEMMs and
-bytes / sustained DRAM bandwidth.
+The other operators of a layer are rows of a TOML file. A row gives the floating-point operations and the moved bytes,
+each as a product of powers of the model's sizes. The time of an operator is the larger of two times: flops / rate of
+the simulated GEMMs of the model, and bytes / sustained DRAM bandwidth.
 """
 
 from functools import cache
@@ -24,11 +24,11 @@ from validation.experiments.workbench import Workbench, assembled, runs_for
 
 OPERATORS = Path(__file__).parent / "operators"
 SIZES = ("tokens", "sequence", "hidden", "heads", "tp")
-"""What a term may be a power of."""
+"""Sizes of a model. A term is a product of powers of them."""
 PHASES = {"training": ("forward", "training_forward", "backward", "optimizer"), "inference": ("forward",)}
-"""What a Transformer does -> operators that run in it."""
+"""Use of a Transformer -> phases whose operators run in it."""
 REDUCED = {"training": ("op", "fc2", "fc1", "ip"), "inference": ("op", "fc2")}
-"""The sub-layers with an all-reduce in it."""
+"""Use of a Transformer -> its sub-layers with an all-reduce."""
 
 
 class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,7 +56,7 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All of them, with what they rest on."""
+    """All operators of a layer, with their assumptions."""
 
     assumed: tuple[str, ...]
     stream_efficiency: float  # sustained share of the DRAM peak of element-wise operators
@@ -78,7 +78,9 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
     bench: Workbench = Workbench()
 
     def runs(self) -> list[Run]:
-        return [run for name in self.models for each in self._scenarios(name).values() for run in runs_for(each)]
+        return [
+            run for name in self.models for scenario in self._scenarios(name).values() for run in runs_for(scenario)
+        ]
 
     def _scenarios(self, name: str) -> dict[str, Scenario]:
         model, degree = name.split("/")
@@ -90,32 +92,32 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         answers: dict[str, float] = {}
         speedups: dict[str, list[float]] = {}
         for name in self.models:
-            found = {layer: assembled(each, results) for layer, each in self._scenarios(name).items()}
-            for run in PHASES:
-                each = _run_answers(self._other_ps(name, run, found), [found[layer] for layer in REDUCED[run]])
-                answers |= {f"{run}/{name}/{key}": value for key, value in each.items()}
+            layers = {layer: assembled(scenario, results) for layer, scenario in self._scenarios(name).items()}
+            for use in PHASES:
+                figures = _use_answers(self._other_ps(name, use, layers), [layers[layer] for layer in REDUCED[use]])
+                answers |= {f"{use}/{name}/{key}": value for key, value in figures.items()}
                 for configuration in CONFIGURATIONS:
-                    speedups.setdefault(f"{run}/{{}}/{configuration}/speedup", []).append(
-                        each[f"{configuration}/speedup"]
+                    speedups.setdefault(f"{use}/{{}}/{configuration}/speedup", []).append(
+                        figures[f"{configuration}/speedup"]
                     )
         for key, values in speedups.items():
             answers |= {key.format("geomean"): geomean(values), key.format("max"): max(values)}
         return answers
 
-    def _other_ps(self, name: str, run: str, found: dict[str, ScenarioResult]) -> float:
-        """All operators of a layer that no all-reduce follows."""
+    def _other_ps(self, name: str, use: str, layers: dict[str, ScenarioResult]) -> float:
+        """Time of all operators of a layer that no all-reduce follows."""
         table, sizes = operator_table(self.operators), _sizes(name, operator_table(self.operators).heads)
-        flops_per_ps = _gemm_rate(list(found.values()))
-        peak = found["op"].preset.peaks().dram_bytes_per_s
+        flops_per_ps = _gemm_rate(list(layers.values()))
+        peak = layers["op"].preset.peaks().dram_bytes_per_s
         bytes_per_ps = table.stream_efficiency * peak / PS_PER_S
-        chosen = [operator for operator in table.operator if operator.phase in PHASES[run]]
+        chosen = [operator for operator in table.operator if operator.phase in PHASES[use]]
         return sum(
             max(operator.flops.value(sizes) / flops_per_ps, operator.bytes.value(sizes) / bytes_per_ps)
             for operator in chosen
         )
 
 
-def _run_answers(other_ps: float, reduced: list[ScenarioResult]) -> dict[str, float]:
+def _use_answers(other_ps: float, reduced: list[ScenarioResult]) -> dict[str, float]:
     """Time of one layer by configuration, its speed-up, and the share of the sub-layers with an all-reduce."""
     times = {name: sum(each.configurations[name].time_ps for each in reduced) + other_ps for name in CONFIGURATIONS}
     answers = {"other_us": other_ps / PS_PER_US, "share": 1 - other_ps / times[SEQUENTIAL]}
@@ -124,10 +126,10 @@ def _run_answers(other_ps: float, reduced: list[ScenarioResult]) -> dict[str, fl
     return answers
 
 
-def _gemm_rate(found: list[ScenarioResult]) -> float:
+def _gemm_rate(layers: list[ScenarioResult]) -> float:
     """Flops per ps of all simulated GEMMs of a model together."""
-    flops = sum(2.0 * each.problem.m * each.problem.n * each.problem.k for each in found)
-    return flops / sum(each.runs["gemm"].time_ps for each in found)
+    flops = sum(2.0 * layer.problem.m * layer.problem.n * layer.problem.k for layer in layers)
+    return flops / sum(layer.runs["gemm"].time_ps for layer in layers)
 
 
 def _sizes(name: str, heads: dict[str, int]) -> dict[str, int]:
@@ -139,5 +141,5 @@ def _sizes(name: str, heads: dict[str, int]) -> dict[str, int]:
 
 @cache
 def operator_table(name: str) -> OperatorTable:
-    """A table of operators, read and checked."""
+    """Read and check the table of operators of a file in OPERATORS (`name` without .toml)."""
     return msgspec.convert(loads((OPERATORS / f"{name}.toml").read_text(encoding="utf-8")), OperatorTable)

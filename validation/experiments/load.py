@@ -1,4 +1,4 @@
-"""Experiments from their TOML files. A new one of a kind that exists needs no code."""
+"""Read experiments from their TOML files. A new experiment of an existing kind needs no code."""
 
 import tomllib
 from pathlib import Path
@@ -35,15 +35,15 @@ Kind = (
 
 
 def load_experiments(folder: Path = FOLDER) -> dict[str, Experiment]:
-    """Name of each file (without .toml) -> its experiment, sorted.
+    """Name of each file (without .toml) -> its experiment, sorted by name.
 
     Raises:
-        UserError: names the file and what is wrong in it.
+        UserError: an invalid file. The message names the file and the mistake.
     """
-    found: dict[str, Experiment] = {}
+    experiments: dict[str, Experiment] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
-            found[path.stem] = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Kind)
+            experiments[path.stem] = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Kind)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
             raise UserError(f"{path.name}: {problem}") from None
-    return found
+    return experiments

@@ -1,4 +1,7 @@
-"""Experiments on presets of real machines: microbenchmarks, GEMM time, collectives. Scripts of their tables work."""
+"""Experiments on presets of real machines: microbenchmarks, GEMM time, collectives.
+
+The modules of `validation.against` do the simulations.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +13,7 @@ from validation.against import collectives, gemm_time, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
 REQUESTS_PER_ROW = 3e4
-"""Line requests of a GEMM, roughly, for each row of A."""
+"""Approximate line requests of a GEMM per row of A."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,17 +29,17 @@ class MicrobenchmarkRun(FiguresRun):
         return (microbenchmarks.__name__, __name__)
 
     def figures(self) -> dict[str, float]:
-        """By the columns of `references/gpu_microbenchmarks.csv`, those that were measured."""
+        """Column of `references/gpu_microbenchmarks.csv` -> number, for the columns with a measured value."""
         row = microbenchmarks.measured(microbenchmarks.MACHINES[self.machine].row)
         clock_ps = period_ps(float(row["clock_MHz"]))
-        found = {
+        figures = {
             chase.column: microbenchmarks.latency_ps(self.preset, chase) / clock_ps
             for chase in microbenchmarks.CHASES
             if row[chase.column]
         }
         if row[microbenchmarks.L2_COLUMN]:
-            found[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.machine)
-        return found | {
+            figures[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.machine)
+        return figures | {
             column: microbenchmarks.stream(self.machine, flow).GBps for flow, column in microbenchmarks.STREAMS
         }
 
@@ -60,7 +63,7 @@ class GemmTimeRun(FiguresRun):
 
 @dataclass(frozen=True, kw_only=True)
 class CurveRun(FiguresRun):
-    """A collective of a measured machine at all sizes, calibrated by two of them."""
+    """A collective of a measured machine at all sizes. Two of the sizes calibrate the model."""
 
     measured: collectives.Case
 
@@ -77,7 +80,7 @@ class CurveRun(FiguresRun):
 
 
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
-    """Latencies and bandwidths of a preset, by the columns of `references/gpu_microbenchmarks.csv`.
+    """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_microbenchmarks.csv`.
 
     Attributes:
         preset: one of `microbenchmarks.MACHINES`.
@@ -105,7 +108,7 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
     preset: str
 
     def runs(self) -> list[Run]:
-        machine = next(each for each in gemm_time.MACHINES if each.preset == self.preset)
+        machine = next(machine for machine in gemm_time.MACHINES if machine.preset == self.preset)
         preset = load_preset(self.preset)
         return [
             GemmTimeRun(
@@ -124,10 +127,10 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
 
 
 class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_only=True):
-    """Collectives of a measured machine, calibrated by two points for each number of GPUs and collective.
+    """Collectives of a measured machine. Two sizes calibrate each collective and number of GPUs.
 
     Attributes:
-        system: as `references/nccl_*.csv` call it.
+        system: its name in `references/nccl_*.csv`.
     """
 
     system: str
@@ -141,7 +144,7 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
         ]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<collective>/<GPUs>/<bytes>/us`, and what was calibrated."""
+        """`<collective>/<GPUs>/<bytes>/us`, and the calibrated values."""
         return {
             f"{run.measured.kind}/{run.measured.gpus}/{name}": value
             for run in self.runs()

@@ -1,6 +1,6 @@
-"""Experiments on single units and single kernels: against other simulators and hardware counters.
+"""Experiments on single units and single kernels, for comparison with other simulators and hardware counters.
 
-They run what the scripts of `validation.against` run for their tables.
+The modules of `validation.against` run the same simulations for their tables.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from validation.experiments.sublayers import PERCENT
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelRun(FiguresRun):
-    """One HBM channel on a reference stream; nothing of the preset is read.
+    """One HBM channel on a reference stream. It reads no value of the preset.
 
     row: `setting/map/stream` as in `references/hbm2_channel.csv`.
     """
@@ -49,7 +49,7 @@ class ChannelRun(FiguresRun):
 
 @dataclass(frozen=True, kw_only=True)
 class CountersRun(FiguresRun):
-    """Sectors of a measured GEMM."""
+    """Sector counts of a measured GEMM."""
 
     measured: gemm_counters.Case
 
@@ -78,14 +78,14 @@ class HbmChannel(Experiment, tag="hbm_channel", frozen=True, kw_only=True):
 
 
 class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
-    """Sectors of tensor-core GEMMs. kernels: rows of `references/v100_gemm_counters.csv`."""
+    """Sector counts of tensor-core GEMMs. kernels: rows of `references/v100_gemm_counters.csv`."""
 
     kernels: tuple[str, ...]
 
     def runs(self) -> list[Run]:
         measured = {
             each.name: each for each in reversed(gemm_counters.CASES)
-        }  # the first of a name is the kernel itself
+        }  # of several cases with one name the first is kept: the kernel itself
         preset = load_preset(gemm_counters.PRESET)
         return [
             CountersRun(preset=preset, name=f"counters of {name}", requests=1e7, measured=measured[name])
@@ -97,7 +97,7 @@ class GemmCounters(Experiment, tag="gemm_counters", frozen=True, kw_only=True):
 
 
 class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=True):
-    """Cycles of Accel-Sim on identical traces. traces: rows of `references/accelsim.csv` whose trace is committed."""
+    """Cycles on the traces of Accel-Sim runs. traces: rows of `references/accelsim.csv` whose trace is committed."""
 
     traces: tuple[str, ...]
 
@@ -109,7 +109,7 @@ class AccelSimCycles(Experiment, tag="accelsim_cycles", frozen=True, kw_only=Tru
         ]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<trace>/cycles`: of the core's clock, without the launch."""
+        """`<trace>/cycles`: cycles of the core clock, without the launch."""
         answers = {}
         for name, run in zip(self.traces, self.runs(), strict=True):
             time_ps = results[run.key].kernels[0].time_ps

@@ -1,4 +1,4 @@
-"""Experiment: how far each headline moves when one assumed parameter takes another value that it might have."""
+"""Experiment: the change of each headline when one assumed parameter has another plausible value."""
 
 from dataclasses import dataclass
 
@@ -19,17 +19,17 @@ HEADLINES = (
     "fc/most/T3-MCA/loss",
     "op/most/T3/loss",
 )
-"""Answers of `Sublayers` that are followed."""
+"""Answers of `Sublayers` that the tornado charts show."""
 BASE = "base"
 
 
 class Variation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One parameter at another value.
+    """One parameter with another value.
 
     Attributes:
-        parameter: what the tornado chart calls it; variations of one parameter share a bar.
+        parameter: its name in the tornado chart; variations of one parameter share a bar.
         value: the value in words.
-        overrides, kernel: as in Workbench, added to the base.
+        overrides, kernel: as in Workbench, added to those of the base.
     """
 
     parameter: str
@@ -44,7 +44,7 @@ class Variation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class Swing:
-    """A parameter's effect on one headline."""
+    """The effect of a parameter on one headline."""
 
     parameter: str
     base: float
@@ -56,12 +56,12 @@ class Swing:
 
 
 class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
-    """Variations of a small set of sub-layers.
+    """Sub-layers under variations of single parameters.
 
     Attributes:
         scenarios: `model/layer/tpN`.
         bench: the base.
-        variation: what is varied, one at a time.
+        variation: the variations, applied one at a time.
     """
 
     scenarios: tuple[str, ...]
@@ -69,7 +69,7 @@ class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
     variation: tuple[Variation, ...]
 
     def varied(self) -> dict[str, Sublayers]:
-        """Name -> the sub-layers under one variation; first the base."""
+        """Name of a variation -> the sub-layers with it. The base is first."""
         benches = {BASE: self.bench} | {each.name: self._varied(each) for each in self.variation}
         return {
             name: Sublayers(title=name, scenarios=self.scenarios, configurations=CONFIGURATIONS, bench=bench)
@@ -95,10 +95,10 @@ class Sensitivity(Experiment, tag="sensitivity", frozen=True, kw_only=True):
 
 
 def swings(experiment: Sensitivity, answers: dict[str, float], headline: str) -> list[Swing]:
-    """What each parameter does to a headline, the largest first."""
+    """The effect of each parameter on a headline, the largest first."""
     base = answers[f"{BASE}/{headline}"]
-    found: dict[str, Swing] = {}
-    for each in experiment.variation:
-        swing = found.setdefault(each.parameter, Swing(each.parameter, base, {}))
-        swing.values[each.value] = answers[f"{each.name}/{headline}"]
-    return sorted(found.values(), key=lambda swing: -swing.reach)
+    by_parameter: dict[str, Swing] = {}
+    for variation in experiment.variation:
+        swing = by_parameter.setdefault(variation.parameter, Swing(variation.parameter, base, {}))
+        swing.values[variation.value] = answers[f"{variation.name}/{headline}"]
+    return sorted(by_parameter.values(), key=lambda swing: -swing.reach)

@@ -1,4 +1,4 @@
-"""Experiment: sub-layers in the five configurations, their speed-ups and DRAM traffic, and the means over all."""
+"""Experiment: sub-layers in the five configurations, their speed-ups, their DRAM traffic, and the means over all."""
 
 from math import prod
 
@@ -10,16 +10,16 @@ from validation.experiments.workbench import Workbench, assembled, layer_of, run
 
 MEGA = 1_000_000
 GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
-"""Prefix of an answer -> layers that it averages."""
+"""Prefix of an answer -> layers whose mean it is."""
 PERCENT = 100.0
 
 
 class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
-    """Sub-layers in all configurations.
+    """Sub-layers in several configurations.
 
     Attributes:
-        scenarios: `model/layer/tpN`, or `paper` for the 16 of the paper.
-        configurations: which; Sequential and the ideal overlap must be among them.
+        scenarios: `model/layer/tpN`, or `paper` for the 16 sub-layers of the paper.
+        configurations: must include Sequential and the ideal overlap.
         bench: machine, kernel, time series.
     """
 
@@ -33,49 +33,49 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
 
     def answers(self, results: Results) -> dict[str, float]:
         scenarios = self.bench.scenarios(self.scenarios)
-        found = {name: assembled(each, results, self.configurations) for name, each in scenarios.items()}
+        assembly = {name: assembled(scenario, results, self.configurations) for name, scenario in scenarios.items()}
         answers: dict[str, float] = {}
-        for name, each in found.items():
-            answers |= {f"{name}/{key}": value for key, value in scenario_answers(each).items()}
+        for name, result in assembly.items():
+            answers |= {f"{name}/{key}": value for key, value in scenario_answers(result).items()}
         for prefix, layers in GROUPS.items():
-            chosen = [each for name, each in found.items() if layer_of(name) in layers]
+            chosen = [result for name, result in assembly.items() if layer_of(name) in layers]
             if chosen:
                 answers |= {f"{prefix}{key}": value for key, value in means(chosen).items()}
         return answers
 
 
-def scenario_answers(found: ScenarioResult) -> dict[str, float]:
+def scenario_answers(result: ScenarioResult) -> dict[str, float]:
     """Times, speed-ups and traffic of one scenario, by configuration."""
     answers: dict[str, float] = {}
-    for name, each in found.configurations.items():
+    for name, outcome in result.configurations.items():
         answers |= {
-            f"{name}/speedup": found.speedup(name),
-            f"{name}/loss": loss(found, name),
-            f"{name}/time_us": each.time_ps / PS_PER_US,
-            f"{name}/gemm_us": each.gemm_ps / PS_PER_US,
-            f"{name}/rs_us": each.rs_ps / PS_PER_US,
-            f"{name}/ag_us": each.ag_ps / PS_PER_US,
-            f"{name}/dram_MB": sum(each.dram_bytes.values()) / MEGA,
-            f"{name}/dram_change": dram_change(found, name, with_ag=True),
-            f"{name}/dram_change_without_ag": dram_change(found, name, with_ag=False),
-            f"{name}/link_MB": each.link_bytes / MEGA,
-            f"{name}/exactly_once": float(each.exactly_once),
+            f"{name}/speedup": result.speedup(name),
+            f"{name}/loss": loss(result, name),
+            f"{name}/time_us": outcome.time_ps / PS_PER_US,
+            f"{name}/gemm_us": outcome.gemm_ps / PS_PER_US,
+            f"{name}/rs_us": outcome.rs_ps / PS_PER_US,
+            f"{name}/ag_us": outcome.ag_ps / PS_PER_US,
+            f"{name}/dram_MB": sum(outcome.dram_bytes.values()) / MEGA,
+            f"{name}/dram_change": dram_change(result, name, with_ag=True),
+            f"{name}/dram_change_without_ag": dram_change(result, name, with_ag=False),
+            f"{name}/link_MB": outcome.link_bytes / MEGA,
+            f"{name}/exactly_once": float(outcome.exactly_once),
         }
-        answers |= {f"{name}/{stream}_MB": moved / MEGA for stream, moved in each.dram_bytes.items()}
-    answers["output_MB"] = found.output_bytes / MEGA
-    answers["zeroing_MB"] = found.zeroing_bytes / MEGA
-    for name, run in found.runs.items():
+        answers |= {f"{name}/{stream}_MB": moved / MEGA for stream, moved in outcome.dram_bytes.items()}
+    answers["output_MB"] = result.output_bytes / MEGA
+    answers["zeroing_MB"] = result.zeroing_bytes / MEGA
+    for name, run in result.runs.items():
         answers |= {f"{name}/{key}": float(value) for key, value in run.figures.items() if value is not None}
     return answers
 
 
-def means(found: list[ScenarioResult]) -> dict[str, float]:
-    """Geometric means and extremes over scenarios."""
+def means(results: list[ScenarioResult]) -> dict[str, float]:
+    """Geometric means and extremes over scenarios. All need the same configurations."""
     answers: dict[str, float] = {}
-    names = list(found[0].configurations)
+    names = list(results[0].configurations)
     for name in names:
-        speedups = [each.speedup(name) for each in found]
-        losses = [loss(each, name) for each in found]
+        speedups = [result.speedup(name) for result in results]
+        losses = [loss(result, name) for result in results]
         answers |= {
             f"geomean/{name}/speedup": geomean(speedups),
             f"max/{name}/speedup": max(speedups),
@@ -83,23 +83,23 @@ def means(found: list[ScenarioResult]) -> dict[str, float]:
             f"least/{name}/of_ideal": min(1 / (1 + percent / PERCENT) for percent in losses),
         }
         for key, with_ag in (("dram_change", True), ("dram_change_without_ag", False)):
-            changes = [dram_change(each, name, with_ag=with_ag) for each in found]
+            changes = [dram_change(result, name, with_ag=with_ag) for result in results]
             answers[f"most/{name}/{key}"] = min(changes)
             answers[f"geomean/{name}/{key}"] = _geomean_of_changes(changes)
-    answers["exactly_once"] = float(all(each.configurations[n].exactly_once for each in found for n in names))
+    answers["exactly_once"] = float(all(result.configurations[n].exactly_once for result in results for n in names))
     return answers
 
 
-def loss(found: ScenarioResult, name: str) -> float:
-    """Time beyond the ideal overlap, in percent of it."""
-    return PERCENT * (found.configurations[name].time_ps / found.configurations[IDEAL].time_ps - 1)
+def loss(result: ScenarioResult, name: str) -> float:
+    """Time above that of the ideal overlap, in percent of the latter."""
+    return PERCENT * (result.configurations[name].time_ps / result.configurations[IDEAL].time_ps - 1)
 
 
-def dram_change(found: ScenarioResult, name: str, *, with_ag: bool) -> float:
-    """DRAM traffic against Sequential in percent, the all-gather counted or left out."""
+def dram_change(result: ScenarioResult, name: str, *, with_ag: bool) -> float:
+    """Change of DRAM traffic in percent of Sequential, with or without the traffic of the all-gather."""
 
     def counted(configuration: str) -> int:
-        moved = found.configurations[configuration].dram_bytes
+        moved = result.configurations[configuration].dram_bytes
         return sum(moved[stream] for stream in moved if with_ag or not stream.startswith("ag_"))
 
     return PERCENT * (counted(name) / counted(SEQUENTIAL) - 1)

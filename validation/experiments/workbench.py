@@ -1,4 +1,4 @@
-"""Scenarios from data: `model/layer/tpN`, on a preset with single values replaced."""
+"""Build scenarios from names `model/layer/tpN`, on a preset with some values replaced."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,21 +16,21 @@ from traces.units import PS_PER_NS
 from validation.experiments.experiment import Results
 
 TIMED_RUNS = ("gemm", "t3", "t3_mca")
-"""Runs of which a scenario with an interval takes time series."""
+"""Runs that record time series in a scenario with an interval."""
 PAPER = "paper"
-"""Stands for the 16 sub-layers of the paper."""
+"""Name for the 16 sub-layers of the paper."""
 
 
 class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is common to the scenarios of an experiment.
+    """Settings that the scenarios of an experiment share.
 
     Attributes:
-        preset: a preset's name.
+        preset: name of a preset.
         overrides: "unit.field=value".
-        kernel: fields of the GEMM that are replaced (`tracer.kernels`).
-        tokens: M of all, instead of the model's; None = the model's.
-        interval_ns: of the time series of the scenarios in `series`.
-        series: scenarios that take one, and those of the same shape with them.
+        kernel: fields of the GEMM to replace (`tracer.kernels`).
+        tokens: M of all GEMMs; None = M of the model.
+        interval_ns: interval of the time series.
+        series: scenarios with time series. Scenarios of the same shape have them too.
     """
 
     preset: str = "t3_2024"
@@ -48,36 +48,36 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """
         preset = load_preset(self.preset, self.overrides)
         timed = {(self._with_tokens(problem), gpus) for problem, gpus in map(named_sublayer, self.series)}
-        found = {}
+        scenarios = {}
         for name in scenario_names(names):
             source, gpus = make_gemm(f"gemm:workload={name}", **self.kernel)
             problem = self._with_tokens(source.problem)
             interval_ps = self.interval_ns * PS_PER_NS if (problem, gpus) in timed else 0
-            found[name] = Scenario(preset, problem, source.kernel, gpus, interval_ps=interval_ps)
-        return found
+            scenarios[name] = Scenario(preset, problem, source.kernel, gpus, interval_ps=interval_ps)
+        return scenarios
 
     def _with_tokens(self, problem: GemmProblem) -> GemmProblem:
         return problem if self.tokens is None else replace(problem, m=self.tokens)
 
 
 def scenario_run(scenario: Scenario, name: str) -> Run:
-    """One of RUNS of a scenario; a collective alone takes no time series."""
+    """The run of a scenario with this name. Only TIMED_RUNS record time series."""
     return (scenario if name in TIMED_RUNS else replace(scenario, interval_ps=0)).run(name)
 
 
 def runs_for(scenario: Scenario, configurations: Sequence[str] = CONFIGURATIONS) -> list[Run]:
-    """All that the configurations of a scenario need."""
+    """All runs that the configurations of a scenario need."""
     return [scenario_run(scenario, name) for name in runs_of(configurations)]
 
 
 def assembled(scenario: Scenario, results: Results, configurations: Sequence[str] = CONFIGURATIONS) -> ScenarioResult:
-    """The configurations of a scenario from its runs."""
-    found = {name: results[scenario_run(scenario, name).key] for name in runs_of(configurations)}
-    return assemble(scenario, found, configurations)
+    """The result of a scenario, from the results of its runs."""
+    by_name = {name: results[scenario_run(scenario, name).key] for name in runs_of(configurations)}
+    return assemble(scenario, by_name, configurations)
 
 
 def scenario_names(names: tuple[str, ...]) -> list[str]:
-    """The names, with PAPER spelled out."""
+    """The names, with PAPER replaced by the names of the paper's sub-layers."""
     paper = [f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES]
     return [each for name in names for each in (paper if name == PAPER else [name])]
 

@@ -1,4 +1,4 @@
-"""Run experiments and compare the claims with their answers."""
+"""Run experiments, and compare their answers with the claims."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from validation.report.compare import Row, compare
 
 @dataclass
 class Findings:
-    """What has been found.
+    """Answers of experiments, and their comparison with the claims.
 
     Attributes:
-        experiments: all that there are, by name.
-        answers: of those whose runs have ended.
-        results: of their runs, by key.
-        failed: experiment -> why.
-        rows: claims.
+        experiments: name -> experiment, all that exist.
+        answers: name of an experiment -> its answers, if all its runs have results.
+        results: key of a run -> its result, for the runs of these experiments.
+        failed: name of an experiment -> why it failed.
+        rows: one comparison per claim.
     """
 
     experiments: Mapping[str, Experiment]
@@ -44,37 +44,38 @@ def answer_claims(
     experiments: Mapping[str, Experiment] | None = None,
     claims: Sequence[Claim] | None = None,
 ) -> Findings:
-    """Run the quick experiments, with `full` all of them, or those named; what the store has is not run again.
+    """Run the quick experiments, or with `full` all, or the experiments named in `only`; then compare the claims.
 
-    Other experiments are answered too if the store has all their outcomes.
+    Runs whose results are in the store are not simulated again. Other experiments have answers too if the store has all
+    results of their runs.
 
     Args:
-        store: of finished runs.
-        full, only: which experiments.
+        store: finished runs.
+        full, only: choice of experiments.
         workers, fresh, progress: see `sim.run.runner.run_all`.
-        experiments, claims: None = those that come with t3sim.
+        experiments, claims: None = those of t3sim.
 
     Raises:
-        UserError: an unknown experiment, or a claim that no experiment answers.
+        UserError: an unknown experiment, or a claim without an answer.
     """
     experiments = load_experiments() if experiments is None else experiments
     claims = load_claims() if claims is None else claims
     check_names(claims, experiments, only)
     runs = {name: each.runs() for name, each in experiments.items()}
-    asked = [name for name, each in experiments.items() if (name in only if only else full or not each.full)]
-    wanted = [run for name in asked for run in runs[name]]
-    found = Findings(experiments)
-    with reserved(store, wanted) as keeping:
-        outcomes = run_all(wanted, keeping, workers=workers, fresh=fresh, progress=progress)
+    chosen = [name for name, each in experiments.items() if (name in only if only else full or not each.full)]
+    wanted = [run for name in chosen for run in runs[name]]
+    findings = Findings(experiments)
+    with reserved(store, wanted) as writable:
+        outcomes = run_all(wanted, writable, workers=workers, fresh=fresh, progress=progress)
         for name, each in experiments.items():
             why = [reason for run in runs[name] if (reason := _trouble(run, outcomes))]
             if why:
-                found.failed[name] = why[0]
-            elif _complete(runs[name], found.results, keeping):
-                found.answers[name] = each.answers(found.results)
-    check_answers(claims, found)
-    found.rows = compare(claims, found.answers, list(found.failed))
-    return found
+                findings.failed[name] = why[0]
+            elif _complete(runs[name], findings.results, writable):
+                findings.answers[name] = each.answers(findings.results)
+    check_answers(claims, findings)
+    findings.rows = compare(claims, findings.answers, list(findings.failed))
+    return findings
 
 
 def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], only: Sequence[str]) -> None:
@@ -88,9 +89,9 @@ def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], 
 
 
 def check_answers(claims: Sequence[Claim], found: Findings) -> None:
-    """Refuse a claim that asks an experiment for what it does not answer.
+    """Refuse a claim whose experiment ran and has no such answer.
 
-    A claim that is only shown may have no answer.
+    A claim without tolerance and group may have no answer.
     """
     for claim in claims:
         given = found.answers.get(claim.experiment)
@@ -101,12 +102,12 @@ def check_answers(claims: Sequence[Claim], found: Findings) -> None:
 
 
 def _trouble(run: Run, outcomes: Outcomes) -> str:
-    """Why a run has no result, "" where it has one or was not asked for."""
+    """Why a run has no result; "" = it has one, or it was not requested."""
     return outcomes.failed.get(run.key) or outcomes.lost.get(run.key, "")
 
 
 def _complete(runs: Sequence[Run], results: dict[str, RunResult], store: Store) -> bool:
-    """Is everything there? What the store has joins the results."""
+    """True if all runs have results. Adds the results in the store to `results`."""
     for run in runs:
         if run.key not in results:
             kept = store.get(run.key)

@@ -136,7 +136,10 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (T3, ["t3.gpus: needed"]),
         (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
         (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
-        ('run = "t3"\nkernel = "gemm:workload=t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n', ["t3.gpus", "not allowed: it sets the GPUs"]),
+        (
+            'run = "t3"\nkernel = "gemm:workload=t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n',
+            ["t3.gpus", "not allowed: it sets the GPUs"],
+        ),
         ('run = "t3"\nkernel = "layernorm:rows=8,cols=8"\n[t3]\ngpus = 4\n', ["found layernorm", "gemm"]),
         ("flush_l2 = true\n" + T3 + "[t3]\ngpus = 4\n", ['flush_l2: not with run = "t3"']),
         ('preset = "v10"\n' + BASE, ["no point can run", "'v10'", "v100"]),
