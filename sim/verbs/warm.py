@@ -1,4 +1,4 @@
-"""`t3sim warm`: compile all compiled functions now."""
+"""`t3sim warm`: compile everything now."""
 
 import tempfile
 from pathlib import Path

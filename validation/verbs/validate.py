@@ -1,4 +1,4 @@
-"""`t3sim validate`: what was published and measured beside what we simulate."""
+"""`t3sim validate`: compare published and measured numbers with simulated ones."""
 
 import sys
 from pathlib import Path

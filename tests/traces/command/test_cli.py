@@ -1,6 +1,7 @@
 """The command: verbs and their examples, JSON and nothing else, one line for a mistake, exit statuses."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 from sim.results import write_results
 from sim.verbs.warm import ACCELSIM_TRACE
+from tests.support.paths import ROOT
 from tests.support.result_samples import sample_results
 from tracer.accelsim.writer import same_events
 from traces.archive import open_archive
@@ -249,3 +251,28 @@ def test_number_lists(text, numbers):
 def test_wrong_number_lists(text):
     with pytest.raises(UserError, match="--kernels: found"):
         numbers_of(text, "--kernels")
+
+
+def test_another_package_adds_a_verb(tmp_path):
+    """Its entry point is found, its summary listed; a broken one costs one line; ours cannot be replaced."""
+    (tmp_path / "others.py").write_text(
+        '"""`t3sim greet`: say hello."""\n\nimport click\n\n\n@click.command()\ndef greet():\n    click.echo("hello")\n'
+    )
+    about = tmp_path / "others-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[t3sim.verbs]\ngreet = others:greet\nlost = others:lost\nrun = others:greet\n"
+    )
+
+    def t3sim(*arguments):
+        program = "import sys; from traces.command.cli import main; sys.exit(main())"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert t3sim("greet").stdout == "hello\n"
+    listed = t3sim("--help").stdout
+    assert "say hello" in listed and "simulate a trace or a kernel" in listed
+    lost = t3sim("lost")
+    assert (lost.returncode, lost.stderr.count("\n")) == (2, 1) and "verb lost of others" in lost.stderr
