@@ -149,5 +149,5 @@ def test_two_claims_of_one_id_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text(row)
     assert load_claims(tmp_path)[0].tolerance is None
     (tmp_path / "b.csv").write_text(row)
-    with pytest.raises(UserError, match="taken"):
+    with pytest.raises(UserError, match="another claim has this id"):
         load_claims(tmp_path)
