@@ -176,6 +176,7 @@ def test_a_policy_is_in_the_key_where_it_decides(monkeypatch):
 def test_the_text_of_a_policy_and_of_what_it_imports_is_hashed(tmp_path, monkeypatch):
     (tmp_path / "rule.py").write_text("from values import LIMIT\n\ndef pick(channel, now_ps):\n    return LIMIT\n")
     (tmp_path / "values.py").write_text("LIMIT = 1\n")
+    monkeypatch.delitem(code.sys.modules, code.MODULE, raising=False)  # another test may have bound one
     assert code.policy_key() == ""
 
     class Module:
