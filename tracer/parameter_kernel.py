@@ -5,8 +5,12 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import ClassVar
 
+from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
 from traces.source import KernelInfo
+
+ACCESSES_MAX = 100_000_000_000
+"""Warp accesses of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -14,10 +18,12 @@ class ParameterKernel:
     """Base of a `traces.source.KernelSource` whose fields are numbers, enums and switches.
 
     A subclass sets NAME (used in messages) and VERSION. VERSION is raised when the same fields give other events.
+    BOUNDS has the range of every number.
     """
 
     NAME: ClassVar[str]
     VERSION: ClassVar[int]
+    BOUNDS: ClassVar[dict[str, Bound]]
 
     def fingerprint(self) -> str:
         """SHA-256 of class, version and fields."""
@@ -41,12 +47,17 @@ class ParameterKernel:
             attributes={"source": type(self).__module__, "version": self.VERSION, "parameters": asdict(self)},
         )
 
-    def check_at_least_one(self, *fields: str) -> None:
-        """Refuse a field that is not a whole number of at least 1."""
-        for field in fields:
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < 1:
-                raise UserError(f"{self.NAME} {field} = {value!r}: must be a whole number >= 1")
+    def check_fields(self) -> None:
+        """Refuse numbers outside BOUNDS."""
+        check_whole_numbers(self.NAME, self, self.BOUNDS)
+
+    def check_accesses(self, accesses: int) -> None:
+        """Refuse a kernel whose warps make so many accesses that its simulation would take days."""
+        if accesses > ACCESSES_MAX:
+            raise UserError(
+                f"{self.NAME} of {accesses:,} warp accesses: allowed are {ACCESSES_MAX:,}, which are a few days of "
+                "simulation"
+            )
 
     def check_lanes(self, lanes: int) -> None:
         """Refuse a number of lanes that no machine has."""

@@ -7,17 +7,20 @@ import numpy as np
 from sim.counters import take
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
+from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine.build import Node, build, units_of
-from sim.machine.deadlock import deadlock
+from sim.machine.deadlock import DeadlockError, deadlock
 from sim.machine.engine import Status, prefill_l2, run_engine, settle
 from sim.machine.engine_record import SERIES
+from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
+from sim.presets.check import check_machine
 from sim.spec import Machine
 from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
@@ -28,6 +31,8 @@ MAX_SPANS = 1 << 16
 """Largest number of spans of the timeline; a timeline is recorded with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
+SERIES_ROWS_MAX = 10_000_000
+"""Rows of a time series, about 1 GB."""
 WINDOWS_PER_CALL = 64
 """Time windows from one call of `between_windows` to the next: a fraction of a second."""
 
@@ -48,6 +53,8 @@ class Gpu:
         ports: int = 0,
         wires: np.ndarray | None = None,
     ):
+        check_machine(machine)
+        check_memory(machine, ports=ports)
         self.machine = machine
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
@@ -136,9 +143,10 @@ class Gpu:
 
     def advance(self, progress: Progress | None = None) -> Status:
         """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""
-        until_ps = self._until_ps()
+        until_ps, watchdog = self._until_ps(), Watchdog()
         while True:
-            status = self._run_until(until_ps)
+            look_ps = min(until_ps, self.now_ps + WINDOWS_PER_LOOK * int(self.node.engine[0]["window_ps"]))
+            status = self._run_until(look_ps)
             if self.line_trace:
                 self.line_trace(self.node)
             if status == Status.SERIES_FULL:
@@ -149,8 +157,16 @@ class Gpu:
                     launch = self._window.feeds[0].launch
                     info, done = launch.source.info, int(self.node.dispatch[launch.queue]["finished"])
                     progress(info.name, done, info.workgroups)
+            elif status == Status.UNTIL and look_ps < until_ps:
+                if watchdog.starved([self.node]):
+                    raise self.starvation(self._window.feeds[0].launch.source.info.name)
             else:
                 return status
+
+    def starvation(self, what: str) -> DeadlockError:
+        """The error of a GPU that the watchdog found. what: runs on it."""
+        fact = f"{WINDOWS_WITHOUT_WORK:,} time windows without work"
+        return deadlock(self.node, self.fifo_names, what, fact)
 
     def _run_until(self, until_ps: int) -> Status:
         return Status(run_engine(self.node, until_ps))
@@ -244,6 +260,12 @@ class Gpu:
     def _take_series(self) -> None:
         engine = self.node.engine[0]
         self._series.append(self.node.series[: engine["samples"]].copy())
+        if sum(map(len, self._series)) > SERIES_ROWS_MAX:
+            interval_ps = int(engine["interval_ps"])
+            raise UserError(
+                f"time series: more than {SERIES_ROWS_MAX:,} rows up to {self.now_ps} ps with an interval of "
+                f"{interval_ps} ps: allowed is a longer one"
+            )
         engine["samples"] = 0
 
     @property

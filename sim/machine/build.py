@@ -2,7 +2,7 @@
 
 A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its values in `sim/spec.py` and in
 `sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES and a call in
-`run_phases`, its records in Node, and its fifos in `_wire` and `build`.
+`run_phases`, its records in Node, and its fifos in `wire` and `build`.
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
@@ -50,7 +50,6 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
-from sim.machine.limits import check_limits
 from sim.machine.phases import retry_cus, run_answers, run_banks, run_channels, run_cus, run_requests
 from sim.spec import Machine
 from tracer.compile.jit import compiled
@@ -238,8 +237,8 @@ def window_ps(machine: Machine) -> int:
     return max(1, min(noc_ps, machine.hbm.request_ps, MAX_WINDOW_PS))
 
 
-def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
-    """Fifos of one GPU and their numbers by role."""
+def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
+    """Fifos of one GPU and their numbers by role. ports: number of links to other GPUs."""
     fifos = Fifos()
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
@@ -292,15 +291,14 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     """Allocate and wire one GPU.
 
     Args:
-        machine: the spec.
+        machine: the spec, checked (`sim.presets.check`).
         ports: number of links (in each direction) to other GPUs; 0 = a GPU alone, without Tracker and DMA engines.
         wires: WIRE array of all GPUs; the caller sets `out_wire`, `in_wire` and `distance` of the ports.
 
     Returns:
         The node and the names of its fifos.
     """
-    check_limits(machine)
-    fifos, number = _wire(machine, ports)
+    fifos, number = wire(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)

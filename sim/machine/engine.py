@@ -49,8 +49,11 @@ def _unit_wake_ps(node):
 
 
 @compiled(inline=True)
-def _next_begin_ps(node):
-    """Begin of the next window: the earliest time at which a unit can act."""
+def next_begin_ps(node):
+    """Begin of the next window: the earliest time at which a unit can act. NEVER = it waits for new work.
+
+    Reads: all records of `node`.
+    """
     noc = node.noc[0]
     begin_ps = min(_unit_wake_ps(node), noc.requests_ps, noc.answers_ps, next_arrival_ps(node))
     return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
@@ -80,7 +83,7 @@ def open_window(node):
     """
     engine = node.engine[0]
     while True:
-        begin_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_begin_ps(node)
+        begin_ps = engine.resume_ps if engine.resume_ps >= 0 else next_begin_ps(node)
         engine.resume_ps = -1
         if begin_ps == NEVER:
             return Status.IDLE, begin_ps, begin_ps

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from sim.presets.bounds import BOUNDS
 from sim.presets.check import check_machine
 from sim.presets.preset import KINDS, OVERRIDE, Preset, Source
 from sim.spec import Machine
+from traces.bounds import Bound
 from traces.choices import allowed_names
 from traces.errors import UserError
 
@@ -157,7 +159,7 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
         table = values
         for unit in units:
             table = table.setdefault(unit, {})
-        table[last] = checked_value(value, kind, f"{where}: {field}")
+        table[last] = checked_value(value, kind, f"{where}: {field}", BOUNDS.get(field))
     machine = msgspec.convert(values, Machine)
     check_machine(machine, name, PresetError)
     return Preset(name, title, machine, {field: given[field][1] for field in fields})
@@ -179,8 +181,8 @@ def _fields_of(unit, prefix=""):
     return fields
 
 
-def checked_value(value: Any, kind: Any, where: str) -> Any:
-    """A plain value in the type of its field. An enum member is given by its lower-case name.
+def checked_value(value: Any, kind: Any, where: str, bound: Bound | None = None) -> Any:
+    """A plain value in the type and the range of its field. An enum member is given by its lower-case name.
 
     Raises:
         PresetError: names `where`, the value and what is allowed.
@@ -191,10 +193,13 @@ def checked_value(value: Any, kind: Any, where: str) -> Any:
             raise PresetError(f"{where}: found {value!r}; {choices(str(value), members)}")
         return members[value]
     try:
-        return msgspec.convert(value, kind)
+        typed = msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
         allowed = str(problem).partition("Expected ")[2].partition(",")[0].replace("`", "")
         raise PresetError(f"{where}: found {value!r}, allowed is {allowed}") from None
+    if bound and not bound.holds(typed):
+        raise PresetError(f"{where}: found {value!r}, allowed is {bound.allowed}")
+    return typed
 
 
 def _field_types(unit):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from sim.machine.limits import check_limits
+from sim.presets.check import check_machine
 from sim.run.apart import execute_apart
 from sim.run.hold import holding
 from sim.run.reason import reason_of
@@ -143,7 +143,7 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
     if not fresh and store.get(key) is not None:
         return ""  # another process has simulated it meanwhile
     try:
-        check_limits(run.preset.machine)
+        check_machine(run.preset.machine)
         policy = run.foreign_policy
         result = execute_apart(run, policy) if policy else run.execute()
     except (MemoryError, OSError):

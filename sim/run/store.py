@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sim.host.checkpoint import Checkpoint
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
-from sim.machine.limits import check_limits
+from sim.presets.check import check_machine
 from sim.results.archive import open as open_results
 from sim.results.archive import write_runs
 from sim.run.hold import held_keys
@@ -205,7 +205,7 @@ def run_or_get(
     Raises:
         UserError: as `Run.execute`.
     """
-    check_limits(run.preset.machine)  # also of units that this run does not use
+    check_machine(run.preset.machine)  # also of units that this run does not use
     if store is None:
         return RunOutcome(run.execute(progress), False)
     kept = None if fresh else store.get(run.key)

@@ -1,11 +1,13 @@
 """Look for inputs that hurt: damaged archives, texts, machines and studies, given to the verbs that read them.
 
     python -m tests.support.fuzz --minutes 30 --out found --seed 1
+    python -m tests.support.fuzz --fields --out found --seed 1
 
 Each input is a good one with a few bytes or values changed. A verb gets it in a process of its own, with limits on time
 and memory. It must end by itself, with a result (status 0) or one line that says what is wrong (status 2); whatever
 ends in a signal, in a traceback or not at all is kept in the folder `--out` with the command that shows it again. What
-was found and mended goes into tests/corpus.
+was found and mended goes into tests/corpus. With `--fields` the inputs are machines of which one number has its lowest,
+its highest or a random allowed value (`tests.support.fields`).
 """
 
 import argparse
@@ -31,6 +33,7 @@ import numpy as np
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run.one_gpu import simulate
+from tests.support import fields
 from tests.support.hostile import ordinary_kernel
 from tests.support.paths import ROOT
 from tests.support.programs import SMALL
@@ -179,7 +182,7 @@ def verdict(words, folder):
         return f"signal {-code}", text
     if "Traceback" in text:
         return "traceback " + text.strip().rpartition("\n")[2][:60], text
-    return ("", "") if code in (0, 2) else (f"status {code}", text)
+    return "" if code in (0, 2) else f"status {code}", text
 
 
 def attempt(target, seed, out):
@@ -203,12 +206,39 @@ def attempt(target, seed, out):
     return found
 
 
+def try_fields(seed, out):
+    """Every case of `tests.support.fields`. Prints how each ended. Returns the number of bad ones."""
+    bad, refused = 0, Counter()
+    with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
+        for words in fields.RUNS.values():
+            main_of_t3sim([*words])  # compiles here, once
+    for case in fields.cases(seed):
+        with tempfile.TemporaryDirectory() as place:
+            began_s = time.monotonic()
+            found, said = verdict(case.words, Path(place))
+            spent_s = time.monotonic() - began_s
+        wrong = fields.what_is_wrong(found, said)
+        bad += bool(wrong)
+        ended = wrong or ("result" if fields.result_of(said) else said.strip())
+        refused[case.run] += ended not in ("result", wrong)
+        print(f"{case.run} {case.field} = {case.value}: {spent_s:.1f} s: {ended}", flush=True)
+        if wrong:
+            out.mkdir(parents=True, exist_ok=True)
+            name = f"field-{case.run}-{case.field}-{case.value}.txt"
+            (out / name).write_text(f"{wrong}\nt3sim {' '.join(case.words)}\n\n{said}")
+    print(f"fields: {bad} bad, {refused.total()} refused before the run")
+    return bad
+
+
 def search():
     parser = argparse.ArgumentParser(description="Look for inputs that hurt.")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--out", type=Path, default=Path("fuzz_found"))
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--fields", action="store_true", help="Try every number of a machine at its bounds.")
     given = parser.parse_args()
+    if given.fields:
+        return 1 if try_fields(given.seed, given.out) else 0
     end_s, tried, bad = time.monotonic() + 60 * given.minutes, Counter(), Counter()
     with tempfile.TemporaryDirectory() as place:
         targets = make_targets(Path(place))

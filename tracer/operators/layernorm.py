@@ -32,6 +32,7 @@ from tracer.data_type import DataType
 from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
 from tracer.gemm.problem import FIRST_ADDRESS, REGION_BYTES
 from tracer.parameter_kernel import ParameterKernel
+from traces.bounds import Bound
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Kind, Pipe, Space
 from traces.source import KernelInfo, Workgroup
@@ -67,6 +68,12 @@ class LayerNorm(ParameterKernel):
 
     NAME: ClassVar[str] = "layernorm"
     VERSION: ClassVar[int] = 1
+    BOUNDS: ClassVar[dict[str, Bound]] = {
+        "rows": Bound(1, 1 << 31, "far more than the tokens of a model"),
+        "cols": Bound(1, 1 << 24, "far more than the hidden size of a model"),
+        "warps": Bound(1, THREADS_MAX // 32, f"a workgroup has at most {THREADS_MAX} threads"),
+        "address": Bound(0, ADDRESS_END, "the 62-bit address space"),
+    }
 
     rows: int
     cols: int
@@ -77,14 +84,15 @@ class LayerNorm(ParameterKernel):
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_at_least_one("rows", "cols", "warps")
+        self.check_fields()
         self.check_lanes(self.lanes)
         if self.warps * self.lanes > THREADS_MAX:
             raise UserError(f"layernorm warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
-        if self.address < 0 or self.address % VECTOR_BYTES:
-            raise UserError(f"layernorm address = {self.address}: must be >= 0 and a multiple of {VECTOR_BYTES}")
+        if self.address % VECTOR_BYTES:
+            raise UserError(f"layernorm address = {self.address}: must be a multiple of {VECTOR_BYTES}")
         if self._addresses[-1] > ADDRESS_END:
             raise UserError(f"layernorm of {self.rows} x {self.cols}: ends beyond the 62-bit address space")
+        self.check_accesses(self.rows * self.row_accesses)
 
     @property
     def row_bytes(self) -> int:
