@@ -18,7 +18,7 @@ LATENCY_CLK = Bound(0, 10_000, "no unit waits longer for a single access")
 DRAM_CLK = Bound(0, 1000, "no DRAM waits longer between two commands")
 DELAY_PS = Bound(0, 100 * PS_PER_MS, "0.1 s; a longer delay is a wrong unit")
 PATH_PS = Bound(0, 100 * PS_PER_US, "0.1 ms; a longer latency is a wrong unit")
-PER_CLK = Bound(0.001, 64, f"{SLOW}, a faster one is none")
+PER_CLK = Bound(0.001, 1000, f"{SLOW}, a faster one is none")
 BYTES_PER_CLK = Bound(1, 64 * KIB, f"{WIDER}; at least a byte moves")
 PACKET_BYTES = Bound(0, 4 * KIB, "a header is smaller than the data of many lines")
 FIFO = Bound(1, 64 * KIB, "one request must fit; every place takes memory in the simulator")
@@ -51,7 +51,7 @@ BOUNDS: dict[str, Bound] = {
     "cu.shared_latency_clk": LATENCY_CLK,
     "cu.lsu_lines_per_clk": PER_CLK,
     "cu.loads_outstanding": Bound(1, 512, RECORD),
-    "l1.bytes": Bound(128, 64 * MIB, "a line at least; every line takes memory in the simulator"),
+    "l1.bytes": Bound(128, 16 * MIB, "a line at least; every line takes memory in the simulator"),
     "l1.ways": Bound(1, 32, RECORD),
     "l1.latency_clk": LATENCY_CLK,
     "l1.mshrs": Bound(1, 1024, RECORD),

@@ -18,7 +18,7 @@ from tests.support.programs import SMALL
 from traces.errors import UserError
 
 PRESET = "t3_2024"
-GEMM = ("run", "--preset", PRESET, "--fresh", "--json", "--gemm", "64x64x32")
+GEMM = ("run", "--preset", PRESET, "--fresh", "--json", "--kernel", "gemm:m=64,n=64,k=32,tile=32x32x16,warps=1x1")
 T3 = ("t3", "--preset", PRESET, "--fresh", "--json", "--explicit", "--gpus", "4", "--configuration", "Sequential",
       "--configuration", "T3-MCA", "--configuration", "Ideal-RS+NMC",
       "--kernel", "gemm:m=128,n=128,k=32,tile=32x32x16,warps=2x2")  # fmt: skip

@@ -44,6 +44,7 @@ from traces.command.cli import main as main_of_t3sim
 from traces.source import Prefill
 
 LIMIT_S = 60
+"""Of CPU time of a verb; five times as much of wall-clock time, for a verb that sleeps."""
 MEMORY_BYTES = 4 << 30
 CRASHED = 99
 VALUES = (0, 1, -1, 2, 16, 63, 64, 255, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -148,23 +149,24 @@ def make_targets(folder):
 def run_verb(words, folder, said):
     """In a process of its own, a copy of this one: nothing is imported or loaded again. Never returns."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 5))
     os.chdir(folder)
     with open(said, "w", encoding="utf-8", errors="replace") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+        sys.stdout = sys.stderr = file
         status = CRASHED
         try:
             status = main_of_t3sim(words)
         except BaseException:
             traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        file.flush()
         os._exit(status)
 
 
 def verdict(words, folder):
     """How a verb ends: "" as it should, else what is wrong; and what it said."""
-    said, end_s = folder / "said.txt", time.monotonic() + LIMIT_S
+    said, end_s = folder / "said.txt", time.monotonic() + 5 * LIMIT_S
     child = os.fork()
     if child == 0:
         run_verb(words, folder, said)
@@ -179,7 +181,7 @@ def verdict(words, folder):
     text = said.read_text(encoding="utf-8", errors="replace")
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return f"signal {-code}", text
+        return "hang" if code == -signal.SIGXCPU else f"signal {-code}", text
     if "Traceback" in text:
         return "traceback " + text.strip().rpartition("\n")[2][:60], text
     return "" if code in (0, 2) else f"status {code}", text
@@ -206,17 +208,23 @@ def attempt(target, seed, out):
     return found
 
 
+def children_s():
+    """CPU time of all verbs so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def try_fields(seed, out):
     """Every case of `tests.support.fields`. Prints how each ended. Returns the number of bad ones."""
     bad, refused = 0, Counter()
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
         for words in fields.RUNS.values():
             main_of_t3sim([*words])  # compiles here, once
+    before_s = children_s()
     for case in fields.cases(seed):
         with tempfile.TemporaryDirectory() as place:
-            began_s = time.monotonic()
             found, said = verdict(case.words, Path(place))
-            spent_s = time.monotonic() - began_s
+        spent_s, before_s = children_s() - before_s, children_s()
         wrong = fields.what_is_wrong(found, said)
         bad += bool(wrong)
         ended = wrong or ("result" if fields.result_of(said) else said.strip())

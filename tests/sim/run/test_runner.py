@@ -86,7 +86,7 @@ def test_a_lost_worker_costs_its_run_only(tmp_path, log):
 
 def test_a_full_memory_is_no_failure(tmp_path, log, monkeypatch):
     (run,) = counted_runs(log, 1)
-    monkeypatch.setattr(runner, "check_limits", lambda machine: (_ for _ in ()).throw(MemoryError("all of it")))
+    monkeypatch.setattr(runner, "check_machine", lambda machine: (_ for _ in ()).throw(MemoryError("all of it")))
     outcomes = run_all([run], Store(tmp_path / "store"), workers=0)
     assert outcomes.lost == {run.key: "MemoryError: all of it"} and not outcomes.failed
 

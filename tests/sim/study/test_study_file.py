@@ -103,7 +103,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (BASE + "[axes]\nl2.mshrs = []\n", ["l2.mshrs", "[]"]),
         (BASE + "[axes]\nl2.mshrs = [5, 5]\n", ["l2.mshrs", "each value once"]),
         (BASE + '[axes]\nl2.mshrs = [1, "many"]\n', ["l2.mshrs", "'many'", "int"]),
-        (BASE + "[set]\nl2.mshrs = -1\n", ["l2.mshrs", "-1", ">= 1"]),
+        (BASE + "[set]\nl2.mshrs = -1\n", ["l2.mshrs", "-1", "1 to 8,192: "]),
         (BASE + '[set]\nhbm.queue = "both"\n', ["hbm.queue", "'both'", "unified, split"]),
         (BASE + '[axes]\nkernel.order = ["spiral"]\n', ["gemm: order", "'spiral'", "grouped"]),
         (BASE + "[axes]\nkernel.colour = [1]\n", ["kernel.colour", "unknown"]),
@@ -134,7 +134,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ('run = "replay"\ntrace = "study.toml"\n' + BASE, ['kernel: not with run = "replay"']),
         ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "kernel"']),
         (T3, ["t3.gpus: needed"]),
-        (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", ">= 2"]),
+        (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", "2 to 32: "]),
         (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
         (
             'run = "t3"\nkernel = "gemm:workload=t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n',

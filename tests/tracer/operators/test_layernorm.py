@@ -112,11 +112,12 @@ def test_work_may_begin_at_any_workgroup():
     [
         ({"rows": 0}, "rows = 0"),
         ({"cols": -1}, "cols = -1"),
-        ({"warps": 33}, "warps = 33: must be <= 32"),
+        ({"warps": 33}, "warps = 33: allowed is a whole number, 1 to 32"),
         ({"warps": 17, "lanes": 64}, "warps = 17: must be <= 16"),
         ({"lanes": 16}, "lanes = 16"),
         ({"address": 8}, "address = 8"),
-        ({"rows": 1 << 50, "cols": 1 << 12}, "62-bit address space"),
+        ({"rows": 1 << 50, "cols": 1 << 12}, "rows = .* 1 to 2,147,483,648"),
+        ({"rows": 1 << 31, "cols": 1 << 24}, "warp accesses: allowed are 100,000,000,000"),
     ],
 )
 def test_impossible_kernels_are_refused(fields, words):
