@@ -63,7 +63,7 @@ def test_a_machine_that_only_refreshes_is_reported_with_what_waits(monkeypatch):
     timing = msgspec.structs.replace(machine.hbm.timing, REFI=200)
     one = kernel([[[lines(Kind.LOAD, A, 4, slot=1)]]], name="refreshed")
     with pytest.raises(DeadlockError, match=r"refreshed: .* time windows without work at \d+ ps .* for data 1"):
-        Gpu(replace_unit(machine, hbm={"timing": timing})).run_kernel(one, 0, None)
+        Gpu(replace_unit(machine, hbm={"timing": timing})).run_kernel(one, 10_000_000, None)
 
 
 def test_a_time_series_of_endless_rows_is_refused(monkeypatch):
