@@ -22,6 +22,8 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
+TILE_BYTES = 1024
+"""Of the tables of a plan, for each tile of each GPU: twice the records of tile, wavefront, send and dry run."""
 MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -59,6 +61,23 @@ def check_memory(machine: Machine, gpus: int = 1, ports: int = 0) -> None:
         raise UserError(
             f"machine: needs about {bytes_text(needed)} of memory for {gpus} simulated GPU{'s' * (gpus > 1)}, most of "
             f"it for {largest}; {bytes_text(available)} are available"
+        )
+
+
+def check_plan_memory(tiles: int, gpus: int) -> None:
+    """Refuse plans whose tables do not fit into the available memory. All GPUs have a plan, simulated or not.
+
+    Args:
+        tiles: of the output. gpus: number of GPUs.
+
+    Raises:
+        UserError: names the needed and the available memory.
+    """
+    needed, available = tiles * gpus * TILE_BYTES, available_bytes()
+    if available is not None and needed > available:
+        raise UserError(
+            f"plan: {tiles:,} tiles on {gpus} GPUs need about {bytes_text(needed)} of memory, {bytes_text(available)} "
+            "are available; larger tiles, or fewer GPUs"
         )
 
 

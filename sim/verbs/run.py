@@ -12,7 +12,7 @@ from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.verbs.show import results_dict, show_results
-from sim.verbs.store_options import report_resuming, with_store
+from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
 from tracer.kernels import make_kernel
@@ -41,7 +41,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
 @click.option("--kernels", metavar="LIST", help="Run only these kernels of the trace, counted from 0, e.g. 3-7.")
 @click.option("--flush/--keep-l2", default=True, help="Flush L2 after every kernel, or keep its lines.")
-@click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
+@click.option("--interval-ns", type=INTERVAL_NS, help="Take a time series of traffic, one row per interval.")
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )

@@ -12,7 +12,7 @@ from sim.scenario.archive import write_scenario
 from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.presets import assumed_text
-from sim.verbs.store_options import report_resuming, with_store
+from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmSource
@@ -44,9 +44,7 @@ from traces.write import output_path
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU; else one represents all.")
-@click.option(
-    "--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Interval of the time series."
-)
+@click.option("--interval-ns", type=INTERVAL_NS, default=1000, show_default=True, help="Interval of the time series.")
 @with_store
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")

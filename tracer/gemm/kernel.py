@@ -46,6 +46,8 @@ WARP_STEPS_MAX = 1 << 20
 """K-steps of a workgroup, times its warps: the events of a workgroup are in memory."""
 ALL_WARP_STEPS_MAX = 10_000_000_000
 """The same of the whole kernel: more is days of simulation."""
+OUTPUT_BYTES_MAX = 1 << 40
+"""Size of C: to store or reduce more is days of simulation."""
 
 
 class Copy(IntEnum):
@@ -171,6 +173,8 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n)
     if kernel.start_tile >= tiles:
         raise UserError(f"kernel start_tile = {kernel.start_tile}: must be < {tiles}, the number of tiles")
+    if problem.output_bytes > OUTPUT_BYTES_MAX:
+        raise UserError(f"GEMM with an output of {problem.output_bytes:,} bytes: allowed are {OUTPUT_BYTES_MAX:,}")
     _check_size(tiles, steps, kernel)
     registers = registers_per_thread(problem, kernel)
     if registers > REGISTERS_MAX[kernel.lanes]:

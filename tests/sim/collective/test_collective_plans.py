@@ -308,7 +308,7 @@ def test_whole_chunks_have_no_parts():
         ("link.topology=torus", "link.topology.*allowed are ring, fully_connected, switch"),
         ("dma.policy=burst", "dma.policy.*allowed are tile, paced, chunk"),
         ("mca.medium_from=0.6", "mca.medium_from: found 0.6, allowed is at most mca.strict_from = 0.5"),
-        ("collective.warps=65", "collective.warps: found 65, allowed is at most cu.warps"),
+        ("collective.warps=65", "collective.warps: found 65, allowed is 1 to 64: the warps of a CU"),
         ("hbm.arbiter=mcaa", "hbm.arbiter.*mca"),
     ],
 )

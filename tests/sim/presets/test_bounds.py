@@ -3,9 +3,10 @@
 import pytest
 
 from sim.host.gpu import Gpu
+from sim.host.window import check_window_memory
 from sim.hw import cu_record, l1, link, lsu_record, noc_record, tags, tracker, warp
 from sim.hw.hbm import queue, record
-from sim.machine.memory import available_bytes, check_memory, machine_bytes
+from sim.machine.memory import available_bytes, check_memory, check_plan_memory, machine_bytes
 from sim.presets import check, load_preset, presets
 from sim.presets.bounds import BOUNDS, RECORD
 from sim.presets.load import PresetError, machine_fields
@@ -90,6 +91,32 @@ def test_a_machine_that_does_not_fit_into_memory_is_refused_with_both_numbers():
     with pytest.raises(UserError, match=r"needs about [\d.e+]+ GiB of memory .*mshrs.*; [\d.]+ [KMG]iB are available"):
         check_memory(machine, gpus=32, ports=31)
     assert sum(machine_bytes(load_preset("t3_2024").machine).values()) < 1 << 28 < available_bytes()
+
+
+def test_plans_and_trace_windows_that_do_not_fit_into_memory_are_refused():
+    with pytest.raises(UserError, match=r"plan: 4,194,304 tiles on 32 GPUs need about 128 GiB of memory, .* available"):
+        check_plan_memory(1 << 22, 32)
+    with pytest.raises(UserError, match=r"trace: 400 workgroups of 100,000,000 events and 7 addresses need about"):
+        check_window_memory(400, 100_000_000, 7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("gemm:m=64,n=2147483648,k=64", "GEMM n = 2147483648: allowed is a whole number, 1 to 16,777,216: far more"),
+        ("gemm:m=16777216,n=16777216,k=64", "an output of 562,949,953,421,312 bytes: allowed are 1,099,511,627,776"),
+        ("gemm:m=8388608,n=64,k=64,tile=1x64x32,warps=1x1,vector_bytes=2", "tiles of C: allowed are 4,194,304"),
+        ("gemm:m=64,n=64,k=16777216", "524,288 K-steps x 1 tiles x 8 warps in a workgroup, whose events are in memory"),
+        ("gemm:m=262144,n=262144,k=65536", "x 8 warps: allowed are 10,000,000,000, which are a few days of simulation"),
+        ("chase:buffer_bytes=4096,loads=99999999999", "chase loads = 99999999999: allowed is a whole number, 1 to"),
+        ("stream:flow=read,buffer_bytes=1099511627776", "accesses in a workgroup, whose events are in memory: allowed"),
+        ("layernorm:rows=2147483648,cols=65536", "warp accesses: allowed are 100,000,000,000, which are a few days"),
+    ],
+)
+def test_kernels_of_days_of_work_are_refused_before_the_run(kernel, words, capsys):
+    assert main(["run", "--kernel", kernel]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and words in error, error
 
 
 def test_a_sample_of_all_fields_ends_in_time_and_exactly_once(tmp_path):
