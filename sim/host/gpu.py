@@ -31,6 +31,8 @@ MAX_SPANS = 1 << 16
 """Largest number of spans of the timeline; a timeline is recorded with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
+LAST_PS = 1 << 52
+"""End of simulated time, 75 minutes. Beyond it a time in femtoseconds (sim.hw.link) would overflow."""
 SERIES_ROWS_MAX = 10_000_000
 """Rows of a time series, about 1 GB."""
 WINDOWS_PER_CALL = 64
@@ -149,6 +151,8 @@ class Gpu:
             status = self._run_until(look_ps)
             if self.line_trace:
                 self.line_trace(self.node)
+            if self.now_ps > LAST_PS:
+                raise UserError(f"{self._kernel}: simulated time {self.now_ps:,} ps, allowed are {LAST_PS:,} ps")
             if status == Status.SERIES_FULL:
                 self._take_series()
             elif status == Status.NEEDS_WORKGROUPS:
@@ -159,9 +163,14 @@ class Gpu:
                     progress(info.name, done, info.workgroups)
             elif status == Status.UNTIL and look_ps < until_ps:
                 if watchdog.starved([self.node]):
-                    raise self.starvation(self._window.feeds[0].launch.source.info.name)
+                    raise self.starvation(self._kernel)
             else:
                 return status
+
+    @property
+    def _kernel(self) -> str:
+        """Name of the first kernel in progress."""
+        return self._window.feeds[0].launch.source.info.name
 
     def starvation(self, what: str) -> DeadlockError:
         """The error of a GPU that the watchdog found. what: runs on it."""

@@ -21,6 +21,9 @@ SG_ROW_BYTES = 256
 SHORTEST_WINDOW_PS = 500
 """Shortest time in which a unit cannot affect another one. Units are simulated in steps of this time."""
 SHORTEST_REFI_CLK = 100
+LONGEST_INSTRUCTION_PS = 2_000_000
+"""Longest time of a warp instruction on its pipe: a run of 2^32 instructions on each warp then overflows no counter."""
+RATES = ("issue_per_clk", "alu_warps_per_clk", "fma_warps_per_clk", "fp64_warps_per_clk", "sfu_warps_per_clk")
 
 
 def check_machine(machine: Machine, name: str = "machine", error: type[UserError] = UserError) -> None:
@@ -61,6 +64,11 @@ def _cu_rules(cu):
     yield lanes in (32, 64), "cu.lanes_per_warp", "32 or 64"
     allowed = f"one warp ({lanes} lanes) to cu.warps x cu.lanes_per_warp = {threads}"
     yield lanes <= cu.threads <= threads, "cu.threads", allowed
+    period_ps = whole_period_ps(cu.clock_MHz)
+    least = period_ps / LONGEST_INSTRUCTION_PS
+    for field in RATES:
+        allowed = f"at least {least:g} at this clock: an instruction takes at most {LONGEST_INSTRUCTION_PS:,} ps"
+        yield getattr(cu, field) >= least, f"cu.{field}", allowed
     yield cu.warps % cu.schedulers == 0, "cu.warps", f"a multiple of cu.schedulers = {cu.schedulers}"
 
 

@@ -101,6 +101,23 @@ def cases(seed):
                 yield Case(run, field, value, settings_of(field, value))
 
 
+def mixed_cases(seed, count, fields=12):
+    """Cases in which several numbers at once have their lowest, their highest or a random allowed value."""
+    random = np.random.default_rng(seed)
+    for number in range(count):
+        settings = dict(text.split("=") for text in SMALL)
+        for field in random.choice(list(BOUNDS), fields, replace=False):
+            bound, whole = BOUNDS[field], machine_fields()[field] is int
+            value = (bound.least, bound.most, accepted(random, field, bound, whole))[
+                random.choice(3, p=(0.4, 0.4, 0.2))
+            ]
+            wider = settings | settings_of(field, value)
+            if is_machine(wider):
+                settings = wider
+        for run in RUNS:
+            yield Case(run, f"{fields} fields", number, settings)
+
+
 def settings_of(field, value):
     small = dict(text.split("=") for text in SMALL)
     return small | COMPANIONS.get(field, lambda value: {})(value) | {field: value}
@@ -117,12 +134,17 @@ def accepted(random, field, bound, whole):
             if whole
             else round(value, 4)
         )
-        try:
-            load_preset(PRESET, overrides(settings_of(field, value)))
-        except UserError:
-            continue
-        return value
+        if is_machine(settings_of(field, value)):
+            break
     return value
+
+
+def is_machine(settings):
+    try:
+        load_preset(PRESET, overrides(settings))
+    except UserError:
+        return False
+    return True
 
 
 LATE = ("nothing can move", "without work", "not conserved", "not enough memory")

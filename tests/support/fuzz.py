@@ -46,6 +46,8 @@ from traces.source import Prefill
 LIMIT_S = 60
 """Of CPU time of a verb; five times as much of wall-clock time, for a verb that sleeps."""
 MEMORY_BYTES = 4 << 30
+MIXED = 100
+"""Machines of which several numbers are changed at once."""
 CRASHED = 99
 VALUES = (0, 1, -1, 2, 16, 63, 64, 255, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 WORDS = ("nan", "inf", "-1", "0", "1e12", "1e-6", "[1]", "{}", '""', "true", "99999999999999999999", '"\\u001b[2J"')
@@ -215,13 +217,13 @@ def children_s():
 
 
 def try_fields(seed, out):
-    """Every case of `tests.support.fields`. Prints how each ended. Returns the number of bad ones."""
+    """Every case of `tests.support.fields`, some of several numbers. Prints how each ended. Returns how many are bad."""
     bad, refused = 0, Counter()
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
         for words in fields.RUNS.values():
             main_of_t3sim([*words])  # compiles here, once
     before_s = children_s()
-    for case in fields.cases(seed):
+    for case in (*fields.cases(seed), *fields.mixed_cases(seed, MIXED)):
         with tempfile.TemporaryDirectory() as place:
             found, said = verdict(case.words, Path(place))
         spent_s, before_s = children_s() - before_s, children_s()

@@ -10,7 +10,7 @@ from sim.host.gpu import Gpu
 from sim.host.state import named_arrays
 from sim.machine.deadlock import DeadlockError
 from sim.run.many_gpus import replace_unit
-from tests.support.programs import kernel, lines, small_preset
+from tests.support.programs import compute, kernel, lines, small_preset
 from tests.support.t3_cases import T3Case, clusters
 from traces.errors import UserError
 from traces.schema import Kind
@@ -71,3 +71,10 @@ def test_a_time_series_of_endless_rows_is_refused(monkeypatch):
     one = kernel([[[lines(Kind.LOAD, A, 4, slot=1)]]])
     with pytest.raises(UserError, match=r"time series: more than 5,000 rows .* interval of 10 ps: allowed is a longer"):
         Gpu(small_preset().machine, interval_ps=10).run_kernel(one, 10_000_000, None)
+
+
+def test_simulated_time_has_an_end():
+    """Twenty events of 2^32 instructions at 10 MHz: a time in femtoseconds would overflow."""
+    long = [compute(count=(1 << 32) - 1)] * 20
+    with pytest.raises(UserError, match=r"endless: simulated time [\d,]+ ps, allowed are 4,503,599,627,370,496 ps"):
+        Gpu(small_preset("cu.clock_MHz=10").machine).run_kernel(kernel([[long]] * 40, name="endless"), 0, None)

@@ -68,6 +68,11 @@ def test_a_packet_takes_at_least_a_short_time_window():
         load_preset("t3_2024", ["noc.clock_MHz=10000", "noc.latency_clk=1"])
 
 
+def test_an_instruction_takes_at_most_two_microseconds():
+    with pytest.raises(PresetError, match=r"cu.alu_warps_per_clk: found 0.001, allowed is at least 0.05 at this clock"):
+        load_preset("t3_2024", ["cu.clock_MHz=10", "cu.alu_warps_per_clk=0.001"])
+
+
 def test_a_study_refuses_values_beyond_the_bounds():
     for field, value in (("l2.dram_fifo", 1), ("t3.gpus", 33), ("t3.gpus", 1), ("interval_ns", 1 << 31)):
         with pytest.raises(StudyError, match=f"s.toml: axes: {field}: found {value}, allowed is [0-9,]* to [0-9,]*: "):
