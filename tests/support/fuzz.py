@@ -217,7 +217,7 @@ def children_s():
 
 
 def try_fields(seed, out):
-    """Every case of `tests.support.fields`, some of several numbers. Prints how each ended. Returns how many are bad."""
+    """Every case of `tests.support.fields`. Prints how each ended. Returns the number of bad ones."""
     bad, refused = 0, Counter()
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
         for words in fields.RUNS.values():
