@@ -11,6 +11,7 @@ import pytest
 from sim.results import ResultsError, open, write_results
 from sim.results.layout import run_digest
 from sim.run import store as store_module
+from sim.run.many_gpus import replace_unit
 from sim.run.run import gemm_run
 from sim.run.store import Store, run_or_get
 from sim.scenario.scenario import Scenario, simulate_scenario
@@ -63,7 +64,8 @@ def test_an_entry_answers_with_the_machine_that_was_asked_for(store):
 def test_a_machine_that_is_too_large_is_refused_whatever_the_store_has(store):
     run_or_get(RUN, store)
     with pytest.raises(UserError, match=r"link\.credits: found 1000000"):
-        run_or_get(replace(RUN, preset=small_preset("link.credits=1000000")), store)
+        machine = replace_unit(RUN.preset.machine, link={"credits": 1_000_000})
+        run_or_get(replace(RUN, preset=replace(RUN.preset, machine=machine)), store)
 
 
 def test_scenarios_over_link_speeds_simulate_their_gemm_once(store):
