@@ -10,7 +10,7 @@ from sim.results import open as open_results
 from sim.scenario.archive import is_scenario, open_scenario
 from sim.view.timeline import chrome_trace
 from traces.errors import UserError
-from traces.write import output_path, replacing
+from traces.output import output_path, replacing
 
 PREFERRED = ("t3_mca", "t3")
 PAGE = Path(__file__).parents[1] / "view" / "timeline_page.html"

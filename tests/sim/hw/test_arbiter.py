@@ -210,7 +210,7 @@ def test_a_policy_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match=r"broken\.py"):
         bound_policy(str(broken))
     broken.write_text("raise SystemExit(0)\n")
-    with pytest.raises(UserError, match=r"broken\.py: SystemExit"):
+    with pytest.raises(UserError, match=r"broken\.py:1: SystemExit"):
         bound_policy(str(broken))
     with pytest.raises(UserError, match="T3SIM_POLICY"):
         channel_with(Arbiter.USER, [1, 2, 3, 4])
