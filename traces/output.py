@@ -97,26 +97,36 @@ def _lock(file: Any) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def left_over(path: Path) -> bool:
-    """True if the file belongs to this user and no living process has locked it."""
+@contextmanager
+def left_over(path: Path) -> Iterator[bool]:
+    """True if the file belongs to this user and no living process has locked it. In the block nobody can lock it."""
     try:
-        with open(os.open(path, UNTOUCHED), "rb") as file:
-            status = os.fstat(file.fileno())
-            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-                return False
-            if fcntl is None:
-                return time() > status.st_mtime + LEFTOVER_S
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except OSError:  # locked, removed meanwhile, or a drive without locks
+        file = open(os.open(path, UNTOUCHED), "rb")  # noqa: SIM115 - closed below
+    except OSError:  # removed meanwhile, or a link
+        yield False
+        return
+    with file:
+        yield _is_left(file)
+
+
+def _is_left(file: Any) -> bool:
+    status = os.fstat(file.fileno())
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         return False
+    if fcntl is None:
+        return time() > status.st_mtime + LEFTOVER_S
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # locked, or a drive without locks
+        return False
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files of killed processes in a folder."""
     for path in folder.glob(TEMPORARY) if folder.is_dir() else ():
-        if left_over(path):
-            with suppress(OSError):
+        with left_over(path) as left, suppress(OSError):
+            if left:
                 path.unlink()
 
 
@@ -128,8 +138,9 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         purpose: part of its name.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        if left.is_dir() and not left.is_symlink() and left_over(left / LOCK):
-            shutil.rmtree(left, ignore_errors=True)
+        with left_over(left / LOCK) as unused:
+            if unused and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
     with (
         tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{purpose}-", ignore_cleanup_errors=True) as name,
         open(Path(name) / LOCK, "wb") as file,

@@ -33,7 +33,6 @@ def held_keys(folder: Path) -> set[str]:
     """Keys that living studies hold now."""
     held: set[str] = set()
     for path in folder.glob(f".{NAME}.*{SUFFIX}"):
-        if not left_over(path):
-            with suppress(OSError):  # its study has just ended
-                held |= set(path.read_text().split())
+        with left_over(path) as left, suppress(OSError):  # or its study has just ended
+            held |= set() if left else set(path.read_text().split())
     return held

@@ -19,6 +19,13 @@ def changed_archive(path):
             seal(file)
 
 
+def write_sealed(path, content):
+    """Write the bytes of a file without its seal, and seal it."""
+    path.write_bytes(content)
+    with open(path, "r+b") as file:
+        seal(file)
+
+
 def cut_seal(path):
     """Cut the seal off, as h5py does when it changes a file."""
     with open(path, "r+b") as file:

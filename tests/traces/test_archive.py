@@ -7,11 +7,13 @@ import resource
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from tests.support.paths import SMALL_TRACE
 from tests.support.sealed import changed_archive
 from tests.support.trace_samples import ListSource, assert_same_workgroup, random_kernel, random_source
 from tracer.verify import verify_archive
@@ -183,6 +185,16 @@ def test_refuses_what_is_not_an_archive(tmp_path, stored):
         file.attrs["format_version"] = 99
     with pytest.raises(UserError, match="format_version is 99, allowed is 1 to 2"):
         open_archive(stored)
+
+
+def test_reads_version_1(tmp_path):
+    """Written by t3sim before archives had a seal."""
+    old = Path(__file__).parent / "archives" / "trace_v1.h5"
+    with open_archive(old) as archive, open_archive(SMALL_TRACE) as same:
+        assert (archive.version, same.version) == (1, 2)
+        assert archive.fingerprint() == same.fingerprint() == verify_archive(old).checksum
+        write_archive(tmp_path / "new.h5", archive)
+    assert (tmp_path / "new.h5").read_bytes() == SMALL_TRACE.read_bytes()
 
 
 def test_refuses_missing_and_misshapen_datasets(stored):

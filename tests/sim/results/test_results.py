@@ -174,11 +174,23 @@ def test_reads_version_2(results, tmp_path):
     assert [run_digest(one) for one in again.runs] == [run_digest(one) for one in old.runs]
 
 
-def test_a_changed_value_of_version_2_is_noticed(tmp_path):
+def test_reads_version_3(tmp_path):
+    """Written by t3sim before archives had a seal: a checksum of each run."""
+    old = sim.results.open(Path(__file__).parent / "archives" / "results_v3.h5")
+    run, failure = old.runs
+    assert (run.figures, failure.reason, old.study) == ({"speedup": 1.5}, "does not fit", "ab" * 32)
+    assert run.input == {"trace": "ab" * 32} and run.totals["cu.events"] == 209
+    write_runs(tmp_path / "new.h5", old.runs, old.study)
+    again = sim.results.open(tmp_path / "new.h5")
+    assert [run_digest(one) for one in again.runs] == [run_digest(one) for one in old.runs]
+
+
+@pytest.mark.parametrize(("version", "name"), [(2, "trace_fingerprint"), (3, "input"), (3, "point"), (3, "checksum")])
+def test_a_changed_value_of_an_older_version_is_noticed(tmp_path, version, name):
     path = tmp_path / "changed.h5"
-    path.write_bytes((Path(__file__).parent / "archives" / "results_v2.h5").read_bytes())
+    path.write_bytes((Path(__file__).parent / "archives" / f"results_v{version}.h5").read_bytes())
     with changed_archive(path) as file:
-        file["runs/00000"].attrs["trace_fingerprint"] = "cd" * 32
+        file["runs/00000"].attrs[name] = "{}"
     with pytest.raises(ResultsError, match="checksum"):
         sim.results.open(path)
 
