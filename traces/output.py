@@ -91,10 +91,10 @@ def locked_file(place: Path, mode: int = 0o666) -> tuple[int, Path]:
 
 
 def _lock(file: Any) -> None:
-    """Lock a file as long as it stays open."""
+    """Lock a file as long as it stays open. The lock is shared, so it does not stop HDF5's readers."""
     if fcntl is not None:
         with suppress(OSError):  # a drive without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_SH)
 
 
 @contextmanager
@@ -106,10 +106,10 @@ def left_over(path: Path) -> Iterator[bool]:
         yield False
         return
     with file:
-        yield _is_left(file)
+        yield _is_left(path, file)
 
 
-def _is_left(file: Any) -> bool:
+def _is_left(path: Path, file: Any) -> bool:
     status = os.fstat(file.fileno())
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         return False
@@ -117,9 +117,9 @@ def _is_left(file: Any) -> bool:
         return time() > status.st_mtime + LEFTOVER_S
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # locked, or a drive without locks
+        return os.path.samestat(status, os.stat(path, follow_symlinks=False))  # else it was renamed meanwhile
+    except OSError:  # locked, removed meanwhile, or a drive without locks
         return False
-    return True
 
 
 def remove_leftovers(folder: Path) -> None:
