@@ -148,9 +148,9 @@ def _reading(path: str | Path) -> Iterator[h5py.File]:
     try:
         with open_hdf5(path) as file:
             yield file
-    except (ResultsError, MemoryError):
+    except MemoryError:
         raise
-    except UserError as mistake:  # the machine is damaged, or of another version
+    except UserError as mistake:  # a value is impossible, or the machine of another version
         place = "" if str(mistake).startswith(f"{path}:") else f"{path}: "
         raise ResultsError(f"{place}{mistake}") from None
     except Exception as problem:  # for a damaged file h5py raises exceptions of many types

@@ -27,6 +27,7 @@ import h5py
 import numpy as np
 
 from sim.presets import preset_from_dict
+from sim.results.check import check_run
 from sim.run.result import Failure, KernelResult, RunResult
 from traces.checksum import canonical_json
 
@@ -99,6 +100,7 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         writer: used if the group has no writer (version 1).
 
     Raises:
+        ResultsError: an impossible value.
         ValueError: the checksum of version 2 or 3 does not fit. h5py raises further exceptions for a damaged file.
     """
     attributes = group.attrs
@@ -111,6 +113,8 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         stored = json.loads(group["spec"].asstr()[()])
         run = _read_result(group, stored, version)
         run.writer, run.point = writer, point
+    if isinstance(run, RunResult):
+        check_run(run, group.name)
     if 1 < version < SEALED_FROM and attributes["checksum"] != run_digest(run, stored, version):
         raise ValueError(f"{group.name}: the checksum does not fit the content")
     return run

@@ -153,6 +153,16 @@ class RunResult:
 
         return pd.DataFrame(self.series, index=pd.Index(self.times_ps(), name="time_ps"))
 
+    def column(self, name: str) -> np.ndarray:
+        """One column of the time series, i8 [time].
+
+        Raises:
+            ResultsError: there is no such column.
+        """
+        if name not in self.series:
+            raise ResultsError(f"the time series has no {name}: {', '.join(self.series) or 'this run took none'}")
+        return self.series[name]
+
     def times_ps(self) -> np.ndarray:
         """End of each interval of the series, i8 [time]."""
         rows = len(next(iter(self.series.values()), ()))
