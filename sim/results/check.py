@@ -4,7 +4,6 @@ A file of an older version has no seal, and whoever wrote a seal can have writte
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -66,13 +65,10 @@ def _is_counter(kind: np.dtype) -> bool:
     return kind.base == np.int64 and kind.shape in ((), (STREAMS,))
 
 
-def _check_totals(totals: Any, where: str) -> None:
-    if not isinstance(totals, dict) or not all(type(value) is int for value in totals.values()):
-        raise ResultsError(f"{where}: allowed is a JSON object of whole numbers")
+def _check_totals(totals: dict[str, int], where: str) -> None:
+    if not all(type(value) is int for value in totals.values()):
+        raise ResultsError(f"{where}: allowed are whole numbers")
     if not all(1 <= name.count(".") <= 2 for name in totals):
         raise ResultsError(f"{where}: allowed names are unit.counter and unit.counter.stream")
-    try:
-        headline(totals)
-        ratios(totals)
-    except KeyError as missing:
-        raise ResultsError(f"{where}: no {missing.args[0]}") from None
+    headline(totals)
+    ratios(totals)
