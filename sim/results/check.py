@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.counters import headline, ratios
 from sim.hw.request import STREAMS
 from sim.hw.spans import SPAN
 from sim.run.result import KernelResult, ResultsError, RunResult
@@ -70,5 +69,3 @@ def _check_totals(totals: dict[str, int], where: str) -> None:
         raise ResultsError(f"{where}: allowed are whole numbers")
     if not all(1 <= name.count(".") <= 2 for name in totals):
         raise ResultsError(f"{where}: allowed names are unit.counter and unit.counter.stream")
-    headline(totals)
-    ratios(totals)

@@ -42,7 +42,7 @@ def check_figure(path: Path) -> None:
 def can_draw() -> bool:
     """Is matplotlib installed?"""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         return False
     return True

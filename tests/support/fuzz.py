@@ -112,7 +112,7 @@ def search():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", default="", help="kinds of inputs with this text in their name")
     given = parser.parse_args()
-    end_s, tried, bad = time.monotonic() + 60 * given.minutes, Counter(), Counter()
+    tried, bad = Counter(), Counter()
     with tempfile.TemporaryDirectory() as place:
         os.environ[VARIABLE] = f"{place}/runs"
         targets = [target for target in make_targets(Path(place)) if given.only in target.name]
@@ -121,6 +121,7 @@ def search():
             for target in targets:  # loads and compiles once, here, what the verbs need
                 for verb in target.verbs:
                     main_of_t3sim(words_of(verb, target.file, place))
+        end_s = time.monotonic() + 60 * given.minutes
         while time.monotonic() < end_s:
             number = sum(tried.values())
             target = targets[number % len(targets)]

@@ -245,18 +245,18 @@ def _settings(folder, result):
     few = partial(change_text, numbers=range(-2, 70))
     texts = {
         "study.toml": 'run = "kernel"\npreset = "t3_2024"\nkernel = "gemm:m=64,n=64,k=32"\n[set]\n"cu.count" = 4\n'
-        '[[points]]\n"l2.mshrs" = 64\n[[points]]\n"l2.mshrs" = 128\n"hbm.index" = "plain"\n',
+        '[[points]]\n"l2.mshrs" = 64\n[[points]]\n"l2.mshrs" = 128\n"hbm.index" = "hash"\n',
         "plan.py": PLAN,
         "gemm.txt": "128x64x32",
         "kernel.txt": "gemm:m=64,n=64,k=32,tile=64x64x32,warps=2x2",
-        "set.txt": "hbm.index=plain",
+        "set.txt": "hbm.index=hash",
         "chunks.txt": "1,1",
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
     shutil.copy(ROOT / "sim" / "presets" / "v100.toml", folder / "machine.toml")
     shutil.copy(ROOT / "sim" / "presets" / "energy" / "hbm2_12nm.toml", folder / "energy.toml")
-    t3 = ("t3", "--kernel", "gemm:m=128,n=128,k=32", "--gpus", "2", "--configuration", "T3")
+    t3 = ("t3", "--kernel", "gemm:m=256,n=128,k=32", "--gpus", "2", "--configuration", "T3")
     verbs = {
         "machine.toml": (change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
         "energy.toml": (change_text, (("show", str(result), "--energy", "IN"),)),

@@ -137,6 +137,9 @@ def test_in_a_study(plan_of, tmp_path):
     [
         (None, "plan: no file torus.py"),
         ("def distances(:\n", "torus.py:1: cannot be read: SyntaxError"),
+        (TORUS.replace("return (1, ROW)", "raise SystemExit(0)"), "torus.py:11: distances: SystemExit: 0"),
+        (TORUS.replace("regions = []", "raise KeyboardInterrupt"), "fused_regions: KeyboardInterrupt"),
+        ("raise SystemExit\n", "torus.py:1: cannot be read: SystemExit"),
         ("x = 1\n", "no function distances; a plan has distances and fused_regions"),
         (TORUS.replace("(1, ROW)", "(1, 4)"), "distances(4): found (1, 4), allowed are whole numbers from 1 to 3"),
         (TORUS.replace("(1, ROW)", "(1, 1)"), "each once"),
