@@ -27,6 +27,7 @@ from pathlib import Path
 import h5py
 
 from sim.counters import COUNTERS
+from sim.results.check import check_text
 from sim.results.frames import Frames
 from sim.results.layout import FORMAT_VERSION, SEALED_FROM, read_run, write_run
 from sim.run.result import Failure, ResultsError, RunResult
@@ -128,6 +129,7 @@ def _results_archive(path: str | Path, file: h5py.File, version: int) -> Results
     groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
     runs = [read_run(group, version) for group in groups]
     study = str(file.attrs["study"])
+    check_text(study, "study")
     if version < SEALED_FROM:
         _check_checksums(file, study, groups)
     return ResultsArchive(runs, study, str(path))

@@ -51,11 +51,21 @@ def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
     yield mean is None or (mean.dtype == np.int64 and mean.shape == (STREAMS,)), "mean_dram_bytes", f"i8 [{STREAMS}]"
 
 
+def check_text(text: str, where: str) -> None:
+    """Refuse a text that no file can hold: h5py reads bytes that are no UTF-8 as unpaired surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ResultsError(f"{where}: found {text!a}, allowed is UTF-8") from None
+
+
 def _check_kernel(kernel: KernelResult, where: str) -> None:
+    check_text(kernel.name, f"{where}: name")
     if not 0 <= kernel.start_ps <= kernel.end_ps <= LATEST_PS:
         raise ResultsError(f"{where}: found {kernel.start_ps} to {kernel.end_ps} ps, allowed are rising times from 0")
     for unit, counters in kernel.units.items():
-        if counters.ndim != 1 or not all(_is_counter(counters.dtype[name]) for name in counters.dtype.names or ("",)):
+        names = counters.dtype.names or ()
+        if counters.ndim != 1 or not names or not all(_is_counter(counters.dtype[name]) for name in names):
             raise ResultsError(f"{where}: units/{unit}: allowed is a row of integer counters per instance")
     _check_totals(kernel.totals, f"{where}: totals")
 

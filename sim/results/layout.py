@@ -27,7 +27,7 @@ import h5py
 import numpy as np
 
 from sim.presets import preset_from_dict
-from sim.results.check import check_run
+from sim.results.check import check_run, check_text
 from sim.run.result import Failure, KernelResult, RunResult
 from traces.checksum import canonical_json
 
@@ -113,8 +113,11 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         stored = json.loads(group["spec"].asstr()[()])
         run = _read_result(group, stored, version)
         run.writer, run.point = writer, point
+    check_text(run.writer, f"{group.name}: writer")
     if isinstance(run, RunResult):
         check_run(run, group.name)
+    else:
+        check_text(run.reason, f"{group.name}: failure")
     if 1 < version < SEALED_FROM and attributes["checksum"] != run_digest(run, stored, version):
         raise ValueError(f"{group.name}: the checksum does not fit the content")
     return run

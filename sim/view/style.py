@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from traces.errors import UserError
 from traces.output import replacing
+from traces.plain_text import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,5 +72,10 @@ def legend_below(axes, columns: int) -> None:
 def title_of(results) -> str:
     """Title of a figure about one run: kernels and machine."""
     names = [kernel.name for kernel in results.kernels]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{shown} on {results.preset.name}"
+    first = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return label_of(f"{first} on {results.preset.name}")
+
+
+def label_of(text: str) -> str:
+    """A text from inputs as a label: control characters as escapes, `$` is no formula."""
+    return "\n".join(map(shown, text.split("\n"))).replace("$", r"\$")
