@@ -16,6 +16,7 @@ LIMIT_S = 120
 ARCHIVE_VERBS = (
     ("trace", "info", "IN"), ("trace", "verify", "IN"), ("trace", "export", "IN", "-o", "OUT"), ("run", "IN"),
     ("show", "IN"), ("merge", "IN", "IN", "-o", "OUT.h5"), ("diff", "IN", "IN"), ("timeline", "IN", "-o", "OUT.json"),
+    ("plot", "rates", "IN", "-o", "OUT.png"),
 )  # fmt: skip
 TEXT_VERBS = (("trace", "import", "IN", "-o", "OUT.h5"), ("run", "IN"))
 MACHINE_VERBS = (("run", "--gemm", "64x64x32", "--preset", "IN"), ("presets", "IN"))

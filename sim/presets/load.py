@@ -189,7 +189,7 @@ def checked_value(value: Any, kind: Any, where: str, bound: Bound | None = None)
     """
     if isinstance(kind, type) and issubclass(kind, Enum):
         members = {member.name.lower(): member for member in kind}
-        if value not in members:
+        if not isinstance(value, str) or value not in members:
             raise PresetError(f"{where}: found {value!r}; {choices(str(value), members)}")
         return members[value]
     try:

@@ -62,14 +62,15 @@ def open_scenario(path: str | Path) -> tuple[RunResult, dict[str, RunResult]]:
     archive = open_results(path)
     if not is_scenario(archive):
         raise ResultsError(f"{path}: holds no scenario; t3sim t3 -o writes an archive of one")
-    runs = dict(archive.results())
-    return runs[0], {run.point[COLUMN]: run for number, run in runs.items() if number}
+    row, *runs = (run for _, run in archive.results())
+    return row, {run.point[COLUMN]: run for run in runs}
 
 
 def is_scenario(archive: ResultsArchive) -> bool:
     """Does the archive hold one scenario: a row of configurations, then its runs?"""
-    points = [run.point for run in archive.runs]
-    return points[:1] == [{COLUMN: WHOLE}] and all(list(point) == [COLUMN] for point in points)
+    points = [run.point for _, run in archive.results()]
+    named = all(list(point) == [COLUMN] and isinstance(point[COLUMN], str) for point in points)
+    return points[:1] == [{COLUMN: WHOLE}] and named and 1 < len(points) == len(archive.runs)
 
 
 def scenario_figures(summary: Mapping[str, Any]) -> dict[str, Any]:

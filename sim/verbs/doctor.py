@@ -20,6 +20,8 @@ from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import machine_text
 from tracer.gemm.tiles import write_workgroup
 from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+from traces.ownership import OWN_FOLDER, foreign
 from traces.version import VERSION
 
 LIBRARIES = (
@@ -127,10 +129,13 @@ def _cache() -> dict[str, Any]:
 
 def _store() -> dict[str, Any]:
     store = Store(max_bytes=DEFAULT_BYTES)
-    entries = store.entries()
+    try:
+        entries, writable = store.entries(), _writable(store.folder)
+    except UserError as problem:
+        entries, writable = [], str(problem)
     return {
         "folder": str(store.folder),
-        "writable": _writable(store.folder),
+        "writable": writable,
         "entries": len(entries),
         "bytes": sum(entry.size_bytes for entry in entries),
     }
@@ -142,9 +147,11 @@ def _existing(folder: Path) -> Path:
 
 
 def _writable(folder: Path) -> bool | str:
-    """True, or the reason of the system why the folder cannot be written."""
+    """True, or the reason why the folder cannot be written or is refused."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+        if reason := foreign(folder.stat(), "its files", folder):
+            return reason
         with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError as problem:

@@ -7,10 +7,10 @@ import click
 from sim import results
 from sim.view.figures import KINDS, SPEEDUPS, draw
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
-from sim.view.style import check_format, save
+from sim.view.style import check_figure, save
 from traces.command.tables import print_table
 from traces.errors import UserError
-from traces.write import output_path
+from traces.output import output_path
 
 
 @click.command("plot")
@@ -66,7 +66,7 @@ def _checked_output(kind: str, archives: tuple[str, ...], output: str | None, ta
         if not table:
             raise UserError(f"plot {kind}: --output: missing; name a .png or .svg file")
         return None
-    check_format(Path(output))
+    check_figure(Path(output))
     output_path(output)
     return Path(output)
 

@@ -22,9 +22,9 @@ from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
 from traces.command.tables import print_json, print_warnings
 from traces.errors import UserError
+from traces.output import output_path
 from traces.source import TraceSource
 from traces.units import PS_PER_NS
-from traces.write import output_path
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

@@ -42,8 +42,7 @@ def store_list(last: int, as_json: bool) -> None:
 
 def _described(entry: Entry) -> dict[str, Any]:
     """An entry as plain values."""
-    used = datetime.fromtimestamp(entry.used_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-    plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": used}
+    plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": _utc_text(entry.used_s)}
     if not entry.finished:
         return plain | {"run": "a state", "machine": "", "time_ns": None, "code": ""}
     try:
@@ -52,6 +51,14 @@ def _described(entry: Entry) -> dict[str, Any]:
         return plain | {"run": "damaged", "machine": "", "time_ns": None, "code": ""}
     names = ", ".join(kernel.name for kernel in run.kernels)
     return plain | {"run": names, "machine": run.preset.name, "time_ns": ps_to_ns(run.time_ps), "code": run.code}
+
+
+def _utc_text(time_s: float) -> str:
+    """A time of a file; "" if no calendar has it, because the clock was wrong."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:

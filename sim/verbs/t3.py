@@ -21,8 +21,8 @@ from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table
 from traces.errors import UserError
+from traces.output import output_path
 from traces.units import PS_PER_NS, time_text
-from traces.write import output_path
 
 
 @click.command()

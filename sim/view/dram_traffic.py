@@ -31,9 +31,9 @@ def draw_traffic(results: RunResult) -> "Figure":
     """
     if not results.series:
         raise UserError("this run has no time series: repeat it with --interval-ns")
-    moved = [name for name in STREAMS if results.series[name].any()]
-    rates = [bytes_per_s(results.series[name], results.interval_ps) / GIGA for name in moved]
-    labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]
+    moved = [name for name in STREAMS if results.column(name).any()]
+    rates = [bytes_per_s(results.column(name), results.interval_ps) / GIGA for name in moved]
+    labels = [f"{STREAMS[name][0]}, {results.column(name).sum() / GIGA:.3g} GB in all" for name in moved]
     times_us = results.times_ps() / PS_PER_US
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
     figure, axes = new_figure()

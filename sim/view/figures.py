@@ -11,6 +11,7 @@ from sim.view.roofline import draw_roofline
 from sim.view.speedup_cases import mean_speedups, speedup_cases
 from sim.view.speedups import draw_speedups
 from sim.view.study_lines import draw_study
+from sim.view.style import WITHOUT_MATPLOTLIB, can_draw
 from traces.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,14 +50,13 @@ def draw(
     """
     if kind not in KINDS:
         raise UserError(f"plot: found {kind!r}, allowed are {', '.join(KINDS)}")
-    try:
-        if kind == SPEEDUPS:
-            cases = speedup_cases(archives)
-            means = mean_speedups(cases)
-            speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
-            return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
-        if kind == STUDY:
-            return draw_study(archives[0], figure, over, relative)
-        return OF_ONE_RUN[kind](archives[0].run(number))
-    except ImportError:
-        raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None
+    if not can_draw():
+        raise UserError(WITHOUT_MATPLOTLIB)
+    if kind == SPEEDUPS:
+        cases = speedup_cases(archives)
+        means = mean_speedups(cases)
+        speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
+        return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
+    if kind == STUDY:
+        return draw_study(archives[0], figure, over, relative)
+    return OF_ONE_RUN[kind](archives[0].run(number))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
-from sim.view.style import save
+from sim.view.style import label_of, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def draw_speedups(
         bars = [nan if value is None else value for value in [*values, *([mean] if means else [])]]
         series[name if mean is None else f"{name}, geomean {mean:.3f}"] = bars
     figure, axes = new_figure(max(6.0, 0.75 * len(titles) + 2), 4.2)
-    grouped_bars(axes, [*titles, *(["geomean"] if means else [])], series, base=1.0)
+    grouped_bars(axes, [*map(label_of, titles), *(["geomean"] if means else [])], series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
     axes.set(
         ylabel="speed-up over Sequential (x)", title="GEMM and all-reduce of a sub-layer: speed-ups over Sequential"

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sim.counters import unit_of_measure
 from sim.results import ResultsArchive
-from sim.view.style import PALETTE, legend_below, new_figure
+from sim.view.style import PALETTE, label_of, legend_below, new_figure
 from traces.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,11 +32,12 @@ def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, rela
     frame = archive.runs_frame()
     if not swept:
         raise UserError("this archive has no study: no field was swept")
+    frame[swept] = frame[swept].map(lambda value: str(value) if isinstance(value, list | dict) else value)
     over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
     _check(over, swept, "--over")
     _check(figure_name, [name for name in frame.select_dtypes("number") if name not in swept], "--figure")
     lines: dict[tuple, list[tuple[Any, float]]] = {}
-    rows = frame[frame[figure_name].notna()].to_dict("records")
+    rows = frame[np.isfinite(frame[figure_name].astype(float))].to_dict("records")
     for row in rows:
         others = tuple((name, row[name]) for name in swept if name != over)
         lines.setdefault(others, []).append((row[over], row[figure_name]))
@@ -52,11 +55,13 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
         label = ", ".join(f"{name} = {value}" for name, value in others if (name, value) not in same) or None
         drawn.append(values := [line[0][1] / value if relative and value else value for _, value in line])
         x = [places[str(value)] for value, _ in line]
-        axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label)
+        axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label and label_of(label))
     unit = "first / this" if relative else unit_of_measure(figure_name)
-    axes.set_xticks(list(places.values()), list(places))
+    axes.set_xticks(list(places.values()), list(map(label_of, places)))
     axes.set(
-        xlabel=over, ylabel=figure_name + (f" ({unit})" if unit != "1" else ""), title=f"{figure_name} over {over}"
+        xlabel=label_of(over),
+        ylabel=label_of(figure_name) + (f" ({unit})" if unit != "1" else ""),
+        title=label_of(f"{figure_name} over {over}"),
     )
     axes.set_ylim(0, 1.1 * max(value for line in drawn for value in line))
     if len(lines) > 1:

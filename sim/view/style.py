@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traces.errors import UserError
-from traces.write import replacing
+from traces.output import replacing
+from traces.plain_text import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,6 +15,7 @@ BLUE, ORANGE, GREEN, VERMILION, SKY = PALETTE[:5]
 """Okabe and Ito's palette. Colour-blind readers can distinguish its colours."""
 FORMATS = (".png", ".svg")
 DPI = 120
+WITHOUT_MATPLOTLIB = "figures need matplotlib: pip install 't3sim[plots]'"
 
 
 def new_figure(
@@ -26,25 +28,36 @@ def new_figure(
     return figure, figure.subplots(rows, columns, **settings)
 
 
-def check_format(path: Path) -> None:
-    """Refuse a path that does not end with .png or .svg.
+def check_figure(path: Path) -> None:
+    """Refuse a figure that cannot be drawn.
 
     Raises:
-        UserError: another ending.
+        UserError: the path does not end with .png or .svg, or matplotlib is missing.
     """
+    if not can_draw():
+        raise UserError(f"{path}: {WITHOUT_MATPLOTLIB}")
     if path.suffix not in FORMATS:
         raise UserError(f"{path}: found {path.suffix or 'no ending'}, allowed are {' and '.join(FORMATS)}")
+
+
+def can_draw() -> bool:
+    """Is matplotlib installed?"""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure as PNG or SVG, according to its name. The file has no date and no version; text stays text.
 
     Raises:
-        UserError: another ending, or the file cannot be written.
+        UserError: as `check_figure`, or the file cannot be written.
     """
+    check_figure(path)
     import matplotlib
 
-    check_format(path)
     metadata = {"Software": None} if path.suffix == ".png" else {"Date": None, "Creator": None}
     settings: Any = {"svg.hashsalt": "t3sim", "svg.fonttype": "none"}
     with replacing(path) as temporary, matplotlib.rc_context(settings):
@@ -59,5 +72,10 @@ def legend_below(axes, columns: int) -> None:
 def title_of(results) -> str:
     """Title of a figure about one run: kernels and machine."""
     names = [kernel.name for kernel in results.kernels]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{shown} on {results.preset.name}"
+    first = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return label_of(f"{first} on {results.preset.name}")
+
+
+def label_of(text: str) -> str:
+    """A text from inputs as a label: control characters as escapes, `$` is no formula."""
+    return "\n".join(map(shown, text.split("\n"))).replace("$", r"\$")

@@ -1,7 +1,8 @@
-"""Look for inputs that hurt: damaged archives, texts, machines and studies, given to the verbs that read them.
+"""Look for inputs that hurt: damaged archives, texts, machines, studies and plans, given to the verbs that read them.
 
     python -m tests.support.fuzz --minutes 30 --out found --seed 1
     python -m tests.support.fuzz --fields --out found --seed 1
+    python -m tests.support.fuzz --only result
 
 Each input is a good one with a few bytes or values changed. A verb gets it in a process of its own, with limits on time
 and memory. It must end by itself, with a result (status 0) or one line that says what is wrong (status 2); whatever
@@ -13,7 +14,6 @@ its highest or a random allowed value (`tests.support.fields`).
 import argparse
 import io
 import os
-import re
 import resource
 import shutil
 import signal
@@ -23,25 +23,14 @@ import time
 import traceback
 from collections import Counter
 from contextlib import redirect_stdout
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import h5py
 import numpy as np
 
-from sim.presets import load_preset
-from sim.results import write_results
-from sim.run.one_gpu import simulate
+from sim.run.store import VARIABLE
 from tests.support import fields
-from tests.support.hostile import ordinary_kernel
-from tests.support.paths import ROOT
-from tests.support.programs import SMALL
-from tests.support.trace_samples import ListSource
-from tracer.accelsim.writer import export_accelsim
-from traces.archive import open_archive, write_archive
+from tests.support.fuzz_targets import make_targets
 from traces.command.cli import main as main_of_t3sim
-from traces.source import Prefill
 
 LIMIT_S = 60
 """Of CPU time of a verb; five times as much of wall-clock time, for a verb that sleeps."""
@@ -49,103 +38,8 @@ MEMORY_BYTES = 4 << 30
 MIXED = 100
 """Machines of which several numbers are changed at once."""
 CRASHED = 99
-VALUES = (0, 1, -1, 2, 16, 63, 64, 255, 1 << 31, (1 << 31) - 1, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
-WORDS = ("nan", "inf", "-1", "0", "1e12", "1e-6", "[1]", "{}", '""', "true", "99999999999999999999", '"\\u001b[2J"')
-
-
-class Target(NamedTuple):
-    """A kind of input.
-
-    Attributes:
-        name: of the kind.
-        file: a good one.
-        damage: (content or path, random) -> changes the file at the path.
-        verbs: that read it; IN is the file, OUT a name to write.
-    """
-
-    name: str
-    file: Path
-    damage: object
-    verbs: tuple[tuple[str, ...], ...]
-
-
-def flip_bytes(path, random):
-    """Up to four bytes, anywhere."""
-    content = bytearray(path.read_bytes())
-    for place in random.integers(0, len(content), random.integers(1, 5)):
-        content[place] ^= 1 << int(random.integers(8)) if random.random() < 0.5 else 0xFF
-    if random.random() < 0.1:
-        del content[int(random.integers(len(content))) :]
-    path.write_bytes(content)
-
-
-def change_values(path, random):
-    """A value of a dataset or an attribute, the rest of the file being whole."""
-    with h5py.File(path, "r+") as file:
-        names = []
-        file.visititems(lambda name, found: names.append(name) if isinstance(found, h5py.Dataset) else None)
-        for _ in range(random.integers(1, 4)):
-            dataset = file[names[random.integers(len(names))]]
-            if dataset.size and dataset.dtype.kind in "iuf":
-                low = np.iinfo(dataset.dtype) if dataset.dtype.kind in "iu" else None
-                value = VALUES[random.integers(len(VALUES))]
-                value = min(max(value, low.min), low.max) if low else float(value)
-                dataset[tuple(int(random.integers(n)) for n in dataset.shape)] = value
-        if random.random() < 0.3:
-            group = file[names[random.integers(len(names))]].parent
-            if len(group.attrs):
-                name = list(group.attrs)[random.integers(len(group.attrs))]
-                group.attrs[name] = [VALUES[random.integers(10)], "text", -1.5, [1, 2]][random.integers(4)]
-
-
-def change_text(path, random, numbers=VALUES):
-    """A number, a word, a line or a few bytes of a text. numbers: that take the place of others."""
-    text, choice = path.read_text(encoding="utf-8", errors="replace"), random.random()
-    places = list(re.finditer(r"0x[0-9a-f]+|-?\d+(\.\d+)?", text))
-    if choice < 0.5 and places:
-        found = places[random.integers(len(places))]
-        values = [*map(str, numbers), *WORDS]
-        text = text[: found.start()] + values[random.integers(len(values))] + text[found.end() :]
-    elif choice < 0.75:
-        lines = text.split("\n")
-        one, other = random.integers(0, len(lines), 2)
-        lines[one] = lines[other] if random.random() < 0.7 else ""
-        text = "\n".join(lines)
-    path.write_text(text, encoding="utf-8", errors="replace")
-    if choice >= 0.75:
-        flip_bytes(path, random)
-
-
-def make_targets(folder):
-    """Good inputs of every kind in the folder."""
-    trace, result = folder / "trace.h5", folder / "result.h5"
-    write_archive(trace, ListSource([Prefill(1 << 20, 4096), ordinary_kernel()]))
-    preset = load_preset("t3_2024", SMALL)
-    with open_archive(trace) as source:
-        write_results(result, simulate(source, preset, interval_ps=1_000_000))
-        export_accelsim(source, folder / "text")
-    machine, study = folder / "machine.toml", folder / "study.toml"
-    shutil.copy(ROOT / "sim" / "presets" / "v100.toml", machine)
-    study.write_text(
-        'run = "kernel"\npreset = "t3_2024"\nkernel = "gemm:m=64,n=64,k=32"\n[set]\n"cu.count" = 4\n'
-        '[[points]]\n"l2.mshrs" = 64\n[[points]]\n"l2.mshrs" = 128\n'
-    )
-    traces = (("trace", "info", "IN"), ("trace", "verify", "IN"), ("run", "IN", "--preset", "t3_2024"),
-              ("trace", "export", "IN", "-o", "OUT"))  # fmt: skip
-    results = (("show", "IN"), ("diff", "IN", str(result)), ("merge", "IN", str(result), "-o", "OUT.h5"),
-               ("timeline", "IN", "-o", "OUT.html"))  # fmt: skip
-    texts = (("trace", "import", "IN", "-o", "OUT.h5"), ("run", "IN", "--preset", "v100"))
-    studies = (("study", "IN", "-o", "OUT", "--workers", "0"),)
-    return [
-        Target("trace bytes", trace, flip_bytes, traces),
-        Target("trace values", trace, change_values, traces),
-        Target("result bytes", result, flip_bytes, results),
-        Target("result values", result, change_values, results),
-        Target("list", folder / "text" / "kernelslist.g", change_text, texts),
-        Target("text", next((folder / "text").glob("kernel-1*")), change_text, texts),
-        Target("machine", machine, change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
-        Target("study", study, partial(change_text, numbers=range(-2, 70)), studies),
-    ]
+DIFFERENT = 1
+"""Status of `t3sim diff` for two archives that are not equal."""
 
 
 def run_verb(words, folder, said):
@@ -187,6 +81,14 @@ def verdict(words, folder):
     if "Traceback" in text:
         return "traceback " + text.strip().rpartition("\n")[2][:60], text
     return "" if code in (0, 2) else f"status {code}", text
+    expected = (0, 2, DIFFERENT) if words[0] == "diff" else (0, 2)
+    return ("", "") if code in expected else (f"status {code}", text)
+
+
+def words_of(verb, path, place):
+    """The words of a command line about the input at `path`."""
+    text = path.read_text(encoding="utf-8", errors="replace") if "TEXT" in verb else ""
+    return [text if word == "TEXT" else word.replace("IN", str(path)).replace("OUT", f"{place}/out") for word in verb]
 
 
 def attempt(target, seed, out):
@@ -199,7 +101,8 @@ def attempt(target, seed, out):
         path = folder / target.file.name
         target.damage(path, random)
         verb = target.verbs[random.integers(len(target.verbs))]
-        words = [word.replace("IN", str(path)).replace("OUT", f"{place}/out") for word in verb]
+        words = words_of(verb, path, place)
+        os.environ[VARIABLE] = str(folder if target.store else target.file.parent / "runs")
         found, said = verdict(words, Path(place))
         if found:
             kept = out / f"{target.name.replace(' ', '_')}-{seed}"
@@ -250,13 +153,18 @@ def search():
     if given.fields:
         return 1 if try_fields(given.seed, given.out) else 0
     end_s, tried, bad = time.monotonic() + 60 * given.minutes, Counter(), Counter()
+    parser.add_argument("--only", default="", help="kinds of inputs with this text in their name")
+    given = parser.parse_args()
+    tried, bad = Counter(), Counter()
     with tempfile.TemporaryDirectory() as place:
-        targets = make_targets(Path(place))
+        os.environ[VARIABLE] = f"{place}/runs"
+        targets = [target for target in make_targets(Path(place)) if given.only in target.name]
         (Path(place) / "out").mkdir()
         with redirect_stdout(io.StringIO()):
             for target in targets:  # loads and compiles once, here, what the verbs need
                 for verb in target.verbs:
-                    main_of_t3sim([w.replace("IN", str(target.file)).replace("OUT", f"{place}/out") for w in verb])
+                    main_of_t3sim(words_of(verb, target.file, place))
+        end_s = time.monotonic() + 60 * given.minutes
         while time.monotonic() < end_s:
             number = sum(tried.values())
             target = targets[number % len(targets)]

@@ -14,9 +14,7 @@ import hashlib
 import os
 import pickle
 import platform
-import stat
 import sys
-import tempfile
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -29,9 +27,12 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from tracer.compile.fingerprint import source_fingerprint
+from traces.errors import UserError
+from traces.output import replacing
+from traces.ownership import OWN_FOLDER, foreign
 
 CACHE_VARIABLE = "T3SIM_CACHE_DIR"
-OWN_FOLDER, OTHERS_WRITE = 0o755, stat.S_IWGRP | stat.S_IWOTH
+OWN_FILE = 0o600
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -88,7 +89,7 @@ class KernelCache(_Cache):
         key = self._key(sig, target_context.codegen())
         try:
             with open(self._file(key), "rb") as file:
-                refused = self._refused() or _refusal(os.fstat(file.fileno()))
+                refused = self._refused() or _foreign(os.fstat(file.fileno()))
                 content = b"" if refused else file.read()
         except OSError:
             return None
@@ -113,9 +114,10 @@ class KernelCache(_Cache):
             if refused := self._refused():
                 _warn_once(refused)
                 return
-            _write_atomically(self._file(key), hashlib.sha256(payload).digest() + payload)
-        except OSError as problem:
-            _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem.strerror or problem}")
+            with replacing(self._file(key), OWN_FILE) as temporary:
+                temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
+        except (OSError, UserError) as problem:
+            _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem}")
 
     def enable(self):
         self._enabled = True
@@ -130,7 +132,7 @@ class KernelCache(_Cache):
     def _refused(self):
         """Reason why code of the folder must not run; "" if it may run."""
         folders = (cache_root(), self._directory)
-        return next((reason for folder in folders if (reason := _refusal(os.stat(folder)))), "")
+        return next((reason for folder in folders if (reason := _foreign(os.stat(folder)))), "")
 
     def _key(self, sig, codegen):
         """Signature, field names and CPU, as plain values with a stable text. The text gives the file name."""
@@ -140,37 +142,14 @@ class KernelCache(_Cache):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
 
 
-def _refusal(status):
-    """Reason why a folder or file may hold code of another user; "" if it cannot. Not checked on Windows.
-
-    Files of root are trusted, because root can change everything else too.
-    """
-    if not hasattr(os, "geteuid"):
-        return ""
-    place = f"compiled functions in {cache_root()} are not used"
-    if status.st_uid not in (os.geteuid(), 0):
-        return f"{place}: some of it belongs to user {status.st_uid}, not to you"
-    if status.st_mode & OTHERS_WRITE:
-        return f"{place}: others may write there; chmod -R go-w {cache_root()}"
-    return ""
+def _foreign(status):
+    return foreign(status, "compiled functions", cache_root())
 
 
 def _field_names(kinds):
     """Fields of the named tuples among types. The text of a signature has only the types of their values."""
     tuples = [kind for kind in kinds if isinstance(kind, types.BaseNamedTuple)]
     return [(kind.fields, _field_names(kind.types)) for kind in tuples]
-
-
-def _write_atomically(path, content):
-    """Write a file so that other processes see all of it or nothing."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 @lru_cache(maxsize=1)

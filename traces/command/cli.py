@@ -11,7 +11,7 @@ import traceback
 import click
 
 from traces.command.verbs import VerbGroup
-from traces.errors import UserError
+from traces.errors import UserError, error_in_file, line_in_file
 from traces.plain_text import shown
 from traces.version import VERSION
 
@@ -65,15 +65,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:
-        policy = os.environ.get(POLICY_VARIABLE)
+    except BaseException as error:
+        policy = os.environ.get(POLICY_VARIABLE, "")
+        if line_in_file(policy, error):
+            return _mistake(str(error_in_file(policy, policy, error)))
         if not policy or not _raised_in_compiler(error):
             raise
         return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
     return status if isinstance(status, int) else DONE  # the status that a verb gave to ctx.exit
 
 
-def _raised_in_compiler(error: Exception) -> bool:
+def _raised_in_compiler(error: BaseException) -> bool:
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)
 

@@ -15,7 +15,7 @@ from traces.command.document import (
     to_markdown,
 )
 from traces.command.tables import number_text
-from traces.write import replacing
+from traces.output import replacing
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers, operator_table
 from validation.report.answers import Findings

@@ -8,6 +8,7 @@ from sim import results
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive, write_runs
 from sim.view.dram_traffic import STREAMS, draw_traffic
+from sim.view.figures import draw
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
 from sim.view.roofline import intensity, operations_per_s
@@ -16,6 +17,7 @@ from sim.view.style import new_figure, save
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
 from traces.command.cli import main as t3sim
+from traces.errors import UserError
 from traces.units import GIGA
 
 POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
@@ -142,8 +144,10 @@ def test_mistakes(arguments, words, desk, monkeypatch, capsys):
 
 def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert t3sim(["plot", "rates", str(desk / "gemm.h5"), "-o", str(desk / "y.png")]) == 2
-    assert "pip install 't3sim[plots]'" in capsys.readouterr().err
+    assert t3sim(["plot", "rates", "before-any-file-is-read.h5", "-o", str(desk / "y.png")]) == 2
+    assert "y.png: figures need matplotlib: pip install 't3sim[plots]'" in capsys.readouterr().err
+    with pytest.raises(UserError, match="matplotlib"):
+        draw("rates", [])
 
 
 def test_save_refuses_other_formats(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numba.core import config
 
+from tests.support.killed import kill, started
 from tracer.compile.fingerprint import ROOT, import_closure, source_fingerprint
 from tracer.compile.jit import compiled
 
@@ -183,6 +184,27 @@ def test_an_open_umask_does_not_open_the_cache(modules):
         os.umask(before)
     words, says = run(modules)
     assert words[2] == "0" and says == ""
+
+
+STOPPED = """
+import runpy, sys, time
+from pathlib import Path
+def stop(*_):
+    print("ready", flush=True)
+    time.sleep(600)
+Path.write_bytes = stop
+runpy.run_path(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_was_compiling_goes(modules):
+    cache = modules / "cache"
+    path = os.pathsep.join((str(ROOT), str(modules)))
+    kill(started(STOPPED, modules / "program.py", NUMBA_DISABLE_JIT="0", T3SIM_CACHE_DIR=str(cache), PYTHONPATH=path))
+    assert [file.suffix for file in cache.rglob("*") if file.is_file()] == [".t3sim"]
+    assert run(modules)[0][2] == "3"
+    assert {file.suffix for file in cache.rglob("*") if file.is_file()} == {".kernel"}
 
 
 @pytest.mark.slow

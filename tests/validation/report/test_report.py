@@ -1,6 +1,7 @@
 """From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
 
 import json
+import sys
 
 import h5py
 import pytest
@@ -156,6 +157,27 @@ def test_the_command(command, capsys):
     assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
     assert command("--full", inside=["gain"]) == 0
     assert "1 inside, 1 outside, 1 shown" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_no_number_is_lost_for_want_of_a_picture(command, capsys, monkeypatch, tmp_path):
+    """Without matplotlib, or where a figure cannot be drawn."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        assert command("--full", inside=["gain"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("the report will have no figures: figures need matplotlib: pip install 't3sim[plots]'")
+    assert "report.html and validation.h5\n" in said.out and "![" not in (tmp_path / "report.md").read_text()
+    (tmp_path / "report.md").unlink()
+
+    def fails(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(verb, "draw_figures", fails)
+    with pytest.raises(ZeroDivisionError):
+        command("--full")
+    assert "| the gain | 1.3 x |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "validation.h5").exists()
 
 
 @pytest.mark.slow
