@@ -16,6 +16,10 @@ Every finished run is kept in the store (`Store`, `T3SIM_STORE`), so this comput
 Wrong input raises `UserError`; its text names the field, the given value and the allowed values.
 """
 
+from t3sim_packages import check_packages
+
+check_packages()
+
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path

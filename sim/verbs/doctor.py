@@ -16,6 +16,7 @@ from sim.machine.engine import run_engine
 from sim.presets import presets
 from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
+from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import machine_text
 from tracer.gemm.tiles import write_workgroup
@@ -83,6 +84,11 @@ def findings() -> dict[str, Any]:
     store = _store()
     if store["writable"] is not True:
         problems.append(f"results cannot be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
+    problems += [
+        f"{', '.join(others)} installs a package {name} too: the two overwrite each other, remove one"
+        for name in PACKAGES
+        if (others := other_owners(name))
+    ]
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")

@@ -9,9 +9,10 @@ from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.scenario.archive import COLUMN, is_scenario
-from sim.verbs.presets import assumed_text
+from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
+from sim.view.heading import origins_text, run_heading, runs_heading
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.units import ps_to_ns, time_text
@@ -68,7 +69,14 @@ def show(
         _show_unit(run, unit)
     else:
         show_results(run)
-        print_text(f"trace {run.trace_fingerprint}\nwritten by {run.writer}")
+        print_text("\n".join([*_origin(archive, run), f"written by {run.writer}"]))
+
+
+def _origin(archive: ResultsArchive, run: RunResult) -> list[str]:
+    """Lines that say how the result was made: its trace, and the command that makes it again."""
+    lines = [f"trace {run.trace_fingerprint}"] if run.trace_fingerprint else []
+    command = again(archive.run(0) if is_scenario(archive) else run)
+    return lines + ([f"made by: {command.command}", *command.files] if command else [])
 
 
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
@@ -88,6 +96,7 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
         (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
     ]
     print_table(f"{len(frame)} runs, {len(archive.failures())} failed", ("run", *columns), rows)
+    print_text("\n".join([*runs_heading(archive), *(_origin(archive, archive.run(0)) if is_scenario(archive) else ())]))
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
@@ -130,15 +139,14 @@ def _scenario_energies(archive: ResultsArchive, energies: str) -> dict[str, Ener
 def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
     if not results.kernels:
-        return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
+        return _described(results) | {"figures": results.figures}
     return {
         **results.headline(),
         "extrapolation": results.extrapolation,
         "ratios": results.ratios(),
         "energy": run_energy(results, energies).as_dict(),
-        "preset": results.preset.name,
         "trace_fingerprint": results.trace_fingerprint,
-        "options": results.options,
+        **_described(results),
         "kernels": [
             {"name": kernel.name, "start_ns": ps_to_ns(kernel.start_ps), "end_ns": ps_to_ns(kernel.end_ps)}
             | kernel.headline()
@@ -147,9 +155,20 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     }
 
 
+def _described(results: RunResult) -> dict[str, Any]:
+    command = again(results)
+    return {
+        "preset": results.preset.name,
+        "input": results.input,
+        "options": results.options,
+        "command": command.command if command else None,
+    }
+
+
 def show_results(results: RunResult) -> None:
     """Print the tables of a run; for a run without kernels, its figures."""
-    print_text(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    lines = [f"{results.preset.name}: {results.preset.title}", results.preset.peaks().text(), *run_heading(results)]
+    print_text("\n".join([*lines, ""]))
     if not results.kernels:
         print_table("Figures", ("figure", "value"), results.figures.items())
         return
@@ -163,7 +182,7 @@ def show_results(results: RunResult) -> None:
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    click.echo(f"\n{assumed_text(results.preset)}")
+    click.echo(f"\n{origins_text(results.preset)}")
 
 
 def _show_unit(results: RunResult, unit: str) -> None:

@@ -8,6 +8,7 @@ from sim import results as archives
 from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
+from sim.view.heading import runs_heading
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table, print_text
 
@@ -99,7 +100,7 @@ def _show(study: Study, outcome: Outcome) -> None:
     print_table(study.title, ("run", *columns, *shown), rows)
     for number, failure in archive.failures()[:SHOWN]:
         print_text(f"run {number} failed: {failure.reason}")
-    click.echo(f"{counts}\nwrote {outcome.archive}")
+    print_text("\n".join([*runs_heading(archive), counts, f"wrote {outcome.archive}"]))
 
 
 def _speedups(results: dict[int, RunResult]) -> tuple[str, ...]:

@@ -8,18 +8,18 @@ from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
 from sim.run.store import Store
-from sim.scenario.archive import write_scenario
+from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
 from sim.scenario.scenario import Scenario, simulate_scenario
-from sim.verbs.presets import assumed_text
 from sim.verbs.store_options import report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
+from sim.view.heading import origins_text, run_heading
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm
 from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.units import PS_PER_NS, time_text
 from traces.write import output_path
@@ -157,8 +157,9 @@ def show_scenario(result: ScenarioResult) -> None:
     click.echo(
         f"{preset.name}: {preset.title}\n"
         f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {result.gpus} GPUs, "
-        f"output {result.output_bytes / 1e6:,.1f} MB\n"
+        f"output {result.output_bytes / 1e6:,.1f} MB"
     )
+    print_text("\n".join([*run_heading(scenario_row(result)), ""]))
     rows = [
         (
             name,
@@ -188,7 +189,7 @@ def show_scenario(result: ScenarioResult) -> None:
             click.echo(_tracker_text(name, run.figures))
         for fault in run.wrong:
             click.echo(f"{name}: ledger: {fault}")
-    click.echo(f"\n{assumed_text(preset)}")
+    click.echo(f"\n{origins_text(preset)}")
 
 
 def _tracker_text(name: str, figures: dict) -> str:
