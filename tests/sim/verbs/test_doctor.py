@@ -80,3 +80,14 @@ def test_what_a_shell_is_told(words, expected):
     environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert [line.partition(",")[2] for line in done.stdout.split()] == expected, done.stderr
+
+
+def test_another_distribution_with_a_package_of_our_name(tmp_path, monkeypatch, capsys):
+    record = tmp_path / "traces-0.6.4.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: traces\nVersion: 0.6.4\n")
+    (record / "top_level.txt").write_text("traces\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["doctor", "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem.startswith("traces installs a package traces too")
