@@ -7,6 +7,7 @@ import click
 
 from sim.results import open as open_archive
 from sim.results.diff import Move, moves
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 MOVED = 1
@@ -18,7 +19,7 @@ DIGITS = 12
 @click.command("diff")
 @click.argument("one", type=click.Path())
 @click.argument("other", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
     """List everything that differs between two results archives: first the causes, then the results.

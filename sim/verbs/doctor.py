@@ -20,6 +20,7 @@ from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import machine_text
 from tracer.gemm.tiles import write_workgroup
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.version import VERSION
 
@@ -53,7 +54,7 @@ UNWELL = 1
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Show versions, folders, the compile cache, and problems. Exit status 1 if there is a problem.

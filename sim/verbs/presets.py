@@ -5,6 +5,7 @@ import click
 from sim.presets import Preset, assumed, borrowed, load_preset
 from sim.presets import presets as preset_names
 from sim.view.heading import origins_text
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 
 
@@ -12,7 +13,7 @@ from traces.command.tables import print_json, print_table, print_text
 @click.argument("name", required=False)
 @click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value.")
 @click.option("--assumed", "only_assumed", is_flag=True, help="Show only the assumed and borrowed values.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as_json: bool) -> None:
     """List the machines, or every value of the preset NAME (or .toml file) with its kind and source.
 

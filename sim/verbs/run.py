@@ -20,6 +20,7 @@ from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_warnings
 from traces.errors import UserError
 from traces.source import TraceSource
@@ -48,7 +49,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
 @with_store
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def run(
     trace: str | None,
     kernel: str | None,

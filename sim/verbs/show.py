@@ -13,9 +13,12 @@ from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
 from sim.view.heading import origins_text, run_heading, runs_heading
+from sim.view.scenario_tables import show_scenario
+from sim.view.shares import bounded_by, shares, tera_flop_per_s
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
-from traces.units import ps_to_ns, time_text
+from traces.units import TERA, ps_to_ns, time_text
 
 COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
@@ -33,7 +36,7 @@ COLUMNS = (
 )
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def show(
     result: str, number: int | None, unit: str | None, names: str | None, energy: str | None, as_json: bool
 ) -> None:
@@ -80,6 +83,10 @@ def _origin(archive: ResultsArchive, run: RunResult) -> list[str]:
 
 
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
+    if is_scenario(archive) and not as_json:
+        show_scenario(archive.run(0), {run.point[COLUMN]: run for number, run in archive.results() if number})
+        print_text("\n".join(_origin(archive, archive.run(0))))
+        return
     if as_json:
         runs = [
             {"point": run.point, "failure": run.reason}
@@ -96,7 +103,7 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
         (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
     ]
     print_table(f"{len(frame)} runs, {len(archive.failures())} failed", ("run", *columns), rows)
-    print_text("\n".join([*runs_heading(archive), *(_origin(archive, archive.run(0)) if is_scenario(archive) else ())]))
+    print_text("\n".join(runs_heading(archive)))
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
@@ -143,6 +150,9 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     return {
         **results.headline(),
         "extrapolation": results.extrapolation,
+        "tera_flop_per_s": tera_flop_per_s(results),
+        "shares": shares(results),
+        "bounded_by": bounded_by(results),
         "ratios": results.ratios(),
         "energy": run_energy(results, energies).as_dict(),
         "trace_fingerprint": results.trace_fingerprint,
@@ -175,6 +185,14 @@ def show_results(results: RunResult) -> None:
     title = "The whole run, EXTRAPOLATED" if results.extrapolation else "The whole run"
     rows = [*results.extrapolation.items(), *results.headline().items(), *results.ratios().items()]
     print_table(title, ("figure", "value"), rows)
+    rate = tera_flop_per_s(results)
+    used = [(unit, f"{share:.1%}") for unit, share in shares(results).items()]
+    print_text("")
+    print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
+    print_text(
+        (f"{rate:,.4g} TFLOP/s of {results.preset.peaks().tensor_flop_per_s / TERA:,.4g}; " if rate else "")
+        + f"bounded by {bounded_by(results)}"
+    )
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
         rows = [

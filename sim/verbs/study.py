@@ -10,6 +10,7 @@ from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
 from sim.view.heading import runs_heading
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 
 SHOWN = 20
@@ -27,7 +28,7 @@ INCOMPLETE = 1
 @click.option("--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address, e.g. tcp://node7:8786.")
 @click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the results.")
 @click.option("--list", "only_list", is_flag=True, help="List the points and the archive's name; simulate nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def study(
     ctx: click.Context,

@@ -5,23 +5,24 @@ import click
 from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
-from sim.presets import Preset, load_preset
+from sim.presets import load_preset
 from sim.run.policy_file import check_bound
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
-from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
+from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.store_options import report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
-from sim.view.heading import origins_text, run_heading
+from sim.view.scenario_tables import show_scenario
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm
 from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table, print_text
+from traces.command.output_format import with_format
+from traces.command.tables import print_json
 from traces.errors import UserError
-from traces.units import PS_PER_NS, time_text
+from traces.units import PS_PER_NS
 from traces.write import output_path
 
 
@@ -50,7 +51,7 @@ from traces.write import output_path
 @with_store
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def t3(
     model: str | None,
     layer: str | None,
@@ -115,7 +116,7 @@ def t3(
         energy_dicts = {name: values.as_dict() for name, values in spent.items()}
         print_json(result.as_dict() | {"energy": energy_dicts, "from_store": list(result.from_store)} | costs)
         return
-    show_scenario(result)
+    show_scenario(scenario_row(result), result.runs)
     if energy is not None:
         show_energies(spent)
     click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling")
@@ -148,56 +149,3 @@ def _chunks(text: str, gpus: int) -> Chunks:
     if len(sizes) != gpus:
         raise UserError(f"--chunks: found {len(sizes)} sizes, allowed is one for each of {gpus} GPUs")
     return chunks_of(sizes)
-
-
-def show_scenario(result: ScenarioResult) -> None:
-    """Print the tables of a scenario."""
-    preset: Preset = result.preset
-    problem = result.problem
-    click.echo(
-        f"{preset.name}: {preset.title}\n"
-        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {result.gpus} GPUs, "
-        f"output {result.output_bytes / 1e6:,.1f} MB"
-    )
-    print_text("\n".join([*run_heading(scenario_row(result)), ""]))
-    rows = [
-        (
-            name,
-            *(time_text(ps) for ps in (chosen.time_ps, chosen.gemm_ps, chosen.rs_ps, chosen.ag_ps)),
-            f"{result.speedup(name):.3f}" if "Sequential" in result.configurations else "-",
-            "yes" if chosen.exactly_once else "NO",
-        )
-        for name, chosen in result.configurations.items()
-    ]
-    print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
-    traffic = [
-        (
-            name,
-            *(f"{chosen.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
-            f"{sum(chosen.dram_bytes.values()) / 1e6:,.1f}",
-            f"{chosen.link_bytes / 1e6:,.1f}",
-        )
-        for name, chosen in result.configurations.items()
-    ]
-    print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
-    click.echo(
-        f"A fused kernel has one time for GEMM and RS, which overlap. The writes that clear the output before it "
-        f"({result.zeroing_bytes / 1e6:,.1f} MB) are not included."
-    )
-    for name, run in result.runs.items():
-        if run.figures.get("tracker_triggers"):
-            click.echo(_tracker_text(name, run.figures))
-        for fault in run.wrong:
-            click.echo(f"{name}: ledger: {fault}")
-    click.echo(f"\n{origins_text(preset)}")
-
-
-def _tracker_text(name: str, figures: dict) -> str:
-    threshold = "no limit" if figures["mca_threshold"] is None else f"{figures['mca_threshold']} entries"
-    return (
-        f"{name}: Tracker {figures['tracker_triggers']:,} triggers of {figures['tracker_wavefronts']:,} wavefronts, "
-        f"{figures['dma_descriptors']:,} DMA descriptors, at most {figures['tracker_live_max']:,} tiles live, "
-        f"{figures['tracker_stalls']:,} stores stalled, {figures['tracker_spilled']:,} counts spilled, "
-        f"{figures['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {figures['mca_occupancy']:.1f} entries "
-        f"queued on average -> MCA threshold {threshold}"
-    )
