@@ -15,6 +15,7 @@ from sim.view.energy_tables import configuration_energies, show_energies, show_e
 from sim.view.heading import origins_text, run_heading, runs_heading
 from sim.view.scenario_tables import show_scenario
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
+from tracer.elf.names import short_name
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
@@ -128,7 +129,7 @@ def _show_names(results: RunResult, names: str, as_json: bool) -> None:
         (counterpart.name, *numbers, counterpart.unit, formula(counterpart), counterpart.remark)
         for counterpart, numbers in values.items()
     ]
-    columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
+    columns = (TITLES[names], *(short_name(kernel.name) for kernel in results.kernels), "unit", "t3sim", "remark")
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
 
 
@@ -196,7 +197,7 @@ def show_results(results: RunResult) -> None:
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
         rows = [
-            (kernel.name, time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
+            (short_name(kernel.name), time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
@@ -215,4 +216,4 @@ def _show_unit(results: RunResult, unit: str) -> None:
     ]
     instances = f"{len(first.units[unit])} instances, " if unit in first.units else ""
     title = f"{unit}: {instances}sums (maxima where the name says max)"
-    print_table(title, ("counter", *(kernel.name for kernel in results.kernels), "unit"), rows)
+    print_table(title, ("counter", *(short_name(kernel.name) for kernel in results.kernels), "unit"), rows)

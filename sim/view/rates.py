@@ -6,6 +6,7 @@ from sim.counters import ratios
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
 from sim.view.style import PALETTE, new_figure, title_of
+from tracer.elf.names import short_name
 from traces.errors import UserError
 from traces.units import GIGA, bytes_per_s
 
@@ -41,9 +42,10 @@ def draw_rates(results: RunResult) -> "Figure":
         raise UserError("this run has no kernels")
     figure, (left, right) = new_figure(height_in=2.2 + 0.25 * len(kernels), columns=2)
     for place, kernel in enumerate(kernels):
-        _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
+        name = short_name(kernel.name)
+        _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], name)
         hit_rates = ratios(kernel.totals)
-        _bars(right, place, len(kernels), [100 * (hit_rates[name] or 0.0) for name in RATES.values()], kernel.name)
+        _bars(right, place, len(kernels), [100 * (hit_rates[rate] or 0.0) for rate in RATES.values()], name)
     peaks = results.preset.peaks()
     for peak, label, style in ((peaks.dram_bytes_per_s, "DRAM", "--"), (peaks.l2_bytes_per_s, "L2", ":")):
         left.axvline(peak / GIGA, color="black", linestyle=style, linewidth=1, label=f"{label} peak")

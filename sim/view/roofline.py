@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
 from sim.view.style import BLUE, VERMILION, legend_below, new_figure, title_of
+from tracer.elf.names import short_name
 from traces.errors import UserError
 from traces.units import GIGA, PS_PER_S, TERA
 
@@ -56,7 +57,7 @@ def draw_roofline(results: RunResult) -> "Figure":
     axes.hlines(peak, min(ridges), high, color="black", label=f"matrix pipes, {peak:.1f} TFLOP/s")
     for level, kernel, per_byte, per_s in points:
         marker, colour, *_ = LEVELS[level]
-        label = f"{kernel.name}, {level}: {per_s / TERA:.3g} TFLOP/s at {per_byte:,.4g} FLOP/B"
+        label = f"{short_name(kernel.name)}, {level}: {per_s / TERA:.3g} TFLOP/s at {per_byte:,.4g} FLOP/B"
         axes.plot(per_byte, per_s / TERA, marker, color=colour, markeredgecolor="black", linestyle="", label=label)
     axes.set(xlabel="intensity (FLOP per byte)", ylabel="TFLOP/s", title=title_of(results), xlim=(low, high))
     legend_below(axes, 2)

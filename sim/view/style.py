@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracer.elf.names import short_name
 from traces.errors import UserError
 from traces.write import replacing
 
@@ -58,6 +59,6 @@ def legend_below(axes, columns: int) -> None:
 
 def title_of(results) -> str:
     """Title of a figure about one run: kernels and machine."""
-    names = [kernel.name for kernel in results.kernels]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    names = [short_name(kernel.name) for kernel in results.kernels]
+    shown = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no kernel"
     return f"{shown} on {results.preset.name}"

@@ -1,6 +1,7 @@
 """`t3sim t3`: the promised JSON, tables, archive, and mistakes as one line."""
 
 import json
+import re
 
 import h5py
 import numpy as np
@@ -141,14 +142,20 @@ def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
     for words in (
         "T3-MCA",
         "speed-up",
-        "exactly once",
+        "exact",
         "yes",
-        "Tracker 12 triggers of 48 wavefronts, 8 DMA",
+        "link: ring, 150 GB/s each way",
+        "GEMM kernel: tile 64 x 64 x 32, 2 x 2 warps",
         "are assumed",
         "wrote",
     ):
         assert words in shown
     assert "NO" not in shown.split()
+    assert re.search(r"tiles that it completed +12 +12\nDMA descriptors +8 +8\n", shown)
+    assert re.search(r"\nt3 .* latency \(|\nt3 .*\b(link|DRAM|L2|matrix)", shown)
+    tables = shown[: shown.index("wrote")].partition("0.0 s of it")[0].partition(" s, ")[0].rpartition("\n")[0]
+    assert main(["show", str(paths[0])]) == 0
+    assert capsys.readouterr().out.startswith(tables)
 
 
 def test_an_archive_that_is_none_is_refused(tmp_path):
