@@ -168,7 +168,7 @@ def test_presets(capsys):
     fields = printed_json(capsys, "presets", "v100", "--set", "l2.mshrs=7")["fields"]
     assert fields["l2.mshrs"] == {"value": 7, "kind": "override", "source": "set for this run"}
     kinds = {leaf["kind"] for leaf in printed_json(capsys, "presets", "v100", "--assumed")["fields"].values()}
-    assert kinds == {"assumed"}
+    assert kinds == {"assumed", "borrowed"}
     assert main(["presets"]) == 0
     assert "1024 GB/s DRAM" in capsys.readouterr().out
 
