@@ -8,19 +8,18 @@ from sim import results
 from sim.view.figures import KINDS, SPEEDUPS, draw
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
 from sim.view.style import check_format, save
+from traces.command.near_choice import NearChoice
 from traces.command.tables import print_table
 from traces.errors import UserError
 from traces.write import output_path
 
 
 @click.command("plot")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=NearChoice(KINDS))
 @click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
-@click.option(
-    "--run", "number", type=int, default=0, show_default=True, help="Number of the run in RESULT, counted from 0."
-)
-@click.option("--figure", default="time_ns", show_default=True, help="study: the figure to draw, a column of the runs.")
+@click.option("--run", "number", type=int, help="Number of the run in RESULT, counted from 0.  [the first that fits]")
+@click.option("--figure", help="study: the figure to draw, a column of the runs.  [time_ns, or a speed-up]")
 @click.option("--over", help="study: swept field of the horizontal axis.  [the first]")
 @click.option("--relative", is_flag=True, help="study: draw first value / value; for times this is the speed-up.")
 @click.option("--table", is_flag=True, help="speedups: print the numbers; --output is then optional.")
@@ -28,8 +27,8 @@ def plot(
     kind: str,
     archives: tuple[str, ...],
     output: str | None,
-    number: int,
-    figure: str,
+    number: int | None,
+    figure: str | None,
     over: str | None,
     relative: bool,
     table: bool,

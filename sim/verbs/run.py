@@ -7,6 +7,7 @@ import click
 
 from sim.presets import load_preset
 from sim.results import write_results
+from sim.run.extrapolation import why_whole
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
@@ -108,11 +109,14 @@ def run(
         interval_ps=(interval_ns or 0) * PS_PER_NS,
         extrapolate=extrapolate,
     )
+    whole = why_whole(source, machine.machine) if extrapolate else ""
+    if whole:
+        click.echo(f"t3sim: run whole: {whole}", err=True)
     outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
-    if extrapolate and not results.extrapolation:
-        click.echo("t3sim: run whole: too few waves, or they do not predict the rest accurately enough", err=True)
+    if extrapolate and not whole and not results.extrapolation:
+        click.echo("t3sim: run whole: its waves do not predict the rest accurately enough", err=True)
     if output is not None:
         write_results(output, results)
     costs = process_costs()

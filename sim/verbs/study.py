@@ -51,6 +51,7 @@ def study(
     if only_list:
         _list(loaded, as_json)
         return
+    Path(output).mkdir(parents=True, exist_ok=True)
     try:
         with Meter("runs") as meter:
             outcome = run_study(

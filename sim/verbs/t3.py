@@ -19,6 +19,7 @@ from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm
 from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
+from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
 from traces.command.tables import print_json
 from traces.errors import UserError
@@ -39,7 +40,7 @@ from traces.write import output_path
     "--configuration",
     "chosen",
     multiple=True,
-    type=click.Choice(CONFIGURATIONS),
+    type=NearChoice(CONFIGURATIONS),
     help="Only this configuration; can be repeated.",
 )
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")

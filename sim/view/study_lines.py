@@ -4,22 +4,26 @@ from typing import TYPE_CHECKING, Any
 
 from sim.counters import unit_of_measure
 from sim.results import ResultsArchive
+from sim.scenario.result import T3, T3_MCA
 from sim.view.style import PALETTE, legend_below, new_figure
+from traces.choices import allowed_names
 from traces.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DEFAULTS = ("time_ns", f"{T3_MCA}.speedup", f"{T3}.speedup", f"{T3_MCA}.time_ns", f"{T3}.time_ns")
+"""Figures to draw if the user names none, the best first."""
 MARKERS = "os^Dv<>P"
 LINES_MAX = len(PALETTE)
 
 
-def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
+def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | None, relative: bool) -> "Figure":
     """Draw one line for each combination of the other swept fields.
 
     Args:
         archive: archive of a study.
-        figure_name: column of `ResultsArchive.runs_frame`.
+        figure_name: column of `ResultsArchive.runs_frame`; None = the first of DEFAULTS that it has.
         over: swept field of the horizontal axis; None = the first with more than one value.
         relative: True = plot first value / value. For a time this is the speed-up.
 
@@ -32,7 +36,9 @@ def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, rela
         raise UserError("this archive has no study: no field was swept")
     over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
     _check(over, swept, "--over")
-    _check(figure_name, [name for name in frame.select_dtypes("number") if name not in swept], "--figure")
+    columns = [name for name in frame.select_dtypes("number") if name not in swept]
+    figure_name = figure_name or next((name for name in DEFAULTS if name in columns), DEFAULTS[0])
+    _check(figure_name, columns, "--figure")
     lines: dict[tuple, list[tuple[Any, float]]] = {}
     rows = frame[frame[figure_name].notna()].to_dict("records")
     for row in rows:
@@ -66,4 +72,4 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
 
 def _check(name: str, allowed: list[str], option: str) -> None:
     if name not in allowed:
-        raise UserError(f"{option}: found {name!r}, allowed are {', '.join(allowed)}")
+        raise UserError(f"{option}: found {name!r}; {allowed_names(name, allowed, 't3sim show RESULT --json')}")

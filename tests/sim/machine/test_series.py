@@ -37,5 +37,6 @@ def test_no_interval_exceeds_the_peak_of_dram(name, kernel, interval_ns):
     peak_bytes = preset.peaks().dram_bytes_per_s * interval_ps / PS_PER_S
     rounding_bytes = STREAMS * preset.machine.hbm.channels
     assert moved.max() <= peak_bytes * 1.001 + rounding_bytes  # the clock of a channel has a period of whole ps
-    assert moved.min() >= 0 and moved.max() > peak_bytes / 3
+    assert moved.min() >= 0
+    assert interval_ns > 100 or moved.max() > peak_bytes / 3  # longer intervals also have idle time in them
     assert [result.series[column].sum() for column in DRAM] == list(result.dram_bytes)

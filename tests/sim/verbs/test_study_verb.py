@@ -58,6 +58,8 @@ def test_table_and_list(desk, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [found[name] for name in ("points", "runs", "kept", "failed", "lost")] == [4, 2, 2, 2, []]
     assert results.open(found["archive"]).study == found["study"]
+    assert main(["study", "study.toml", "--workers", "0", "-o", "new/folder"]) == 0
+    assert (desk / "new" / "folder" / name).read_bytes() == (desk / name).read_bytes()
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 import sys
 
+import numpy as np
 import pytest
 
 from sim import results
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive, write_runs
 from sim.view.dram_traffic import STREAMS, draw_traffic
+from sim.view.figures import draw
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
 from sim.view.roofline import intensity, operations_per_s
@@ -16,6 +18,7 @@ from sim.view.style import new_figure, save
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
 from traces.command.cli import main as t3sim
+from traces.errors import UserError
 from traces.units import GIGA
 
 POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
@@ -149,3 +152,46 @@ def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
 def test_save_refuses_other_formats(tmp_path):
     with pytest.raises(Exception, match=r"found \.jpg"):
         save(new_figure()[0], tmp_path / "x.jpg")
+
+
+def scenario_archive():
+    """A row of figures and two runs, the second one fused."""
+    row, gemm, fused = sample_results(), sample_results(), sample_results()
+    row.kernels, row.series, row.point = [], {}, {"simulation": "all"}
+    row.figures = {"T3.speedup": 1.5, "T3-MCA.speedup": 1.6, **{f"figure_{number}": number for number in range(100)}}
+    gemm.series, gemm.point = {}, {"simulation": "gemm"}
+    gemm.kernels[0].name, fused.kernels[0].name = "plain", "fused"
+    fused.point = {"simulation": "t3"}
+    for run in (gemm, fused):
+        run.series = {name: np.arange(11) for name in [*STREAMS, "queue_columns", "resident_workgroups"]}
+        run.kernels[0].totals["cu.tensor_macs"] += 1
+    return ResultsArchive([row, gemm, fused])
+
+
+@pytest.mark.parametrize("kind", ["traffic", "rates"])
+def test_the_fused_kernel_of_a_scenario_is_drawn_if_none_is_chosen(kind):
+    assert "fused" in figure_texts(draw(kind, [scenario_archive()]))
+    assert "plain" in figure_texts(draw(kind, [scenario_archive()], number=1))
+    with pytest.raises(UserError, match=r"time series|no kernels"):
+        draw(kind, [scenario_archive()], number=0)
+
+
+def figure_texts(figure):
+    return " ".join([figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)])
+
+
+def test_a_study_of_scenarios_shows_a_speed_up(capsys):
+    rows = [scenario_archive().runs[0] for _ in range(3)]
+    for row, cus in zip(rows, (1, 2, 4), strict=True):
+        row.point = {"cu.count": cus}
+    figure = draw("study", [ResultsArchive(rows)])
+    assert figure.axes[0].get_ylabel() == "T3-MCA.speedup"
+    with pytest.raises(
+        UserError, match=r"--figure: found 'T3-MCA\.spedup'; did you mean T3-MCA\.speedup or T3\.speedup"
+    ):
+        draw("study", [ResultsArchive(rows)], figure="T3-MCA.spedup")
+
+
+def test_a_kind_that_is_none_is_answered_with_the_nearest(capsys):
+    assert t3sim(["plot", "trafic", "a.h5", "-o", "a.png"]) == 2
+    assert "found 'trafic'; did you mean traffic? allowed are traffic, queue, rates" in capsys.readouterr().err
