@@ -5,6 +5,7 @@ import click
 from sim.occupancy import kernel_occupancy
 from sim.presets import load_preset
 from sim.spec import ComputeUnit
+from sim.verbs.completions import PRESET
 from tracer.elf.describe import describe_image
 from tracer.elf.device_images import DeviceImage, device_images
 from tracer.elf.resources import KernelResources
@@ -21,7 +22,7 @@ OCCUPANCY_COLUMNS = ("workgroups/CU", "warps/CU", "limited by")
 
 @click.command("info")
 @click.argument("file", type=click.Path())
-@click.option("--preset", help="Also show how many workgroups fit on a CU of this machine.")
+@click.option("--preset", shell_complete=PRESET, help="Also show how many workgroups fit on a CU of this machine.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads per workgroup; default: the value in the binary.")
 @click.option(
     "--dynamic-shared",

@@ -4,14 +4,17 @@ import click
 
 from sim.presets import Preset, assumed, borrowed, load_preset
 from sim.presets import presets as preset_names
+from sim.verbs.completions import FIELD, PRESET
 from sim.view.heading import origins_text
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 
 
 @click.command()
-@click.argument("name", required=False)
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value.")
+@click.argument("name", required=False, shell_complete=PRESET)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", shell_complete=FIELD, help="Change one value."
+)
 @click.option("--assumed", "only_assumed", is_flag=True, help="Show only the assumed and borrowed values.")
 @with_format
 def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as_json: bool) -> None:

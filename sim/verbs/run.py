@@ -12,6 +12,8 @@ from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
+from sim.verbs.completions import KERNEL, WORKLOAD
+from sim.verbs.machine_options import with_machine
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
@@ -34,12 +36,19 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.command()
 @click.argument("trace", required=False, type=click.Path())
 @click.option(
-    "--kernel", metavar="NAME:FIELD=VALUE,...", help="Instead of a trace; `t3sim trace make --help` lists all."
+    "--kernel",
+    metavar="NAME:FIELD=VALUE,...",
+    shell_complete=KERNEL,
+    help="Instead of a trace; `t3sim trace make --help` lists all.",
 )
 @click.option("--gemm", metavar="MxNxK", help="Short for --kernel gemm:shape=MxNxK.")
-@click.option("--workload", metavar="MODEL/LAYER/TPn", help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.")
-@click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option(
+    "--workload",
+    metavar="MODEL/LAYER/TPn",
+    shell_complete=WORKLOAD,
+    help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.",
+)
+@with_machine("v100")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
 @click.option("--kernels", metavar="LIST", help="Run only these kernels of the trace, counted from 0, e.g. 3-7.")
 @click.option("--flush/--keep-l2", default=True, help="Flush L2 after every kernel, or keep its lines.")
@@ -85,7 +94,8 @@ def run(
     The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
     the whole GEMM is simulated.
     """
-    source = _source(trace, _kernel_texts(kernel, gemm, workload))
+    shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
+    source = _source(trace, shorthands)
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
@@ -165,19 +175,22 @@ def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) -> list[str]:
-    """The kernels that the options name, in the notation of `tracer.kernels`."""
-    texts = [] if kernel is None else [kernel]
-    texts += [] if gemm is None else [f"gemm:shape={gemm}"]
-    return texts + ([] if workload is None else [f"gemm:workload={workload}"])
+def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]]) -> TraceSource:
+    """The trace, or the kernel that an option names.
 
-
-def _source(trace: str | None, kernels: list[str]) -> TraceSource:
-    if len(kernels) + (trace is not None) != 1:
+    Args:
+        kernels: option -> (begin of the kernel's text, value of the option; None = not given).
+    """
+    given = {option: (begin, value) for option, (begin, value) in kernels.items() if value is not None}
+    if len(given) + (trace is not None) != 1:
         raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
-    if trace is None:
-        return CommandSequence([make_kernel(kernels[0])])
-    return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+    if trace is not None:
+        return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+    ((option, (begin, value)),) = given.items()
+    try:
+        return CommandSequence([make_kernel(f"{begin}{value}")])
+    except UserError as mistake:
+        raise UserError(f"{option} {value}: {mistake}") from None
 
 
 def _is_hdf5(path: str) -> bool:

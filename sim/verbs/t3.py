@@ -11,6 +11,8 @@ from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, simulate_scenario
+from sim.verbs.completions import KERNEL, LAYER, MODEL
+from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
 from sim.view.scenario_tables import show_scenario
@@ -28,13 +30,17 @@ from traces.write import output_path
 
 
 @click.command()
-@click.option("--model", help=f"One of {', '.join(MODELS)}.")
-@click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
+@click.option("--model", shell_complete=MODEL, help=f"One of {', '.join(MODELS)}.")
+@click.option("--layer", shell_complete=LAYER, help=f"One of {', '.join(LAYERS)}.")
 @click.option("--tp", type=int, help="Number of GPUs that share the model (tensor parallelism).")
-@click.option("--kernel", metavar="gemm:FIELD=VALUE,...", help="Instead of a model: the GEMM of one GPU.")
+@click.option(
+    "--kernel",
+    metavar="gemm:FIELD=VALUE,...",
+    shell_complete=KERNEL,
+    help="Instead of a model: the GEMM of one GPU.",
+)
 @click.option("--gpus", type=int, help="With --kernel: number of GPUs, unless it has workload=MODEL/LAYER/TPn.")
-@click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@with_machine("t3_2024")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter, instead of MCA in T3-MCA.")
 @click.option(
     "--configuration",
@@ -134,7 +140,13 @@ def _gemm(
     named = (model, layer, tp)
     if (kernel is None) == (named == (None, None, None)) or (kernel is None and None in named):
         raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
-    source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
+    try:
+        source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
+    except UserError as mistake:
+        if kernel:
+            raise UserError(f"--kernel {kernel}: {mistake}") from None
+        own = "for another shape give --kernel gemm:m=M,n=N,k=K --gpus N"
+        raise UserError(f"--model {model} --layer {layer} --tp {tp}: {mistake}; {own}") from None
     if bool(count) == (gpus is not None):
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if count == 1:

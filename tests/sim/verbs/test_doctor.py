@@ -73,6 +73,15 @@ def test_completion_scripts(shell, capsys):
         ("t3sim trace ex", ["export"]),
         ("t3sim run --pol", ["--policy"]),
         ("t3sim plot r", ["rates", "roofline"]),
+        ("t3sim run --preset t3", ["t3_2024"]),
+        ("t3sim run --preset nothing", ["nothing"]),
+        ("t3sim presets gpu", ["gpu_2x_cu"]),
+        ("t3sim t3 --set link.e", ["link.efficiency=", "link.egress_fifo="]),
+        ("t3sim t3 --model t", ["t-nlg"]),
+        ("t3sim t3 --layer f", ["fc2", "fc1"]),
+        ("t3sim run --workload mega-gpt-2/op/", ["mega-gpt-2/op/tp8", "mega-gpt-2/op/tp16"]),
+        ("t3sim run --kernel lay", ["layernorm:"]),
+        ("t3sim t3 --kernel gemm:tile_n=64,tile_", ["gemm:tile_n=64,tile_m=", "gemm:tile_n=64,tile_k="]),
     ],
 )
 def test_what_a_shell_is_told(words, expected):

@@ -90,7 +90,7 @@ def test_machine_changes_by_set(capsys):
         ([], ["one of TRACE"]),
         (["x.h5", "--gemm", "8x8x8"], ["one of TRACE"]),
         (["missing.h5"], ["missing.h5"]),
-        (["--gemm", "8x8"], ["shape", "'8x8'"]),
+        (["--gemm", "8x8"], ["--gemm 8x8: ", "shape", "'8x8'"]),
         (["--gemm", "0x8x8"], ["m = 0"]),
         (["--workload", "t-nlg/fc9/tp8"], ["fc9", "fc2"]),
         (["--workload", "t-nlg"], ["model/layer/tpN"]),
