@@ -69,6 +69,10 @@ class Run(ABC):
     def cost(self) -> float:
         """Estimate of the line requests. Runs with a high cost start first."""
 
+    def simulated_gpus(self) -> int:
+        """Number of GPUs that are simulated, if one represents all where the user did not ask for every GPU."""
+        return 1
+
     @abstractmethod
     def input(self) -> dict[str, Any]:
         """The workload as plain values."""
@@ -242,6 +246,9 @@ class _GpusRun(Run):
     chunks: Chunks
     explicit: bool = False
     own: OwnPlan | None = None
+
+    def simulated_gpus(self) -> int:
+        return self.chunks.gpus if self.explicit else 1
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit}

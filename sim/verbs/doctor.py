@@ -18,7 +18,7 @@ from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
 from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
-from tracer.compile.process import machine_text
+from tracer.compile.process import is_compiled, machine_text
 from tracer.gemm.tiles import write_workgroup
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
@@ -159,8 +159,7 @@ def _writable(folder: Path) -> bool | str:
 
 
 def _compile_state(kernel: Any) -> str:
-    cache = getattr(kernel, "_cache", None)
-    if cache is None:
+    found = is_compiled(kernel)
+    if found is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
-    kept = list(Path(cache.cache_path).glob("*.kernel"))
-    return "compiled" if kept else "not yet compiled: the first run compiles it, or t3sim warm"
+    return "compiled" if found else "not yet compiled: the first run compiles it, or t3sim warm"

@@ -13,6 +13,7 @@ from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.verbs.completions import KERNEL, WORKLOAD
+from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import report_resuming, with_store
@@ -58,6 +59,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 )
 @click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
 @with_store
+@with_estimate
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @with_format
 def run(
@@ -75,6 +77,7 @@ def run(
     extrapolate: bool,
     fresh: bool,
     checkpoint_every_s: float | None,
+    only_estimate: bool,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -119,6 +122,9 @@ def run(
         interval_ps=(interval_ns or 0) * PS_PER_NS,
         extrapolate=extrapolate,
     )
+    if only_estimate:
+        show_estimates({description.title: description}, as_json)
+        return
     whole = why_whole(source, machine.machine) if extrapolate else ""
     if whole:
         click.echo(f"t3sim: run whole: {whole}", err=True)

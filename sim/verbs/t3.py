@@ -1,5 +1,7 @@
 """`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
 
+from collections.abc import Sequence
+
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
@@ -7,11 +9,13 @@ from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.presets import load_preset
 from sim.run.policy_file import check_bound
+from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.result import CONFIGURATIONS
-from sim.scenario.scenario import Scenario, simulate_scenario
+from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
+from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import report_resuming, with_store
 from sim.view.energy_tables import configuration_energies, show_energies
@@ -55,7 +59,11 @@ from traces.write import output_path
 @click.option(
     "--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Interval of the time series."
 )
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes; 2 and more need Dask."
+)
 @with_store
+@with_estimate
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")
 @with_format
@@ -73,8 +81,10 @@ def t3(
     plan_file: str | None,
     explicit: bool,
     interval_ns: int,
+    workers: int,
     fresh: bool,
     checkpoint_every_s: float | None,
+    only_estimate: bool,
     energy: str | None,
     output: str | None,
     as_json: bool,
@@ -102,7 +112,15 @@ def t3(
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
     scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
+    if only_estimate:
+        show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
+        return
     energies = load_energy(energy or DEFAULT)
+    if workers > 1:
+        if checkpoint_every_s is not None:
+            raise UserError("--workers: not with --checkpoint, which saves one run at a time")
+        _simulate_ahead(scenario, chosen or CONFIGURATIONS, workers, fresh)
+        fresh = False
     with Meter("workgroups") as meter:
         result = simulate_scenario(
             scenario,
@@ -131,6 +149,17 @@ def t3(
         click.echo(f"from the store: {', '.join(result.from_store)}")
     if output is not None:
         click.echo(f"wrote {output}")
+
+
+def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: int, fresh: bool) -> None:
+    """Simulate the runs in several processes; their results go into the store."""
+    runs = [scenario.run(name) for name in runs_of(configurations)]
+    with Meter("runs") as meter:
+        outcomes = run_all(
+            *(runs, Store()), workers=workers, fresh=fresh, progress=lambda done, whole: meter.update("t3", done, whole)
+        )
+    for reason in (*outcomes.failed.values(), *outcomes.lost.values()):
+        raise UserError(f"t3: {reason}")
 
 
 def _gemm(

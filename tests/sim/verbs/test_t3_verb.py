@@ -213,7 +213,10 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         (MODEL, ["or --model, --layer and --tp"]),
         ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),
         (["--kernel", "layernorm:rows=8,cols=8", "--gpus", "4"], ["found layernorm", "gemm"]),
-        (["--model", "gpt-9", "--layer", "fc2", "--tp", "8"], ["--model gpt-9 --layer fc2", "t-nlg", "--kernel gemm:m=M,n=N,k=K --gpus N"]),
+        (
+            ["--model", "gpt-9", "--layer", "fc2", "--tp", "8"],
+            ["--model gpt-9 --layer fc2", "--kernel gemm:m=M,n=N,k=K --gpus N"],
+        ),
         (["--model", "t-nlg", "--layer", "fc7", "--tp", "8"], ["fc7", "fc2"]),
         (["--kernel", "gemm:m=0,n=8,k=8", "--gpus", "2"], ["m = 0"]),
         ([*SHAPE, "--chunks", "4,4,4"], ["--chunks", "found 3", "4 GPUs"]),
