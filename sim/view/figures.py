@@ -12,6 +12,8 @@ from sim.view.roofline import draw_roofline
 from sim.view.speedup_cases import mean_speedups, speedup_cases
 from sim.view.speedups import draw_speedups
 from sim.view.study_lines import draw_study
+from sim.view.style import THEMES
+from sim.view.style import theme as themed
 from traces.choices import nearest
 from traces.errors import UserError
 
@@ -39,6 +41,7 @@ def draw(
     figure: str | None = None,
     over: str | None = None,
     relative: bool = False,
+    theme: str = "screen",
 ) -> "Figure":
     """Draw a figure.
 
@@ -49,23 +52,38 @@ def draw(
             scenario the fused kernel.
         figure, over, relative: for "study": column of the runs (None: the time, of scenarios a speed-up), swept field
             of the horizontal axis, and True to plot first value / value.
+        theme: one of `sim.view.style.THEMES`: screen, or paper (the width of a column).
 
     Raises:
         UserError: an unknown kind, an archive without the values of the figure, or matplotlib is not installed.
     """
     if kind not in KINDS:
         raise UserError(f"plot: found {kind!r}; {nearest(kind, KINDS)}")
+    if theme not in THEMES:
+        raise UserError(f"plot: theme: found {theme!r}; {nearest(theme, THEMES)}")
     try:
-        if kind == SPEEDUPS:
-            cases = speedup_cases(archives)
-            means = mean_speedups(cases)
-            speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
-            return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
-        if kind == STUDY:
-            return draw_study(archives[0], figure, over, relative)
-        return OF_ONE_RUN[kind](_run_of(archives[0], kind, number))
+        with themed(theme):
+            return _draw(kind, archives, number, figure, over, relative)
     except ImportError:
         raise UserError("plot: needs matplotlib: pip install 't3sim[plots]'") from None
+
+
+def _draw(
+    kind: str,
+    archives: Sequence[ResultsArchive],
+    number: int | None,
+    figure: str | None,
+    over: str | None,
+    relative: bool,
+) -> "Figure":
+    if kind == SPEEDUPS:
+        cases = speedup_cases(archives)
+        means = mean_speedups(cases)
+        speedups = {name: [case.speedups.get(name) for case in cases] for name in means}
+        return draw_speedups([case.title for case in cases], speedups, means if len(cases) > 1 else {})
+    if kind == STUDY:
+        return draw_study(archives[0], figure, over, relative)
+    return OF_ONE_RUN[kind](_run_of(archives[0], kind, number))
 
 
 def _run_of(archive: ResultsArchive, kind: str, number: int | None) -> RunResult:

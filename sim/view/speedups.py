@@ -39,9 +39,7 @@ def draw_speedups(
     figure, axes = new_figure(max(6.0, 0.75 * len(titles) + 2), 4.2)
     grouped_bars(axes, [*titles, *(["geomean"] if means else [])], series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
-    axes.set(
-        ylabel="speed-up over Sequential (x)", title="GEMM and all-reduce of a sub-layer: speed-ups over Sequential"
-    )
+    axes.set(ylabel="speed-up (x)", title="Speed-ups over Sequential")
     legend_below(figure, axes, 2)
     drawn: Figure = figure
     return drawn

@@ -16,6 +16,10 @@ DEFAULTS = ("time_ns", f"{T3_MCA}.speedup", f"{T3}.speedup", f"{T3_MCA}.time_ns"
 """Figures to draw if the user names none, the best first."""
 MARKERS = "os^Dv<>P"
 LINES_MAX = len(PALETTE)
+FAR_APART = 8
+"""Largest value / smallest value from which the horizontal axis is logarithmic."""
+LABEL_CHARACTERS = 90
+"""Characters of all labels of the horizontal axis that fit beside each other."""
 
 
 def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | None, relative: bool) -> "Figure":
@@ -51,16 +55,19 @@ def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | Non
 
 def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: str, relative: bool) -> "Figure":
     figure, axes = new_figure()
-    places = {str(x): place for place, x in enumerate(dict.fromkeys(x for line in lines.values() for x, _ in line))}
+    values_over = list(dict.fromkeys(x for line in lines.values() for x, _ in line))
+    places = _places(axes, values_over)
     same = set.intersection(*(set(others) for others in lines))
     drawn: list[list[float]] = []
     for number, (others, line) in enumerate(lines.items()):
         label = ", ".join(f"{name} = {value}" for name, value in others if (name, value) not in same) or None
         drawn.append(values := [line[0][1] / value if relative and value else value for _, value in line])
-        x = [places[str(value)] for value, _ in line]
+        x = [places[value] for value, _ in line]
         axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label)
     unit = "first / this" if relative else unit_of_measure(figure_name)
-    axes.set_xticks(list(places.values()), list(places))
+    turned = max(len(str(value)) for value in values_over) * len(values_over) > LABEL_CHARACTERS
+    axes.set_xticks(list(places.values()), list(map(str, values_over)), rotation=90 if turned else 0)
+    axes.minorticks_off()
     axes.set(
         xlabel=over, ylabel=figure_name + (f" ({unit})" if unit != "1" else ""), title=f"{figure_name} over {over}"
     )
@@ -68,6 +75,15 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
     if len(lines) > 1:
         legend_below(axes, min(len(lines), 3))
     return figure
+
+
+def _places(axes: Any, values: list[Any]) -> dict[Any, float]:
+    """Place of each swept value on the axis: numbers at their value, on a log axis if they are far apart; else even."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return {value: float(place) for place, value in enumerate(values)}
+    if min(values) > 0 and max(values) >= FAR_APART * min(values):
+        axes.set_xscale("log", base=2)
+    return {value: float(value) for value in values}
 
 
 def _check(name: str, allowed: list[str], option: str) -> None:
