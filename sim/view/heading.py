@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 def run_heading(run: RunResult) -> list[str]:
     """Lines of a run or scenario: links and MCA where it has several GPUs, and the kernel of a GEMM."""
-    lines = [links_text(run.preset)] if "gpus" in run.input else []
+    lines = links_text(run.preset).splitlines() if "gpus" in run.input else []
     return lines + ([gemm_text(run.input)] if "problem" in run.input else [])
 
 

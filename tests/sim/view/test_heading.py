@@ -45,6 +45,9 @@ def test_headings_of_runs():
     assert run_heading(one) == []
     two.preset = load_preset("h200")
     two.input = scenario_of(["h200"]).input()
-    assert run_heading(two)[0].startswith("link: ring") and run_heading(two)[1].startswith("GEMM kernel: tile 128")
-    lines = runs_heading(ResultsArchive([one, two, one, two]))
-    assert len(lines) == 4 and " values of v100 are assumed" in lines[2]
+    assert [line.split()[0] for line in run_heading(two)] == ["link:", "MCA:", "GEMM"]
+    three = sample_results()
+    three.preset, three.input = load_preset("h200", ["link.topology=switch"]), two.input
+    lines = runs_heading(ResultsArchive([one, two, three, one, two]))
+    assert [line.split()[0] for line in lines[:4]] == ["link:", "MCA:", "GEMM", "link:"]
+    assert len(lines) == 7 and " values of v100 are assumed" in lines[4]
