@@ -83,7 +83,7 @@ def test_queue_stays_under_its_depth(desk):
     assert left.get_ylim()[1] >= 2 * hbm.queue_entries
     assert entries.sum() * hbm.channels == found.series["queue_columns"].sum()
     assert right.lines[0].get_ydata().max() == found.series["resident_workgroups"].max() > 0
-    assert len(left.get_legend().get_texts()) == 3
+    assert len(left.figure.legends[0].get_texts()) == 3
 
 
 def test_bandwidths_are_bytes_over_time(desk):
