@@ -11,8 +11,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """A second distinction, for grey prints."""
 DPI = 110
-CHARACTER_IN = 0.055
-"""Mean width of a character in an x-small font."""
+CHARACTER_EM = 0.5 * 0.694
+"""Mean width of a character in an x-small font over the size of the font."""
 LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
 
 
@@ -43,10 +43,7 @@ def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence
 
 def widest_in(labels: Sequence[str]) -> float:
     """About the width of the longest line of labels in an x-small font."""
-    return CHARACTER_IN * max((len(line) for label in labels for line in label.splitlines()), default=0)
+    import matplotlib
 
-
-def legend_below(figure: Any, axes: Any, columns: int) -> None:
-    """Draw one legend under all axes."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
+    character_in = CHARACTER_EM * matplotlib.rcParams["font.size"] / style.POINTS_PER_IN
+    return float(character_in * max((len(line) for label in labels for line in label.splitlines()), default=0))

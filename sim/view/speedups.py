@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure, widest_in
-from sim.view.style import save
+from sim.view.paper import case_title, grouped_bars, new_figure, widest_in
+from sim.view.style import legend_below, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def draw_speedups(
     grouped_bars(axes, groups, series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
     axes.set(ylabel="speed-up (x)", title="\n".join(["Speed-ups over Sequential", *([common] if common else [])]))
-    legend_below(figure, axes, 2)
+    legend_below(axes, 2)
     drawn: Figure = figure
     return drawn
 
