@@ -153,7 +153,7 @@ CHANNEL = np.dtype(
         ("bursts", "i8"),  # so far
         ("burst_end_ps", "i8", RECENT_BURSTS),
         ("burst_stream", "u1", RECENT_BURSTS),
-        ("pad", "u1", 48),
+        ("burst_pad", "u1", 48),  # with it, the fields of bursts fill whole cache lines of the host
     ],
     align=True,
 )
