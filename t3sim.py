@@ -16,6 +16,10 @@ Every finished run is kept in the store (`Store`, `T3SIM_STORE`), so this comput
 Wrong input raises `UserError`; its text names the field, the given value and the allowed values.
 """
 
+from t3sim_packages import check_packages
+
+check_packages()
+
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -240,8 +244,8 @@ def plot(
     Args:
         kind: traffic, queue (both need a time series), rates, roofline, study or speedups.
         what: a run, an archive, or the path of an archive.
-        to: .png or .svg file to write; None = do not write a file.
-        settings: number (of the run), figure, over, relative; see `sim.view.figures.draw`.
+        to: .png, .svg or .pdf file to write; None = do not write a file.
+        settings: number (of the run), figure, over, relative, theme; see `sim.view.figures.draw`.
 
     Returns:
         The matplotlib figure; a notebook displays it.

@@ -6,12 +6,14 @@ A text is NAME or NAME:field=value,field=value. To add a source, add one file an
 import re
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.gemm.fields import GemmShorthand, gemm_of
+from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.layernorm import LayerNorm
 from tracer.streams import BufferStream, PointerChase
@@ -125,6 +127,39 @@ def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
                 kind = next(option for option in get_args(kind) if option is not types.NoneType)
             types_and_defaults[field.name] = kind, field.default
     return types_and_defaults
+
+
+def kernel_text(described: Mapping[str, Any]) -> str:
+    """The shortest text from which `make_kernel` makes a kernel with the same events; "" = not one of KERNELS.
+
+    Args:
+        described: `sim.run.run.kernel_input` of the kernel: `problem` and `kernel` of a GEMM, or `parameters`.
+    """
+    given = _given(described)
+    names = [name for name in KERNELS if given and given.keys() <= fields_of(name).keys()]
+    return f"{names[0]}:" + ",".join(_needed(names[0], given)) if names else ""
+
+
+def _given(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Field -> value of all fields that are not None."""
+    parts = [described.get(part, {}) for part in ("problem", "kernel", "parameters")]
+    return {field: value for part in parts for field, value in part.items() if value is not None}
+
+
+def _needed(name: str, given: dict[str, Any]) -> list[str]:
+    """field=value of the fields without which the kernel would be another one."""
+    wanted = _spelled_out(make_kernel(name, **given))
+    for field in list(given):
+        fewer = {other: value for other, value in given.items() if other != field}
+        with suppress(UserError):  # a field without a default
+            if _spelled_out(make_kernel(name, **fewer)) == wanted:
+                given = fewer
+    return [f"{field}={_text(value)}" for field, value in given.items()]
+
+
+def _spelled_out(source: KernelSource) -> object:
+    """What decides the events: defaults are replaced by the values that they mean."""
+    return (spelled_out(source.problem), source.kernel) if isinstance(source, GemmSource) else source
 
 
 def describe_kernels() -> str:

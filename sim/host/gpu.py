@@ -18,7 +18,7 @@ from sim.machine.engine import Status, prefill_l2, run_engine, settle
 from sim.machine.engine_record import SERIES
 from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
-from sim.machine.series import sample
+from sim.machine.series import close_interval
 from sim.occupancy import Occupancy, occupancy
 from sim.presets.check import check_machine
 from sim.spec import Machine
@@ -65,6 +65,7 @@ class Gpu:
         self._uncached_sectors = 0
         engine = self.node.engine[0]
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
+        self.node.channels["keeps_bursts"] = interval_ps > 0
         if interval_ps:
             self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
         self.node.dispatch["wake_ps"] = NEVER
@@ -251,9 +252,13 @@ class Gpu:
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
     def series(self) -> dict[str, np.ndarray]:
-        """Time series so far; the last row is the interval in progress."""
-        if self.node.engine[0]["interval_ps"]:
-            sample(self.node)
+        """Time series of a run that has ended. The last row has the end of the last data on the DRAM buses."""
+        engine, end_ps = self.node.engine[0], self.node.channels["bus_end_ps"].max()
+        if engine["interval_ps"]:
+            close_interval(self.node)
+            while engine["next_sample_ps"] - engine["interval_ps"] < end_ps:
+                self._take_series()
+                close_interval(self.node)
         self._take_series()
         rows = self._series_rows()
         return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}

@@ -10,7 +10,7 @@ import msgspec
 
 from sim.presets.bounds import BOUNDS
 from sim.presets.check import check_machine
-from sim.presets.preset import KINDS, OVERRIDE, Preset, Source
+from sim.presets.preset import BORROWED, KINDS, OVERRIDE, Preset, Source
 from sim.spec import Machine
 from traces.bounds import Bound
 from traces.choices import allowed_names
@@ -18,7 +18,7 @@ from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
-"""Links, Tracker, DMA engines and collectives of every machine whose preset gives no other values."""
+"""Links, Tracker, DMA engines and collectives of the machine of the T3 paper. Other machines borrow them."""
 HEADER = ("title", "note", "extends")
 LEAF = ("value", "kind", "source")
 choices = partial(allowed_names, listing="t3sim presets NAME")
@@ -50,7 +50,7 @@ def load_preset(name_or_path, overrides=()):
             values that do not fit each other.
     """
     title, given = _read(_path_of(name_or_path), ())
-    given = _read(FABRIC, ())[1] | given
+    given = _borrowed() | given
     for field, value, where in _overrides(overrides):
         given[field] = (value, Source(OVERRIDE, "set for this run"), where)
     return _assemble(str(name_or_path), title, given)
@@ -62,7 +62,16 @@ def preset_from_dict(stored):
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()
     }
-    return _assemble(stored["name"], stored["title"], _read(FABRIC, ())[1] | given)
+    return _assemble(stored["name"], stored["title"], _borrowed() | given)
+
+
+def _borrowed():
+    """Leaves of the machine of the T3 paper, for a machine that does not give them."""
+    leaves = _read(FABRIC, ())[1].items()
+    return {
+        field: (value, Source(BORROWED, f"as the machine of the T3 paper ({given.kind}: {given.source})"), where)
+        for field, (value, given, where) in leaves
+    }
 
 
 def _path_of(name_or_path):

@@ -10,7 +10,7 @@ not in it, nor are names, titles and sources of values. `sim.run.store` stores r
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -22,6 +22,7 @@ from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, policy_key
 from sim.run.extrapolation import simulate_gemm
+from sim.run.inputs import gemm_input, kernel_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import bound_digest, is_bound, policy_digest
@@ -67,6 +68,10 @@ class Run(ABC):
     @abstractmethod
     def cost(self) -> float:
         """Estimate of the line requests. Runs with a high cost start first."""
+
+    def simulated_gpus(self) -> int:
+        """Number of GPUs that are simulated, if one represents all where the user did not ask for every GPU."""
+        return 1
 
     @abstractmethod
     def input(self) -> dict[str, Any]:
@@ -193,7 +198,9 @@ class KernelRun(Run):
 
     @cached_property
     def _input(self) -> dict[str, Any]:
-        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else {})
+        made = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
+        described = kernel_input(made[0]) if len(made) == 1 and not isinstance(made[0], Prefill) else {}
+        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else described)
 
     def input(self) -> dict[str, Any]:
         return self._input
@@ -239,6 +246,9 @@ class _GpusRun(Run):
     chunks: Chunks
     explicit: bool = False
     own: OwnPlan | None = None
+
+    def simulated_gpus(self) -> int:
+        return self.chunks.gpus if self.explicit else 1
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit}
@@ -305,7 +315,7 @@ class FusedRun(_GpusRun):
         return gemm_cost(self.source) + 2 * self.source.problem.output_bytes / LINE_BYTES
 
     def input(self) -> dict[str, Any]:
-        return {"fused": gemm_input(self.source)} | self._gpus_input()
+        return {"fused": True} | gemm_input(self.source) | self._gpus_input()
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit, "arbiter": self.arbitration.name.lower()}
@@ -344,7 +354,7 @@ class SideBySideRun(_GpusRun):
         return gemm_cost(self.source) + COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES
 
     def input(self) -> dict[str, Any]:
-        return {"gemm": gemm_input(self.source), "collective": self.kind} | self._gpus_input()
+        return gemm_input(self.source) | {"collective": self.kind} | self._gpus_input()
 
     def own_options(self) -> dict[str, Any]:
         return {"collective_cus": self.collective_cus}
@@ -361,17 +371,6 @@ class SideBySideRun(_GpusRun):
 def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:
     """A GEMM on one GPU. Its dirty lines are flushed at the end; the flush is in the traffic, not in the time (D13)."""
     return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps, policy=policy)
-
-
-def gemm_input(source: GemmSource) -> dict[str, Any]:
-    """A GEMM as plain values; defaults are replaced by the values that they mean."""
-    problem = source.problem
-    spelled = replace(
-        problem,
-        **{f"ld{name}": getattr(problem, name).leading_dimension for name in "abc"},
-        **{f"{name}_address": getattr(problem, name).address for name in ("a", "b", "c", "c_source")},
-    )
-    return {"name": source.info.name, "problem": asdict(spelled), "kernel": asdict(source.kernel)}
 
 
 def gemm_cost(source: GemmSource) -> float:

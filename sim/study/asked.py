@@ -79,7 +79,7 @@ class AskedScenario:
 
     def rows(self, results: Mapping[str, RunResult]) -> list[RunResult]:
         result = assemble(self.scenario, results, self.configurations)
-        row = scenario_row(result, self.options)
+        row = scenario_row(result)
         if result.interval_ps:
             return [row, *scenario_runs(result)]
         del row.point[COLUMN]  # the only row of its point

@@ -16,9 +16,11 @@ from sim.machine.engine import run_engine
 from sim.presets import presets
 from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
+from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
-from tracer.compile.process import machine_text
+from tracer.compile.process import is_compiled, machine_text
 from tracer.gemm.tiles import write_workgroup
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.errors import UserError
 from traces.ownership import OWN_FOLDER, foreign
@@ -54,7 +56,7 @@ UNWELL = 1
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Show versions, folders, the compile cache, and problems. Exit status 1 if there is a problem.
@@ -85,6 +87,11 @@ def findings() -> dict[str, Any]:
     store = _store()
     if store["writable"] is not True:
         problems.append(f"results cannot be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
+    problems += [
+        f"{', '.join(others)} installs a package {name} too: the two overwrite each other, remove one"
+        for name in PACKAGES
+        if (others := other_owners(name))
+    ]
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")
@@ -159,8 +166,7 @@ def _writable(folder: Path) -> bool | str:
 
 
 def _compile_state(kernel: Any) -> str:
-    cache = getattr(kernel, "_cache", None)
-    if cache is None:
+    found = is_compiled(kernel)
+    if found is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
-    kept = list(Path(cache.cache_path).glob("*.kernel"))
-    return "compiled" if kept else "not yet compiled: the first run compiles it, or t3sim warm"
+    return "compiled" if found else "not yet compiled: the first run compiles it, or t3sim warm"

@@ -8,6 +8,7 @@ import click
 from sim.results import ResultsError
 from sim.results import open as open_results
 from sim.run.store import Entry, Store
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.units import ps_to_ns
 
@@ -18,7 +19,7 @@ SHOWN = 12
 
 @click.command("list")
 @click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Number of entries to list.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def store_list(last: int, as_json: bool) -> None:
     """List the runs of the store.
 

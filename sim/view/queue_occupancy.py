@@ -31,7 +31,7 @@ def draw_queue(results: RunResult) -> "Figure":
     axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")
     axes.set(
         xlabel="time (µs)",
-        ylabel="DRAM queue (32-byte entries)",
+        ylabel="DRAM queue (entries)",
         title=title_of(results),
         xlim=(0, times_us[-1]),
         ylim=(0, depth * 1.05),

@@ -1,6 +1,6 @@
 """The matrices of C = A B (+ C): shape, element size, layout and address. Independent of kernel and timing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -132,6 +132,13 @@ class GemmProblem:
         address = getattr(self, f"{letter}_address")
         address = default_address if address is None else address
         return Matrix(name, rows, columns, getattr(self, f"{letter}_bytes"), layout, leading, address)
+
+
+def spelled_out(problem: GemmProblem) -> GemmProblem:
+    """The same problem with all leading dimensions and addresses given."""
+    leading = {f"ld{name}": getattr(problem, name).leading_dimension for name in "abc"}
+    addresses = {f"{name}_address": getattr(problem, name).address for name in ("a", "b", "c", "c_source")}
+    return replace(problem, **leading, **addresses)
 
 
 def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes: int = 16) -> int:

@@ -5,7 +5,9 @@ Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user (one 
 
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
 
 import click
@@ -44,6 +46,8 @@ t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Returns the exit status."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts `t3sim ... &` with interrupts ignored
     try:
         status = t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
         sys.stdout.flush()

@@ -9,6 +9,7 @@ from sim.run.store import Store
 from sim.view.style import WITHOUT_MATPLOTLIB, can_draw
 from tracer.compile.process import process_costs
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.output import output_path
 from validation.experiments.experiment import Experiment
@@ -31,7 +32,7 @@ LEFT = 1
 @click.option("--out", type=click.Path(), default="t3sim-validation", show_default=True, help="Folder of the report.")
 @click.option("--accept", "accepting", is_flag=True, help="Make the claims that are inside now the baseline.")
 @click.option("--list", "listing", is_flag=True, help="List the experiments and leave.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def validate(
     full: bool,
     only: tuple[str, ...],

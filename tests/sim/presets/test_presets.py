@@ -5,9 +5,9 @@ import math
 import pytest
 
 from sim import spec
-from sim.presets import assumed, load_preset, preset_from_dict, presets
+from sim.presets import assumed, borrowed, load_preset, preset_from_dict, presets
 from sim.presets.load import FOLDER, PresetError
-from sim.presets.preset import KINDS
+from sim.presets.preset import BORROWED, KINDS
 
 LEAF = '{ value = %s, kind = "assumed", source = "test" }'
 
@@ -16,7 +16,7 @@ LEAF = '{ value = %s, kind = "assumed", source = "test" }'
 def test_every_value_has_kind_and_source(name):
     preset = load_preset(name)
     assert preset.values().keys() == preset.sources.keys()
-    assert all(source.kind in KINDS and source.source for source in preset.sources.values())
+    assert all(source.kind in (*KINDS, BORROWED) and source.source for source in preset.sources.values())
     assert set(assumed(preset)) == {field for field, source in preset.sources.items() if source.kind == "assumed"}
 
 
@@ -38,6 +38,18 @@ def test_peaks_are_those_of_the_machine(name, dram_GBps, tensor_TFLOPs, l2_bytes
     assert math.isclose(peaks.dram_bytes_per_s / 1e9, dram_GBps, rel_tol=1e-3)
     assert math.isclose(peaks.tensor_flop_per_s / 1e12, tensor_TFLOPs, rel_tol=1e-3)
     assert peaks.l2_bytes == l2_bytes
+
+
+def test_machines_say_what_they_borrow_from_the_paper():
+    paper, other = load_preset("t3_2024"), load_preset("h200")
+    for unit in ("link", "tracker", "dma", "mca", "collective"):
+        fields = [field for field in other.sources if field.startswith(f"{unit}.")]
+        assert fields and all(other.sources[field].kind == BORROWED for field in fields)
+    assert other.sources["link.GB_per_s"].source.startswith("as the machine of the T3 paper (paper: T3 (ASPLOS 2024")
+    assert not borrowed(paper) and not borrowed(load_preset("gpu_2x_cu"))
+    assert paper.sources["link.GB_per_s"].kind == "paper"
+    assert preset_from_dict(other.as_dict()) == other
+    assert "link.GB_per_s" not in borrowed(load_preset("h200", ["link.GB_per_s=450"]))
 
 
 def test_t3_memory_is_set_g():

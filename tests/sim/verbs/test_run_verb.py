@@ -53,7 +53,7 @@ def test_a_stored_trace_gives_what_the_kernel_gives(kernel, tmp_path, capsys):
     trace = tmp_path / "kernel.h5"
     assert main(["trace", "make", kernel, "-o", str(trace)]) == 0
     stored, direct = run_json(capsys, trace), run_json(capsys, "--kernel", kernel)
-    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint", "from_store"}
+    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint", "from_store", "input", "command"}
     assert {name: stored[name] for name in stored.keys() - varying} == {
         name: direct[name] for name in direct.keys() - varying
     }
@@ -90,7 +90,7 @@ def test_machine_changes_by_set(capsys):
         ([], ["one of TRACE"]),
         (["x.h5", "--gemm", "8x8x8"], ["one of TRACE"]),
         (["missing.h5"], ["missing.h5"]),
-        (["--gemm", "8x8"], ["shape", "'8x8'"]),
+        (["--gemm", "8x8"], ["--gemm 8x8: ", "shape", "'8x8'"]),
         (["--gemm", "0x8x8"], ["m = 0"]),
         (["--workload", "t-nlg/fc9/tp8"], ["fc9", "fc2"]),
         (["--workload", "t-nlg"], ["model/layer/tpN"]),

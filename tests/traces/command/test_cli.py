@@ -168,7 +168,7 @@ def test_presets(capsys):
     fields = printed_json(capsys, "presets", "v100", "--set", "l2.mshrs=7")["fields"]
     assert fields["l2.mshrs"] == {"value": 7, "kind": "override", "source": "set for this run"}
     kinds = {leaf["kind"] for leaf in printed_json(capsys, "presets", "v100", "--assumed")["fields"].values()}
-    assert kinds == {"assumed"}
+    assert kinds == {"assumed", "borrowed"}
     assert main(["presets"]) == 0
     assert "1024 GB/s DRAM" in capsys.readouterr().out
 
@@ -276,3 +276,18 @@ def test_another_package_adds_a_verb(tmp_path):
     assert "say hello" in listed and "simulate a trace or a kernel" in listed
     lost = t3sim("lost")
     assert (lost.returncode, lost.stderr.count("\n")) == (2, 1) and "verb lost of others" in lost.stderr
+
+
+def test_a_wrong_verb_is_answered_with_the_nearest(capsys):
+    assert main(["shwo", "a.h5"]) == 2
+    assert "no verb 'shwo'; did you mean show" in capsys.readouterr().err
+
+
+def test_a_background_process_can_be_interrupted():
+    """A shell that starts a command with & lets it ignore interrupts."""
+    program = (
+        "import os, signal; from traces.command import cli; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "cli.t3sim.main = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT); raise SystemExit(cli.main([]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "t3sim: interrupted\n")

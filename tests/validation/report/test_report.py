@@ -8,6 +8,7 @@ import pytest
 
 from sim.run.store import Store
 from tests.support.fake_runs import fake_results
+from tests.support.paths import ROOT
 from traces.command.cli import main as t3sim
 from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
@@ -16,6 +17,7 @@ from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
+from validation.experiments.load import load_experiments
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
@@ -23,8 +25,8 @@ from validation.report import answers as answers_module
 from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
-from validation.report.draw import draw_figures
-from validation.report.page import write_report
+from validation.report.draw import draw_figures, published_means
+from validation.report.page import NOTES, conclusions, write_report
 from validation.verbs import validate as verb
 
 NAME = "mega-gpt-2/op/tp8"
@@ -107,6 +109,22 @@ def test_report_archive_and_figures(store, tmp_path):
         names = file["answers/both/name"].asstr()[:].tolist()
         assert file["answers/both/value"][names.index("geomean/Sequential/speedup")] == 1.0
         assert file[f"series/small/{NAME}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
+
+
+def test_published_means_are_drawn_beside_ours():
+    assert published_means("both", CLAIMS) == {"T3-MCA": 3.0} and published_means("small", CLAIMS) == {}
+
+
+def test_conclusions_are_of_experiments_that_the_report_holds():
+    known = load_experiments()
+    headings = [block for block in from_markdown(NOTES.read_text(encoding="utf-8")) if isinstance(block, Heading)]
+    named = [name for heading in headings for name in heading.text.split(", ")]
+    assert set(named) <= set(known)
+    committed = (ROOT / "validation" / "tables" / "report" / "report.md").read_text(encoding="utf-8")
+    assert to_markdown(conclusions(known)) in committed
+    assert conclusions(["small", "quick"]) == []
+    words = to_markdown(conclusions(["cu_split", "ablation"]))
+    assert "Software overlap" in words and "FC-2" not in words
 
 
 @pytest.mark.slow
