@@ -20,8 +20,10 @@ new_figure = partial(style.new_figure, dpi=DPI)
 
 
 def case_title(name: str) -> str:
-    """Title of a sub-layer such as `t-nlg/fc2/tp8`, on two lines."""
-    model, layer, degree = name.split("/")
+    """Title of a sub-layer such as `t-nlg/fc2/tp8`, on two lines. Another name is its own title."""
+    model, layer, degree = parts if len(parts := name.split("/")) == 3 else ("", "", "")
+    if layer not in LAYER_TITLES:
+        return name
     return f"{LAYER_TITLES[layer]} TP {degree.removeprefix('tp')}\n{model}"
 
 

@@ -169,3 +169,9 @@ def test_unknown_name_lists_the_presets():
     with pytest.raises(PresetError, match="no such preset file"):
         load_preset("missing/v100.toml")
     assert {path.stem for path in FOLDER.glob("*.toml")} == set(presets())
+
+
+@pytest.mark.parametrize("value", ["[1]", "{a = 1}", "[]", "true", "1.5"])
+def test_a_named_value_that_is_none(value):
+    with pytest.raises(PresetError, match=r"hbm\.index: found .*; allowed are interleave, hash"):
+        load_preset("v100", [f"hbm.index={value}"])

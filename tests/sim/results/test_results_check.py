@@ -63,7 +63,7 @@ REFUSED = {
     "a series of two dimensions": (put("runs/00000/series/dram_read_bytes", np.zeros((11, 2), "i8")), "series"),
     "a series that is NaN": (
         put("runs/00000/series/dram_read_bytes", np.full(11, np.nan)),
-        "series: allowed is 64-bit",
+        "series: .*64-bit",
     ),
     "a shorter series": (put("runs/00000/series/dram_read_bytes", np.zeros(3, "i8")), "series: allowed is columns"),
     "an interval of nothing": (attribute("interval_ps", 0), "interval_ps"),
@@ -102,6 +102,10 @@ ODD = {
     "a name with formulas and control characters": attribute("name", "$\\frac{$ \x1b[2J \u202e", KERNEL),
     "figures of a scenario that are none": attribute("figures", '{"Sequential.time_ns": "x", "T3.speedup": null}'),
     "an infinite speed-up": attribute("figures", '{"Sequential.time_ns": 1, "T3.speedup": Infinity}'),
+    "a sub-layer that is none": lambda file: (
+        attribute("figures", '{"Sequential.time_ns": 1, "T3.speedup": 2}')(file),
+        attribute("point", '{"kernel.workload": [1], "kernels": [2]}')(file),
+    ),
     "a swept list": attribute("point", '{"kernels": [1, 2]}'),
     "a scenario of one row": attribute("point", '{"simulation": "all"}'),
     "a swept field with the name of a column": attribute("point", '{"failure": 1, "time_ns": "x"}'),
