@@ -39,6 +39,8 @@ def test_json_has_the_promised_figures(capsys):
         assert one["dram_bytes"]["ag_reads"] == one["dram_bytes"]["ag_writes"] == 3 * D // 4
     assert found["workload"] == {"m": 256, "n": 256, "k": 32, "gpus": 4, "output_bytes": D, "zeroing_bytes": 3 * D // 4}
     assert found.keys() >= {"wall_s", "compile_s", "peak_rss_bytes", "preset"}
+    assert found["input"]["kernel"]["tile_m"] == 64
+    assert found["command"].startswith("t3sim t3 --kernel gemm:m=256,n=256,k=32,tile_m=64,tile_n=64,warps_m=2 --gpus 4")
 
 
 @pytest.mark.slow
