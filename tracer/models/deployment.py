@@ -83,6 +83,16 @@ class Deployment:
         return self.phase == ModelPhase.TRAIN
 
     @property
+    def expert_cut(self) -> int:
+        """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
+        return max(1, self.tp // (self.ep // min(self.ep, self.dp)))
+
+    @property
+    def expert_copies(self) -> int:
+        """Number of GPUs that hold the same part of an expert."""
+        return self.tp * self.dp // (self.ep * self.expert_cut)
+
+    @property
     def rows(self) -> int:
         """Rows of norms and residuals on one GPU."""
         return self.tokens // self.tp if self.sequence_parallel else self.tokens

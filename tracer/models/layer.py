@@ -97,7 +97,7 @@ def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Ste
 
 def _attention_forward(steps: Steps) -> None:
     texts, model, how = steps.texts, steps.model, steps.how
-    steps.add("attention_norm", NORM, texts.norm())
+    steps.add("attention_norm", NORM, texts.first_norm())
     steps.gathered("attention_gather")
     for name, (n, k) in _projections(model, how).items():
         steps.matrix(name, how.tokens, n, k)
@@ -139,7 +139,7 @@ def _mlp_backward(steps: Steps, intermediate: int, name: str) -> None:
     steps.gathered(f"{name}_gather_back")
     steps.matrix(f"{name}_down_input", how.tokens, width, hidden)
     steps.matrix(f"{name}_down_weight", width, hidden, how.tokens)
-    steps.add(f"{name}_activation_back", NORM, *steps.texts.activation_backward(how.tokens, width))
+    steps.add(f"{name}_activation_back", NORM, *steps.texts.activation(how.tokens, width, backward=True))
     gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up)
     steps.reduced(f"{name}_reduce_back", gemm)
     steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, after=gemm)
@@ -148,7 +148,7 @@ def _mlp_backward(steps: Steps, intermediate: int, name: str) -> None:
 def _attention_backward(steps: Steps) -> None:
     texts, model, how = steps.texts, steps.model, steps.how
     wait = [step.name for step in steps.steps if step.lane == Lane.TENSOR][-1:]
-    steps.add("attention_residual_norm_back", NORM, *texts.residual_norm_backward())
+    steps.add("attention_residual_norm_back", NORM, texts.norm_backward(), *texts.residual_backward())
     _wait_for(steps, "attention_residual_norm_back", wait)
     steps.gathered("attention_gather_back")
     steps.matrix("output_input", how.tokens, model.value_width // how.tp, model.hidden)
@@ -159,7 +159,7 @@ def _attention_backward(steps: Steps) -> None:
     for name, kind, work in texts.attention_backward():
         steps.add(name, kind, work)
     if model.rotary:
-        steps.add("rotary_back", NORM, texts.rotary())
+        steps.add("rotary_back", NORM, texts.rotary(backward=True))
     projections = list(_projections(model, how).items())
     for name, (n, k) in reversed(projections):
         gemm = steps.matrix(f"{name}_input", how.tokens, k, n)
@@ -183,7 +183,7 @@ def _experts_forward(steps: Steps) -> None:
     """Router, dispatch, the local experts, combine; then the shared experts as an ordinary MLP."""
     texts, experts, model = steps.texts, steps.model.experts, steps.model
     tokens, rows, local = expert_rows(model, steps.how)
-    width = experts.intermediate // expert_cut(steps.how)
+    width = experts.intermediate // steps.how.expert_cut
     steps.matrix("router", tokens, experts.count, model.hidden)
     steps.add("route", NORM, *texts.route(tokens))
     steps.add("permute", NORM, texts.permute(tokens))
@@ -193,7 +193,7 @@ def _experts_forward(steps: Steps) -> None:
     steps.add("expert_activation", NORM, *texts.activation(local * rows, width))
     steps.add("expert_down", MATRIX, texts.grouped(local, rows, model.hidden, width))
     steps.exchange("combine", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
-    steps.add("unpermute", NORM, texts.unpermute(tokens))
+    steps.add("unpermute", NORM, texts.permute(tokens, back=True))
     if experts.shared:
         _mlp_forward(steps, experts.shared * experts.intermediate, "shared")
 
@@ -201,7 +201,7 @@ def _experts_forward(steps: Steps) -> None:
 def _experts_backward(steps: Steps) -> None:
     texts, experts, model = steps.texts, steps.model.experts, steps.model
     tokens, rows, local = expert_rows(model, steps.how)
-    width = experts.intermediate // expert_cut(steps.how)
+    width = experts.intermediate // steps.how.expert_cut
     up = width * (2 if model.gated else 1)
     if experts.shared:
         _mlp_backward(steps, experts.shared * experts.intermediate, "shared")
@@ -209,23 +209,18 @@ def _experts_backward(steps: Steps) -> None:
     steps.exchange("combine_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
     steps.add("expert_down_input", MATRIX, texts.grouped(local, rows, width, model.hidden))
     steps.add("expert_down_weight", MATRIX, texts.grouped(local, width, model.hidden, rows))
-    steps.add("expert_activation_back", NORM, *texts.activation_backward(local * rows, width))
+    steps.add("expert_activation_back", NORM, *texts.activation(local * rows, width, backward=True))
     steps.add("expert_up_input", MATRIX, texts.grouped(local, rows, model.hidden, up))
     steps.add("expert_up_weight", MATRIX, texts.grouped(local, model.hidden, up, rows))
     steps.exchange("dispatch_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
-    steps.add("permute_back", NORM, texts.unpermute(tokens))
+    steps.add("permute_back", NORM, texts.permute(tokens, back=True))
     steps.matrix("router_input", tokens, model.hidden, experts.count)
     steps.matrix("router_weight", model.hidden, experts.count, tokens)
 
 
-def expert_cut(how: Deployment) -> int:
-    """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
-    return max(1, how.tp // (how.ep // min(how.ep, how.dp)))
-
-
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
     """Tokens that this GPU routes, rows of each local expert if the load is balanced (assumed), local experts."""
-    tokens = max(1, how.tokens * expert_cut(how) // how.tp)
+    tokens = max(1, how.tokens * how.expert_cut // how.tp)
     rows = max(1, tokens * model.experts.per_token * how.ep // model.experts.count)
     return tokens, rows, model.experts.count // how.ep
 

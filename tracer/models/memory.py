@@ -30,7 +30,7 @@ class MemoryNeed:
 
 
 def local_weights(model: ModelShape, how: Deployment) -> int:
-    """Weights on one GPU of the first pipeline stage. Experts are divided over `ep`, or over `tp` where that is more."""
+    """Weights on one GPU of the first pipeline stage. Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves."""
     layers = -(-model.layers // how.pp)
     dense = min(layers, model.dense_layers)
     total = layers * model.attention_weights // how.tp
@@ -38,7 +38,7 @@ def local_weights(model: ModelShape, how: Deployment) -> int:
     if how.pp == 1 and not model.tied:
         total += model.vocab * model.hidden // how.tp
     if model.experts:
-        each = model.experts.count * model.expert_weights // max(how.ep, how.tp)
+        each = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
         each += model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count
         total += (layers - dense) * each
     return total

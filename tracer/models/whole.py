@@ -38,9 +38,8 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     backward = [Block("output backward", _output_backward(model, how))]
     for kind, number in reversed(kinds):
         if number:
-            backward.append(
-                _with_gradients(model, how, _block("backward", backward_steps(model, how, kind), number, kind))
-            )
+            block = _block("backward", backward_steps(model, how, kind), number, kind)
+            backward.append(_with_gradients(model, how, block))
     backward.append(Block("embedding backward", _embedding_backward(model, how)))
     return Schedule(
         tuple(forward),
@@ -66,7 +65,7 @@ def _embedding(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
 def _embedding_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     steps = Steps(model, how)
     steps.gathered("embedding_gather_back")
-    steps.add("embedding_back", NORM, steps.texts.embedding_backward())
+    steps.add("embedding_back", NORM, steps.texts.embedding(backward=True))
     return tuple(steps.steps)
 
 
@@ -74,7 +73,7 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     """Last norm, logits, and in training the loss. Prompts and generation need the logits of the last token only."""
     steps = Steps(model, how)
     rows = how.tokens if how.train or how.phase == ModelPhase.GENERATE or not model.causal else how.micro_batch
-    steps.add("last_norm", NORM, steps.texts.norm())
+    steps.add("last_norm", NORM, steps.texts.first_norm())
     steps.gathered("logits_gather")
     steps.matrix("logits", rows, -(-model.vocab // how.tp), model.hidden)
     if how.train:
@@ -87,7 +86,7 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
 
 def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     steps, vocab = Steps(model, how), -(-model.vocab // how.tp)
-    steps.add("loss_back", NORM, *steps.texts.loss_backward())
+    steps.add("loss_back", NORM, *steps.texts.loss(backward=True))
     gemm = steps.matrix("logits_input", how.tokens, model.hidden, vocab)
     steps.reduced("logits_reduce_back", gemm)
     steps.matrix("logits_weight", model.hidden, vocab, how.tokens, after=gemm)
@@ -107,12 +106,18 @@ def _layer_weights(model: ModelShape, how: Deployment, block: Block) -> int:
 
 def _with_gradients(model: ModelShape, how: Deployment, block: Block) -> Block:
     """A backward block with the exchange of its gradients, which the next layer does not wait for."""
-    if how.dp == 1:
-        return block
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
-    work = Exchange(kind, _layer_weights(model, how, block) * GRADIENT_BYTES, how.dp)
-    step = Step("gradients", COMMUNICATION, work, lane=Lane.DATA)
-    return replace(block, steps=(*block.steps, step), leaves=frozenset({"gradients"}))
+    groups = {"gradients": (_layer_weights(model, how, block), how.dp)}
+    if block.name.startswith("expert"):
+        own = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
+        groups["expert_gradients"] = own, how.expert_copies
+    steps = [
+        Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
+        for name, (weights, gpus) in groups.items()
+        if gpus > 1
+    ]
+    names = frozenset(step.name for step in steps)
+    return replace(block, steps=(*block.steps, *steps), leaves=names)
 
 
 def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
@@ -120,9 +125,8 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     if how.dp == 1 or "layer" not in block.name:
         return block
     work = Exchange("all_gather", _layer_weights(model, how, block) * how.dtype.bytes, how.dp)
-    return replace(
-        block, steps=(*block.steps, Step("next_weights", COMMUNICATION, work, (block.steps[0].name,), Lane.DATA))
-    )
+    step = Step("next_weights", COMMUNICATION, work, (block.steps[0].name,), Lane.DATA)
+    return replace(block, steps=(*block.steps, step))
 
 
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
