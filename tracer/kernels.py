@@ -13,7 +13,24 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.gemm.fields import GemmShorthand, gemm_of
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.operators.adam import Adam
+from tracer.operators.bias import Bias
+from tracer.operators.cross_entropy import CrossEntropy
+from tracer.operators.dropout import Dropout
+from tracer.operators.embedding import Embedding
+from tracer.operators.flash_attention import FlashAttention
+from tracer.operators.gelu import Gelu
+from tracer.operators.gradient_clip import GradientClip
+from tracer.operators.lamb import Lamb
 from tracer.operators.layernorm import LayerNorm
+from tracer.operators.moe import MoePermute, MoeRoute, MoeUnpermute
+from tracer.operators.operator import Operator
+from tracer.operators.quantize import Quantize
+from tracer.operators.residual import Residual
+from tracer.operators.rmsnorm import RmsNorm
+from tracer.operators.rotary import Rotary
+from tracer.operators.softmax import Softmax
+from tracer.operators.swiglu import SwiGlu
 from tracer.streams import BufferStream, PointerChase
 from tracer.workloads import named_sublayer
 from traces.choices import allowed_names
@@ -35,9 +52,13 @@ class KernelForm(NamedTuple):
     instead: tuple[str, ...] = ()
 
 
+OPERATORS: tuple[type[Operator], ...] = (
+    *(LayerNorm, RmsNorm, Softmax, FlashAttention, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
+    *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
+)
 KERNELS = {
     "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload")),
-    "layernorm": KernelForm((LayerNorm,)),
+    **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
