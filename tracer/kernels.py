@@ -62,6 +62,7 @@ KERNELS = {
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
 NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -78,9 +79,16 @@ def make_kernel(text: str, /, **changes: Any) -> KernelSource:
         changes: fields that are added to the fields of the text or replace them; values as text or as their type.
 
     Raises:
-        UserError: names the field, what was found and what is allowed.
+        UserError: names the field, what was found and what is allowed; an operator of several kernels.
     """
-    return _source(*read_kernel(text, changes))
+    source = _source(*read_kernel(text, changes))
+    return source.kernel if isinstance(source, Operator) else source
+
+
+def make_kernels(text: str, /, **changes: Any) -> tuple[KernelSource, ...]:
+    """All kernels of the operator that a text names, in order; as `make_kernel`, which allows one only."""
+    source = _source(*read_kernel(text, changes))
+    return source.kernels if isinstance(source, Operator) else (source,)
 
 
 def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
@@ -172,8 +180,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         name = _text(value).lower()
         if name in members:
             return members[name]
-    elif kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
+    elif kind is bool and str(value).lower() in SWITCH:
+        return SWITCH[str(value).lower()]
     elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
         return int(value)
     elif kind is str and isinstance(value, str):

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
-from traces.source import KernelSource
 
 FMA, SFU = 12, 2
 STATE_BYTES = 4
@@ -55,7 +55,7 @@ class Adam(Operator):
         if not self.fused and self.dtype != DataType.FP32:
             raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         size, g = self.parameters * STATE_BYTES, self.dtype.bytes
         weight, m, v, gradient, copy, denominator = self.buffers(size, size, size, self.parameters * g, size, size)
         if not self.fused:
@@ -64,7 +64,7 @@ class Adam(Operator):
         half = (Tensor(copy, g, Use.WRITE),) if g < STATE_BYTES else ()
         return (self._map("adam", (*state, Tensor(gradient, g), *half), FMA, SFU),)
 
-    def _eager(self, weight: int, m: int, v: int, gradient: int, denominator: int) -> tuple[KernelSource, ...]:
+    def _eager(self, weight: int, m: int, v: int, gradient: int, denominator: int) -> tuple[EvenKernel, ...]:
         def updated(address: int) -> Tensor:
             return Tensor(address, STATE_BYTES, Use.UPDATE)
 

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Bias(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b, parts = self.rows, self.cols, self.dtype.bytes, parts_of(self.rows)
         x, y, bias, partial = self.buffers(rows * cols * b, rows * cols * b, cols * b, parts * cols * PARTIAL_BYTES)
         if not self.backward:

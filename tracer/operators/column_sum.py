@@ -1,7 +1,7 @@
 """Sum of partial results over workgroups: out[cols] = the sum over `parts` of partial[parts, cols], 4 bytes each.
 
-    DRAM reads             parts * cols * 4 bytes
-    DRAM writes            cols * (bytes of the result's type)
+DRAM reads             parts * cols * 4 bytes
+DRAM writes            cols * (bytes of the result's type)
 """
 
 from tracer.operators.element_map import ElementMap

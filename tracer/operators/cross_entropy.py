@@ -12,13 +12,13 @@ reads 2 E, writes 2 E.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +48,20 @@ class CrossEntropy(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "vocab", "warps", "passes")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         b, shape = self.dtype.bytes, (self.rows, self.vocab)
         size, scalars = self.rows * self.vocab * b, self.rows * SCALAR_BYTES
         x, y, dy, target, loss = self.buffers(size, size, size, scalars, scalars)
-        settings = {"warps": min(self.warps, 1024 // self.lanes), "lanes": self.lanes, "shared_rows": True}
+        settings: dict[str, Any] = {
+            "warps": min(self.warps, 1024 // self.lanes),
+            "lanes": self.lanes,
+            "shared_rows": True,
+        }
         if self.fused and self.backward:
             return (ElementMap("scale", *shape, (Tensor(x, b, Use.UPDATE),), lanes=self.lanes),)
         if self.fused:
             settings |= {"scalars_in": (target,), "scalars_out": (loss,), "keep": False}
-            return (
-                RowKernel("cross_entropy", *shape, (Tensor(x, b),), (Tensor(x, b, Use.WRITE),), sfu=1, **settings),
-            )
+            return (RowKernel("cross_entropy", *shape, (Tensor(x, b),), (Tensor(x, b, Use.WRITE),), sfu=1, **settings),)
         if self.backward:
             inputs, outputs = (Tensor(dy, b), Tensor(y, b)), (Tensor(x, b, Use.WRITE),)
             return (

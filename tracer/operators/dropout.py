@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 MASK_BYTES = 1
 RANDOM_INSTRUCTIONS = 12
@@ -46,7 +46,7 @@ class Dropout(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, mask = self.buffers(size, size, self.rows * self.cols * MASK_BYTES)
         return (dropout_map(self.rows, self.cols, b, self.lanes, x, y, mask, self.backward),)

@@ -19,11 +19,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event
+from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import Tensor, Use
-from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.schema import WIDTH_BYTES, Kind, Pipe
+from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 SETUP_INSTRUCTIONS = 16
@@ -41,7 +41,7 @@ _NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
-class ElementMap(ParameterKernel):
+class ElementMap(EvenKernel):
     """An element-wise kernel.
 
     Attributes:
@@ -85,6 +85,12 @@ class ElementMap(ParameterKernel):
     def flops(self) -> int:
         """Arithmetic operations: one for each instruction and element."""
         return self.rows * self.cols * (self.fma + self.sfu)
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of all tensors."""
+        moved = sum(t.bytes * (t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ)) for t in self.tensors)
+        return self.rows * self.cols * moved // LINE_BYTES + 1
 
     @property
     def lane_elements(self) -> int:
@@ -180,7 +186,7 @@ class ElementMap(ParameterKernel):
         parts.append(event(Kind.EXIT))
         facts.append((-1, 0, -1))
         tensor_of, slice_of, turn_of = np.array(facts).T
-        return np.concatenate(parts), tensor_of, slice_of, turn_of
+        return join(parts), tensor_of, slice_of, turn_of
 
     def _arithmetic(self) -> list[tuple[Pipe, int, int]]:
         """Pipe, instructions and latency of the arithmetic of one access."""
@@ -190,8 +196,8 @@ class ElementMap(ParameterKernel):
         return [step for step in steps if step[1]]
 
     def _access(self, kind: Kind, tensor: Tensor, turn: int) -> np.ndarray:
-        slot = {"slot": turn} if kind == Kind.LOAD else {}
-        made = access(kind, lanes=1, width_bytes=self.lane_elements * tensor.bytes, **slot)
+        slot = turn if kind == Kind.LOAD else NO_SLOT
+        made = access(kind, lanes=1, width_bytes=self.lane_elements * tensor.bytes, slot=slot)
         if tensor.per_row:
             made["width_bytes"] = made["stride"] = tensor.bytes
         if self.fold > 1:

@@ -4,17 +4,17 @@ S = whole sectors of 32 bytes of a row, D = number of distinct tokens:
 
 forward:   requested by loads tokens * S and an index of 4 bytes per access; DRAM reads D * S + indices if L2 holds the
            rows that repeat; DRAM writes tokens * S
-backward:  the gradient rows are read and added to the table of 4-byte gradients in L2 (atomic adds): DRAM reads tokens * S
-           + indices + D rows of 4-byte elements, DRAM writes D rows of 4-byte elements
+backward:  the gradient rows are read and added to the table of 4-byte gradients in L2 (atomic adds): DRAM reads
+           tokens * S + indices + D rows of 4-byte elements, DRAM writes D rows of 4-byte elements
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.index import Index, Spread
 from tracer.operators.operator import Operator
 from tracer.operators.row_move import INDEX_BYTES, Move, RowMove
-from traces.source import KernelSource
 
 GRADIENT_BYTES = 4
 
@@ -43,7 +43,7 @@ class Embedding(Operator):
     def check(self) -> None:
         self.check_at_least_one("tokens", "hidden", "vocab", "unroll")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         b = self.dtype.bytes
         each = GRADIENT_BYTES if self.backward else b
         table, rows, index = self.buffers(

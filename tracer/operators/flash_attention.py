@@ -8,8 +8,8 @@ if causal. Generation (one query): a workgroup has the queries of all heads that
 `splits` parts of the keys. With several parts it stores o in 4 bytes and the logarithm of the sum; a second kernel
 joins the parts.
 
-Traffic in bytes (B of the type, q = queries, s = seq, a = heads, g = kv_heads, d = head_dim, n(m) = keys that block m of
-queries walks, in whole blocks up to s):
+Traffic in bytes (B of the type, q = queries, s = seq, a = heads, g = kv_heads, d = head_dim, n(m) = keys that block m
+of queries walks, in whole blocks up to s):
 
 forward     requested by loads batch * (a * q * d * B + 2 * a * d * B * sum over m of n(m));
             DRAM reads batch * d * B * (a * q + 2 * g * s) if L2 holds the keys and values in flight;
@@ -26,12 +26,12 @@ from typing import ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_kernel import STAT_BYTES, FlashBackward, FlashForward, FlashShape
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
 from traces.errors import UserError
-from traces.source import KernelSource
 
 HEAD_DIMS = (32, 64, 96, 128, 256)
 TYPES = (DataType.FP16, DataType.BF16)
@@ -97,7 +97,7 @@ class FlashAttention(Operator):
             self.lanes,
         )  # fmt: skip
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         shape = self.shape
         rows = shape.batch * shape.heads * shape.queries
         q_bytes, kv_bytes = rows * shape.row_bytes, shape.batch * shape.kv_heads * shape.keys * shape.row_bytes
@@ -109,10 +109,10 @@ class FlashAttention(Operator):
             return self._backward(q, k, v, o, stats)
         if shape.parts == 1:
             return (FlashForward(shape, q, k, v, o, stats if self.stats else None),)
-        out_bytes, join = rows * shape.head_dim * SUM_BYTES, {"repeat": shape.parts}
+        out_bytes, parts = rows * shape.head_dim * SUM_BYTES, shape.parts
         tensors = (
-            Tensor(partial, SUM_BYTES, step_bytes=out_bytes, **join),
-            Tensor(stats, STAT_BYTES, per_row=True, step_bytes=rows * STAT_BYTES, **join),
+            Tensor(partial, SUM_BYTES, repeat=parts, step_bytes=out_bytes),
+            Tensor(stats, STAT_BYTES, per_row=True, repeat=parts, step_bytes=rows * STAT_BYTES),
             Tensor(o, self.dtype.bytes, Use.WRITE),
         )
         return (
@@ -120,7 +120,7 @@ class FlashAttention(Operator):
             ElementMap("flash_join", rows, shape.head_dim, tensors, fma=2 * shape.parts, unroll=1, lanes=self.lanes),
         )
 
-    def _backward(self, q: int, k: int, v: int, o: int, stats: int) -> tuple[KernelSource, ...]:
+    def _backward(self, q: int, k: int, v: int, o: int, stats: int) -> tuple[EvenKernel, ...]:
         shape, b = self.shape, self.dtype.bytes
         rows, d = shape.batch * shape.heads * shape.queries, shape.head_dim
         keys = shape.batch * shape.keys * shape.heads
@@ -128,9 +128,7 @@ class FlashAttention(Operator):
         do, dot, sums, dq, dk, dv, dk_shared, dv_shared = regions(
             free, (rows * d * b, rows * STAT_BYTES, rows * d * SUM_BYTES, rows * d * b, *[keys * d * b] * 4)
         )
-        before = RowKernel(
-            "flash_dot", rows, d, (Tensor(do, b), Tensor(o, b)), scalars_out=(dot,), lanes=self.lanes
-        )
+        before = RowKernel("flash_dot", rows, d, (Tensor(do, b), Tensor(o, b)), scalars_out=(dot,), lanes=self.lanes)
         main = FlashBackward(shape, (q, do), (k, v), (stats, dot), sums, (dk, dv))
         after = [ElementMap("convert", rows, d, (Tensor(sums, SUM_BYTES), Tensor(dq, b, Use.WRITE)), lanes=self.lanes)]
         if shape.kv_heads < shape.heads:
@@ -138,5 +136,6 @@ class FlashAttention(Operator):
             shared = (shape.batch * shape.keys * shape.kv_heads, d)
             for source, out in ((dk, dk_shared), (dv, dv_shared)):
                 read = Tensor(source, b, repeat=group, step_bytes=d * b, pitch_bytes=group * d * b)
-                after.append(ElementMap("sum_heads", *shared, (read, Tensor(out, b, Use.WRITE)), fma=group, lanes=self.lanes))
+                tensors = (read, Tensor(out, b, Use.WRITE))
+                after.append(ElementMap("sum_heads", *shared, tensors, fma=group, lanes=self.lanes))
         return (before, main, *after)

@@ -1,6 +1,6 @@
 """The kernels of FlashAttention 2: forward (prompt and generation) and the main one of the backward pass.
 
-Forward: 4 warps; a tile of 128 queries (64 in generation) stays in shared memory; tiles of keys and values are streamed.
+Forward: 4 warps; a tile of 128 queries (64 in generation) stays in shared memory; keys and values are streamed.
 Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
 """
 
@@ -11,10 +11,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tracer.events import access, compute, event, join_warps
+from tracer.events import access, compute, event, join, join_warps
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
-from tracer.parameter_kernel import ParameterKernel
-from traces.schema import Kind, Pipe
+from traces.schema import LINE_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 STAT_BYTES = 4
@@ -56,7 +56,7 @@ class FlashShape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FlashForward(ParameterKernel):
+class FlashForward(EvenKernel):
     """Forward. q, k, v, o, stats: addresses. out_bytes: of an element of o (parts: 4)."""
 
     NAME: ClassVar[str] = "flash_attention"
@@ -111,6 +111,13 @@ class FlashForward(ParameterKernel):
         )
 
     @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of queries, keys and values."""
+        s, m = self.shape, self.block_m
+        rows = s.keys * s.kv_heads if self.generation else s.queries // m * s.heads * s.keys // (2 if s.causal else 1)
+        return 2 * (s.batch * (rows + s.queries * s.heads) * s.row_bytes // LINE_BYTES + 1)
+
+    @property
     def period(self) -> int:
         """Workgroups after which the work repeats with other data."""
         return self.blocks
@@ -148,9 +155,7 @@ class FlashForward(ParameterKernel):
         o = Tile(self.o + part_row * out_row, s.group, out_row)
         return self._warps(q, o, part_row, batch, head, first, end)
 
-    def _warps(
-        self, q: Tile, o: Tile, stats: int, batch: int, kv_head: int, first: int, end: int
-    ) -> list[np.ndarray]:
+    def _warps(self, q: Tile, o: Tile, stats: int, batch: int, kv_head: int, first: int, end: int) -> list[np.ndarray]:
         """Events of the warps of a workgroup that walks the keys from `first` to `end`."""
         s = self.shape
         pitch = s.kv_heads * s.row_bytes
@@ -170,7 +175,7 @@ class FlashForward(ParameterKernel):
             ]
             if self.stats is not None and warp == 0:
                 parts.append(_line(Kind.STORE, self.stats + stats * STAT_BYTES, q.rows, s.lanes))
-            warps.append(np.concatenate([*parts, event(Kind.EXIT)]))
+            warps.append(join([*parts, event(Kind.EXIT)]))
         return warps
 
     @property
@@ -197,7 +202,7 @@ class FlashForward(ParameterKernel):
 
 
 @dataclass(frozen=True)
-class FlashBackward(ParameterKernel):
+class FlashBackward(EvenKernel):
     """The main kernel of the backward pass.
 
     Attributes:
@@ -222,6 +227,13 @@ class FlashBackward(ParameterKernel):
     def blocks(self) -> int:
         """Workgroups of one head."""
         return -(-self.shape.keys // self.BLOCK_N)
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of the streamed tiles and of the sums."""
+        s = self.shape
+        rows = s.batch * s.heads * self.blocks * s.queries // (2 if s.causal else 1)
+        return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
 
     @property
     def period(self) -> int:
@@ -279,8 +291,9 @@ class FlashBackward(ParameterKernel):
             parts += [_line(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats]
         parts.append(self._loop.whole_tile(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
         parts.append(self._loop.loop(tuple(streams), (row, row, row * widen), warp))
-        parts += [self._loop.whole_tile(Kind.STORE, Tile(address + own, rows, pitch), row, warp) for address in self.out]
-        return np.concatenate([*parts, event(Kind.EXIT)])
+        out = [Tile(address + own, rows, pitch) for address in self.out]
+        parts += [self._loop.whole_tile(Kind.STORE, tile, row, warp) for tile in out]
+        return join([*parts, event(Kind.EXIT)])
 
     @cached_property
     def _loop(self) -> TileLoop:

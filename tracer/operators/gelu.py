@@ -3,9 +3,9 @@
 B bytes of the type, a row of S whole sectors of 32 bytes:
 
 forward:   DRAM reads and writes rows * cols * B each. With `bias` fused S sectors more are read. With `bias` and
-           `fused=false` the bias is a kernel of its own (`tracer.operators.bias`), so x + bias is written and read once more.
-backward:  dy and x are read, dx is written: DRAM reads 2 * rows * cols * B, writes rows * cols * B (with `bias` S read).
-           The gradient of the bias is `bias:backward=true`.
+           `fused=false` the bias is a kernel of its own (`tracer.operators.bias`): x + bias is written and read too.
+backward:  dy and x are read, dx is written: DRAM reads 2 * rows * cols * B, writes rows * cols * B (with `bias` S
+           more are read). The gradient of the bias is `bias:backward=true`.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from tracer.operators.bias import bias_map
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 FMA, SFU = 10, 2
 """Instructions per element of the tanh form: polynomial, exponential, reciprocal (assumed)."""
@@ -48,7 +48,7 @@ class Gelu(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
         size = rows * cols * b
         x, y, dy, between, bias = self.buffers(size, size, size, size, cols * b)
@@ -57,7 +57,7 @@ class Gelu(Operator):
         if self.backward:
             tensors = (Tensor(dy, b), Tensor(x, b), *vector, Tensor(y, b, Use.WRITE))
             return (self._map("gelu_backward", *shape, tensors, fma=BACKWARD_FMA),)
-        before = ()
+        before: tuple[EvenKernel, ...] = ()
         if self.bias and not self.fused:
             before = (bias_map(rows, cols, b, self.lanes, x, between, bias),)
             x = between

@@ -10,9 +10,9 @@ from typing import ClassVar
 from tracer.data_type import DataType
 from tracer.operators.adam import check_gradients
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class GradientClip(Operator):
         self.check_at_least_one("parameters")
         check_gradients(self)
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         (gradient,) = self.buffers(self.parameters * self.dtype.bytes)
         b, shape = self.dtype.bytes, (1, self.parameters)
         return (

@@ -4,8 +4,8 @@ Bytes per parameter, with fp32 gradients / with 16-bit gradients, an fp32 master
 
     overflow        -  / 2    the gradient is read (a loss scale must be checked)
     gradient norm   4  / 2    the gradient is read
-    stage 1         28 / 24   weight, gradient and moments are read; moments and the update are written. The update takes
-                              the place of the gradient, in its type.
+    stage 1         28 / 24   weight, gradient and moments are read; moments and the update are written. The update
+                              takes the place of the gradient, in its type.
     tensor norms    8  / 6    weight and update are read
     stage 2         12 / 12   weight and update are read; the weight is written (16 bits: its copy too)
     together        52 / 46
@@ -19,9 +19,9 @@ from typing import ClassVar
 from tracer.data_type import DataType
 from tracer.operators.adam import STATE_BYTES, check_gradients
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Lamb(Operator):
         self.check_at_least_one("parameters")
         check_gradients(self)
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         size, g = self.parameters * STATE_BYTES, self.dtype.bytes
         at_weight, at_m, at_v, at_gradient, copy = self.buffers(size, size, size, self.parameters * g, size)
         moments = tuple(Tensor(address, STATE_BYTES, Use.UPDATE) for address in (at_m, at_v))

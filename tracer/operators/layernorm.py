@@ -1,7 +1,8 @@
 """Layer normalisation: y = (x - mean) / sqrt(variance + epsilon) * weight + bias, row by row.
 
 x and y are dense [rows, cols], weight and bias are [cols], all of one type. `tracer.operators.row_kernel` describes the
-kernel, `tracer.operators.norm` the chains of kernels with dropout and residual. Traffic in sectors of 32 bytes, where a row is S whole sectors of 16-bit elements (S32 of 4-byte elements):
+kernel, `tracer.operators.norm` the chains with dropout and residual. Traffic in sectors of 32 bytes, where a row is S
+whole sectors (S32 of 4-byte elements):
 
 forward: x is read, y written; with `stats` also mean and 1 / sqrt(variance + epsilon) of each row, 4 bytes each.
 

@@ -12,16 +12,16 @@ moe_unpermute  a token is the weighted sum of its k rows: DRAM reads T * k * S +
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.index import Index, Spread
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.row_move import EACH_MAX, INDEX_BYTES, Move, RowMove
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class MoeRoute(_Experts):
 
     NAME: ClassVar[str] = "moe_route"
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         choices = self.tokens * self.top_k
         scores, weights, chosen, places = self.buffers(
             self.tokens * self.experts * self.dtype.bytes, *[choices * SCALAR_BYTES] * 3
@@ -81,15 +81,17 @@ class _MoeMove(_Experts):
         super().check()
         self.check_at_least_one("hidden")
 
-    def _move(self, move: Move, spread: Spread) -> tuple[KernelSource, ...]:
+    def _move(self, move: Move, spread: Spread) -> tuple[EvenKernel, ...]:
         b, each = self.dtype.bytes, self.top_k if spread == Spread.TO_EXPERTS else 1
         token_rows, expert_rows, index = self.buffers(
-            self.tokens * self.hidden * b, self.tokens * self.top_k * self.hidden * b, self.tokens * self.top_k * INDEX_BYTES
+            self.tokens * self.hidden * b,
+            self.tokens * self.top_k * self.hidden * b,
+            self.tokens * self.top_k * INDEX_BYTES,
         )
         rows, table = (token_rows, expert_rows) if spread == Spread.TO_EXPERTS else (expert_rows, token_rows)
         name = f"{self.NAME}_backward" if self.backward else self.NAME
         indices = Index(spread, self.tokens, each, self.experts, self.top_k)
-        settings = {"vector": self.vector, "lanes": self.lanes}
+        settings: dict[str, Any] = {"vector": self.vector, "lanes": self.lanes}
         return (RowMove(name, move, self.hidden, b, rows, table, index, indices, **settings),)
 
 
@@ -103,7 +105,7 @@ class MoePermute(_MoeMove):
 
     NAME: ClassVar[str] = "moe_permute"
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         spread = Spread.TO_EXPERTS if self.backward else Spread.FROM_EXPERTS
         return self._move(Move.GATHER, spread)
 
@@ -118,5 +120,5 @@ class MoeUnpermute(_MoeMove):
 
     NAME: ClassVar[str] = "moe_unpermute"
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         return self._move(Move.SCATTER if self.backward else Move.GATHER, Spread.TO_EXPERTS)

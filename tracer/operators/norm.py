@@ -11,16 +11,16 @@ second kernel per vector adds them.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.dropout import MASK_BYTES, dropout_map
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.residual import residual_map
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Norm(Operator):
         if self.dropout and not self.residual:
             raise UserError(f"{self.NAME} dropout = true: allowed with residual=true")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         if self.backward:
             return self._backward()
         size, row, b = self.rows * self.cols * self.dtype.bytes, self.cols * self.dtype.bytes, self.dtype.bytes
@@ -71,7 +71,7 @@ class Norm(Operator):
         )  # fmt: skip
         vectors, scalars, extra = rest[: self.VECTORS], rest[self.VECTORS :], rest[self.VECTORS + self.SCALARS :]
         inputs, outputs = [Tensor(x, b)], [Tensor(y, b, Use.WRITE)]
-        before: tuple[KernelSource, ...] = ()
+        before: tuple[EvenKernel, ...] = ()
         if self.residual and self.fused:
             residual, h, _, mask = extra
             inputs.append(Tensor(residual, b))
@@ -94,12 +94,12 @@ class Norm(Operator):
 
     def _rows(self, **fields) -> RowKernel:
         """A row kernel with the settings of this operator."""
-        settings = {"vector": self.vector, "warps": self.warps, "keep": self.keep, "lanes": self.lanes}
+        settings: dict[str, Any] = {"vector": self.vector, "warps": self.warps, "keep": self.keep, "lanes": self.lanes}
         settings["shared_rows"] = self.shared_rows
         name = f"{self.NAME}_backward" if self.backward else self.NAME
         return RowKernel(name, self.rows, self.cols, **(settings | fields))
 
-    def _backward(self) -> tuple[KernelSource, ...]:
+    def _backward(self) -> tuple[EvenKernel, ...]:
         rows, cols, b, parts = self.rows, self.cols, self.dtype.bytes, parts_of(self.rows)
         size, row = rows * cols * b, cols * b
         dy, x, dx, dh, dx_dropped, mask, *rest = self.buffers(
@@ -110,7 +110,7 @@ class Norm(Operator):
         weight, scalars = rest[0], rest[1 : 1 + self.SCALARS]
         partials, gradients = rest[1 + self.SCALARS : -self.VECTORS], rest[-self.VECTORS :]
         inputs, outputs = [Tensor(dy, b), Tensor(x, b)], [Tensor(dx, b, Use.WRITE)]
-        after: tuple[KernelSource, ...] = ()
+        after: tuple[EvenKernel, ...] = ()
         if self.residual and self.fused:
             inputs += [Tensor(dh, b)] + ([Tensor(mask, MASK_BYTES)] if self.dropout else [])
             outputs += [Tensor(dx_dropped, b, Use.WRITE)] if self.dropout else []

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracer.data_type import DataType
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import FIRST_ADDRESS, regions
 from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.source import KernelInfo, KernelSource, Workgroup
+from traces.source import KernelInfo, Workgroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +38,17 @@ class Operator(ParameterKernel):
     def check(self) -> None:
         """Refuse impossible values of the subclass's fields."""
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         """The kernels, in order."""
         raise TypeError(f"{type(self).__name__} has no kernels")
 
     @cached_property
-    def kernels(self) -> tuple[KernelSource, ...]:
+    def kernels(self) -> tuple[EvenKernel, ...]:
         """The kernels, in order."""
         return self.parts()
 
     @property
-    def kernel(self) -> KernelSource:
+    def kernel(self) -> EvenKernel:
         """The only kernel.
 
         Raises:

@@ -14,10 +14,10 @@ from enum import IntEnum
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 class Scaling(IntEnum):
@@ -45,7 +45,7 @@ class Quantize(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         b, count = self.dtype.bytes, self.rows * self.cols
         x, y, scale = self.buffers(count * b, count, self.rows * SCALAR_BYTES)
         shape, read, written = (self.rows, self.cols), Tensor(x, b), Tensor(y, 1, Use.WRITE)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 def residual_map(rows: int, cols: int, element_bytes: int, lanes: int, x: int, y: int, z: int) -> ElementMap:
@@ -35,6 +35,6 @@ class Residual(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         size = self.rows * self.cols * self.dtype.bytes
         return (residual_map(self.rows, self.cols, self.dtype.bytes, self.lanes, *self.buffers(size, size, size)),)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
-from traces.source import KernelSource
 
 FMA = 6
 """Instructions per pair: two products and two sums, addresses."""
@@ -47,7 +47,7 @@ class Rotary(Operator):
         if self.head_dim % 2:
             raise UserError(f"rotary head_dim = {self.head_dim}: must be even")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         b, heads, pairs = self.dtype.bytes, self.heads + self.kv_heads, self.head_dim // 2
         x, cosine, sine = self.buffers(
             self.tokens * heads * self.head_dim * b, self.tokens * pairs * b, self.tokens * pairs * b
@@ -59,5 +59,8 @@ class Rotary(Operator):
             Tensor(cosine, b, share=heads),
             Tensor(sine, b, share=heads),
         )
-        name, settings = "rotary_backward" if self.backward else "rotary", {"vector": self.vector, "unroll": self.unroll}
+        name, settings = (
+            "rotary_backward" if self.backward else "rotary",
+            {"vector": self.vector, "unroll": self.unroll},
+        )
         return (ElementMap(name, self.tokens * heads, pairs, tensors, fma=FMA, lanes=self.lanes, **settings),)

@@ -28,11 +28,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
+from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import Tensor
-from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.schema import NO_SLOT, Kind, Pipe, Space
+from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
 from traces.source import KernelInfo, Workgroup
 
 ROW_ACCESSES = 8
@@ -50,6 +50,8 @@ SHUFFLE_CLK = 25
 ADDRESS_REGISTERS = 24
 """Instruction counts, latencies and registers are assumed."""
 REGISTERS_MAX = 255
+REGISTER_FILE = 65536
+"""Registers of 32 lanes of a CU: a large workgroup has fewer per thread (what does not fit is spilled: left out)."""
 THREADS_MAX = 1024
 INPUTS_MAX, VECTORS_MAX = 4, 4
 
@@ -59,7 +61,7 @@ _NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
-class RowKernel(ParameterKernel):
+class RowKernel(EvenKernel):
     """A row kernel.
 
     Attributes:
@@ -118,6 +120,13 @@ class RowKernel(ParameterKernel):
         return self.rows * self.cols * (sums + self.fma + self.sfu)
 
     @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of all tensors."""
+        read = sum(tensor.bytes for tensor in self.inputs) * (1 if self.kept else self.passes + 1)
+        others = sum(tensor.bytes for tensor in (*self.outputs, *self.vectors))
+        return self.rows * self.cols * (read + others) // LINE_BYTES + 1
+
+    @property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
         widest = VECTOR_BYTES // max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
@@ -152,27 +161,46 @@ class RowKernel(ParameterKernel):
             workgroups=-(-self.rows * self.row_warps // (self.warps * self.turns)),
             warps=self.warps,
             lanes=self.lanes,
-            registers=min(REGISTERS_MAX, -(-words // 8) * 8),
+            registers=min(REGISTERS_MAX, REGISTER_FILE // (self.warps * self.lanes), -(-words // 8) * 8),
             shared_bytes=2 * SCALAR_BYTES * self.warps if self.row_warps > 1 else 0,
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """Workgroups, starting at number `start`. They differ only in the addresses of their rows."""
-        row_0 = [self._warp(place) for place in range(self.row_warps)]
         numbers = np.arange(self.warps, dtype=np.uint16)
-        rows, end = self.warps // self.row_warps, [event(Kind.EXIT)]
-        last = [self._stored_partials(place) for place in range(self.row_warps)]
+        program, warp, step, row = self._program
+        rows = self.warps // self.row_warps
         for index in range(start, self.info.workgroups):
-            warps = []
-            for warp in range(self.warps):
-                events, steps = row_0[warp % self.row_warps]
-                own = [(index + turn * self.info.workgroups) * rows + warp // self.row_warps
-                       for turn in range(self.turns)]  # fmt: skip
-                turns = [_moved(events, steps * row) for row in own if row < self.rows]
-                sums = [_moved(stores, steps * index) for stores, steps in last[warp % self.row_warps]]
-                warps.append(np.concatenate(turns + (sums if turns else []) + end))
-            events, first_event = join_warps(warps)
-            yield Workgroup(index, numbers, first_event, events, _NO_ADDRESSES)
+            events = program.copy()
+            events["base"] += (step * index).astype(np.uint64)
+            kept = row + index * rows < self.rows
+            edges = np.searchsorted(warp[kept], np.arange(self.warps + 1))
+            yield Workgroup(index, numbers, edges, events if kept.all() else events[kept], _NO_ADDRESSES)
+
+    @cached_property
+    def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Events of workgroup 0 if all its rows exist; for each its warp, step and row.
+
+        step: of the addresses from workgroup to workgroup, bytes. row: to which the event belongs; below 0 = to none.
+        """
+        rows, grid = self.warps // self.row_warps, self.info.workgroups
+        row_0 = [self._warp(place) for place in range(self.row_warps)]
+        parts = []
+        for warp in range(self.warps):
+            events, steps = row_0[warp % self.row_warps]
+            for turn in range(self.turns):
+                row = turn * grid * rows + warp // self.row_warps
+                moved = events.copy()
+                moved["base"] += (steps * row).astype(np.uint64)
+                parts.append((moved, warp, steps * rows, row))
+            parts += [
+                (stores, warp, np.full(len(stores), self.cols * SCALAR_BYTES), warp // self.row_warps)
+                for stores in self._stored_partials(warp % self.row_warps)
+            ]
+            parts.append((event(Kind.EXIT), warp, np.zeros(1, np.int64), -self.info.workgroups * self.warps))
+        sizes = [len(events) for events, *_ in parts]
+        warps, rows_of = (np.repeat([part[field] for part in parts], sizes) for field in (1, 3))
+        return join([part[0] for part in parts]), warps, np.concatenate([part[2] for part in parts]), rows_of
 
     def _warp(self, place: int) -> tuple[np.ndarray, np.ndarray]:
         """Events of a warp on row 0, and for each event the distance of its addresses from row to row in bytes."""
@@ -187,7 +215,7 @@ class RowKernel(ParameterKernel):
             parts += self._output(group)
         if place == 0:
             parts += self._scalars(Kind.STORE, self.scalars_out)
-        return np.concatenate([events for events, _ in parts]), _steps(parts)
+        return join([events for events, _ in parts]), _steps(parts)
 
     def _read(self, mine: np.ndarray) -> list[tuple[np.ndarray, int]]:
         """Loads of all inputs, KEPT_ACCESSES accesses of each at a time, each followed by its sums."""
@@ -266,29 +294,20 @@ class RowKernel(ParameterKernel):
         """Accesses to the scalars of row 0."""
         if not addresses:
             return []
-        link = {"slot": SCALAR} if kind == Kind.LOAD else {"wait": 1 << TOTAL}
-        made = access(kind, len(addresses), lanes=1, width_bytes=SCALAR_BYTES, base=np.array(addresses), **link)
+        slot, wait = (SCALAR, 0) if kind == Kind.LOAD else (NO_SLOT, 1 << TOTAL)
+        base, width_bytes = np.array(addresses), SCALAR_BYTES
+        made = access(kind, len(addresses), lanes=1, width_bytes=width_bytes, base=base, slot=slot, wait=wait)
         return [(made, SCALAR_BYTES)]
 
-    def _stored_partials(self, place: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Stores of a warp's column sums, and their distance from workgroup to workgroup."""
+    def _stored_partials(self, place: int) -> list[np.ndarray]:
+        """Stores of a warp's column sums in workgroup 0."""
         mine = np.arange(place, self.row_accesses, self.row_warps)
-        stores = []
-        for address in self.partials:
-            made = self._accesses(Kind.STORE, Tensor(address, SCALAR_BYTES), mine, 0)
-            stores.append((made, np.full(len(made), self.cols * SCALAR_BYTES)))
-        return stores
+        return [self._accesses(Kind.STORE, Tensor(address, SCALAR_BYTES), mine, 0) for address in self.partials]
 
 
 def _steps(parts: list[tuple[np.ndarray, int]]) -> np.ndarray:
     """The step of each event."""
     return np.concatenate([np.full(len(events), step) for events, step in parts])
-
-
-def _moved(events: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    moved = events.copy()
-    moved["base"] += offsets.astype(np.uint64)
-    return moved
 
 
 def _groups(accesses: np.ndarray, size: int) -> list[np.ndarray]:

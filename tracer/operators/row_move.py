@@ -2,7 +2,7 @@
 
 GATHER reads the table's rows (their weighted sum if there are several) and writes row r. SCATTER reads row r and writes
 the table's rows. REDUCE reads row r and adds it to the table's rows in L2 (atomic adds). A lane has `vector` adjacent
-elements per access. A warp takes `unroll` accesses: it loads their indices (`INDEX_BYTES` each), then rows, then stores.
+elements per access. A warp takes `unroll` accesses: it loads their indices (INDEX_BYTES each), then rows, then stores.
 
 A row of B-byte elements is S whole sectors of 32 bytes, n rows of work:
 
@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event
+from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.index import Index
-from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.schema import Kind, Pipe
+from traces.schema import LINE_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 INDEX_BYTES = 4
@@ -48,7 +48,7 @@ class Move(IntEnum):
 
 
 @dataclass(frozen=True)
-class RowMove(ParameterKernel):
+class RowMove(EvenKernel):
     """A kernel that moves rows.
 
     Attributes:
@@ -99,6 +99,12 @@ class RowMove(ParameterKernel):
         return max(self.element_bytes, self.table_bytes)
 
     @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of the rows on both sides."""
+        moved = self.element_bytes + self.index.each * (self.table_bytes or self.element_bytes)
+        return self.index.rows * self.cols * moved // LINE_BYTES + 1
+
+    @property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
         return self.vector or min(VECTOR_BYTES // self.wide_bytes, self.cols & -self.cols)
@@ -130,7 +136,7 @@ class RowMove(ParameterKernel):
                 for begin in range(first, first + self.warps * self.unroll, self.unroll)
             ]
             first_event = np.cumsum([0, *map(len, warps)])
-            yield Workgroup(index, numbers, first_event, np.concatenate(warps), _NO_ADDRESSES)
+            yield Workgroup(index, numbers, first_event, join(warps), _NO_ADDRESSES)
 
     def _warp(self, places: np.ndarray, listed: np.ndarray) -> np.ndarray:
         """Events of a warp that takes these accesses. listed: i8 [rows, each], rows of the table."""
@@ -145,10 +151,15 @@ class RowMove(ParameterKernel):
         table = self.table_at + listed[row] * table_row_bytes + (part * reach * self._table_element)[:, None]
         own = self.rows_at + (row * self.cols + part * reach) * self.element_bytes
         indices = access(
-            Kind.LOAD, number, lanes=each, width_bytes=INDEX_BYTES, base=self.index_at + row * each * INDEX_BYTES, slot=turn
+            Kind.LOAD,
+            number,
+            lanes=each,
+            width_bytes=INDEX_BYTES,
+            base=self.index_at + row * each * INDEX_BYTES,
+            slot=turn,
         )
-        ours = {"lanes": lanes, "width_bytes": self.lane_elements * self.element_bytes, "base": own}
-        theirs = {
+        ours: dict[str, Any] = {"lanes": lanes, "width_bytes": self.lane_elements * self.element_bytes, "base": own}
+        theirs: dict[str, Any] = {
             "lanes": np.repeat(lanes, each),
             "width_bytes": self.lane_elements * self._table_element,
             "base": table.ravel(),
@@ -156,14 +167,14 @@ class RowMove(ParameterKernel):
         many = number * each
         add = compute(Pipe.FMA, each * self.lane_elements, LATENCY_CLK, number, wait=1 << (16 + turn))
         if self.move == Move.GATHER:
-            slots = {"slot": np.repeat(16 + turn, each), "wait": np.repeat(1 << turn, each)}
+            slots: dict[str, Any] = {"slot": np.repeat(16 + turn, each), "wait": np.repeat(1 << turn, each)}
             body = [access(Kind.LOAD, many, **theirs, **slots), add, access(Kind.STORE, number, **ours)]
         else:
             kind = Kind.STORE if self.move == Move.SCATTER else Kind.REDUCE
             wait = np.repeat(1 << turn | 1 << (16 + turn), each)
             body = [access(Kind.LOAD, number, **ours, slot=16 + turn), access(kind, many, **theirs, wait=wait)]
         setup = compute(Pipe.ALU, SETUP_INSTRUCTIONS + ACCESS_INSTRUCTIONS * number, LATENCY_CLK)
-        return np.concatenate([setup, indices, *body, event(Kind.EXIT)])
+        return join([setup, indices, *body, event(Kind.EXIT)])
 
     @property
     def _table_element(self) -> int:

@@ -8,12 +8,12 @@ backward:  dy and y are read, dx is written: DRAM reads 2 * rows * S, writes row
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,10 @@ class Softmax(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols", "warps", "passes")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, dy = self.buffers(size, size, size)
-        settings = {"warps": self.warps, "vector": self.vector, "keep": self.keep, "lanes": self.lanes}
+        settings: dict[str, Any] = {"warps": self.warps, "vector": self.vector, "keep": self.keep, "lanes": self.lanes}
         shape = (self.rows, self.cols)
         if self.backward:
             inputs = (Tensor(dy, b), Tensor(y, b))

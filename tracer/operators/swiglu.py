@@ -8,12 +8,12 @@ backward:  dy, gate and up are read, the gradients of gate and up are written: r
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
-from traces.source import KernelSource
 
 FMA, SFU = 4, 2
 """Instructions per element: exponential, reciprocal, products (assumed)."""
@@ -46,7 +46,7 @@ class SwiGlu(Operator):
     def check(self) -> None:
         self.check_at_least_one("rows", "cols", "unroll", "warps")
 
-    def parts(self) -> tuple[KernelSource, ...]:
+    def parts(self) -> tuple[EvenKernel, ...]:
         b, pitch = self.dtype.bytes, 2 * self.cols * self.dtype.bytes
         size = self.rows * self.cols * b
         both, y, dy, gradients, between = self.buffers(2 * size, size, size, 2 * size, size)
@@ -54,7 +54,12 @@ class SwiGlu(Operator):
         gate, up = Tensor(both, b, pitch_bytes=pitch), Tensor(both + half, b, pitch_bytes=pitch)
         d_gate = Tensor(gradients, b, Use.WRITE, pitch_bytes=pitch)
         d_up = Tensor(gradients + half, b, Use.WRITE, pitch_bytes=pitch)
-        out, dy_in, kept, again = Tensor(y, b, Use.WRITE), Tensor(dy, b), Tensor(between, b, Use.WRITE), Tensor(between, b)
+        out, dy_in, kept, again = (
+            Tensor(y, b, Use.WRITE),
+            Tensor(dy, b),
+            Tensor(between, b, Use.WRITE),
+            Tensor(between, b),
+        )
         if self.backward and self.fused:
             return (self._map("swiglu_backward", (dy_in, gate, up, d_gate, d_up), BACKWARD_FMA, SFU),)
         if self.backward:
@@ -68,5 +73,10 @@ class SwiGlu(Operator):
         return self._map("silu", (gate, kept), FMA, SFU), self._map("mul", (again, up, out), 1)
 
     def _map(self, name: str, tensors: tuple[Tensor, ...], fma: int, sfu: int = 0) -> ElementMap:
-        settings = {"vector": self.vector, "unroll": self.unroll, "warps": self.warps, "lanes": self.lanes}
+        settings: dict[str, Any] = {
+            "vector": self.vector,
+            "unroll": self.unroll,
+            "warps": self.warps,
+            "lanes": self.lanes,
+        }
         return ElementMap(name, self.rows, self.cols, tensors, fma=fma, sfu=sfu, **settings)

@@ -3,8 +3,8 @@
 A tile has rows of `row_bytes`, `pitch_bytes` apart. A warp access covers as many rows as its lanes reach at 16 bytes
 each. The accesses of a tile are split into equal shares of the warps.
 
-The loop is that of FlashAttention 2 (Dao, arXiv 2307.08691): an iteration has phases. A phase waits until its tile is in
-shared memory, meets the other warps at a barrier, starts the asynchronous copy of the next tile, reads operand
+The loop is that of FlashAttention 2 (Dao, arXiv 2307.08691): an iteration has phases. A phase waits until its tile is
+in shared memory, meets the other warps at a barrier, starts the asynchronous copy of the next tile, reads operand
 fragments from shared memory (in PIECES, one ahead of the matrix work) and does its arithmetic.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event
+from tracer.events import VECTOR_BYTES, access, compute, event, join
 from traces.schema import Kind, Pipe, Space
 
 PIECES = 4
@@ -112,7 +112,7 @@ class TileLoop:
                 tile(Kind.REDUCE, phase.reduce, 0)
         sizes = [len(made) for made, _, _ in parts]
         stream = np.repeat([place for _, place, _ in parts], sizes)
-        return np.concatenate([made for made, _, _ in parts]), stream, np.concatenate([rows for _, _, rows in parts])
+        return join([made for made, _, _ in parts]), stream, np.concatenate([rows for _, _, rows in parts])
 
     def _arithmetic(self, phase: Phase) -> list[np.ndarray]:
         """Fragments, matrix work and the arithmetic after it."""
@@ -129,7 +129,11 @@ class TileLoop:
         made = [fragments[:1]]
         for piece in range(PIECES):
             made += [fragments[piece + 1 : piece + 2], products[piece]]
-        rest = ((Pipe.ALU, phase.alu, LATENCY_CLK), (Pipe.SFU, phase.sfu, SFU_LATENCY_CLK), (Pipe.FMA, phase.fma, LATENCY_CLK))
+        rest = (
+            (Pipe.ALU, phase.alu, LATENCY_CLK),
+            (Pipe.SFU, phase.sfu, SFU_LATENCY_CLK),
+            (Pipe.FMA, phase.fma, LATENCY_CLK),
+        )
         return made + [compute(pipe, count, latency_clk) for pipe, count, latency_clk in rest if count]
 
     def _rows_per_access(self, row_bytes: int) -> int:
