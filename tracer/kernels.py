@@ -13,7 +13,24 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.gemm.fields import GemmShorthand, gemm_of
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.operators.adam import Adam
+from tracer.operators.bias import Bias
+from tracer.operators.cross_entropy import CrossEntropy
+from tracer.operators.dropout import Dropout
+from tracer.operators.embedding import Embedding
+from tracer.operators.flash_attention import FlashAttention
+from tracer.operators.gelu import Gelu
+from tracer.operators.gradient_clip import GradientClip
+from tracer.operators.lamb import Lamb
 from tracer.operators.layernorm import LayerNorm
+from tracer.operators.moe import MoePermute, MoeRoute, MoeUnpermute
+from tracer.operators.operator import Operator
+from tracer.operators.quantize import Quantize
+from tracer.operators.residual import Residual
+from tracer.operators.rmsnorm import RmsNorm
+from tracer.operators.rotary import Rotary
+from tracer.operators.softmax import Softmax
+from tracer.operators.swiglu import SwiGlu
 from tracer.streams import BufferStream, PointerChase
 from tracer.workloads import named_sublayer
 from traces.choices import allowed_names
@@ -35,12 +52,17 @@ class KernelForm(NamedTuple):
     instead: tuple[str, ...] = ()
 
 
+OPERATORS: tuple[type[Operator], ...] = (
+    *(LayerNorm, RmsNorm, Softmax, FlashAttention, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
+    *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
+)
 KERNELS = {
     "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload")),
-    "layernorm": KernelForm((LayerNorm,)),
+    **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
 NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -57,9 +79,16 @@ def make_kernel(text: str, /, **changes: Any) -> KernelSource:
         changes: fields that are added to the fields of the text or replace them; values as text or as their type.
 
     Raises:
-        UserError: names the field, what was found and what is allowed.
+        UserError: names the field, what was found and what is allowed; an operator of several kernels.
     """
-    return _source(*read_kernel(text, changes))
+    source = _source(*read_kernel(text, changes))
+    return source.kernel if isinstance(source, Operator) else source
+
+
+def make_kernels(text: str, /, **changes: Any) -> tuple[KernelSource, ...]:
+    """All kernels of the operator that a text names, in order; as `make_kernel`, which allows one only."""
+    source = _source(*read_kernel(text, changes))
+    return source.kernels if isinstance(source, Operator) else (source,)
 
 
 def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
@@ -151,8 +180,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         name = _text(value).lower()
         if name in members:
             return members[name]
-    elif kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
+    elif kind is bool and str(value).lower() in SWITCH:
+        return SWITCH[str(value).lower()]
     elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
         return int(value)
     elif kind is str and isinstance(value, str):

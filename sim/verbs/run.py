@@ -15,7 +15,7 @@ from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.command.meter import Meter
@@ -45,7 +45,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )
-@click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
+@click.option("--extrapolate", is_flag=True, help="For a long GEMM or operator: simulate a part of it and extrapolate.")
 @with_store
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -171,7 +171,7 @@ def _source(trace: str | None, kernels: list[str]) -> TraceSource:
     if len(kernels) + (trace is not None) != 1:
         raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
     if trace is None:
-        return CommandSequence([make_kernel(kernels[0])])
+        return CommandSequence(make_kernels(kernels[0]))
     return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
 
 
