@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.gemm.fields import GemmShorthand, gemm_of
+from tracer.gemm.library import GpuFacts
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.layernorm import LayerNorm
 from tracer.streams import BufferStream, PointerChase
@@ -28,15 +29,17 @@ class KernelForm(NamedTuple):
         parameters: dataclasses whose fields a text may give.
         make: takes the given fields by name; None = the only dataclass itself.
         instead: fields, each of which replaces all fields without a default.
+        per_machine: `make` takes the machine too, as `gpu`.
     """
 
     parameters: tuple[Any, ...]
     make: Callable[..., KernelSource] | None = None
     instead: tuple[str, ...] = ()
+    per_machine: bool = False
 
 
 KERNELS = {
-    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload")),
+    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload"), True),
     "layernorm": KernelForm((LayerNorm,)),
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
@@ -44,14 +47,16 @@ KERNELS = {
 NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 LISTING = "t3sim trace make --help"
 """The command that shows `describe_kernels()`."""
 
 
-def make_kernel(text: str, /, **changes: Any) -> KernelSource:
+def make_kernel(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> KernelSource:
     """The kernel source that a text names.
 
     Args:
+        gpu: the machine: a GEMM without a kernel of its own gets the library's choice for it. None = `GemmKernel()`.
         text: NAME:field=value,...; values are whole numbers, `true` or `false`, lower-case names of enum members,
             and whole numbers with x between them (tile=128x128x32).
         changes: fields that are added to the fields of the text or replace them; values as text or as their type.
@@ -59,31 +64,31 @@ def make_kernel(text: str, /, **changes: Any) -> KernelSource:
     Raises:
         UserError: names the field, what was found and what is allowed.
     """
-    return _source(*read_kernel(text, changes))
+    return _source(*read_kernel(text, changes), gpu)
 
 
-def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
+def make_gemm(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> tuple[GemmSource, int]:
     """A GEMM as `make_kernel` makes it, and the number of GPUs of its workload (0 without a workload).
 
     Raises:
         UserError: as `make_kernel`, or a kernel that is no GEMM.
     """
     name, given = read_kernel(text, changes)
-    source = _source(name, given)
+    source = _source(name, given, gpu)
     if not isinstance(source, GemmSource):
         raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
     return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
 
 
-def _source(name: str, given: dict[str, Any]) -> KernelSource:
-    """The kernel source of a name and its fields."""
+def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSource:
+    """The kernel source of a name and its fields, on a machine."""
     form = KERNELS[name]
     required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
     missing = [field for field in required if field not in given]
     if missing and not any(field in given for field in form.instead):
         needed = " or ".join([", ".join(required), *form.instead])
         raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
-    source: KernelSource = (form.make or form.parameters[0])(**given)
+    source: KernelSource = (form.make or form.parameters[0])(**given, **({"gpu": gpu} if form.per_machine else {}))
     return source
 
 
@@ -155,6 +160,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         return str(value).lower() == "true"
     elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
         return int(value)
+    elif kind is float and DECIMAL_NUMBER.fullmatch(str(value)):
+        return float(value)
     elif kind is str and isinstance(value, str):
         return value
     raise UserError(f"{where}: found {value!r}, allowed is {_allowed(kind)}")
@@ -166,7 +173,7 @@ def _allowed(kind: Any) -> str:
         return "x".join([NUMBER] * len(get_args(kind)))
     if issubclass(kind, Enum):
         return "|".join(_text(member) for member in kind.__members__.values())
-    return {int: NUMBER, bool: "true|false", str: "text"}[kind]
+    return {int: NUMBER, float: NUMBER, bool: "true|false", str: "text"}[kind]
 
 
 def _text(value: Any) -> str:
