@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from tracer.gemm.architecture import GemmLibrary
+
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(gt=0)]
@@ -140,6 +142,7 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     shared_latency_clk: Count
     lsu_lines_per_clk: Rate  # line requests that the load/store unit makes
     loads_outstanding: Positive  # warp-level memory events in flight per CU
+    library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 
 class L1(Unit, frozen=True, kw_only=True):

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
+from sim.spec import Machine
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
@@ -83,11 +85,11 @@ def run(
     The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
     the whole GEMM is simulated.
     """
-    source = _source(trace, _kernel_texts(kernel, gemm, workload))
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    source = _source(trace, _kernel_texts(kernel, gemm, workload), machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
     if extrapolate:
@@ -167,11 +169,11 @@ def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) ->
     return texts + ([] if workload is None else [f"gemm:workload={workload}"])
 
 
-def _source(trace: str | None, kernels: list[str]) -> TraceSource:
+def _source(trace: str | None, kernels: list[str], machine: Machine) -> TraceSource:
     if len(kernels) + (trace is not None) != 1:
         raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
     if trace is None:
-        return CommandSequence(make_kernels(kernels[0]))
+        return CommandSequence(make_kernels(kernels[0], gpu_facts(machine)))
     return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
 
 

@@ -31,9 +31,7 @@ class KernelTexts:
         return self.matrix(m, n, k, groups)
 
     def norm(self, **options: object) -> str:
-        return self._text(
-            self.model.norm, rows=self.how.rows, cols=self.model.hidden, stats=self.how.train, **options
-        )
+        return self._text(self.model.norm, rows=self.how.rows, cols=self.model.hidden, stats=self.how.train, **options)
 
     def first_norm(self) -> str:
         """The norm at the begin of a layer; fused, it adds the output of the MLP before."""

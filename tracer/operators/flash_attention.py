@@ -33,7 +33,7 @@ from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
 from traces.errors import UserError
 
-HEAD_DIMS = (32, 64, 96, 128, 256)
+HEAD_DIMS = (32, 64, 80, 96, 128, 160, 192, 224, 256)
 TYPES = (DataType.FP16, DataType.BF16)
 SPLIT_WORKGROUPS = 256
 """Workgroups that a generation step is split into if `splits` is 0, some two for each CU (assumed)."""

@@ -1,4 +1,4 @@
-"""Quantisation to fp8: y = x / scale, a byte per element.
+"""Quantisation to a type of one byte: y = x / scale.
 
 B bytes of the type of x, N = rows * cols elements:
 
@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
+from tracer.data_type import DataType
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
 
 
 class Scaling(IntEnum):
@@ -30,7 +32,7 @@ class Scaling(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Quantize(Operator):
-    """Quantisation of a tensor of rows x cols elements to fp8.
+    """Quantisation of a tensor of rows x cols elements to fp8 or int8.
 
     Raises:
         UserError: a field has an impossible value.
@@ -41,9 +43,12 @@ class Quantize(Operator):
     rows: int
     cols: int
     scaling: Scaling = Scaling.ROW
+    out: DataType = DataType.FP8
 
     def check(self) -> None:
         self.check_at_least_one("rows", "cols")
+        if self.out.bytes != 1:
+            raise UserError(f"quantize: out = {self.out}: must be fp8 or int8")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         b, count = self.dtype.bytes, self.rows * self.cols

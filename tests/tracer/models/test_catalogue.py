@@ -51,5 +51,5 @@ def test_the_papers_models_keep_the_papers_sizes(name):
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="found 'llama-3-7b'; did you mean .*llama-"):
+    with pytest.raises(UserError, match=r"found 'llama-3-7b'; did you mean .*llama-"):
         load_model("llama-3-7b")
