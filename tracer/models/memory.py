@@ -30,7 +30,10 @@ class MemoryNeed:
 
 
 def local_weights(model: ModelShape, how: Deployment) -> int:
-    """Weights on one GPU of the first pipeline stage. Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves."""
+    """Weights on one GPU of the first pipeline stage.
+
+    Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves.
+    """
     layers = -(-model.layers // how.pp)
     dense = min(layers, model.dense_layers)
     total = layers * model.attention_weights // how.tp
