@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class BatchedGemm:
             raise UserError(f"GEMM batch = {batch!r}: must be a whole number from 1 to {BATCH_MAX}")
         self.batch = batch
         self.strides_bytes = tuple(_stride_bytes(matrix) for matrix in (problem.a, problem.b, problem.c))
-        address, addresses = FIRST_ADDRESS, {}
+        address, addresses = FIRST_ADDRESS, dict[str, Any]()
         for name, stride in zip("abc", self.strides_bytes, strict=True):
             addresses[f"{name}_address"] = address
             address += -(-stride * batch // REGION_BYTES) * REGION_BYTES

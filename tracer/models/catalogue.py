@@ -67,7 +67,7 @@ def _of_row(row: dict[str, str]) -> ModelShape:
         norm=Norm(row["norm"]),
         latent=latent,
         experts=experts,
-        **{key: number[key] for key in sizes},
+        **{key: number[key] for key in sizes},  # type: ignore[arg-type]
         **{key: bool(number[key]) for key in flags},
     )
 

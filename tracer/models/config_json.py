@@ -67,17 +67,18 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
             )
     family = str(raw.get("model_type", "")).lower()
     plain = family in PLAIN_MLP or family in ENCODERS
-    heads, latent = given["heads"], _latent(raw, where)
+    sizes = {field: value or 0 for field, value in given.items()}
+    hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
     activation = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu")
     return ModelShape(
         name=name,
-        layers=given["layers"],
-        hidden=given["hidden"],
-        intermediate=given["intermediate"] or 4 * given["hidden"],
+        layers=sizes["layers"],
+        hidden=hidden,
+        intermediate=given["intermediate"] or 4 * hidden,
         heads=heads,
         kv_heads=1 if raw.get("multi_query") is True else given["kv_heads"] or heads,
-        head_dim=latent.value_dim if latent else _head_dim(raw, given["hidden"], heads, where),
-        vocab=given["vocab"],
+        head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
+        vocab=sizes["vocab"],
         max_positions=given["max_positions"] or 2048,
         gated=not plain and (activation in GATED or "gelu_pytorch_tanh" in activation),
         causal=family not in ENCODERS,

@@ -181,7 +181,7 @@ def _wait_for(steps: Steps, name: str, others: list[str]) -> None:
 
 def _experts_forward(steps: Steps) -> None:
     """Router, dispatch, the local experts, combine; then the shared experts as an ordinary MLP."""
-    texts, experts, model = steps.texts, steps.model.experts, steps.model
+    texts, experts, model = steps.texts, steps.model.mixture, steps.model
     tokens, rows, local = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
     steps.matrix("router", tokens, experts.count, model.hidden)
@@ -199,7 +199,7 @@ def _experts_forward(steps: Steps) -> None:
 
 
 def _experts_backward(steps: Steps) -> None:
-    texts, experts, model = steps.texts, steps.model.experts, steps.model
+    texts, experts, model = steps.texts, steps.model.mixture, steps.model
     tokens, rows, local = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
     up = width * (2 if model.gated else 1)
@@ -221,10 +221,10 @@ def _experts_backward(steps: Steps) -> None:
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
     """Tokens that this GPU routes, rows of each local expert if the load is balanced (assumed), local experts."""
     tokens = max(1, how.tokens * how.expert_cut // how.tp)
-    rows = max(1, tokens * model.experts.per_token * how.ep // model.experts.count)
-    return tokens, rows, model.experts.count // how.ep
+    rows = max(1, tokens * model.mixture.per_token * how.ep // model.mixture.count)
+    return tokens, rows, model.mixture.count // how.ep
 
 
 def _dispatch_bytes(steps: Steps, tokens: int) -> int:
     """What one GPU sends to all experts of its group, its own included."""
-    return tokens * steps.model.experts.per_token * steps.model.hidden * steps.how.dtype.bytes
+    return tokens * steps.model.mixture.per_token * steps.model.hidden * steps.how.dtype.bytes

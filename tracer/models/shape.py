@@ -103,6 +103,13 @@ class ModelShape:
         return 2 * self.kv_heads * self.head_dim
 
     @property
+    def mixture(self) -> Experts:
+        """The experts of a model that has them."""
+        if self.experts is None:
+            raise UserError(f"model {self.name}: has no experts")
+        return self.experts
+
+    @property
     def dense_layers(self) -> int:
         """Layers with an ordinary MLP."""
         return self.experts.dense_layers if self.experts else self.layers

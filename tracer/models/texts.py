@@ -146,12 +146,12 @@ class KernelTexts:
         ]
 
     def route(self, tokens: int) -> list[str]:
-        experts = self.model.experts
+        experts = self.model.mixture
         return [self._text("moe_route", tokens=tokens, experts=experts.count, top_k=experts.per_token)]
 
     def permute(self, tokens: int, back: bool = False) -> str:
         """Tokens to the order of their experts; back = to the order of the batch, with their weights."""
-        experts = self.model.experts
+        experts = self.model.mixture
         return self._text(
             "moe_unpermute" if back else "moe_permute",
             tokens=tokens,

@@ -99,8 +99,8 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
 def _layer_weights(model: ModelShape, how: Deployment, block: Block) -> int:
     """Weights of one layer on one GPU that the data-parallel group shares."""
     if block.name.startswith("expert"):
-        shared = model.experts.shared * model.expert_weights // how.tp
-        return model.attention_weights // how.tp + shared + model.hidden * model.experts.count
+        shared = model.mixture.shared * model.expert_weights // how.tp
+        return model.attention_weights // how.tp + shared + model.hidden * model.mixture.count
     return (model.attention_weights + model.mlp_weights(model.intermediate)) // how.tp
 
 
@@ -109,7 +109,7 @@ def _with_gradients(model: ModelShape, how: Deployment, block: Block) -> Block:
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
     groups = {"gradients": (_layer_weights(model, how, block), how.dp)}
     if block.name.startswith("expert"):
-        own = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
+        own = model.mixture.count * model.expert_weights // (how.ep * how.expert_cut)
         groups["expert_gradients"] = own, how.expert_copies
     steps = [
         Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
