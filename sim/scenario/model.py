@@ -19,9 +19,10 @@ from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.exchange import exchange_run
-from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL, T3, T3_MCA, Configuration, put_together
-from sim.scenario.scenario import Scenario, runs_of
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3
+from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import Timeline
+from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
 from tracer.models.deployment import Deployment
@@ -40,7 +41,7 @@ class Pair:
     """A GEMM and the exchange of its output.
 
     Attributes:
-        scenario: the two as a scenario of `sim.scenario.scenario`.
+        scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
         kind: of the exchange: all_reduce or reduce_scatter.
         refused: why the machine cannot fuse them, "" = it can.
     """
@@ -49,13 +50,14 @@ class Pair:
     kind: str
     refused: str
 
-    def configurations(self) -> tuple[str, ...]:
-        """The configurations that the machine can run."""
-        fused = (T3, T3_MCA)
-        return tuple(name for name in CONFIGURATIONS if not (self.refused and name in fused))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`)."""
+        fused = () if self.refused else ("t3", "t3_mca")
+        return ("rs", "rs_nmc", *fused, *(("ag",) if self.kind == "all_reduce" else ()))
 
-    def runs(self) -> list[Run]:
-        return [self.scenario.run(name) for name in runs_of(self.configurations())]
+    def runs(self) -> dict[str, Run]:
+        return {name: self.scenario.run(name) for name in self.names}
 
 
 @dataclass
@@ -117,9 +119,10 @@ class ModelScenario:
     def _pair(self, text: str, exchange: Exchange) -> Pair:
         (source,) = self.kernels[text]
         assert isinstance(source, GemmSource)
-        scenario = Scenario(self.preset, source.problem, source.kernel, exchange.gpus)
+        kernel = choose_kernel(source.problem, gpu_facts(self.preset.machine), self.how.dtype, splits=(1,))
+        scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus)
         try:
-            fused_plans(self.preset.machine, source, scenario.cut())
+            fused_plans(self.preset.machine, scenario.source(), scenario.cut())
         except UserError as reason:
             return Pair(scenario, exchange.kind, str(reason))
         return Pair(scenario, exchange.kind, "")
@@ -135,7 +138,7 @@ class ModelScenario:
         runs = [self.kernel_run(text) for text in self.kernels]
         exchanges = {step.work for _, step in self.steps() if isinstance(step.work, Exchange)} - paired
         runs += [exchange_run(self.preset, each) for each in sorted(exchanges, key=str)]
-        runs += [run for pair in self.pairs.values() for run in pair.runs()]
+        runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
 
 
@@ -215,9 +218,11 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
     for text, kernels in scenario.kernels.items():
         found = figures_of(results[scenario.kernel_run(text).key], scenario.preset, kernels)
         figures[text] = _kernel_figures(found)
-    pairs = {key: _pair_configurations(pair, results) for key, pair in scenario.pairs.items()}
-    for (_, exchange), configurations in pairs.items():
-        figures[exchange] = _exchange_figures(exchange, configurations[SEQUENTIAL])
+    pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
+    for (_, exchange), runs in pairs.items():
+        alone = [runs[name] for name in ("rs", "ag") if name in runs]
+        moved = sum(int(run.dram_bytes.sum()) for run in alone)
+        figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link")
     for _, step in scenario.steps():
         if isinstance(step.work, Exchange) and step.work not in figures:
             result = results[exchange_run(scenario.preset, step.work).key]
@@ -235,18 +240,6 @@ def _kernel_figures(found: KernelFigures) -> Figures:
     )
 
 
-def _exchange_figures(exchange: Exchange, sequential: Configuration) -> Figures:
-    """Figures of the exchange of a pair, alone: its reduce-scatter, and the all-gather of an all-reduce."""
-    kinds = ["rs_reads", "rs_writes"] + (["ag_reads", "ag_writes"] if exchange.kind == "all_reduce" else [])
-    time_ps = sequential.rs_ps + (sequential.ag_ps if exchange.kind == "all_reduce" else 0)
-    return Figures(time_ps, sum(sequential.dram_bytes[kind] for kind in kinds), 0, "link")
-
-
-def _pair_configurations(pair: Pair, results: Mapping[str, RunResult]) -> dict[str, Configuration]:
-    runs = {name: results[pair.scenario.run(name).key] for name in runs_of(pair.configurations())}
-    return {name: put_together(name, runs) for name in pair.configurations()}
-
-
 Times = dict[tuple[str, str], int]
 """(name of the block, name of the step) -> time in ps."""
 
@@ -254,7 +247,7 @@ Times = dict[tuple[str, str], int]
 def _durations(
     scenario: ModelScenario,
     figures: Mapping[str | Exchange, Figures],
-    pairs: Mapping[tuple[str, Exchange], Mapping[str, Configuration]],
+    pairs: Mapping[tuple[str, Exchange], Mapping[str, RunResult]],
     name: str,
 ) -> Times:
     """Times of all steps in a configuration."""
@@ -264,12 +257,20 @@ def _durations(
     for block, step in scenario.steps():
         if step.reduces and isinstance(step.work, Exchange):
             text = next(str(each.work) for each in block.steps if each.name == step.reduces)
-            chosen = pairs[text, step.work].get(name)
-            if chosen is not None:
-                gathered_ps = chosen.ag_ps if step.work.kind == "all_reduce" else 0
-                times[block.name, step.reduces] = chosen.time_ps - chosen.ag_ps
-                times[block.name, step.name] = gathered_ps
+            runs = pairs[text, step.work]
+            overlapped_ps = _overlapped_ps(name, figures[text].time_ps, runs)
+            if overlapped_ps is not None:
+                times[block.name, step.reduces] = overlapped_ps
+                times[block.name, step.name] = runs["ag"].time_ps if "ag" in runs else 0
     return times
+
+
+def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int | None:
+    """Time of a GEMM and its reduce-scatter in a configuration; None = the machine cannot run it."""
+    if name in (IDEAL, IDEAL_NMC):
+        return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
+    fused = "t3" if name == T3 else "t3_mca"
+    return runs[fused].time_ps if fused in runs else None
 
 
 def _play(schedule: Schedule, times: Times) -> ConfigurationTime:

@@ -106,7 +106,13 @@ def architecture(library: GemmLibrary) -> Architecture:
     return Architecture(name, types, kernels, table.get("by_rows_or_columns", False))
 
 
-def choose_kernel(problem: GemmProblem, gpu: GpuFacts, dtype: DataType | None = None, batch: int = 1) -> GemmKernel:
+def choose_kernel(
+    problem: GemmProblem,
+    gpu: GpuFacts,
+    dtype: DataType | None = None,
+    batch: int = 1,
+    splits: tuple[int, ...] = SPLITS,
+) -> GemmKernel:
     """The kernel that the library runs for a problem.
 
     Args:
@@ -114,6 +120,7 @@ def choose_kernel(problem: GemmProblem, gpu: GpuFacts, dtype: DataType | None = 
         gpu: the machine.
         dtype: of A and B; None = fp16, int8 or fp32 by their size.
         batch: number of equal GEMMs in one kernel.
+        splits: allowed numbers of shares of K, in ascending order; (1,) = a kernel that the Tracker can follow.
 
     Raises:
         UserError: the machine lacks the type, or no kernel of the table can run the shape.
@@ -122,18 +129,23 @@ def choose_kernel(problem: GemmProblem, gpu: GpuFacts, dtype: DataType | None = 
     dtype = dtype or {1: DataType.INT8, 2: DataType.FP16, 4: DataType.FP32, 8: DataType.FP64}[problem.a_bytes]
     if dtype not in table.types:
         raise UserError(f"gemm: dtype = {dtype}: {table.name} has {', '.join(table.types)}")
-    best = min(_candidates(problem, gpu, table, dtype, batch), default=None, key=lambda choice: choice[0])
+    best = min(_candidates(problem, gpu, table, dtype, batch, splits), default=None, key=lambda choice: choice[0])
     if best is None:
         raise UserError(f"gemm: {problem.m} x {problem.n} x {problem.k}: no kernel of {table.name} can run it")
     return best[1]
 
 
 def _candidates(
-    problem: GemmProblem, gpu: GpuFacts, table: Architecture, dtype: DataType, batch: int
+    problem: GemmProblem,
+    gpu: GpuFacts,
+    table: Architecture,
+    dtype: DataType,
+    batch: int,
+    splits: tuple[int, ...],
 ) -> Iterator[tuple[float, GemmKernel]]:
     """(expected time in s, kernel) of every kernel that can run the problem."""
     for shape in table.kernels:
-        for split in SPLITS:
+        for split in splits:
             if split > 1 and problem.k < split * LEAST_SPLIT_K:
                 break
             try:
