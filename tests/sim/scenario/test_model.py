@@ -121,7 +121,7 @@ def test_more_stages_add_their_bubble(prompt, store):
 
 
 def test_another_link_simulates_only_what_crosses_it(prompt, store):
-    slow = ModelScenario(load_preset("t3_2024", ["link.GB_per_s=75.0"]), TINY, HOW)
+    slow = ModelScenario(load_preset("t3_2024", ["link.GB_per_s=10.0"]), TINY, HOW)
     result, outcomes = _result(slow, store)
     kernels = {slow.kernel_run(text).key for text in slow.kernels}
     assert kernels <= outcomes.from_store
@@ -174,7 +174,7 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["llama-3-70b", "--tp", "2"], "needs 66.* GiB on each GPU"),
+        (["llama-3-70b"], r"needs 13\d\.\d GiB on each GPU"),
         (["llama-3-8b", "--tp", "3"], "tp = 3: allowed is a divisor of heads = 32"),
         (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
