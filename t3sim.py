@@ -25,6 +25,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
@@ -151,7 +152,9 @@ def run(
         UserError: a wrong name, field or file; a kernel that does not fit the machine; a deadlock.
     """
     preset = _machine(machine, changes)
-    description = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
+    description = KernelRun(
+        preset=preset, source=_source(what, preset), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS
+    )
     return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
@@ -184,11 +187,12 @@ def scenario(
     Raises:
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
-    source, named_gpus = make_gemm(gemm)
+    preset = _machine(machine, changes)
+    source, named_gpus = make_gemm(gemm, gpu_facts(preset.machine))
     if bool(named_gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario(
-        preset=_machine(machine, changes),
+        preset=preset,
         problem=source.problem,
         kernel=source.kernel,
         gpus=named_gpus or int(gpus or 0),
@@ -268,9 +272,9 @@ def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Pr
     return machine(name, changes)
 
 
-def _source(what: str | PathLike[str] | KernelSource | TraceSource) -> TraceSource:
+def _source(what: str | PathLike[str] | KernelSource | TraceSource, preset: Preset) -> TraceSource:
     if isinstance(what, str) and what.partition(":")[0] in KERNELS:
-        return CommandSequence([make_kernel(what)])
+        return CommandSequence([make_kernel(what, gpu_facts(preset.machine))])
     if isinstance(what, str | PathLike):
         return trace(what)
     if isinstance(what, TraceSource):

@@ -9,6 +9,8 @@ from enum import IntEnum
 
 import msgspec
 
+from tracer.gemm.architecture import GemmLibrary
+
 
 class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of all hardware units: immutable, unknown fields refused."""
@@ -133,6 +135,7 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     shared_latency_clk: int
     lsu_lines_per_clk: float  # line requests that the load/store unit makes
     loads_outstanding: int  # warp-level memory events in flight per CU
+    library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 
 class L1(Unit, frozen=True, kw_only=True):

@@ -9,6 +9,19 @@ from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
 from traces.source import KernelInfo
 
+SIZES = {
+    **dict.fromkeys(("rows", "tokens"), Bound(1, 1 << 31, "far more than the tokens of a model")),
+    **dict.fromkeys(("cols", "hidden", "vocab"), Bound(1, 1 << 24, "far more than the width of a model")),
+    **dict.fromkeys(("batch", "seq"), Bound(1, 1 << 24, "far more than a model takes at once")),
+    **dict.fromkeys(("heads", "kv_heads"), Bound(1, 1 << 16, "far more than a model has")),
+    **dict.fromkeys(("experts", "top_k"), Bound(1, 1 << 16, "far more than a model has")),
+    "head_dim": Bound(1, 1 << 12, "far more than a model has"),
+    "parameters": Bound(1, 1 << 42, "far more than a model has"),
+    "element_bytes": Bound(1, 8, "the types of elements"),
+    "warps": Bound(1, 32, "a workgroup has at most 1024 threads"),
+    **dict.fromkeys(("unroll", "passes", "turns"), Bound(1, 64, "an access in flight has a slot of the scoreboard")),
+}
+"""Ranges of the sizes of operators, by the name of the field."""
 ACCESSES_MAX = 100_000_000_000
 """Warp accesses of a kernel."""
 
@@ -50,6 +63,10 @@ class ParameterKernel:
     def check_fields(self) -> None:
         """Refuse numbers outside BOUNDS."""
         check_whole_numbers(self.NAME, self, self.BOUNDS)
+
+    def check_sizes(self, *fields: str) -> None:
+        """Refuse numbers outside SIZES."""
+        check_whole_numbers(self.NAME, self, {field: SIZES[field] for field in fields})
 
     def check_accesses(self, accesses: int) -> None:
         """Refuse a kernel whose warps make so many accesses that its simulation would take days."""

@@ -217,11 +217,11 @@ def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
     share = cut.left / (cut.last.workgroups - cut.first.workgroups)
     for name in counters.dtype.names or ():
         if not is_maximum(name):
-            whole[name] += _whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
+            whole[name] += whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
     return whole
 
 
-def _whole_numbers(values: np.ndarray) -> np.ndarray:
+def whole_numbers(values: np.ndarray) -> np.ndarray:
     """Values rounded to integers whose sum is the rounded sum of the values."""
     sums = np.rint(np.cumsum(values.ravel())).astype(np.int64)
     return np.diff(sums, prepend=0).reshape(values.shape)

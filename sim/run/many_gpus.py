@@ -17,9 +17,11 @@ from sim.collective.plans import (
     Plan,
     all_gather,
     all_reduce,
+    all_to_all,
     check_plans_fit,
     fused,
     reduce_scatter,
+    send,
     steps_queue,
     tell_contributors,
 )
@@ -42,7 +44,13 @@ from traces.schema import Cache
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
-COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
+COLLECTIVES = {
+    "reduce_scatter": reduce_scatter,
+    "all_gather": all_gather,
+    "all_reduce": all_reduce,
+    "all_to_all": all_to_all,
+    "send": send,
+}
 
 
 def run_plan(

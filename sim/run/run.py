@@ -21,6 +21,7 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, policy_key
+from sim.run.even_kernel import is_even, simulate_even
 from sim.run.extrapolation import simulate_gemm
 from sim.run.inputs import gemm_input, kernel_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
@@ -37,7 +38,7 @@ from traces.source import Prefill, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}
+COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0}
 """Line requests per line of the output."""
 
 
@@ -170,7 +171,8 @@ class KernelRun(Run):
         source: the trace.
         kernels: numbers of the kernels to run, counted from 0; None = all.
         flush_l2: write back and empty L2 after every kernel.
-        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`).
+        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`); for operators: extrapolate
+            their even workgroups (`sim.run.even_kernel`).
     """
 
     source: TraceSource
@@ -224,6 +226,8 @@ class KernelRun(Run):
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
+        if self.extrapolate and is_even(self.source):
+            return simulate_even(self.source, self.preset, **settings)
         if self.extrapolate:
             return simulate_gemm(self.source, self.preset, **settings)
         result = simulate(self.source, self.preset, kernels=self.kernels, save_points=save_points, **settings)

@@ -103,10 +103,10 @@ class Scenario:
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
 
     def _shortest_source(self) -> GemmSource:
-        """A GEMM with the same output and the shortest K."""
+        """A GEMM with the same output, the shortest K and no split of it."""
         problem, k = self.problem, self.kernel.tile_k
         lda = k if problem.lda is not None and problem.a_layout == Layout.ROW else problem.lda
-        return GemmSource(replace(problem, k=k, lda=lda), self.kernel)
+        return GemmSource(replace(problem, k=k, lda=lda), replace(self.kernel, split_k=1))
 
 
 def _mca_of(arbiter: Arbiter) -> Arbiter:

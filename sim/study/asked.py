@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.collective.chunks import chunks_of
 from sim.collective.own_plan import load_plan
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
@@ -106,10 +107,14 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     }
     if kind == Kind.T3:
         text, changes = kernel_of(settings)
-        return _asked_scenario(*make_gemm(text, **changes), part_of(settings, "t3."), common)
+        return _asked_scenario(
+            *make_gemm(text, gpu_facts(common["preset"].machine), **changes), part_of(settings, "t3."), common
+        )
     if kind == Kind.KERNEL:
         text, changes = kernel_of(settings)
-        source: CommandSequence | Archive = CommandSequence([make_kernel(text, **changes)])
+        source: CommandSequence | Archive = CommandSequence(
+            [make_kernel(text, gpu_facts(common["preset"].machine), **changes)]
+        )
     elif "trace" in settings:
         source = _trace(settings["trace"], os.stat(settings["trace"]).st_mtime_ns)
     else:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run.extrapolation import why_whole
@@ -12,6 +13,7 @@ from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
+from sim.spec import Machine
 from sim.verbs.completions import KERNEL, WORKLOAD
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
@@ -19,7 +21,7 @@ from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.command.meter import Meter
@@ -57,7 +59,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )
-@click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
+@click.option("--extrapolate", is_flag=True, help="For a long GEMM or operator: simulate a part of it and extrapolate.")
 @with_store
 @with_estimate
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
@@ -98,11 +100,11 @@ def run(
     the whole GEMM is simulated.
     """
     shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
-    source = _source(trace, shorthands)
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    source = _source(trace, shorthands, machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
     if extrapolate:
@@ -181,7 +183,7 @@ def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]]) -> TraceSource:
+def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]], machine: Machine) -> TraceSource:
     """The trace, or the kernel that an option names.
 
     Args:
@@ -194,7 +196,7 @@ def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]]) -> Tr
         return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
     ((option, (begin, value)),) = given.items()
     try:
-        return CommandSequence([make_kernel(f"{begin}{value}")])
+        return CommandSequence(make_kernels(f"{begin}{value}", gpu_facts(machine)))
     except UserError as mistake:
         raise UserError(f"{option} {value}: {mistake}") from None
 

@@ -7,7 +7,8 @@ import click
 from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
-from sim.presets import load_preset
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
@@ -100,11 +101,11 @@ def t3(
     simulates it again. With --checkpoint, an interrupted run continues when the same command is started again; the
     results are the same bytes.
     """
-    source, count = _gemm(model, layer, tp, kernel, gpus)
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    source, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output)
     interval_ps = interval_ns * PS_PER_NS if output else 0
@@ -168,14 +169,14 @@ def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: 
 
 
 def _gemm(
-    model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
+    machine: Preset, model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
 ) -> tuple[GemmSource, int]:
     """The GEMM of one GPU and the number of GPUs."""
     named = (model, layer, tp)
     if (kernel is None) == (named == (None, None, None)) or (kernel is None and None in named):
         raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
     try:
-        source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
+        source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}", gpu_facts(machine.machine))
     except UserError as mistake:
         if kernel:
             raise UserError(f"--kernel {kernel}: {mistake}") from None

@@ -16,6 +16,7 @@ REGISTERS_MAX = {32: 255, 64: 512}
 SHARED_BYTES_MAX = 227 << 10
 """Shared memory of one workgroup on the largest machine known here (sm_90)."""
 PIPELINE_DEPTH_MAX = 32
+MAC_COST_MAX = 64.0
 ADDRESS_REGISTERS = 24
 """Registers for addresses, loop counters and predicates (assumed)."""
 FRAGMENT_K = 16
@@ -92,6 +93,7 @@ class GemmKernel:
     store_cache: Cache = Cache.DEFAULT
     registers: int | None = None  # per thread; None: derived
     shared_bytes: int | None = None  # per workgroup; None: derived
+    mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
         check_whole_numbers("kernel", self, BOUNDS)
@@ -101,6 +103,8 @@ class GemmKernel:
             )
         if self.fragment_pieces > 1 and self.pipeline_depth == 1:
             raise UserError(f"kernel fragment_pieces = {self.fragment_pieces}: needs a pipeline_depth of at least 2")
+        if not 0 < self.mac_cost <= MAC_COST_MAX:
+            raise UserError(f"kernel mac_cost = {self.mac_cost!r}: must be > 0 and <= {MAC_COST_MAX}")
         if self.lanes not in REGISTERS_MAX:
             raise UserError(f"kernel lanes = {self.lanes!r}: must be 32 or 64")
         if self.vector_bytes not in VECTOR_BYTES:
