@@ -144,7 +144,10 @@ def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[st
 
 @cache
 def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
-    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is removed from the type."""
+    """Field -> (type, default or dataclasses.MISSING) of a kernel source, needed fields first.
+
+    `| None` is removed from the type.
+    """
     types_and_defaults = {}
     for owner in KERNELS[name].parameters:
         hints = get_type_hints(owner)
@@ -153,7 +156,7 @@ def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
             if get_origin(kind) is types.UnionType:
                 kind = next(option for option in get_args(kind) if option is not types.NoneType)
             types_and_defaults[field.name] = kind, field.default
-    return types_and_defaults
+    return dict(sorted(types_and_defaults.items(), key=lambda item: item[1][1] is not MISSING))
 
 
 def describe_kernels() -> str:
