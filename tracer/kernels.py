@@ -21,6 +21,7 @@ from tracer.operators.embedding import Embedding
 from tracer.operators.flash_attention import FlashAttention
 from tracer.operators.gelu import Gelu
 from tracer.operators.gradient_clip import GradientClip
+from tracer.operators.kv_cache import KvCache
 from tracer.operators.lamb import Lamb
 from tracer.operators.layernorm import LayerNorm
 from tracer.operators.moe import MoePermute, MoeRoute, MoeUnpermute
@@ -53,7 +54,7 @@ class KernelForm(NamedTuple):
 
 
 OPERATORS: tuple[type[Operator], ...] = (
-    *(LayerNorm, RmsNorm, Softmax, FlashAttention, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
+    *(LayerNorm, RmsNorm, Softmax, FlashAttention, KvCache, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
 KERNELS = {

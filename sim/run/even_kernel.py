@@ -10,7 +10,6 @@ FILLS times, and to fill the machine WAVES times. If that is most of the kernel,
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import ceil
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from tracer.sequence import CommandSequence
 from traces.schema import LINE_BYTES
 from traces.source import KernelInfo, KernelSource, TraceSource, Workgroup
 
-FILLS, WAVES = 1.5, 2
+FILLS, WAVES = 2, 3
 """Least traffic of the first run in sizes of L2, and its least number of workgroups in full machines (assumed)."""
 SECOND = 2
 """Length of the second run, in lengths of the first."""
@@ -114,7 +113,7 @@ def _measured(
 def first_length(kernel: EvenKernel, preset: Preset) -> int:
     """Least number of workgroups of the first run."""
     per_workgroup = int(LINE_BYTES * kernel.line_requests / kernel.info.workgroups)
-    fill = ceil(FILLS * preset.machine.l2.bytes / max(1, per_workgroup))
+    fill = -(-FILLS * preset.machine.l2.bytes // max(1, per_workgroup))
     return max(fill, WAVES * _wave(kernel, preset), 2 * kernel.period)
 
 

@@ -6,9 +6,13 @@ from enum import StrEnum
 from sim.counters import add_totals
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
+from sim.presets.data_types import check_data_type
+from sim.run.even_kernel import is_even
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
+from tracer.data_type import DataType
 from tracer.gemm.source import GemmSource
+from tracer.kernels import fields_of, make_kernels, read_kernel
 from tracer.operators.even_kernel import EvenKernel
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow
@@ -54,8 +58,26 @@ class KernelFigures:
     kernels: int
 
 
+def kernels_for(preset: Preset, text: str) -> tuple[KernelSource, ...]:
+    """The kernels that a text names, with warps of the machine's width unless the text gives `lanes`.
+
+    Raises:
+        UserError: as `tracer.kernels.make_kernel`; a data type that the machine lacks.
+    """
+    name, given = read_kernel(text)
+    fields = fields_of(name)
+    for field, (kind, default) in fields.items():
+        value = given.get(field, default)
+        if kind is DataType and isinstance(value, DataType):
+            check_data_type(preset, value, f"kernel {name}: {field}")
+    if name == "quantize":
+        check_data_type(preset, DataType.FP8, "kernel quantize: result")
+    changes = {} if "lanes" in given or "lanes" not in fields else {"lanes": preset.machine.cu.lanes_per_warp}
+    return make_kernels(text, **changes)
+
+
 def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, extrapolate: bool) -> KernelRun:
-    """The run of an operator with this content of L2. An operator in an empty L2 may be extrapolated."""
+    """The run of an operator with this content of L2. extrapolate: allowed for a long operator in an empty L2."""
     before: tuple[KernelSource, ...] = ()
     if l2 == L2State.DIRTY:
         before = (dirty_lines(preset),)
@@ -63,7 +85,9 @@ def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, e
         before = kernels
     source = CommandSequence([*before, *kernels])
     empty = l2 == L2State.EMPTY
-    return KernelRun(preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty)
+    return KernelRun(
+        preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty and is_even(source)
+    )
 
 
 def dirty_lines(preset: Preset) -> BufferStream:

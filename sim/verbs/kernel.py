@@ -5,19 +5,15 @@ from typing import Any
 
 import click
 
-from sim.presets import Preset, load_preset
-from sim.presets.data_types import check_data_type
-from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from sim.presets import load_preset
+from sim.run.kernel_figures import L2State, figures_of, kernel_run, kernels_for
 from sim.run.store import Store, run_or_get
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
-from tracer.data_type import DataType
-from tracer.kernels import KERNELS, describe_kernels, fields_of, make_kernels, read_kernel
-from tracer.operators.even_kernel import EvenKernel
+from tracer.kernels import KERNELS, describe_kernels, fields_of
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table, print_text, print_warnings
 from traces.errors import UserError
-from traces.source import KernelSource
 
 
 @click.command()
@@ -64,8 +60,7 @@ def kernel(
         raise UserError("kernel: found no name, allowed is NAME:field=value,... or --list")
     machine = load_preset(preset, overrides)
     kernels = kernels_for(machine, name)
-    extrapolate = not whole and all(isinstance(each, EvenKernel) for each in kernels)
-    run = kernel_run(machine, kernels, L2State(l2), extrapolate)
+    run = kernel_run(machine, kernels, L2State(l2), extrapolate=not whole)
     with Meter("workgroups") as meter:
         outcome = run_or_get(run, Store(), fresh=fresh, progress=meter.update, checkpoint_every_s=checkpoint_every_s)
     print_warnings(outcome.result.warnings)
@@ -75,24 +70,6 @@ def kernel(
         print_json(found | process_costs() | {"from_store": outcome.from_store})
         return
     print_table(f"{name} on {machine.name}", ("figure", "value"), _rows(found))
-
-
-def kernels_for(preset: Preset, text: str) -> tuple[KernelSource, ...]:
-    """The kernels that a text names, with warps of the machine's width unless the text gives `lanes`.
-
-    Raises:
-        UserError: as `tracer.kernels.make_kernel`; a data type that the machine lacks.
-    """
-    name, given = read_kernel(text)
-    fields = fields_of(name)
-    for field, (kind, default) in fields.items():
-        value = given.get(field, default)
-        if kind is DataType and isinstance(value, DataType):
-            check_data_type(preset, value, f"kernel {name}: {field}")
-    if name == "quantize":
-        check_data_type(preset, DataType.FP8, "kernel quantize: result")
-    changes = {} if "lanes" in given or "lanes" not in fields else {"lanes": preset.machine.cu.lanes_per_warp}
-    return make_kernels(text, **changes)
 
 
 def listed() -> dict[str, Any]:

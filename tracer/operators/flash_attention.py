@@ -49,6 +49,8 @@ class FlashAttention(Operator):
     Attributes:
         kv_heads: heads of k and v; 0 = as many as heads.
         seq: keys. queries: 0 = seq (prompt), 1 = generation with a cache of `seq` keys.
+        paged: keys and values are in pages of a cache, as inference engines keep them. Their addresses cost
+            instructions. (The table of pages is left out: it stays in L1.)
         splits: parts of the keys of a generation step; 0 = enough for the machine.
         stats: the logarithm of the sum of each row is stored (training).
 
@@ -66,6 +68,7 @@ class FlashAttention(Operator):
     queries: int = 0
     causal: bool = True
     splits: int = 0
+    paged: bool = False
     stats: bool = False
     backward: bool = False
 
@@ -94,7 +97,7 @@ class FlashAttention(Operator):
             parts = max(1, min(wanted, -(-self.seq // MIN_SPLIT_KEYS)))
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
-            self.lanes,
+            self.lanes, self.paged,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

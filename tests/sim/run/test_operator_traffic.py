@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sim.presets import load_preset
-from sim.run.kernel_figures import L2State, figures_of, kernel_run
-from sim.verbs.kernel import kernels_for
+from sim.run.kernel_figures import L2State, figures_of, kernel_run, kernels_for
 from tracer.operators.column_sum import parts_of
 from tracer.operators.index import mixed
 
