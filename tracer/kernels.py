@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from tracer.gemm.fields import GemmShorthand, gemm_of
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.adam import Adam
+from tracer.operators.attention import Attention
 from tracer.operators.bias import Bias
 from tracer.operators.cross_entropy import CrossEntropy
 from tracer.operators.dropout import Dropout
@@ -54,7 +55,21 @@ class KernelForm(NamedTuple):
 
 
 OPERATORS: tuple[type[Operator], ...] = (
-    *(LayerNorm, RmsNorm, Softmax, FlashAttention, KvCache, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
+    *(
+        LayerNorm,
+        RmsNorm,
+        Softmax,
+        Attention,
+        FlashAttention,
+        KvCache,
+        Gelu,
+        SwiGlu,
+        Dropout,
+        Residual,
+        Bias,
+        Rotary,
+        Embedding,
+    ),
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
 KERNELS = {

@@ -33,7 +33,8 @@ from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
 from traces.errors import UserError
 
-HEAD_DIMS = (32, 64, 96, 128, 256)
+HEAD_DIM_STEP, HEAD_DIM_MAX = 8, 256
+"""FlashAttention 2 has heads of a multiple of 8 elements up to 256."""
 TYPES = (DataType.FP16, DataType.BF16)
 SPLIT_WORKGROUPS = 256
 """Workgroups that a generation step is split into if `splits` is 0, some two for each CU (assumed)."""
@@ -74,8 +75,9 @@ class FlashAttention(Operator):
 
     def check(self) -> None:
         self.check_at_least_one("batch", "heads", "seq")
-        if self.head_dim not in HEAD_DIMS:
-            raise UserError(f"flash_attention head_dim = {self.head_dim}: must be one of {HEAD_DIMS}")
+        if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
+            allowed = f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}"
+            raise UserError(f"flash_attention head_dim = {self.head_dim}: must be {allowed}")
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
         if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):

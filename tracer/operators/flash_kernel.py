@@ -28,7 +28,7 @@ SCORE_ALU, SCORE_FMA, SCORE_SFU = 1.5, 2.0, 1.0
 """Instructions per score: maximum and conversion; scaled difference and sum; exponential."""
 PAGE_INSTRUCTIONS = 25
 """Instructions per copy of 16 bytes to find it in a paged cache: division by the page size, look-up, address.
-Calibrated: batch 1, 512 tokens, 8 heads of `validation/references/operator_time.csv`."""
+Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
 K, V = 0, 1
 """Scoreboard slots of the copies; the streams of the loop are K and V."""
 _NO_ADDRESSES = np.empty(0, np.uint64)

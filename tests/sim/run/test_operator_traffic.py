@@ -79,6 +79,12 @@ CASES = {
         TOKENS * ROW + 4 * CHOICES,
         CHOICES * ROW,
     ),
+    "attention:batch=2,heads=4,kv_heads=2,seq=256,head_dim=64": (
+        2 * 128 * 256 * (4 + 2 + 2) + 2 * 2 * 4 * 256 * 512,
+        2 * 2 * 4 * 256 * 512 + 2 * 4 * 256 * 128,
+    ),
+    "kv_cache:tokens=100,kv_heads=4": (100 * 2 * 1024, 100 * 2 * 1024),
+    "flash_attention:batch=1,heads=4,kv_heads=2,seq=200,paged=true": ((4 + 2 * 2) * 200 * 256, 4 * 200 * 256),
     "flash_attention:batch=1,heads=4,kv_heads=2,seq=256": ((4 + 2 * 2) * 256 * 256, 4 * 256 * 256),
     "flash_attention:batch=2,heads=2,seq=200,causal=false,stats=true": (2 * 2 * 3 * 200 * 256, 2 * 2 * 200 * (256 + 4)),
     "flash_attention:batch=2,heads=8,kv_heads=2,seq=1000,queries=1,splits=1": (
