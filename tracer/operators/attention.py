@@ -1,8 +1,8 @@
 """Attention in separate kernels: scores = q x k^T, softmax, o = scores x v. The scores go through memory.
 
 q and o are [batch, heads, queries, head_dim], k and v [batch, kv_heads, seq, head_dim], scores [batch, heads, queries,
-seq], of one type. A mask of causality is applied in the softmax; it saves nothing. With P = batch * heads * queries * seq *
-B bytes of scores, Q = batch * heads * queries * head_dim * B and K = batch * kv_heads * seq * head_dim * B:
+seq], of one type. A mask of causality is applied in the softmax; it saves nothing. With P = batch * heads * queries *
+seq * B bytes of scores, Q = batch * heads * queries * head_dim * B and K = batch * kv_heads * seq * head_dim * B:
 
 forward    DRAM reads Q + K (scores), P (softmax), P + K (context), if L2 holds the operands of a head;
            DRAM writes P, P, Q
