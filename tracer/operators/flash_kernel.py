@@ -88,8 +88,8 @@ class FlashForward(EvenKernel):
 
     @property
     def block_n(self) -> int:
-        """Keys of an iteration."""
-        return 128 if self.generation or self.shape.paged else 64
+        """Keys of an iteration; with 64 lanes (CDNA) few enough for 64 KB of shared memory."""
+        return 128 if (self.generation or self.shape.paged) and self.shape.lanes == 32 else 64
 
     @property
     def blocks(self) -> int:

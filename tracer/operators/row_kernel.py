@@ -72,7 +72,8 @@ class RowKernel(EvenKernel):
         partials: addresses of arrays [workgroups, cols] of 4 bytes.
         reductions: sums one after the other if the inputs are kept.
         passes: reading passes for the sums if they are not.
-        fma: arithmetic instructions per element for the output; each sum has two. sfu: transcendental ones.
+        fma: arithmetic instructions per element for the output. sfu: transcendental ones.
+        sum_fma: arithmetic instructions per element for each sum.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         turns: rows, one after the other, of a workgroup (of each warp that owns a row).
 
@@ -96,6 +97,7 @@ class RowKernel(EvenKernel):
     passes: int = 1
     fma: int = 2
     sfu: int = 0
+    sum_fma: int = 2
     vector: int = 0
     warps: int = 8
     keep: bool = True
@@ -116,7 +118,7 @@ class RowKernel(EvenKernel):
     @property
     def flops(self) -> int:
         """Arithmetic operations: one for each instruction and element."""
-        sums = 2 * (self.reductions if self.kept else self.passes)
+        sums = self.sum_fma * (self.reductions if self.kept else self.passes)
         return self.rows * self.cols * (sums + self.fma + self.sfu)
 
     @property
@@ -250,7 +252,7 @@ class RowKernel(EvenKernel):
 
     def _sums(self, accesses: int, wait: int) -> np.ndarray:
         """Additions of a warp for the values of some accesses."""
-        return compute(Pipe.FMA, 2 * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
+        return compute(Pipe.FMA, self.sum_fma * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
 
     def _reduction(self, place: int, turn: int) -> list[tuple[np.ndarray, int]]:
         """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
