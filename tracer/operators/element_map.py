@@ -27,8 +27,8 @@ from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 SETUP_INSTRUCTIONS = 16
-ACCESS_INSTRUCTIONS = 4
-"""Instructions per access for addresses and limits."""
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
 ADDRESS_REGISTERS = 16
@@ -48,6 +48,7 @@ class ElementMap(EvenKernel):
         name: of the kernel.
         tensors: what it reads and writes; all have `rows` x `cols` elements, or share rows.
         fma: arithmetic instructions per element. sfu: transcendental instructions per element.
+        index: instructions per access to find its place, beside the address.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
 
@@ -64,6 +65,7 @@ class ElementMap(EvenKernel):
     tensors: tuple[Tensor, ...]
     fma: int = 1
     sfu: int = 0
+    index: int = 0
     vector: int = 0
     unroll: int = 4
     warps: int = 8
@@ -201,7 +203,11 @@ class ElementMap(EvenKernel):
     def _arithmetic(self) -> list[tuple[Pipe, int, int]]:
         """Pipe, instructions and latency of the arithmetic of one access."""
         each = self.lane_elements
-        steps = [(Pipe.ALU, ACCESS_INSTRUCTIONS, LATENCY_CLK), (Pipe.FMA, self.fma * each, LATENCY_CLK)]
+        accesses = sum(t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ) for t in self.tensors)
+        steps = [
+            (Pipe.ALU, self.index + ACCESS_INSTRUCTIONS * accesses, LATENCY_CLK),
+            (Pipe.FMA, self.fma * each, LATENCY_CLK),
+        ]
         steps.append((Pipe.SFU, self.sfu * each, SFU_LATENCY_CLK))
         return [step for step in steps if step[1]]
 

@@ -43,6 +43,8 @@ UNROLL = 4
 """Accesses of each vector in flight per warp."""
 SCALAR_BYTES = 4
 SETUP_INSTRUCTIONS = 16
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
 SHUFFLE_CLK = 25
@@ -223,7 +225,7 @@ class RowKernel(EvenKernel):
         """Loads of all inputs, KEPT_ACCESSES accesses of each at a time, each followed by its sums."""
         parts = []
         for group in _groups(mine, KEPT_ACCESSES):
-            parts += self._load_inputs(group)
+            parts += [*self._load_inputs(group), (self._addresses(len(group) * len(self.inputs)), 0)]
             parts.append((self._sums(len(group), wait=self._waits(len(group))), 0))
         return parts
 
@@ -232,6 +234,10 @@ class RowKernel(EvenKernel):
             (self._accesses(Kind.LOAD, tensor, group, INPUT + KEPT_ACCESSES * number), tensor.pitch(self.cols))
             for number, tensor in enumerate(self.inputs)
         ]
+
+    def _addresses(self, accesses: int) -> np.ndarray:
+        """Address arithmetic of some accesses."""
+        return compute(Pipe.ALU, max(1, ACCESS_INSTRUCTIONS * accesses), LATENCY_CLK)
 
     def _waits(self, accesses: int) -> int:
         """Slots of these accesses of all inputs."""
@@ -279,6 +285,7 @@ class RowKernel(EvenKernel):
         if not self.kept:
             parts += self._load_inputs(group)
             slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self.inputs))]
+        parts.append((self._addresses(number * (len(slots) + len(self.outputs))), 0))
         stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
         for place in range(number):
             wait = sum(1 << slot + place for slot in slots) | 1 << TOTAL | (1 << SCALAR if self.scalars_in else 0)

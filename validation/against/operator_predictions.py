@@ -51,6 +51,7 @@ def main() -> None:
                 except UserError:
                     continue
                 writer.writerow((shape["model"], shape["kernel"], *row))
+                file.flush()
 
 
 if __name__ == "__main__":
