@@ -18,6 +18,7 @@ from tracer.gemm.library import GpuFacts, architecture
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.adam import Adam
+from tracer.operators.attention import Attention
 from tracer.operators.bias import Bias
 from tracer.operators.cross_entropy import CrossEntropy
 from tracer.operators.dropout import Dropout
@@ -25,6 +26,7 @@ from tracer.operators.embedding import Embedding
 from tracer.operators.flash_attention import FlashAttention
 from tracer.operators.gelu import Gelu
 from tracer.operators.gradient_clip import GradientClip
+from tracer.operators.kv_cache import KvCache
 from tracer.operators.lamb import Lamb
 from tracer.operators.layernorm import LayerNorm
 from tracer.operators.moe import MoePermute, MoeRoute, MoeUnpermute
@@ -59,7 +61,21 @@ class KernelForm(NamedTuple):
 
 
 OPERATORS: tuple[type[Operator], ...] = (
-    *(LayerNorm, RmsNorm, Softmax, FlashAttention, Gelu, SwiGlu, Dropout, Residual, Bias, Rotary, Embedding),
+    *(
+        LayerNorm,
+        RmsNorm,
+        Softmax,
+        Attention,
+        FlashAttention,
+        KvCache,
+        Gelu,
+        SwiGlu,
+        Dropout,
+        Residual,
+        Bias,
+        Rotary,
+        Embedding,
+    ),
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
 KERNELS = {
@@ -174,7 +190,10 @@ def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[st
 
 @cache
 def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
-    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is removed from the type."""
+    """Field -> (type, default or dataclasses.MISSING) of a kernel source, needed fields first.
+
+    `| None` is removed from the type.
+    """
     types_and_defaults = {}
     for owner in KERNELS[name].parameters:
         hints = get_type_hints(owner)
@@ -183,7 +202,7 @@ def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
             if get_origin(kind) is types.UnionType:
                 kind = next(option for option in get_args(kind) if option is not types.NoneType)
             types_and_defaults[field.name] = kind, field.default
-    return types_and_defaults
+    return dict(sorted(types_and_defaults.items(), key=lambda item: item[1][1] is not MISSING))
 
 
 def kernel_text(described: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ FILLS times, and to fill the machine WAVES times. If that is most of the kernel,
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 
@@ -32,8 +33,8 @@ GAIN = 2
 
 
 @dataclass(frozen=True)
-class FirstWorkgroups:
-    """The first workgroups of a kernel, as a kernel (`traces.source.KernelSource`)."""
+class Shortened:
+    """A kernel without most of its workgroups: it has the first `count` - 1 and the last, which may be incomplete."""
 
     whole: KernelSource
     count: int
@@ -43,10 +44,8 @@ class FirstWorkgroups:
         return self.whole.info
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        for workgroup in self.whole.workgroups(start):
-            if workgroup.index >= self.count:
-                return
-            yield workgroup
+        first = islice(self.whole.workgroups(start), max(0, self.count - 1 - start))
+        yield from chain(first, self.whole.workgroups(self.whole.info.workgroups - 1))
 
     def fingerprint(self) -> str:
         return f"{self.whole.fingerprint()}/{self.count}"
@@ -104,8 +103,8 @@ def _measured(
     if whole < GAIN * (first + second):
         counted, length_ps, lines = _run(kernel, preset, flush_l2, progress)
         return whole, counted, length_ps, lines
-    before, before_ps, lines_before = _run(FirstWorkgroups(kernel, first), preset, flush_l2, progress)
-    after, after_ps, lines_after = _run(FirstWorkgroups(kernel, second), preset, flush_l2, progress)
+    before, before_ps, lines_before = _run(Shortened(kernel, first), preset, flush_l2, progress)
+    after, after_ps, lines_after = _run(Shortened(kernel, second), preset, flush_l2, progress)
     share = (whole - second) / (second - first)
     counted = {unit: extended(before[unit], after[unit], share) for unit in after}
     return first + second, counted, after_ps + round(share * (after_ps - before_ps)), lines_before + lines_after

@@ -6,6 +6,7 @@ from enum import StrEnum
 from sim.counters import add_totals
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
+from sim.run.even_kernel import is_even
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
 from tracer.gemm.source import GemmSource
@@ -55,7 +56,7 @@ class KernelFigures:
 
 
 def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, extrapolate: bool) -> KernelRun:
-    """The run of an operator with this content of L2. An operator in an empty L2 may be extrapolated."""
+    """The run of an operator with this content of L2. extrapolate: allowed for a long operator in an empty L2."""
     before: tuple[KernelSource, ...] = ()
     if l2 == L2State.DIRTY:
         before = (dirty_lines(preset),)
@@ -63,7 +64,9 @@ def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, e
         before = kernels
     source = CommandSequence([*before, *kernels])
     empty = l2 == L2State.EMPTY
-    return KernelRun(preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty)
+    return KernelRun(
+        preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty and is_even(source)
+    )
 
 
 def dirty_lines(preset: Preset) -> BufferStream:

@@ -30,7 +30,6 @@ from tracer.models.memory import check_memory
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
 from tracer.models.whole import make_schedule
-from tracer.operators.even_kernel import EvenKernel
 from traces.errors import UserError
 from traces.source import KernelSource
 from traces.units import PS_PER_NS
@@ -129,8 +128,7 @@ class ModelScenario:
 
     def kernel_run(self, text: str) -> Run:
         """The run of a kernel step, alone in an empty L2."""
-        kernels = self.kernels[text]
-        return kernel_run(self.preset, kernels, L2State.EMPTY, all(isinstance(each, EvenKernel) for each in kernels))
+        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, extrapolate=True)
 
     def runs(self) -> list[Run]:
         """All different runs."""

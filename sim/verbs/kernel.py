@@ -12,7 +12,6 @@ from sim.run.store import Store, run_or_get
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
 from tracer.kernels import KERNELS, describe_kernels, fields_of, make_kernels
-from tracer.operators.even_kernel import EvenKernel
 from traces.command.meter import Meter
 from traces.command.tables import print_json, print_table, print_text, print_warnings
 from traces.errors import UserError
@@ -62,8 +61,7 @@ def kernel(
         raise UserError("kernel: found no name, allowed is NAME:field=value,... or --list")
     machine = load_preset(preset, overrides)
     kernels = make_kernels(name, gpu_facts(machine.machine))
-    extrapolate = not whole and all(isinstance(each, EvenKernel) for each in kernels)
-    run = kernel_run(machine, kernels, L2State(l2), extrapolate)
+    run = kernel_run(machine, kernels, L2State(l2), extrapolate=not whole)
     with Meter("workgroups") as meter:
         outcome = run_or_get(run, Store(), fresh=fresh, progress=meter.update, checkpoint_every_s=checkpoint_every_s)
     print_warnings(outcome.result.warnings)

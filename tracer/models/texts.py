@@ -3,7 +3,6 @@
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
-from tracer.operators.flash_attention import HEAD_DIMS
 
 ATTENTION, MATRIX = OperatorClass.ATTENTION, OperatorClass.MATRIX
 
@@ -114,7 +113,6 @@ class KernelTexts:
         ]
 
     def _flash(self, backward: bool = False) -> str:
-        """Fused attention; heads are padded to the next size that it has."""
         return self._text(
             "flash_attention",
             batch=self.how.micro_batch,
@@ -122,7 +120,7 @@ class KernelTexts:
             kv_heads=self.heads if self.model.latent else self.kv_heads,
             seq=self.keys,
             queries=self.queries if self.queries != self.keys else False,
-            head_dim=next((size for size in HEAD_DIMS if size >= self.head_dim), self.head_dim),
+            head_dim=self.head_dim,
             causal="true" if self.model.causal else "false",
             stats=self.how.train and not backward,
             backward=backward,

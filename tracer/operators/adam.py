@@ -38,6 +38,7 @@ class Adam(Operator):
     Attributes:
         dtype: of the gradients; with a 16-bit type the weights have a 16-bit copy beside the fp32 master.
         fused: one kernel.
+        warps: of a workgroup. unroll: accesses of a warp at a time. turns: how often, one after the other.
 
     Raises:
         UserError: a field has an impossible value.
@@ -48,9 +49,12 @@ class Adam(Operator):
     parameters: int
     dtype: DataType = DataType.FP32
     fused: bool = True
+    warps: int = 8
+    unroll: int = 4
+    turns: int = 1
 
     def check(self) -> None:
-        self.check_sizes("parameters")
+        self.check_sizes("parameters", "warps", "unroll", "turns")
         check_gradients(self)
         if not self.fused and self.dtype != DataType.FP32:
             raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")
@@ -81,4 +85,5 @@ class Adam(Operator):
         )
 
     def _map(self, name: str, tensors: tuple[Tensor, ...], fma: int = 1, sfu: int = 0) -> ElementMap:
-        return ElementMap(name, 1, self.parameters, tensors, fma=fma, sfu=sfu, lanes=self.lanes)
+        shape = {"warps": self.warps, "unroll": self.unroll, "turns": self.turns, "lanes": self.lanes}
+        return ElementMap(name, 1, self.parameters, tensors, fma=fma, sfu=sfu, **shape)

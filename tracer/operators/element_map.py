@@ -27,8 +27,8 @@ from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 SETUP_INSTRUCTIONS = 16
-ACCESS_INSTRUCTIONS = 4
-"""Instructions per access for addresses and limits."""
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
 ADDRESS_REGISTERS = 16
@@ -48,8 +48,9 @@ class ElementMap(EvenKernel):
         name: of the kernel.
         tensors: what it reads and writes; all have `rows` x `cols` elements, or share rows.
         fma: arithmetic instructions per element. sfu: transcendental instructions per element.
+        index: instructions per access to find its place, beside the address.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
-        unroll: accesses of a warp.
+        unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
 
     Raises:
         UserError: a field has an impossible value.
@@ -64,13 +65,15 @@ class ElementMap(EvenKernel):
     tensors: tuple[Tensor, ...]
     fma: int = 1
     sfu: int = 0
+    index: int = 0
     vector: int = 0
     unroll: int = 4
     warps: int = 8
+    turns: int = 1
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_sizes("rows", "cols", "unroll", "warps")
+        self.check_sizes("rows", "cols", "unroll", "warps", "turns")
         self.check_lanes(self.lanes)
         if self.warps * self.lanes > THREADS_MAX:
             raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
@@ -128,7 +131,7 @@ class ElementMap(EvenKernel):
         words = -(-self.unroll * self.lane_elements * loaded // 4)
         return self.make_info(
             f"{self.name}_{self.rows}x{self.cols}",
-            workgroups=-(-self.accesses // (self.warps * self.unroll)),
+            workgroups=-(-self.accesses // (self.warps * self.unroll * self.turns)),
             warps=self.warps,
             lanes=self.lanes,
             registers=min(255, -(-(words + ADDRESS_REGISTERS) // 8) * 8),
@@ -140,7 +143,7 @@ class ElementMap(EvenKernel):
         program, tensor, slice_, turn = self._program
         whole = np.arange(0, (self.warps + 1) * len(program), len(program))
         for index in range(start, self.info.workgroups):
-            first = (index * self.warps + np.arange(self.warps)[:, None]) * self.unroll
+            first = (index * self.turns * self.warps + np.arange(self.warps)[:, None]) * self.unroll
             place = first + turn
             events = np.tile(program, (self.warps, 1))
             self._set_addresses(events, tensor, slice_, place)
@@ -170,28 +173,41 @@ class ElementMap(EvenKernel):
     def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Events of a warp; for each its tensor (-1 = none), slice, and number of the access (-1 = always there)."""
         parts, facts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)], [(-1, 0, -1)]
-        for turn in range(self.unroll):
-            for number, tensor in enumerate(self.tensors):
-                for slice_ in range(tensor.repeat if tensor.use != Use.WRITE else 0):
-                    parts.append(self._access(Kind.LOAD, tensor, turn))
-                    facts.append((number, slice_, turn))
-        for turn in range(self.unroll):
-            for pipe, instructions, latency_clk in self._arithmetic():
-                parts.append(compute(pipe, instructions, latency_clk, wait=1 << turn))
-                facts.append((-1, 0, turn))
-            for number, tensor in enumerate(self.tensors):
-                if tensor.use != Use.READ:
-                    parts.append(self._access(Kind.STORE, tensor, turn))
-                    facts.append((number, 0, turn))
+        for turn in range(self.turns):
+            one, places = self._turn(turn * self.warps * self.unroll)
+            parts += one
+            facts += places
         parts.append(event(Kind.EXIT))
         facts.append((-1, 0, -1))
         tensor_of, slice_of, turn_of = np.array(facts).T
         return join(parts), tensor_of, slice_of, turn_of
 
+    def _turn(self, first: int) -> tuple[list[np.ndarray], list[tuple[int, int, int]]]:
+        """Events of one turn of warp 0, and their tensor, slice and access; the turn begins with access `first`."""
+        parts, facts = [], []
+        for slot in range(self.unroll):
+            for number, tensor in enumerate(self.tensors):
+                for slice_ in range(tensor.repeat if tensor.use != Use.WRITE else 0):
+                    parts.append(self._access(Kind.LOAD, tensor, slot))
+                    facts.append((number, slice_, first + slot))
+        for slot in range(self.unroll):
+            for pipe, instructions, latency_clk in self._arithmetic():
+                parts.append(compute(pipe, instructions, latency_clk, wait=1 << slot))
+                facts.append((-1, 0, first + slot))
+            for number, tensor in enumerate(self.tensors):
+                if tensor.use != Use.READ:
+                    parts.append(self._access(Kind.STORE, tensor, slot))
+                    facts.append((number, 0, first + slot))
+        return parts, facts
+
     def _arithmetic(self) -> list[tuple[Pipe, int, int]]:
         """Pipe, instructions and latency of the arithmetic of one access."""
         each = self.lane_elements
-        steps = [(Pipe.ALU, ACCESS_INSTRUCTIONS, LATENCY_CLK), (Pipe.FMA, self.fma * each, LATENCY_CLK)]
+        accesses = sum(t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ) for t in self.tensors)
+        steps = [
+            (Pipe.ALU, self.index + ACCESS_INSTRUCTIONS * accesses, LATENCY_CLK),
+            (Pipe.FMA, self.fma * each, LATENCY_CLK),
+        ]
         steps.append((Pipe.SFU, self.sfu * each, SFU_LATENCY_CLK))
         return [step for step in steps if step[1]]
 

@@ -33,7 +33,8 @@ from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
 from traces.errors import UserError
 
-HEAD_DIMS = (32, 64, 80, 96, 128, 160, 192, 224, 256)
+HEAD_DIM_STEP, HEAD_DIM_MAX = 8, 256
+"""FlashAttention 2 has heads of a multiple of 8 elements up to 256."""
 TYPES = (DataType.FP16, DataType.BF16)
 SPLIT_WORKGROUPS = 256
 """Workgroups that a generation step is split into if `splits` is 0, some two for each CU (assumed)."""
@@ -49,6 +50,8 @@ class FlashAttention(Operator):
     Attributes:
         kv_heads: heads of k and v; 0 = as many as heads.
         seq: keys. queries: 0 = seq (prompt), 1 = generation with a cache of `seq` keys.
+        paged: keys and values are in pages of a cache, as inference engines keep them. Their addresses cost
+            instructions. (The table of pages is left out: it stays in L1.)
         splits: parts of the keys of a generation step; 0 = enough for the machine.
         stats: the logarithm of the sum of each row is stored (training).
 
@@ -66,13 +69,15 @@ class FlashAttention(Operator):
     queries: int = 0
     causal: bool = True
     splits: int = 0
+    paged: bool = False
     stats: bool = False
     backward: bool = False
 
     def check(self) -> None:
         self.check_sizes("batch", "heads", "seq")
-        if self.head_dim not in HEAD_DIMS:
-            raise UserError(f"flash_attention head_dim = {self.head_dim}: must be one of {HEAD_DIMS}")
+        if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
+            allowed = f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}"
+            raise UserError(f"flash_attention head_dim = {self.head_dim}: must be {allowed}")
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
         if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
@@ -94,7 +99,7 @@ class FlashAttention(Operator):
             parts = max(1, min(wanted, -(-self.seq // MIN_SPLIT_KEYS)))
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
-            self.lanes,
+            self.lanes, self.paged,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

@@ -1,6 +1,7 @@
 """The kernels of FlashAttention 2: forward (prompt and generation) and the main one of the backward pass.
 
-Forward: 4 warps; a tile of 128 queries (64 in generation) stays in shared memory; keys and values are streamed.
+Forward: 4 warps; a tile of 128 queries stays in shared memory; keys and values are streamed, 64 at a time. Generation
+and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time.
 Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
 """
 
@@ -11,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tracer.events import access, compute, event, join, join_warps
+from tracer.events import VECTOR_BYTES, access, compute, event, join, join_warps
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
@@ -25,6 +26,9 @@ REGISTERS = 255
 """Registers per thread: the accumulators fill them (assumed; two workgroups fit on an SM of sm_80)."""
 SCORE_ALU, SCORE_FMA, SCORE_SFU = 1.5, 2.0, 1.0
 """Instructions per score: maximum and conversion; scaled difference and sum; exponential."""
+PAGE_INSTRUCTIONS = 25
+"""Instructions per copy of 16 bytes to find it in a paged cache: division by the page size, look-up, address.
+Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
 K, V = 0, 1
 """Scoreboard slots of the copies; the streams of the loop are K and V."""
 _NO_ADDRESSES = np.empty(0, np.uint64)
@@ -43,6 +47,7 @@ class FlashShape(NamedTuple):
     causal: bool
     parts: int
     lanes: int
+    paged: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -79,12 +84,12 @@ class FlashForward(EvenKernel):
     @property
     def block_m(self) -> int:
         """Rows of q of a workgroup."""
-        return 64 if self.generation else 128
+        return 64 if self.generation or self.shape.paged else 128
 
     @property
     def block_n(self) -> int:
-        """Keys of an iteration."""
-        return 128 if self.generation else 64
+        """Keys of an iteration; with 64 lanes (CDNA) few enough for 64 KB of shared memory."""
+        return 128 if (self.generation or self.shape.paged) and self.shape.lanes == 32 else 64
 
     @property
     def blocks(self) -> int:
@@ -194,9 +199,11 @@ class FlashForward(EvenKernel):
             "fma": round(SCORE_FMA * each) + self._rows * s.head_dim // s.lanes,
             "sfu": round(SCORE_SFU * each),
         }
+        copies = tile_bytes // (VECTOR_BYTES * s.lanes * self.WARPS)
+        pages = PAGE_INSTRUCTIONS * copies if s.paged else 0
         phases = (
-            Phase(K, V, 0, macs, tile_bytes + self._rows * s.row_bytes, **softmax),
-            Phase(V, K, 1, macs, tile_bytes),
+            Phase(K, V, 0, macs, tile_bytes + self._rows * s.row_bytes, copy_alu=pages, **softmax),
+            Phase(V, K, 1, macs, tile_bytes, copy_alu=pages),
         )
         return TileLoop(self.WARPS, s.lanes, self.block_n, phases)
 

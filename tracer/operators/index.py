@@ -1,7 +1,7 @@
 """Indices of rows: tokens spread over a vocabulary, or sorted by the experts that they are routed to.
 
 Real indices depend on data. Here they come from a hash of the row number, so they are spread evenly and are the same in
-every run (assumed: skew of real data is left out).
+every run (D33).
 """
 
 from dataclasses import dataclass

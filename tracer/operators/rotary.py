@@ -17,7 +17,9 @@ from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 
 FMA = 6
-"""Instructions per pair: two products and two sums, addresses."""
+"""Instructions per pair: two products and two sums, conversions."""
+DIVISION_INSTRUCTIONS = 40
+"""Quotient and remainder by a number that the compiler does not know (assumed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,7 @@ class Rotary(Operator):
 
     Attributes:
         backward: the gradient; it moves the same bytes.
+        division: head and pair of each access are found with an integer division.
         vector: pairs of a lane per access; 0 = 16 bytes. unroll: accesses of a warp.
 
     Raises:
@@ -39,6 +42,7 @@ class Rotary(Operator):
     kv_heads: int
     head_dim: int
     backward: bool = False
+    division: bool = False
     vector: int = 0
     unroll: int = 4
 
@@ -59,8 +63,11 @@ class Rotary(Operator):
             Tensor(cosine, b, share=heads),
             Tensor(sine, b, share=heads),
         )
+        index = DIVISION_INSTRUCTIONS if self.division else 0
         name, settings = (
             "rotary_backward" if self.backward else "rotary",
             {"vector": self.vector, "unroll": self.unroll},
         )
-        return (ElementMap(name, self.tokens * heads, pairs, tensors, fma=FMA, lanes=self.lanes, **settings),)
+        return (
+            ElementMap(name, self.tokens * heads, pairs, tensors, fma=FMA, index=index, lanes=self.lanes, **settings),
+        )

@@ -43,6 +43,8 @@ UNROLL = 4
 """Accesses of each vector in flight per warp."""
 SCALAR_BYTES = 4
 SETUP_INSTRUCTIONS = 16
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
 SHUFFLE_CLK = 25
@@ -72,7 +74,8 @@ class RowKernel(EvenKernel):
         partials: addresses of arrays [workgroups, cols] of 4 bytes.
         reductions: sums one after the other if the inputs are kept.
         passes: reading passes for the sums if they are not.
-        fma: arithmetic instructions per element for the output; each sum has two. sfu: transcendental ones.
+        fma: arithmetic instructions per element for the output. sfu: transcendental ones.
+        sum_fma: arithmetic instructions per element for each sum.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         turns: rows, one after the other, of a workgroup (of each warp that owns a row).
 
@@ -96,6 +99,7 @@ class RowKernel(EvenKernel):
     passes: int = 1
     fma: int = 2
     sfu: int = 0
+    sum_fma: int = 2
     vector: int = 0
     warps: int = 8
     keep: bool = True
@@ -116,7 +120,7 @@ class RowKernel(EvenKernel):
     @property
     def flops(self) -> int:
         """Arithmetic operations: one for each instruction and element."""
-        sums = 2 * (self.reductions if self.kept else self.passes)
+        sums = self.sum_fma * (self.reductions if self.kept else self.passes)
         return self.rows * self.cols * (sums + self.fma + self.sfu)
 
     @property
@@ -221,7 +225,7 @@ class RowKernel(EvenKernel):
         """Loads of all inputs, KEPT_ACCESSES accesses of each at a time, each followed by its sums."""
         parts = []
         for group in _groups(mine, KEPT_ACCESSES):
-            parts += self._load_inputs(group)
+            parts += [*self._load_inputs(group), (self._addresses(len(group) * len(self.inputs)), 0)]
             parts.append((self._sums(len(group), wait=self._waits(len(group))), 0))
         return parts
 
@@ -230,6 +234,10 @@ class RowKernel(EvenKernel):
             (self._accesses(Kind.LOAD, tensor, group, INPUT + KEPT_ACCESSES * number), tensor.pitch(self.cols))
             for number, tensor in enumerate(self.inputs)
         ]
+
+    def _addresses(self, accesses: int) -> np.ndarray:
+        """Address arithmetic of some accesses."""
+        return compute(Pipe.ALU, max(1, ACCESS_INSTRUCTIONS * accesses), LATENCY_CLK)
 
     def _waits(self, accesses: int) -> int:
         """Slots of these accesses of all inputs."""
@@ -250,7 +258,7 @@ class RowKernel(EvenKernel):
 
     def _sums(self, accesses: int, wait: int) -> np.ndarray:
         """Additions of a warp for the values of some accesses."""
-        return compute(Pipe.FMA, 2 * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
+        return compute(Pipe.FMA, self.sum_fma * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
 
     def _reduction(self, place: int, turn: int) -> list[tuple[np.ndarray, int]]:
         """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
@@ -277,6 +285,7 @@ class RowKernel(EvenKernel):
         if not self.kept:
             parts += self._load_inputs(group)
             slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self.inputs))]
+        parts.append((self._addresses(number * (len(slots) + len(self.outputs))), 0))
         stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
         for place in range(number):
             wait = sum(1 << slot + place for slot in slots) | 1 << TOTAL | (1 << SCALAR if self.scalars_in else 0)

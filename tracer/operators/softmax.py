@@ -15,12 +15,18 @@ from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
 
+EXACT_SUM_FMA, EXACT_FMA = 7, 20
+"""Instructions per element with `exact`: 2 for the maximum and 11 for the sum of exponentials, over two passes; 20 for
+the output (difference 1, exponential 8, division 9, conversions 2). Counted from the operations of CUDA's expf and fp32
+division (assumed)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Operator):
     """Softmax over the rows of a matrix.
 
     Attributes:
+        exact: exponential and division as the C library computes them, without the fast instructions.
         backward: the gradient of x.
         warps: of a workgroup. vector: elements of a lane per access; 0 = 16 bytes.
         passes: reading passes for maximum and sum of a row that does not fit the registers.
@@ -38,6 +44,7 @@ class Softmax(Operator):
     vector: int = 0
     passes: int = 1
     keep: bool = True
+    exact: bool = False
 
     def check(self) -> None:
         self.check_sizes("rows", "cols", "warps", "passes")
@@ -52,4 +59,5 @@ class Softmax(Operator):
             return (RowKernel("softmax_backward", *shape, inputs, (Tensor(x, b, Use.WRITE),), **settings),)
         outputs = (Tensor(y, b, Use.WRITE),)
         settings |= {"reductions": 2, "passes": self.passes, "sfu": 1}
+        settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA} if self.exact else {}
         return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)

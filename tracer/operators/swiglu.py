@@ -18,6 +18,8 @@ from tracer.operators.tensor import Tensor, Use
 FMA, SFU = 4, 2
 """Instructions per element: exponential, reciprocal, products (assumed)."""
 BACKWARD_FMA = 10
+EXACT_FMA = 24
+"""With the exponential (8) and the division (9) of the C library in fp32, and conversions (assumed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class SwiGlu(Operator):
     Attributes:
         fused: one kernel.
         backward: the gradients of gate and up.
+        exact: exponential and division as the C library computes them (fused, forward).
         vector: elements of a lane per access; 0 = 16 bytes. unroll: accesses of a warp. warps: of a workgroup.
 
     Raises:
@@ -39,6 +42,7 @@ class SwiGlu(Operator):
     cols: int
     fused: bool = True
     backward: bool = False
+    exact: bool = False
     vector: int = 0
     unroll: int = 4
     warps: int = 8
@@ -69,7 +73,7 @@ class SwiGlu(Operator):
                 self._map("silu_backward", (again, gate, d_gate), BACKWARD_FMA, SFU),
             )
         if self.fused:
-            return (self._map("swiglu", (gate, up, out), FMA, SFU),)
+            return (self._map("swiglu", (gate, up, out), EXACT_FMA if self.exact else FMA, SFU),)
         return self._map("silu", (gate, kept), FMA, SFU), self._map("mul", (again, up, out), 1)
 
     def _map(self, name: str, tensors: tuple[Tensor, ...], fma: int, sfu: int = 0) -> ElementMap:

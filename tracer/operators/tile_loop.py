@@ -40,6 +40,7 @@ class Phase(NamedTuple):
 
     wait: stream whose tile must have arrived. load: stream whose copy starts. ahead: iterations that the copy is ahead.
     macs: multiply-accumulates. shared_bytes: fragments read. alu, fma, sfu: instructions after the matrix work.
+    copy_alu: instructions for the addresses of the copy.
     reduce: stream to which the result is added in L2 (NO_STREAM = none).
     """
 
@@ -51,6 +52,7 @@ class Phase(NamedTuple):
     alu: int = 0
     fma: int = 0
     sfu: int = 0
+    copy_alu: int = 0
     reduce: int = NO_STREAM
 
 
@@ -105,6 +107,8 @@ class TileLoop:
 
         for phase in self.phases:
             plain(event(Kind.WAIT, wait=1 << phase.wait), event(Kind.BARRIER, slot=0))
+            if phase.copy_alu:
+                plain(compute(Pipe.ALU, phase.copy_alu, LATENCY_CLK))
             if phase.load != NO_STREAM:
                 tile(Kind.ASYNC_COPY, phase.load, phase.ahead, slot=phase.load)
             plain(*self._arithmetic(phase))

@@ -197,7 +197,7 @@ def test_dram(tmp_path, capsys):
         (["trace", "make", "gemm:m=8,n=8,k=8,tile=1x2", "-o", "x.h5"], ["tile", "'1x2'", "<number>x<number>x<number>"]),
         (["trace", "make", "gemm:m=8,n=8,k=8,order=spiral", "-o", "x.h5"], ["order", "spiral", "grouped"]),
         (["trace", "make", "gemm:m=8,n=8,k=8", "-o", "no/x.h5"], ["no/x.h5"]),
-        (["trace", "make", "attention:heads=8", "-o", "x.h5"], ["'attention'", "layernorm"]),
+        (["trace", "make", "attention:heads=8", "-o", "x.h5"], ["'attention'", "flash_attention"]),
         (["presets", "v10"], ["'v10'", "v100"]),
         (["presets", "v100", "--set", "l2.mshr=3"], ["l2.mshr", "l2.mshrs"]),
         (["dram", "missing.trace"], ["missing.trace"]),
