@@ -11,12 +11,11 @@ import sys
 from functools import partial
 from time import perf_counter
 
-import numba
 from numba.core import config, types
 from numba.core.event import Listener, register
 from numba.np import arrayobj
 
-from tracer.compile.cache import KernelCache
+from tracer.compile.dispatcher import Dispatcher
 
 REPORT_EVERY_S = 5.0
 """Time between two progress lines of a long compilation."""
@@ -39,11 +38,17 @@ def compiled(function=None, *, allocates=False, inline=False):
         return partial(compiled, allocates=allocates, inline=inline)
     if config.DISABLE_JIT:
         return function
-    dispatcher = numba.njit(error_model="numpy", nogil=True, _nrt=allocates, forceinline=inline)(function)
     path = function.__code__.co_filename
-    if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file for a fingerprint
-        dispatcher._cache = KernelCache(function, path)
-    return dispatcher
+    stored = os.path.isfile(path) and function.__closure__ is None  # a notebook cell has no file for a fingerprint
+    options = {
+        "nopython": True,
+        "boundscheck": None,
+        "error_model": "numpy",
+        "nogil": True,
+        "_nrt": allocates,
+        "forceinline": inline,
+    }
+    return Dispatcher(function, options, path if stored else None)
 
 
 def _count_from_the_end(context, builder, index_type, index, length, wrap=arrayobj.fix_integer_index):
