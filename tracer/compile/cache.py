@@ -5,9 +5,11 @@ add different signatures of one function at the same time, its index can point t
 name contains the fingerprint of all sources that matter (`tracer.compile.fingerprint`) and of the compiler settings.
 The file name contains the signature. So no file is ever updated: it is written once, atomically.
 
-Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload.
-`<root>` is $T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this
-program runs. So a folder or entry that belongs to another user (except root), or that others can write, is not used.
+Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload: a
+program (machine code). `.part` instead of `.kernel`: a part (LLVM code; `tracer.compile.library`). `<root>` is
+$T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this program runs. So
+a folder or entry that belongs to another user (except root), or that others can write, is not used.
+A program that the cache lacks may have come with the installation (`tracer.compile.shipped`).
 """
 
 import hashlib
@@ -21,6 +23,7 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
+import llvmlite
 import numba
 import numpy as np
 from numba.core import config, types
@@ -30,6 +33,7 @@ from numba.core.serialize import dumps
 
 from tracer.compile.fingerprint import source_fingerprint
 from tracer.compile.library import Part, PartLibrary, ProgramLibrary
+from tracer.compile.shipped import shipped, shipped_cpu
 
 CACHE_VARIABLE = "T3SIM_CACHE_DIR"
 OWN_FOLDER, OTHERS_WRITE = 0o755, stat.S_IWGRP | stat.S_IWOTH
@@ -55,8 +59,12 @@ def user_cache():
 
 
 def compiler_settings():
-    """Versions and settings that determine the machine code, as one string. The CPU is in the signature key."""
-    versions = (f"python {platform.python_version()}", f"numba {numba.__version__}", f"numpy {np.__version__}")
+    """Versions and settings that determine the machine code, as one string. The CPU is in the signature key.
+
+    Machine code works with all patch releases of a minor version of Python and numpy.
+    """
+    python, numpy = (".".join(version.split(".")[:2]) for version in (platform.python_version(), np.__version__))
+    versions = (f"python {python}", f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}", f"numpy {numpy}")
     switches = (
         f"boundscheck {config.BOUNDSCHECK}",
         f"disable_jit {config.DISABLE_JIT}",
@@ -105,7 +113,8 @@ class KernelCache(_Cache):
     def load_overload(self, sig, target_context):
         """The program for a signature; None if it is missing or damaged."""
         target_context.refresh()
-        state = self._load("kernel", getattr(sig, "args", sig), target_context.codegen())
+        args = getattr(sig, "args", sig)
+        state = self._load("kernel", args, target_context.codegen()) or self._shipped(args)
         return state and _program(target_context, *state)
 
     def save_overload(self, sig, data):
@@ -161,11 +170,16 @@ class KernelCache(_Cache):
         if refused:
             _warn_once(refused)
             return None
-        payload = content[_DIGEST_BYTES:]
-        if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
+        return _checked(content, key)
+
+    def _shipped(self, args):
+        """A program that came with the installation; None if there is none for this machine."""
+        cpu = shipped_cpu()
+        if cpu is None:
             return None
-        stored_key, state = pickle.loads(payload)
-        return state if stored_key == key else None
+        key = signature_text(args), str(cpu)
+        content = shipped(f"{self.folder}/{self._file('kernel', key).name}")
+        return content and _checked(content, key)
 
     def _save(self, kind, args, codegen, state):
         """Store what was compiled for argument types. If the folder cannot be written, warn once."""
@@ -204,6 +218,15 @@ def _field_names(kinds):
 def _key(args, codegen):
     """Signature, field names and CPU, as plain values with a stable text. The text gives the file name."""
     return signature_text(args), str(codegen.magic_tuple())
+
+
+def _checked(content, key):
+    """The state in the content of an entry; None if it is damaged or belongs to another key."""
+    payload = content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
+        return None
+    stored_key, state = pickle.loads(payload)
+    return state if stored_key == key else None
 
 
 def _program(target_context, stored, fndesc, environment, signature, reload_init, environments):

@@ -96,8 +96,12 @@ class ProgramLibrary(JITCodeLibrary):
     def machine_code(self):
         """(object file as bytes, names of the symbols that it defines)."""
         module = self._final_module
-        defined = [symbol.name for kind in (module.functions, module.global_variables) for symbol in kind
-                   if not symbol.is_declaration]
+        defined = [
+            symbol.name
+            for kind in (module.functions, module.global_variables)
+            for symbol in kind
+            if not symbol.is_declaration
+        ]
         return self._get_compiled_object(), defined
 
     @classmethod
