@@ -18,6 +18,7 @@ from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import machine_text
+from tracer.compile.shipped import is_shipped
 from tracer.gemm.tiles import write_workgroup
 from traces.command.tables import print_json, print_table
 from traces.version import VERSION
@@ -155,5 +156,8 @@ def _compile_state(kernel: Any) -> str:
     cache = getattr(kernel, "_cache", None)
     if cache is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
-    kept = list(Path(cache.cache_path).glob("*.kernel"))
-    return "compiled" if kept else "not yet compiled: the first run compiles it, or t3sim warm"
+    if any(Path(cache.cache_path).glob("*.kernel")):
+        return "compiled"
+    if is_shipped(cache.folder):
+        return "came compiled with the installation"
+    return "not yet compiled: the first run compiles it, or t3sim warm"

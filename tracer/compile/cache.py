@@ -182,7 +182,12 @@ class KernelCache(_Cache):
         return content and _checked(content, key)
 
     def _save(self, kind, args, codegen, state):
-        """Store what was compiled for argument types. If the folder cannot be written, warn once."""
+        """Store what was compiled for argument types. If the folder cannot be written, warn once.
+
+        A function among the arguments is known by its address only, so what was compiled for it is not stored.
+        """
+        if any(isinstance(kind, types.Callable) for kind in args):
+            return
         key = _key(args, codegen)
         payload = dumps((key, state))
         try:

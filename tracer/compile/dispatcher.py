@@ -37,6 +37,15 @@ class Dispatcher(CPUDispatcher):
         self._keys = {}
         self.known[function.__module__, function.__qualname__] = self
 
+    def _reduce_states(self):
+        """For pickle: a compiled function is found again by its name."""
+        return {"module": self.py_func.__module__, "name": self.py_func.__qualname__}
+
+    @classmethod
+    def _rebuild(cls, module, name):
+        importlib.import_module(module)
+        return cls.known[module, name]
+
     def compile(self, sig):
         """Get the program for argument types. numba calls this when Python calls the function."""
         with _no_garbage_collection():
@@ -131,9 +140,10 @@ class _Compiler(_FunctionCompiler):
 def _part_library(origin):
     """The library of a part that a stored part calls; None if there is no such function any more."""
     module, name, args = origin
-    importlib.import_module(module)
-    dispatcher = Dispatcher.known.get((module, name))
-    return dispatcher and dispatcher.part(args).library
+    try:
+        return Dispatcher._rebuild(module, name).part(args).library
+    except (ImportError, KeyError):
+        return None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from llvmlite import binding as llvm
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import Environment
 from numba.core.funcdesc import FunctionDescriptor
+from numba.core.runtime import rtsys
 from numba.core.typing.templates import Signature
 
 
@@ -47,10 +48,13 @@ class PartLibrary(JITCodeLibrary):
         return [library for library in self.needed() if isinstance(library, PartLibrary)]
 
     def as_bitcode(self):
-        """The code as bytes, together with the code of libraries of numba that the function calls."""
+        """The code as bytes, together with the code of libraries of numba that the function calls.
+
+        numba's runtime is left out: every program has it.
+        """
         module = self._final_module.clone()
         for library in self.needed():
-            if not isinstance(library, PartLibrary):
+            if not isinstance(library, PartLibrary) and library is not rtsys.library:
                 module.link_in(library._get_module_for_linking(), preserve=True)
         return module.as_bitcode()
 

@@ -37,6 +37,11 @@ def shipped(name):
         return None
 
 
+def is_shipped(folder):
+    """True if there is a program of a folder of the cache, for this machine."""
+    return shipped_cpu() is not None and any(name.startswith(f"{folder}/") for name in _packed().namelist())
+
+
 def pack(cache_folder):
     """Write the programs of a cache folder to FILE. Returns their number."""
     programs = sorted(cache_folder.glob("*/*.kernel"))
