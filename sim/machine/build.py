@@ -53,6 +53,7 @@ from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
 from sim.machine.phases import retry_cus, run_answers, run_banks, run_channels, run_cus, run_requests
 from sim.spec import Machine
 from tracer.compile.jit import compiled
+from tracer.compile.reference import by_reference
 from traces.schema import EVENT
 from traces.units import PS_PER_US, period_ps, whole_period_ps
 
@@ -161,6 +162,7 @@ def retry_blocked(node, end_ps):
         retry_fabric(node, end_ps)
 
 
+@by_reference
 class Output(NamedTuple):
     """Records of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
 
@@ -175,6 +177,7 @@ class Output(NamedTuple):
     chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
 
 
+@by_reference
 class Node(NamedTuple):
     """All state of the simulated machine, as arrays of records."""
 

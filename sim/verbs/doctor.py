@@ -19,6 +19,7 @@ from sim.run.store import VARIABLE as STORE_VARIABLE
 from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
 from tracer.compile.process import is_compiled, machine_text
+from tracer.compile.shipped import is_shipped
 from tracer.gemm.tiles import write_workgroup
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
@@ -169,4 +170,8 @@ def _compile_state(kernel: Any) -> str:
     found = is_compiled(kernel)
     if found is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
-    return "compiled" if found else "not yet compiled: the first run compiles it, or t3sim warm"
+    if found:
+        return "compiled"
+    if is_shipped(kernel._cache.folder):
+        return "came compiled with the installation"
+    return "not yet compiled: the first run compiles it, or t3sim warm"
