@@ -95,7 +95,7 @@ LISTING = "t3sim trace make --help"
 """The command that shows `describe_kernels()`."""
 
 
-def make_kernel(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> KernelSource:
+def make_kernel(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> KernelSource:
     """The kernel source that a text names.
 
     Args:
@@ -112,13 +112,13 @@ def make_kernel(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> Ke
     return source.kernel if isinstance(source, Operator) else source
 
 
-def make_kernels(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> tuple[KernelSource, ...]:
+def make_kernels(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tuple[KernelSource, ...]:
     """All kernels of the operator that a text names, in order; as `make_kernel`, which allows one only."""
     source = _source(*read_kernel(text, changes), gpu)
     return source.kernels if isinstance(source, Operator) else (source,)
 
 
-def make_gemm(text: str, /, gpu: GpuFacts | None = None, **changes: Any) -> tuple[GemmSource, int]:
+def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tuple[GemmSource, int]:
     """A GEMM as `make_kernel` makes it, and the number of GPUs of its workload (0 without a workload).
 
     Raises:

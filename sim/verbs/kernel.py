@@ -9,18 +9,19 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.store import Store, run_or_get
+from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
 from tracer.kernels import KERNELS, describe_kernels, fields_of, make_kernels
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text, print_warnings
 from traces.errors import UserError
 
 
 @click.command()
 @click.argument("name", required=False, metavar="NAME:FIELD=VALUE,...")
-@click.option("--preset", default="a100_80g", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@with_machine("a100_80g")
 @click.option(
     "--l2",
     type=click.Choice([state.value for state in L2State]),
@@ -30,7 +31,7 @@ from traces.errors import UserError
 )
 @click.option("--whole", is_flag=True, help="Simulate all workgroups; never extrapolate.")
 @click.option("--list", "as_list", is_flag=True, help="List all kernels with their fields and defaults.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @with_store
 def kernel(
     name: str | None,

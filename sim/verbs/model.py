@@ -10,13 +10,15 @@ from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
 from sim.scenario.result import SEQUENTIAL
-from sim.verbs.presets import assumed_text
+from sim.verbs.machine_options import with_machine
+from sim.view.heading import origins_text
 from tracer.compile.process import process_costs
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute
 from tracer.models.schedule import OperatorClass
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.errors import UserError
 from traces.units import PS_PER_NS, bytes_text, time_text
@@ -66,15 +68,14 @@ def deployment_options(command: Any) -> Any:
 
 @click.command()
 @click.argument("name", required=False, metavar="NAME|CONFIG.JSON")
-@click.option("--preset", default="a100_80g", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@with_machine("a100_80g")
 @click.option("--gpus", type=int, help="Number of GPUs; checked against tp x pp x dp.  [tp x pp x dp]")
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
 @deployment_options
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
 @click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
 @click.option("--list", "as_list", is_flag=True, help="List the models that have a name.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def model(
     name: str | None,
     preset: str,
@@ -128,7 +129,8 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
         UserError: GPUs that are not tp x pp x dp, tokens that are no whole sequences.
     """
     kinds = {name: kind for name, (kind, _) in CHOICES.items()}
-    how = Deployment(**{name: kinds[name](value) if name in kinds else value for name, value in given.items()})
+    typed: dict[str, Any] = {name: kinds[name](value) if name in kinds else value for name, value in given.items()}
+    how = Deployment(**typed)
     if gpus is not None and gpus != how.gpus:
         raise UserError(f"--gpus: found {gpus}, allowed is tp x pp x dp = {how.gpus}")
     if tokens is None:
@@ -168,7 +170,7 @@ def show_model(result: ModelResult) -> None:
     print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
     for reason in result.as_dict()["not_fused"]:
         click.echo(f"not fused in T3: {reason}")
-    click.echo(f"\n{assumed_text(scenario.preset)}")
+    click.echo(f"\n{origins_text(scenario.preset)}")
 
 
 def _share(part: int, whole: int) -> str:
