@@ -132,7 +132,8 @@ def choose_kernel(
     best = min(_candidates(problem, gpu, table, dtype, batch, splits), default=None, key=lambda choice: choice[0])
     if best is None:
         raise UserError(f"gemm: {problem.m} x {problem.n} x {problem.k}: no kernel of {table.name} can run it")
-    return best[1]
+    _, kernel, split = best
+    return replace(kernel, split_k=split)
 
 
 def _candidates(
@@ -142,22 +143,22 @@ def _candidates(
     dtype: DataType,
     batch: int,
     splits: tuple[int, ...],
-) -> Iterator[tuple[float, GemmKernel]]:
-    """(expected time in s, kernel) of every kernel that can run the problem."""
+) -> Iterator[tuple[float, GemmKernel, int]]:
+    """(expected time in s, kernel, split of K) of every kernel that can run the problem."""
     for shape in table.kernels:
+        try:
+            kernel = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
+            check_kernel(problem, kernel)
+        except UserError:
+            continue
+        needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
+        resident = gpu.resident(*needs)
+        if resident == 0:
+            continue
+        kernel = _ordered(problem, kernel, gpu.cus * resident, table)
         for split in splits:
-            if split > 1 and problem.k < split * LEAST_SPLIT_K:
-                break
-            try:
-                kernel = replace(_fitted(shape, problem), split_k=split, mac_cost=table.types[dtype])
-                check_kernel(problem, kernel)
-            except UserError:
-                break
-            needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
-            resident = gpu.resident(*needs)
-            if resident:
-                kernel = _ordered(problem, kernel, gpu.cus * resident, table)
-                yield expected_s(problem, kernel, gpu, resident, batch), kernel
+            if split == 1 or problem.k >= split * max(LEAST_SPLIT_K, kernel.tile_k):
+                yield expected_s(problem, kernel, gpu, resident, batch, split), kernel, split
 
 
 def _fitted(kernel: GemmKernel, problem: GemmProblem) -> GemmKernel:
@@ -183,12 +184,14 @@ def _wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int)
     return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
 
 
-def expected_s(problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, resident: int, batch: int = 1) -> float:
+def expected_s(
+    problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, resident: int, batch: int = 1, split: int = 1
+) -> float:
     """Expected time of a kernel in seconds, as in the text of this module."""
     clock_Hz = gpu.clock_MHz * HZ_PER_MHZ
     latency_clk = gpu.latency_ps / PS_PER_S * clock_Hz
-    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n) * kernel.split_k * batch
-    steps = -(-problem.k // (kernel.tile_k * kernel.split_k))
+    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n) * split * batch
+    steps = -(-problem.k // (kernel.tile_k * split))
     rows, columns = min(kernel.tile_m, problem.m), min(kernel.tile_n, problem.n)
     step_bytes = kernel.tile_k * (rows * problem.a_bytes + columns * problem.b_bytes)
     busiest = -(-tiles // gpu.cus)
@@ -199,7 +202,7 @@ def expected_s(problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, resident
     ends_clk = 2 * latency_clk + rows * columns * problem.c_bytes / gpu.l2_bytes_per_clk
     cu_s = (busiest * steps * step_clk + -(-busiest // together) * ends_clk) / clock_Hz
     dram_s = batch * _dram_bytes(problem, kernel, gpu, resident) / gpu.dram_bytes_per_s
-    if kernel.split_k == 1:
+    if split == 1:
         return max(cu_s, dram_s)
     sum_bytes = 2 * tiles * rows * columns * SUM_BYTES
     return max(cu_s, dram_s) + SUM_S + sum_bytes / (gpu.l2_bytes_per_clk * gpu.cus * clock_Hz)
