@@ -20,7 +20,7 @@ from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm, make_kernel
+from tracer.kernels import make_gemm, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import Archive, open_archive
 from traces.units import PS_PER_NS
@@ -109,7 +109,7 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
         return _asked_scenario(*make_gemm(text, **changes), part_of(settings, "t3."), common)
     if kind == Kind.KERNEL:
         text, changes = kernel_of(settings)
-        source: CommandSequence | Archive = CommandSequence([make_kernel(text, **changes)])
+        source: CommandSequence | Archive = CommandSequence(make_kernels(text, **changes))
     elif "trace" in settings:
         source = _trace(settings["trace"], os.stat(settings["trace"]).st_mtime_ns)
     else:
