@@ -38,7 +38,7 @@ from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
 from tracer.accelsim.reader import open_accelsim
-from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel
+from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.errors import UserError
@@ -274,7 +274,7 @@ def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Pr
 
 def _source(what: str | PathLike[str] | KernelSource | TraceSource, preset: Preset) -> TraceSource:
     if isinstance(what, str) and what.partition(":")[0] in KERNELS:
-        return CommandSequence([make_kernel(what, gpu_facts(preset.machine))])
+        return CommandSequence(make_kernels(what, gpu_facts(preset.machine)))
     if isinstance(what, str | PathLike):
         return trace(what)
     if isinstance(what, TraceSource):

@@ -21,7 +21,7 @@ from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm, make_kernel
+from tracer.kernels import make_gemm, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import Archive, open_archive
 from traces.units import PS_PER_NS
@@ -113,7 +113,7 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     if kind == Kind.KERNEL:
         text, changes = kernel_of(settings)
         source: CommandSequence | Archive = CommandSequence(
-            [make_kernel(text, gpu_facts(common["preset"].machine), **changes)]
+            make_kernels(text, gpu_facts(common["preset"].machine), **changes)
         )
     elif "trace" in settings:
         source = _trace(settings["trace"], os.stat(settings["trace"]).st_mtime_ns)

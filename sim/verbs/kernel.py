@@ -46,11 +46,11 @@ def kernel(
 ) -> None:
     """Time, launch overhead, DRAM traffic, operations and bound of one kernel or operator on a machine.
 
-    Example: t3sim kernel layernorm:rows=8192,cols=4096 --preset a100_80g --json
+    Example: t3sim kernel layernorm:rows=512,cols=4096 --preset a100_80g --json
 
-    Example: t3sim kernel flash_attention:batch=1,heads=32,kv_heads=8,seq=2048 --preset a100_80g
+    Example: t3sim kernel flash_attention:batch=1,heads=8,kv_heads=2,seq=256 --preset a100_80g
 
-    Example: t3sim kernel adam:parameters=1000000 --preset v100 --l2 dirty
+    Example: t3sim kernel adam:parameters=100000 --preset v100 --l2 dirty
 
     A long operator in an empty L2 is extrapolated from two shorter runs; the result says from how many workgroups. A
     result of the store of finished runs is used if there is one; --fresh simulates again.
