@@ -11,7 +11,7 @@ from traces.source import KernelInfo
 
 SIZES = {
     **dict.fromkeys(("rows", "tokens"), Bound(1, 1 << 31, "far more than the tokens of a model")),
-    **dict.fromkeys(("cols", "hidden", "vocab"), Bound(1, 1 << 24, "far more than the width of a model")),
+    **dict.fromkeys(("cols", "hidden", "vocab"), Bound(1, 1 << 31, "far more than the width of a model")),
     **dict.fromkeys(("batch", "seq"), Bound(1, 1 << 24, "far more than a model takes at once")),
     **dict.fromkeys(("heads", "kv_heads"), Bound(1, 1 << 16, "far more than a model has")),
     **dict.fromkeys(("experts", "top_k"), Bound(1, 1 << 16, "far more than a model has")),

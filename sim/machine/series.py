@@ -1,6 +1,7 @@
 """Time series: the increments of the units' counters in each interval, and levels at its end.
 
-DRAM bytes count when they cross the data bus. The other counters have the resolution of a time window.
+DRAM bytes count when they cross the data bus. The other counters have the resolution of a time window. A command that a
+channel issues at a time before the window that runs it counts in the interval of that window.
 """
 
 from sim.hw.hbm.bursts import take_off_later

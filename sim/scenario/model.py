@@ -274,16 +274,16 @@ def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> in
 def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
     """Time of an iteration: all micro-batches, the bubble of the pipeline, the last micro-batch with its gradients."""
 
-    def duration(block: Block, step: Step) -> int:
+    def time_of(block: Block, step: Step) -> int:
         return times[block.name, step.name]
 
     plain = Timeline()
-    plain.play(_without(schedule.forward + schedule.backward, Lane.DATA), duration)
+    plain.play(_without(schedule.forward + schedule.backward, Lane.DATA), time_of)
     last = Timeline()
-    last.play(schedule.forward, duration)
-    last.play(schedule.backward, duration)
+    last.play(schedule.forward, time_of)
+    last.play(schedule.backward, time_of)
     last.join()
-    last.play(schedule.finish, duration)
+    last.play(schedule.finish, time_of)
     handover_ps = sum(times["handover", step.name] for step in schedule.handover)
     earlier = schedule.micro_batches - 1 + schedule.stages - 1
     time_ps = earlier * plain.end_ps + (schedule.stages - 1) * handover_ps + last.end_ps

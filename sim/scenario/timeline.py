@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tracer.models.schedule import Block, Lane, OperatorClass, Step
 
-Duration = Callable[[Block, Step], int]
+StepTime = Callable[[Block, Step], int]
 """Time of a step in ps."""
 
 
@@ -43,11 +43,11 @@ class Timeline:
     now_ps: int = 0
     free_ps: dict[Lane, int] = field(default_factory=dict)
 
-    def play(self, blocks: Iterable[Block], duration: Duration) -> None:
+    def play(self, blocks: Iterable[Block], time_of: StepTime) -> None:
         """Play blocks one after the other, each as often as it repeats."""
         for block in blocks:
             for repeat in range(block.repeats):
-                self._play_block(block, repeat, duration)
+                self._play_block(block, repeat, time_of)
 
     def join(self) -> None:
         """What comes next waits for all lanes."""
@@ -79,13 +79,13 @@ class Timeline:
                 yield end_ps - max(begin_ps, reached)
                 reached = end_ps
 
-    def _play_block(self, block: Block, repeat: int, duration: Duration) -> None:
+    def _play_block(self, block: Block, repeat: int, time_of: StepTime) -> None:
         ends: dict[str, int] = {}
         before_ps = self.now_ps
         for step in block.steps:
             ready_ps = max((ends[name] for name in step.after), default=before_ps)
             begin_ps = max(ready_ps, self.free_ps.get(step.lane, 0))
-            before_ps = ends[step.name] = begin_ps + duration(block, step)
+            before_ps = ends[step.name] = begin_ps + time_of(block, step)
             self.free_ps[step.lane] = before_ps
             self.intervals.append(Interval(block.name, repeat, step, begin_ps, before_ps))
         self.now_ps = max((end for name, end in ends.items() if name not in block.leaves), default=self.now_ps)

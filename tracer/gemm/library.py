@@ -129,9 +129,12 @@ def choose_kernel(
     dtype = dtype or {1: DataType.INT8, 2: DataType.FP16, 4: DataType.FP32, 8: DataType.FP64}[problem.a_bytes]
     if dtype not in table.types:
         raise UserError(f"gemm: dtype = {dtype}: {table.name} has {', '.join(table.types)}")
-    best = min(_candidates(problem, gpu, table, dtype, batch, splits), default=None, key=lambda choice: choice[0])
+    refused: list[UserError] = []
+    choices = _candidates(problem, gpu, table, dtype, batch, splits, refused)
+    best = min(choices, default=None, key=lambda choice: choice[0])
     if best is None:
-        raise UserError(f"gemm: {problem.m} x {problem.n} x {problem.k}: no kernel of {table.name} can run it")
+        reason = refused[-1] if refused else "its CUs are too small"
+        raise UserError(f"gemm: no kernel of {table.name} can run it: {reason}")
     _, kernel, split = best
     return replace(kernel, split_k=split)
 
@@ -143,13 +146,15 @@ def _candidates(
     dtype: DataType,
     batch: int,
     splits: tuple[int, ...],
+    refused: list[UserError],
 ) -> Iterator[tuple[float, GemmKernel, int]]:
-    """(expected time in s, kernel, split of K) of every kernel that can run the problem."""
+    """(expected time in s, kernel, split of K) of every kernel that can run the problem. refused: why others cannot."""
     for shape in table.kernels:
         try:
             kernel = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
             check_kernel(problem, kernel)
-        except UserError:
+        except UserError as reason:
+            refused.append(reason)
             continue
         needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
         resident = gpu.resident(*needs)

@@ -34,7 +34,7 @@ class Operator(ParameterKernel):
         self.check_lanes(self.lanes)
         self.check()
         for kernel in self.kernels:  # shapes that no kernel can run are refused at once
-            self.check_accesses(kernel.info.workgroups * kernel.info.warps_per_workgroup)
+            self.check_accesses(kernel.line_requests)
 
     def check(self) -> None:
         """Refuse impossible values of the subclass's fields."""
