@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from numba.core import compiler, typing
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.dispatcher import _FunctionCompiler
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.event import trigger_event
 from numba.core.funcdesc import default_mangler
 from numba.core.registry import CPUDispatcher
