@@ -108,6 +108,9 @@ def kernels() -> str:
 def kernel(text: str, /, **fields: object) -> KernelSource:
     """Make a kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
 
+    No machine is known here: a GEMM that names no field of its kernel has the kernel of the T3 paper. `run` with a text
+    takes the library's choice for its machine.
+
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """

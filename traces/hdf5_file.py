@@ -44,7 +44,7 @@ def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
     path = Path(path)
     size_bytes = _file_bytes(path)
     check_seal(path)
-    file = h5py.File(path, "r", locking=False)  # an archive never changes, it is only replaced
+    file = h5py.File(path, "r")
     try:
         in_heap = size_bytes <= SCANNED_BYTES
         for name, item in _objects(file.id, path):

@@ -69,6 +69,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
         with open(handle, "rb"):
             yield temporary
             os.replace(temporary, place)
+            temporary = None  # another writer may have a file of this name now
     except OSError as error:
         raise UserError(f"{path}: cannot write: {error.strerror or error}") from error
     finally:

@@ -81,7 +81,7 @@ def verdict(words, folder):
     if "Traceback" in text:
         return "traceback " + text.strip().rpartition("\n")[2][:60], text
     expected = (0, 2, DIFFERENT) if words[0] == "diff" else (0, 2)
-    return ("", "") if code in expected else (f"status {code}", text)
+    return ("", text) if code in expected else (f"status {code}", text)
 
 
 def words_of(verb, path, place):

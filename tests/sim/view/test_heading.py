@@ -30,7 +30,7 @@ def test_the_kernel_of_a_gemm():
     first, second = gemm_text(described).splitlines()
     assert first.startswith("GEMM kernel: tile 64 x 128 x 32, 2 x 2 warps, pipeline depth 2, copy ldg, epilogue direct")
     assert first.endswith("order row, split_k 2, load_cache bypass_l1")
-    assert second == "    (16 of its 20 values are defaults, which are assumed)"
+    assert second == "    (17 of its 21 values are defaults, which are assumed)"
 
 
 def test_assumed_and_borrowed_values():

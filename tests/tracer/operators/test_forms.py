@@ -115,7 +115,7 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
     ("text", "words"),
     [
         ("gelu:rows=1,cols=64,vector=64", "at most 32 bytes"),
-        ("swiglu:rows=1,cols=64,warps=64", "must be <= 32"),
+        ("swiglu:rows=1,cols=64,warps=64", "1 to 32"),
         ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
         ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
         ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
