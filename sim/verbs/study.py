@@ -51,7 +51,10 @@ def study(
     if only_list:
         _list(loaded, as_json)
         return
-    Path(output).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{output}: cannot write: {error.strerror or error}") from None
     try:
         with Meter("runs") as meter:
             outcome = run_study(

@@ -112,7 +112,10 @@ def test_plans_and_trace_windows_that_do_not_fit_into_memory_are_refused():
         ("gemm:m=16777216,n=16777216,k=64", "an output of 562,949,953,421,312 bytes: allowed are 1,099,511,627,776"),
         ("gemm:m=8388608,n=64,k=64,tile=1x64x32,warps=1x1,vector_bytes=2", "tiles of C: allowed are 4,194,304"),
         ("gemm:m=64,n=64,k=16777216", "524,288 K-steps x 1 tiles x 4 warps in a workgroup, whose events are in memory"),
-        ("gemm:m=262144,n=262144,k=65536,tile_m=128", "x 8 warps: allowed are 10,000,000,000, which are a few days of simulation"),
+        (
+            "gemm:m=262144,n=262144,k=65536,tile_m=128",
+            "x 8 warps: allowed are 10,000,000,000, which are a few days of simulation",
+        ),
         ("chase:buffer_bytes=4096,loads=99999999999", "chase loads = 99999999999: allowed is a whole number, 1 to"),
         ("stream:flow=read,buffer_bytes=1099511627776", "accesses in a workgroup, whose events are in memory: allowed"),
         ("layernorm:rows=2147483648,cols=65536", "warp accesses: allowed are 100,000,000,000, which are a few days"),
