@@ -12,6 +12,7 @@ from sim.view.heading import runs_heading
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
+from traces.errors import UserError
 
 SHOWN = 20
 """Number of points in the printed table; the archive has all points."""
