@@ -277,7 +277,7 @@ def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Pr
 
 def _source(what: str | PathLike[str] | KernelSource | TraceSource, preset: Preset) -> TraceSource:
     if isinstance(what, str) and what.partition(":")[0] in KERNELS:
-        return CommandSequence(make_kernels(what, gpu_facts(preset.machine)))
+        return CommandSequence(make_kernels(what, gpu_facts(preset.machine)), what)
     if isinstance(what, str | PathLike):
         return trace(what)
     if isinstance(what, TraceSource):

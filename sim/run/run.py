@@ -202,15 +202,17 @@ class KernelRun(Run):
     def _input(self) -> dict[str, Any]:
         made = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
         described = kernel_input(made[0]) if len(made) == 1 and not isinstance(made[0], Prefill) else {}
+        if isinstance(self.source, CommandSequence) and self.source.text:
+            described["text"] = self.source.text
         return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else described)
 
     def input(self) -> dict[str, Any]:
         return self._input
 
     def deciding_input(self) -> dict[str, Any]:
-        return (
-            gemm_input(self._gemm) if self._gemm else self._input
-        )  # the fingerprint differs between lda = None and lda = k
+        if self._gemm:
+            return gemm_input(self._gemm)  # the fingerprint differs between lda = None and lda = k
+        return {name: value for name, value in self._input.items() if name != "text"}
 
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(self.kernels)

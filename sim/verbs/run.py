@@ -196,7 +196,7 @@ def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]], machi
         return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
     ((option, (begin, value)),) = given.items()
     try:
-        return CommandSequence(make_kernels(f"{begin}{value}", gpu_facts(machine)))
+        return CommandSequence(make_kernels(f"{begin}{value}", gpu_facts(machine)), f"{begin}{value}")
     except UserError as mistake:
         raise UserError(f"{option} {value}: {mistake}") from None
 

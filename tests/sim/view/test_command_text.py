@@ -19,6 +19,8 @@ from traces.command.cli import main
 SMALL = "tile=32x32x16,warps=1x2,order=grouped,group=2"
 T3 = ["t3", "--kernel", "gemm:m=64,n=128,k=32,tile=32x32x16,warps=1x2"]
 COMMANDS = {
+    "operator": ["run", "--kernel", "gelu:rows=64,cols=512", "--preset", "v100"],
+    "library": ["run", "--kernel", "gemm:m=256,n=128,k=64", "--preset", "a100_80g"],
     "gemm": ["run", "--kernel", f"gemm:m=96,n=64,k=40,pad=dense,with_c=true,{SMALL}", "--preset", "h200"],
     "machine": ["run", "--gemm", "64x64x32", "--set", "hbm.queue_entries=32", "--set", "l1.unified_with_shared=false"],
     "options": ["run", "--gemm", "64x64x32", "--keep-l2", "--interval-ns", "250", "--set", "hbm.page=closed"],
