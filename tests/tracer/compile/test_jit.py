@@ -198,7 +198,7 @@ def stop(*_):
     print("ready", flush=True)
     time.sleep(600)
 Path.write_bytes = stop
-runpy.run_path(sys.argv[1])
+runpy.run_path(sys.argv.pop())
 """
 
 
@@ -209,7 +209,7 @@ def test_what_a_killed_process_was_compiling_goes(modules):
     kill(started(STOPPED, modules / "program.py", NUMBA_DISABLE_JIT="0", T3SIM_CACHE_DIR=str(cache), PYTHONPATH=path))
     assert [file.suffix for file in cache.rglob("*") if file.is_file()] == [".t3sim"]
     assert run(modules)[0][2] == "3"
-    assert {file.suffix for file in cache.rglob("*") if file.is_file()} == {".kernel"}
+    assert ".t3sim" not in {file.suffix for file in cache.rglob("*") if file.is_file()}
 
 
 @pytest.mark.slow
