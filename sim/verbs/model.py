@@ -90,9 +90,11 @@ def model(
 ) -> None:
     """Time of a whole model on a machine by class of operator, and the speed-up that overlap would give.
 
-    Example: t3sim model llama-3-70b --preset h200 --gpus 8 --tp 8 --tokens 8192 --phase prompt
+    Example: t3sim model ./config.json --preset t3_2024 --gpus 2 --tp 2 --tokens 128 --phase prompt
 
-    Example: t3sim model ./config.json --preset a100_80g --tp 8 --pp 4 --phase train --micro-batches 16 --json
+    Example: t3sim model --list
+
+    A large model takes minutes: t3sim model llama-3-70b --preset h200 --gpus 8 --tp 8 --tokens 8192
 
     Each different kernel and collective is simulated once and kept in the store of finished runs, so the same model
     with another link takes seconds. What runs at the same time is assumed not to slow each other down.
