@@ -157,11 +157,14 @@ class Gpu:
         return Status(run_engine(self.node, until_ps))
 
     def _until_ps(self) -> int:
-        """Time after which the next call of `between_windows` is due."""
+        """Time of the next call of `between_windows`: a multiple of their distance; -1: after every window."""
         if self.line_trace:
-            return int(self.node.engine[0]["now_ps"])
-        windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])
-        return int(self.node.engine[0]["now_ps"]) + windows_ps if windows_ps else FOREVER_PS
+            return -1
+        if not self._run_windows:
+            return FOREVER_PS
+        engine = self.node.engine[0]
+        step_ps = self._run_windows * int(engine["lookahead_ps"])
+        return (int(engine["now_ps"]) // step_ps + 1) * step_ps
 
     def _refill(self) -> None:
         self._window.fill()
