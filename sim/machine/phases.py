@@ -113,6 +113,8 @@ def run_banks(node, begin_ps, end_ps):
     slices = len(node.banks) // len(node.channels)
     for h in range(len(node.channels)):
         first = h * slices
+        for b in range(first + slices, min(first + 2 * slices, len(node.banks))):
+            l2_expect_queue(node.banks[b], node.l2_sets, node.fifos, node.pool)
         while True:
             b, now_ps, other_ps = _next_bank(node, first, slices)
             if now_ps >= end_ps:
@@ -139,8 +141,6 @@ def _next_bank(node, first, slices):
 def _run_bank(node, h, b, now_ps, end_ps):
     """Run a bank for at least one step, up to end_ps."""
     bank, number = node.banks[b], len(node.cus) + b
-    if b + 1 < len(node.banks):
-        l2_expect_queue(node.banks[b + 1], node.l2_sets, node.fifos, node.pool)
     steps = 0
     while True:
         steps += 1
