@@ -37,9 +37,12 @@ class Status(IntEnum):
     OPEN = 5  # `open_window` only: a window has begun, its phases come next
 
 
-@compiled(inline=True)
-def _next_ps(node):
-    """The earliest time at which a unit can act, as far as known; NEVER if none can."""
+@compiled
+def next_act_ps(node):
+    """The earliest time at which a unit can act, as far as known; NEVER if none can.
+
+    Reads: all records of `node`. Writes: node.arriving, node.ports.
+    """
     noc = node.noc[0]
     first_ps = min(noc.requests_ps, noc.answers_ps, node.mca[0].choose_ps)
     for k in range(len(node.wake_ps)):
@@ -84,7 +87,7 @@ def open_window(node, until_ps):
     """
     engine = node.engine[0]
     while True:
-        first_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_ps(node)
+        first_ps = engine.resume_ps if engine.resume_ps >= 0 else next_act_ps(node)
         engine.resume_ps = -1
         if first_ps == NEVER:
             return Status.IDLE, first_ps, first_ps

@@ -209,8 +209,9 @@ def test_a_policy_that_is_not_there(tmp_path):
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):
         bound_policy(str(broken))
-    broken.write_text("raise SystemExit(0)\n")
-    with pytest.raises(UserError, match=r"broken\.py: SystemExit"):
-        bound_policy(str(broken))
+    for raised in ("SystemExit(0)", "KeyboardInterrupt", "GeneratorExit", "ValueError('no')"):
+        broken.write_text(f"def check():\n    raise {raised}\n\n\ncheck()\n")
+        with pytest.raises(UserError, match=rf"broken\.py:2: {raised.partition('(')[0]}"):
+            bound_policy(str(broken))
     with pytest.raises(UserError, match="T3SIM_POLICY"):
         channel_with(Arbiter.USER, [1, 2, 3, 4])
