@@ -12,7 +12,7 @@ from sim.hw.lsu_record import LSU
 from sim.hw.request import LINE_BYTES, REQUEST
 from sim.hw.tags import CACHE_SET
 from sim.hw.warp import WARPS
-from sim.machine.build import wire
+from sim.machine.wiring import wire
 from sim.spec import Machine
 from traces.errors import UserError
 from traces.units import KIB, bytes_text

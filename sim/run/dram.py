@@ -208,7 +208,7 @@ def drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps,
     log.
     """
     channel = channels[0]
-    entry = fifos[channel.in_fifo[0]]
+    entry = fifos[channel.lanes.in_fifo[0]]
     answers = fifos[channel.out_fifo]
     # np.int64: with a plain 0, numba would compile every called function a second time for the literal.
     pushed = np.int64(0)

@@ -139,7 +139,8 @@ def test_the_thresholds_are_those_of_the_machine():
     def channels(*overrides):
         machine = small_preset(*overrides).machine
         fifos = np.arange(2 * STREAMS).reshape(2, STREAMS)
-        return make_channels(machine, fifos, np.array([8, 9]), np.array([10, 11]))
+        none = np.array([-1, -1])
+        return make_channels(machine, fifos, np.array([8, 9]), (np.full_like(fifos, -1), none, none))
 
     fixed = channels("hbm.arbiter=mca_fixed", "mca.threshold=7", "mca.age_limit_ps=123")
     assert set(fixed["mca"]["limit"]) == {7} and set(fixed["mca"]["age_ps"]) == {123}
