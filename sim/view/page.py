@@ -14,7 +14,7 @@ WEB = Path(__file__).with_name("web")
 MARK = re.compile("@([A-Z]+)@")
 
 
-def page(name: str, title: str, data: object, libraries: Sequence[str] = ()) -> str:
+def page(name: str, title: str, data: object, libraries: Sequence[str] = (), modules: Sequence[str] = ()) -> str:
     """The text of a page.
 
     Args:
@@ -22,8 +22,9 @@ def page(name: str, title: str, data: object, libraries: Sequence[str] = ()) -> 
         title: of the window.
         data: plain values for JSON.
         libraries: texts of scripts that run before the page's own.
+        modules: names of further scripts of the page, which run before NAME.js.
     """
-    scripts = [*libraries, _text("base.js"), _text(f"{name}.js")]
+    scripts = [*libraries, *(_text(f"{script}.js") for script in ("base", *modules, name))]
     parts: Mapping[str, str] = {
         "TITLE": escape(title),
         "STYLE": _text("base.css") + _text(f"{name}.css"),
