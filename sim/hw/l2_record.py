@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sim.hw.prefetch import host_aligned
+from sim.hw.fifo import SPACING
+from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
 from traces.units import whole_period_ps
 
@@ -23,7 +24,7 @@ COUNTERS = {
 }
 """Counter fields of L2_BANK and their meaning."""
 
-L2_BANK = np.dtype(
+L2_BANK = host_record(
     [
         # constants
         ("first_set", "i8"),
@@ -66,9 +67,10 @@ L2_BANK = np.dtype(
         ("blocked_ps", "i8"),
         ("misses_used_max", "i8"),
         ("last_request_ps", "i8"),
-    ],
-    align=True,
+    ]
 )
+
+BANK_LINES = L2_BANK.itemsize // HOST_LINE_BYTES
 
 
 def make_l2_banks(machine, wiring):
@@ -97,11 +99,11 @@ def make_l2_banks(machine, wiring):
     banks["arrivals"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
-    places = waiting_places(spec)
-    waiters = host_aligned(count * places, REQUEST)
-    waiters["next"] = np.arange(1, count * places + 1)
-    waiters["next"][places - 1 :: places] = -1
-    banks["free_waiter"] = np.arange(count) * places
+    places, distance = waiting_places(spec), waiting_places(spec) + SPACING
+    waiters = host_aligned(count * distance, REQUEST)
+    waiters["next"] = np.arange(1, count * distance + 1)
+    waiters["next"][places - 1 :: distance] = -1
+    banks["free_waiter"] = np.arange(count) * distance
     banks["flush_set"] = -1
     banks["sent_ps"] = NEVER
     banks["blocked_since_ps"] = -1

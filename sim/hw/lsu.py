@@ -109,9 +109,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         lsu.op = Op.READ
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
-        number = lsu.free_load
+        number = np.int64(lsu.free[lsu.loads_used])
         load = lsu.load_table[number]
-        lsu.free_load = load.next
         lsu.loads_used += 1
         load.warp, load.slot, load.answers, load.open, load.done_ps = w, event.slot, 0, 1, now_ps
         slot_take(warps.warp[w], event.slot)
@@ -135,9 +134,8 @@ def _finish_load(lsu, warps, number):
     """Close load-table entry `number`, which has all its answers. Returns the time its warp slept, or 0."""
     load = lsu.load_table[number]
     slept_ps = slot_done(warps, np.int64(load.warp), np.int64(load.slot), load.done_ps)
-    load.next = lsu.free_load
-    lsu.free_load = number
     lsu.loads_used -= 1
+    lsu.free[lsu.loads_used] = number
     return load.done_ps - slept_ps if slept_ps >= 0 else 0
 
 

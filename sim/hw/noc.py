@@ -21,8 +21,8 @@ from sim.hw.fifo import (
     fifo_insert_copy,
     fifo_pop,
     fifo_push_copy,
+    fifo_request,
     fifo_room_ps,
-    fifo_slot,
     fifo_take,
 )
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
@@ -120,9 +120,9 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     noc.cu_out_ps[c] = left_ps
     in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
-    request.bank = bank
-    request.cache_set = home_set(noc, request.line)
     fifo_push_copy(target, pool, request, in_ps + noc.latency_ps)
+    sent = fifo_request(target, pool, target.tail - 1)
+    sent.bank, sent.cache_set = bank, home_set(noc, request.line)
     fifo_take(port, pool, now_ps)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + noc.latency_ps)
     return SENT
@@ -155,7 +155,7 @@ def _enter(calendar, source, fifo, pool, begin_ps, end_ps):
     """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER."""
     number = fifo.head
     while number != fifo.tail:
-        ready_ps = pool[fifo_slot(fifo, number)].ready_ps
+        ready_ps = fifo_request(fifo, pool, number).ready_ps
         if ready_ps >= end_ps:
             return ready_ps
         calendar_add(calendar, source, max(ready_ps - begin_ps, 0))

@@ -24,7 +24,7 @@ from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
 from sim.hw.dma import COUNTERS as DMA_COUNTERS
 from sim.hw.dma import DMA, make_dmas
-from sim.hw.fifo import make_fifos
+from sim.hw.fifo import Pool, make_fifos
 from sim.hw.hbm.channel import make_channels
 from sim.hw.hbm.log import LOG
 from sim.hw.hbm.record import CHANNEL
@@ -42,7 +42,7 @@ from sim.hw.msc import COUNTERS as MSC_COUNTERS
 from sim.hw.msc import MSC, make_mscs, run_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import NOC, make_noc
-from sim.hw.prefetch import host_aligned
+from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
@@ -64,6 +64,8 @@ from traces.units import whole_period_ps
 QUEUES = 4
 """Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
+LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "channels")
+"""Fields of Node with the records that every time window uses; nearly all memory of a machine."""
 
 
 class Unit(NamedTuple):
@@ -179,7 +181,7 @@ class Node(NamedTuple):
     fabric_fifos: np.ndarray  # i8 [channels, STREAMS]: fifos of this unit for requests that go past L2, -1 = none
     steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
     fifos: np.ndarray
-    pool: np.ndarray
+    pool: Pool
     dispatch: np.ndarray  # DISPATCH [QUEUES]
     staged: np.ndarray  # STAGED [QUEUES, STAGED_WORKGROUPS]
     cus: np.ndarray
@@ -309,7 +311,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         wires=np.zeros(0, WIRE) if wires is None else wires,
         arriving=np.zeros(1, REQUEST),
     )
-    return node, fifos.names
+    return node._replace(**in_huge_pages({field: getattr(node, field) for field in LARGE})), fifos.names
 
 
 def units_of(node: Node) -> dict[str, np.ndarray]:

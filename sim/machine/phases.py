@@ -8,14 +8,16 @@ to other units lower their wake times. After the last phase `retry_blocked` and 
 
 import numpy as np
 
-from sim.hw.cu import cu_step
+from sim.hw.cu import cu_expect, cu_expect_work, cu_step
 from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
-from sim.hw.l2 import l2_expect, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
+from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
+from sim.hw.l2_record import BANK_LINES
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
 from sim.hw.msc import retry_mscs
 from sim.hw.noc import noc_answers, noc_requests, noc_wake_ps
+from sim.hw.prefetch import prefetch_lines
 from sim.hw.request import NEVER
 from sim.hw.spans import SpanKind, write_span
 from sim.machine.engine_record import grid_end_ps
@@ -30,6 +32,7 @@ def run_cus(node, begin_ps, end_ps):
     node.l1s, node.lsus, node.output, node.pool, node.steps, node.warps.
     """
     for c in range(len(node.cus)):
+        _expect_cus(node, c, end_ps)
         now_ps = node.cu_wake_ps[c]
         if now_ps >= end_ps:
             continue
@@ -43,6 +46,19 @@ def run_cus(node, begin_ps, end_ps):
             )
         node.steps[c] += steps
         node.cu_wake_ps[c] = now_ps
+
+
+@compiled(inline=True)
+def _expect_cus(node, c, end_ps):
+    """Hint to the host: the CUs behind CU c act soon."""
+    first_answers = node.noc[0].first_answer_fifo
+    soon, later = c + 1, c + 2
+    if later < len(node.cus) and node.cu_wake_ps[later] < end_ps:
+        answers = node.fifos[first_answers + later]
+        cu_expect(node.cus[later], node.lsus[later], node.l1s[later], node.warps[later], answers, node.pool)
+    if soon < len(node.cus) and node.cu_wake_ps[soon] < end_ps:
+        answers = node.fifos[first_answers + soon]
+        cu_expect_work(node.lsus[soon], node.l1s[soon], node.l1_sets, node.warps[soon], answers, node.pool)
 
 
 @compiled
@@ -114,7 +130,9 @@ def run_banks(node, begin_ps, end_ps):
     for h in range(len(node.channels)):
         first = h * slices
         for b in range(first + slices, min(first + 2 * slices, len(node.banks))):
-            l2_expect_queue(node.banks[b], node.l2_sets, node.fifos, node.pool)
+            l2_expect_queue(node.banks[b], node.l2_sets, node.waiters, node.fifos, node.pool)
+        for b in range(first + 2 * slices, min(first + 3 * slices, len(node.banks))):
+            prefetch_lines(node.banks[b], BANK_LINES)
         while True:
             b, now_ps, other_ps = _next_bank(node, first, slices)
             if now_ps >= end_ps:
@@ -183,7 +201,7 @@ def _return_data(node, channel):
         data = fifo_head(out, node.pool)
         b = np.int64(data.bank)
         node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
-        l2_expect(node.banks[b], node.l2_sets, data)
+        l2_expect_data(node.banks[b], node.l2_sets, node.waiters, data)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
 

@@ -83,9 +83,9 @@ def run_cu(
             wake_ps = now_ps + CLOCK_PS
         while port["tail"] > port["head"] and now_ps >= port_open_ps:
             slot = port["first"] + ((port["head"] - port["origin"]) & port["mask"])
-            request = node.pool[slot].copy()
+            request = node.pool.requests[slot].copy()
+            node.pool.credits_ps[port["first"] + (port["head"] & port["room"])] = now_ps + CLOCK_PS
             port["head"] += 1
-            node.pool[slot]["ready_ps"] = now_ps + CLOCK_PS  # the room
             left.append(request)
             if request["op"] in (Op.READ, Op.ATOMIC):
                 carrier = np.array([request])

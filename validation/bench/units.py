@@ -14,7 +14,17 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy, fifo_take
+from sim.hw.fifo import (
+    Pool,
+    fifo_fill,
+    fifo_full,
+    fifo_head,
+    fifo_head_ps,
+    fifo_pop,
+    fifo_push,
+    fifo_push_copy,
+    fifo_take,
+)
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.noc import noc_requests
@@ -98,7 +108,9 @@ def bank_loop(requests: int) -> Loop:
     return Loop(_drive_bank, lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
 
 
-def _aligned_copy(records: np.ndarray) -> np.ndarray:
+def _aligned_copy(records: np.ndarray | Pool) -> np.ndarray | Pool:
+    if isinstance(records, Pool):
+        return Pool(*map(np.copy, records))
     copy = host_aligned(records.shape, records.dtype)
     copy[...] = records
     return copy
