@@ -1,7 +1,8 @@
 """N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
 Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
-the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order.
+the link's latency at the earliest. So each GPU is run alone for that time, in any order, and on any thread. What crossed
+a wire meanwhile becomes known between these rounds (`publish`).
 
 Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
 leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs
@@ -17,8 +18,9 @@ from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
+from sim.host.team import Team, threads
 from sim.host.window import Launch
-from sim.hw.link import WIRE
+from sim.hw.link import WIRE, publish
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR
@@ -51,7 +53,10 @@ class Cluster:
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
         self.wires = np.zeros(len(plans) * ports, WIRE)
-        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires) for _ in plans]
+        count = threads()
+        self._team = Team(min(count, len(plans)))
+        of_each = max(1, count // len(plans))
+        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=of_each) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
@@ -111,8 +116,7 @@ class Cluster:
         while True:
             self._horizon_ps += step_ps
             before = self._moves()
-            to_ps, first = self._horizon_ps, self.gpus[0]
-            states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
+            states = self._round(progress)
             if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
             self._still = self._still + 1 if self._moves() == before and Status.HORIZON not in states else 0
@@ -129,6 +133,19 @@ class Cluster:
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
         for gpu, plan in zip(self.gpus, self.plans, strict=True):
             check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
+
+    def _round(self, progress: Progress | None) -> list[Status]:
+        """Run all GPUs to the horizon. Each thread takes the next GPU when it has done one."""
+        publish(self.wires)
+        states = [Status.HORIZON] * len(self.gpus)
+        left = iter(enumerate(self.gpus))
+
+        def work(_: int) -> None:
+            for number, gpu in left:
+                states[number] = self._run_to(gpu, self._horizon_ps, None if number else progress)
+
+        self._team.run(work)
+        return states
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         engine = gpu.node.engine[0]
@@ -152,11 +169,7 @@ class Cluster:
 
 
 def _skip_to(gpu: Gpu, time_ps: int) -> None:
-    """Skip the windows up to time_ps, in which every retry would fail.
-
-    If a GPU simulated earlier in the round has already sent the packet that ends the wait, these windows are run. The
-    result must be the same.
-    """
+    """Skip the windows up to time_ps, in which every retry would fail."""
     node, engine = gpu.node, gpu.node.engine[0]
     node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
     np.maximum(node.wake_ps, time_ps, out=node.wake_ps)

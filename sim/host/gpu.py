@@ -47,7 +47,9 @@ class Gpu:
         line_trace: Callable[[Node], None] | None = None,
         ports: int = 0,
         wires: np.ndarray | None = None,
+        threads: int = 1,
     ):
+        """threads: that run it."""
         self.machine = machine
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace

@@ -1,0 +1,116 @@
+"""Words that threads share: a load, a store and an addition that all threads see in one order, and a short rest.
+
+A word is an element of a one-dimensional int64 array. What a thread wrote before a `store` or an `add`, another thread
+sees after a `load` or an `add` of the same word that finds the new value. Each function has a version in plain Python,
+for runs without numba; those have one thread.
+"""
+
+import ctypes
+import platform
+import sys
+
+from llvmlite import binding, ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+WORD = ir.IntType(64)
+YIELD = "t3sim_yield"
+PAUSES = {"x86_64": "llvm.x86.sse2.pause", "amd64": "llvm.x86.sse2.pause"}
+"""Processor -> the instruction that makes a waiting loop cheap."""
+
+
+def _address_of_yield():
+    """Address of the system's function that lets another thread use the core."""
+    library = ctypes.windll.kernel32 if sys.platform == "win32" else ctypes.CDLL(None)
+    function = library.SwitchToThread if sys.platform == "win32" else library.sched_yield
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+binding.add_symbol(YIELD, _address_of_yield())
+
+
+def _pointer(context, builder, array_type, array, place):
+    return builder.gep(make_array(array_type)(context, builder, array).data, [place])
+
+
+@intrinsic
+def _load(typing_context, words, place):
+    def generate(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], *arguments)
+        return builder.load_atomic(pointer, "acquire", 8, typ=WORD)
+
+    return types.int64(words, types.int64), generate
+
+
+@intrinsic
+def _store(typing_context, words, place, value):
+    def generate(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.store_atomic(arguments[2], pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.int64), generate
+
+
+@intrinsic
+def _add(typing_context, words, place, value):
+    def generate(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], *arguments[:2])
+        return builder.atomic_rmw("add", pointer, arguments[2], "acq_rel")
+
+    return types.int64(words, types.int64, types.int64), generate
+
+
+@intrinsic
+def _pause(typing_context):
+    def generate(context, builder, signature, arguments):
+        name = PAUSES.get(platform.machine().lower())
+        if name:
+            function_type = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def _give_way(typing_context):
+    def generate(context, builder, signature, arguments):
+        function_type = ir.FunctionType(ir.IntType(32), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, YIELD), [])
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+def _plain_load(words, place):
+    return int(words[place])
+
+
+def _plain_store(words, place, value):
+    words[place] = value
+
+
+def _plain_add(words, place, value):
+    before = int(words[place])
+    words[place] += value
+    return before
+
+
+def _plain_rest():
+    """A thread alone never waits."""
+
+
+PLAIN = config.DISABLE_JIT  # type: ignore[attr-defined]
+
+load = _plain_load if PLAIN else _load
+"""load(words, place): the word."""
+store = _plain_store if PLAIN else _store
+"""store(words, place, value): set the word."""
+add = _plain_add if PLAIN else _add
+"""add(words, place, value): add to the word; returns its value before."""
+pause = _plain_rest if PLAIN else _pause
+"""pause(): tell the processor that this thread waits in a loop."""
+give_way = _plain_rest if PLAIN else _give_way
+"""give_way(): let another thread use this core."""
