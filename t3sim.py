@@ -21,6 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
@@ -125,6 +126,7 @@ def run(
     *,
     flush_l2: bool = True,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -136,6 +138,7 @@ def run(
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
         interval_ns: of the time series, 0 = none.
+        threads: None = all cores. The result does not depend on it.
         fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).
@@ -148,7 +151,8 @@ def run(
     """
     preset = _machine(machine, changes)
     description = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
-    return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
+    with use_threads(threads):
+        return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
 def scenario(
@@ -160,6 +164,7 @@ def scenario(
     configurations: Sequence[str] = CONFIGURATIONS,
     explicit: bool = False,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -172,7 +177,7 @@ def scenario(
         machine, changes: as in `machine`.
         configurations: names of the configurations.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
-        interval_ns, fresh, store, progress: as in `run`; progress names the run.
+        interval_ns, threads, fresh, store, progress: as in `run`; progress names the run.
 
     Returns:
         A `ScenarioResult`: `configurations[name]` (times, traffic), `speedup(name)` over Sequential, `runs[name]`.
@@ -191,7 +196,8 @@ def scenario(
         explicit=explicit,
         interval_ps=interval_ns * PS_PER_NS,
     )
-    return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
+    with use_threads(threads):
+        return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
 
 
 def study(
@@ -200,6 +206,7 @@ def study(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: StudyProgress | None = None,
@@ -211,6 +218,7 @@ def study(
         folder: folder of the archive. The name of the archive follows from the content of the study.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler that is used instead of a local cluster.
+        threads: of each run; None = one with several workers, all cores in this process.
         fresh, store: as in `run`.
         progress: called with (runs done, runs to do).
 
@@ -222,7 +230,11 @@ def study(
             again to simulate the rest).
     """
     outcome = run_study(
-        *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
+        *(load_study(Path(file)), Path(folder), workers, scheduler),
+        threads=threads,
+        store=store,
+        fresh=fresh,
+        progress=progress,
     )
     if outcome.lost:
         raise UserError(f"{file}: lost {len(outcome.lost)} runs, call again to simulate them: {outcome.lost[0]}")

@@ -1,8 +1,8 @@
 """N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
 Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
-the link's latency at the earliest. So each GPU is run alone for that time, in any order, and on any thread. What crossed
-a wire meanwhile becomes known between these rounds (`publish`).
+the link's latency at the earliest. So each GPU is run alone for that time, in any order, on any thread. What crossed a
+wire meanwhile becomes known between these rounds (`publish`).
 
 Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
 leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs

@@ -5,7 +5,7 @@
         outcomes.result(runs[0])
 
 Each result is in the store as soon as its run ends. An interruption loses no finished run. Results have the same bytes
-for any number of workers.
+for any number of workers and threads.
 """
 
 import sys
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from tempfile import TemporaryDirectory
 
+from sim.host.team import cores, use_threads
 from sim.machine.limits import check_limits
 from sim.run.apart import execute_apart
 from sim.run.hold import holding
@@ -23,7 +24,7 @@ from sim.run.reason import reason_of
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.run.store import Store
-from sim.run.workers import default_workers, run_on_workers
+from sim.run.workers import run_on_workers
 from traces.errors import UserError
 
 Progress = Callable[[int, int], None]
@@ -68,6 +69,7 @@ def run_all(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    threads: int | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Outcomes:
@@ -78,23 +80,27 @@ def run_all(
         store: results are stored there; workers must see its folder.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler to use instead.
+        threads: of each run; None = one with several workers, all cores in this process.
         fresh: simulate runs that the store has too; the new results replace the old ones.
         progress: see Progress.
 
     Raises:
-        UserError: workers below 0, Dask is missing, no scheduler answers, the store cannot be written.
+        UserError: workers below 0, threads below 1, Dask is missing, no scheduler answers, the store cannot be written.
     """
-    workers = default_workers() if workers is None else workers
+    workers = cores() if workers is None else workers
     if workers < 0:
         raise UserError(f"workers: found {workers}, allowed is 0 and more")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads: found {threads}, allowed is 1 and more")
     wanted = {run.key: run for run in runs}
     outcomes = Outcomes(store, set() if fresh else {key for key in wanted if store.get(key) is not None})
     left = {key: run for key, run in wanted.items() if key not in outcomes.from_store}
     left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
     ended = _recorder(outcomes, len(left), progress)
     if left:
-        work = partial(do_run, store=store, fresh=fresh)
-        if scheduler is None and workers <= 1:
+        here = scheduler is None and workers <= 1
+        work = partial(do_run, store=store, fresh=fresh, threads=threads if here else threads or 1)
+        if here:
             _run_here(work, left, ended)
         else:
             run_on_workers(work, left, ended, min(workers, len(left)), scheduler)
@@ -130,7 +136,7 @@ def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Call
         ended(key, failed, lost)
 
 
-def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
+def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int | None = None) -> str:
     """Simulate one run and store its result. Returns why it failed; "" = it did not.
 
     Raises:
@@ -145,7 +151,8 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
     try:
         check_limits(run.preset.machine)
         policy = run.foreign_policy
-        result = execute_apart(run, policy) if policy else run.execute()
+        with use_threads(threads):
+            result = execute_apart(run, policy) if policy else run.execute()
     except (MemoryError, OSError):
         raise
     except Exception as error:  # an error in the simulator or in a policy fails this run only, like a UserError

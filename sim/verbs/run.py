@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run.one_gpu import simulate
@@ -64,6 +65,7 @@ def run(
     extrapolate: bool,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -107,7 +109,8 @@ def run(
         interval_ps=(interval_ns or 0) * PS_PER_NS,
         extrapolate=extrapolate,
     )
-    outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+    with use_threads(threads):
+        outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
     if extrapolate and not results.extrapolation:

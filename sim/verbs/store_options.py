@@ -1,4 +1,4 @@
-"""Options of the verbs that simulate: use of stored results, and checkpoints of the run in progress."""
+"""Options of the verbs that simulate: use of stored results, checkpoints of the run in progress, threads."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,10 @@ import click
 from sim.host.checkpoint import EVERY_S
 from sim.run.run import Run
 
+with_threads = click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads of a run; the results do not depend on it.  [all cores]"
+)
+"""Decorator: add the option to a click command."""
 _OPTIONS = (
     click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the result."),
     click.option(
@@ -18,6 +22,7 @@ _OPTIONS = (
         metavar="[SECONDS]",
         help=f"Save the run in progress in the store every SECONDS ({EVERY_S:g}); continue from a saved run.",
     ),
+    with_threads,
 )
 
 

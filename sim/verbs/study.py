@@ -24,6 +24,7 @@ INCOMPLETE = 1
     "--workers", type=click.IntRange(min=0), help="Processes; 0 = only this process, without Dask.  [one per core]"
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address, e.g. tcp://node7:8786.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of each run.  [1; all cores with --workers 0]")
 @click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the results.")
 @click.option("--list", "only_list", is_flag=True, help="List the points and the archive's name; simulate nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -34,6 +35,7 @@ def study(
     output: str,
     workers: int | None,
     scheduler: str | None,
+    threads: int | None,
     fresh: bool,
     only_list: bool,
     as_json: bool,
@@ -53,6 +55,7 @@ def study(
         with Meter("runs") as meter:
             outcome = run_study(
                 *(loaded, Path(output), workers, scheduler),
+                threads=threads,
                 fresh=fresh,
                 progress=lambda done, whole: meter.update(loaded.name, done, whole),
             )

@@ -5,6 +5,7 @@ import click
 from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
 from sim.run.store import Store
@@ -67,6 +68,7 @@ def t3(
     interval_ns: int,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
     energy: str | None,
     output: str | None,
     as_json: bool,
@@ -95,7 +97,7 @@ def t3(
     own = None if plan_file is None else load_plan(plan_file)
     scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
     energies = load_energy(energy or DEFAULT)
-    with Meter("workgroups") as meter:
+    with Meter("workgroups") as meter, use_threads(threads):
         result = simulate_scenario(
             scenario,
             chosen or CONFIGURATIONS,
