@@ -7,13 +7,14 @@ of other requests (D12). Uncached requests pass through to the channel. Before t
 or dropped.
 
 The bank takes a request only if all resources that it could need are free (miss entry, waiting place, room towards the
-channel). Otherwise the bank blocks, in order. Every read towards DRAM has a reserved place in the fill fifo. The bank's
-latency delays hits only. The latency of a miss is calibrated as a whole (D11).
+channel). Otherwise the bank blocks, in order, until a fill comes or the credit of the channel. Every read towards DRAM
+has a reserved place in the fill fifo. The fifos of answers always have room. The bank's latency delays hits only. The
+latency of a miss is calibrated as a whole (D11).
 """
 
 import numpy as np
 
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
+from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
 from sim.hw.l2_dram import flush_step, to_dram, write_back
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import claim_way, evict_first, expect, find_way, hold, release, sectors_in, touch, victim_way
@@ -30,19 +31,19 @@ def _set_of(bank, sets, request):
 
 
 @compiled(inline=True)
-def _has_room(bank, fifos):
-    """Are all resources free that any request could need? It needs room for two writes: an eviction and itself."""
+def _room_ps(bank, fifos, pool):
+    """When there is room towards the channel for any request, as far as known: for an eviction and itself."""
+    room_ps = np.int64(0)
     for stream in range(STREAMS):
         fifo = fifos[bank.dram[stream]]
-        if fifo.limit - fifo_fill(fifo) < 2:
-            return False
-    return (
-        bank.misses_used < bank.misses
-        and bank.free_waiter >= 0
-        and bank.reads_out < fifos[bank.fills].limit
-        and not fifo_full(fifos[bank.hits])
-        and not fifo_full(fifos[bank.late])
-    )
+        room_ps = max(room_ps, fifo_room_ps(fifo, pool, fifo.tail + 1))
+    return room_ps
+
+
+@compiled(inline=True)
+def _has_places(bank, fifos):
+    """Are all resources of the bank free that any request could need?"""
+    return bank.misses_used < bank.misses and bank.free_waiter >= 0 and bank.reads_out < fifos[bank.fills].limit
 
 
 @compiled(inline=True)
@@ -166,7 +167,11 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
 @compiled(inline=True)
 def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Serve the oldest request. Returns False if the bank must block."""
-    if not _has_room(bank, fifos):
+    if not _has_places(bank, fifos):
+        return False
+    bank.room_ps = _room_ps(bank, fifos, pool)
+    if bank.room_ps > now_ps:
+        bank.blocked = 1
         return False
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
         _pass_through(bank, sets, fifos, pool, request, now_ps)
@@ -227,14 +232,20 @@ def l2_expect_queue(bank, sets, fifos, pool):
 
 
 @compiled(inline=True)
-def l2_retry(banks, bank_wake_ps, first, end, end_ps):
-    """A fifo towards memory has room again: the blocked banks from `first` to `end` try again.
+def l2_retry_ps(bank, fifos, pool):
+    """When a bank that waits for room towards its channel can continue, as far as known; NEVER if it does not wait.
 
-    Reads: banks. Writes: bank_wake_ps.
+    Reads: bank, fifos, pool.
     """
-    for b in range(first, end):
-        if banks[b].blocked == 1:
-            bank_wake_ps[b] = min(bank_wake_ps[b], end_ps)
+    if bank.blocked == 0:
+        return NEVER
+    return _room_ps(bank, fifos, pool)
+
+
+@compiled(inline=True)
+def waits_longer(bank, other):
+    """Of two banks that act at once: has `bank` waited longer for room? Reads: bank, other."""
+    return bank.blocked_since_ps >= 0 and (other.blocked_since_ps < 0 or bank.blocked_since_ps < other.blocked_since_ps)
 
 
 @compiled
@@ -252,11 +263,19 @@ def l2_prefill(bank, sets, number, line):
 
 
 @compiled(inline=True)
+def _oldest_queue(bank, fifos, pool):
+    """Number of the fifo with the request that came first: from the crossbar, or from another GPU."""
+    if bank.arrivals >= 0 and fifo_head_ps(fifos[bank.arrivals], pool) < fifo_head_ps(fifos[bank.requests], pool):
+        return bank.arrivals
+    return bank.requests
+
+
+@compiled(inline=True)
 def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 
     Returns:
-        When the bank can act next. NEVER if it is empty, or blocked until a fill or a pop of the channel.
+        When the bank can act next. NEVER if it is empty, or blocked until a fill or a credit of unknown time.
 
     Writes: bank, sets, waiters, fifos, pool.
     """
@@ -268,10 +287,10 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     bank.blocked = 0
     if bank.flush_set >= 0:
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
-    requests = fifos[bank.requests]
+    requests = fifos[_oldest_queue(bank, fifos, pool)]
     if max(fifo_head_ps(requests, pool), bank.next_ps) <= now_ps:
         if _serve(bank, sets, waiters, fifos, pool, fifo_head(requests, pool), now_ps):
-            fifo_pop(requests)
+            fifo_take(requests, pool, now_ps)
             bank.requests_served += 1
             bank.next_ps = now_ps + bank.period_ps
             bank.last_request_ps = now_ps
@@ -281,11 +300,10 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1
         else:
-            bank.blocked = 1
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
-            return wake_ps
-    head_ps = fifo_head_ps(requests, pool)
+            return min(wake_ps, bank.room_ps) if bank.blocked == 1 else wake_ps
+    head_ps = fifo_head_ps(fifos[_oldest_queue(bank, fifos, pool)], pool)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))
     return wake_ps

@@ -36,6 +36,7 @@ L2_BANK = np.dtype(
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
+        ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
         ("fills", "i8"),  # fifo from the channel
         ("hits", "i8"),  # fifo towards the NoC: answers to hits
         ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
@@ -43,7 +44,8 @@ L2_BANK = np.dtype(
         # state
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
-        ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
+        ("blocked", "i8"),  # 1: waits for room towards the channel
+        ("room_ps", "i8"),  # when there is such room, NEVER = not known yet
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
         ("reads_out", "i8"),  # reads sent to DRAM and not yet answered
@@ -74,7 +76,8 @@ def make_l2_banks(machine, wiring):
 
     Args:
         machine: sim.spec.Machine.
-        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS).
+        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late, and arrivals in a machine
+            with links; dram: (banks, STREAMS).
 
     Returns:
         (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
@@ -91,6 +94,7 @@ def make_l2_banks(machine, wiring):
     banks["path_ps"] = machine.hbm.request_ps
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
+    banks["arrivals"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
     places = waiting_places(spec)

@@ -1,16 +1,16 @@
 """Memory-side cache of one memory channel: between L2 (and links and DMA engines) and the HBM channel.
 
 It does not store data yet. Every request passes it, at most one per `line_ps`, and reaches the channel `latency_ps`
-after it was taken. There is one fifo per stream before it and one behind it. The order within a stream stays. Among the
-streams, the head that has waited longest goes first. A stream whose fifo to the channel is full waits. It does not
-block the others, and tries again in the next time window (D6). Data of reads bypass the unit. Without `msc.present`
+after it was taken. There are fifos before it (`sim.hw.lanes`) and one per stream behind it. The order within a fifo
+stays. Among them, the head that has waited longest goes first. A stream whose fifo to the channel is full waits. It
+does not block the others. Data of reads bypass the unit. Without `msc.present`
 there is no such unit, and requests go directly to the channel.
 """
 
 import numpy as np
 
-from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
-from sim.hw.l2 import l2_retry
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_push_copy, fifo_room_ps, fifo_take
+from sim.hw.lanes import LANES, lane_head
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
@@ -28,11 +28,12 @@ MSC = np.dtype(
         # constants
         ("line_ps", "i8"),  # from request to request
         ("latency_ps", "i8"),
-        ("in_fifo", "i8", STREAMS),
+        ("lanes", LANES),  # fifos from which requests come
         ("out_fifo", "i8", STREAMS),  # fifos of the channel
         # state
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
+        ("room_ps", "i8"),  # a stream waits for room: when it comes, NEVER = not known yet
         ("blocked", "i8"),  # 1: a stream waits for room
         ("blocked_since_ps", "i8", STREAMS),  # -1 = it does not wait
         # counters
@@ -44,19 +45,19 @@ MSC = np.dtype(
 )
 
 
-def make_mscs(spec, in_fifos, out_fifos):
+def make_mscs(spec, in_fifos, fabric_fifos, out_fifos):
     """One record per memory channel; no record if the machine has no such unit.
 
     Args:
         spec: sim.spec.MSC.
-        in_fifos, out_fifos: (channels, STREAMS) fifo numbers.
+        in_fifos, fabric_fifos, out_fifos: (channels, STREAMS) fifo numbers (see `sim.hw.lanes`).
     """
     mscs = np.zeros(len(in_fifos) if spec.present else 0, MSC)
     if spec.present:
         period_ps = whole_period_ps(spec.clock_MHz)
         mscs["line_ps"] = max(1, round(period_ps / spec.lines_per_clk))
         mscs["latency_ps"] = spec.latency_clk * period_ps
-        mscs["in_fifo"], mscs["out_fifo"] = in_fifos, out_fifos
+        mscs["lanes"]["in_fifo"], mscs["lanes"]["fabric_fifo"], mscs["out_fifo"] = in_fifos, fabric_fifos, out_fifos
         mscs["sent_ps"], mscs["blocked_since_ps"] = NEVER, -1
     return mscs
 
@@ -68,25 +69,28 @@ def msc_step(msc, fifos, pool, now_ps):
     Reads and writes a record of MSC, its fifos and their pool.
 
     Returns:
-        When it can act next. NEVER if it is empty or all streams wait for room.
+        When it can act next, as far as known. NEVER if it is empty or waits for credits of unknown time.
     """
     if now_ps < msc.next_ps:
         return msc.next_ps
     msc.blocked = 0
+    msc.room_ps = NEVER
     chosen = -1
     chosen_ps = wake_ps = NEVER
     for stream in range(STREAMS):
-        head_ps = fifo_head_ps(fifos[msc.in_fifo[stream]], pool)
+        head_ps = fifo_head_ps(fifos[lane_head(msc.lanes, stream, fifos, pool)], pool)
+        room_ps = fifo_room_ps(fifos[msc.out_fifo[stream]], pool, fifos[msc.out_fifo[stream]].tail)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
-        elif fifo_full(fifos[msc.out_fifo[stream]]):
+        elif room_ps > now_ps:
             msc.blocked = 1
+            msc.room_ps = min(msc.room_ps, room_ps)
             if msc.blocked_since_ps[stream] < 0:
                 msc.blocked_since_ps[stream] = now_ps
         elif head_ps < chosen_ps:
             chosen, chosen_ps = stream, head_ps
     if chosen < 0:
-        return wake_ps
+        return min(wake_ps, msc.room_ps)
     _pass_on(msc, fifos, pool, chosen, now_ps)
     return msc.next_ps
 
@@ -94,10 +98,10 @@ def msc_step(msc, fifos, pool, now_ps):
 @compiled
 def _pass_on(msc, fifos, pool, stream, now_ps):
     """Pass the oldest request of a stream to the channel."""
-    fifo = fifos[msc.in_fifo[stream]]
+    fifo = fifos[msc.lanes.head_fifo[stream]]
     request = fifo_head(fifo, pool)
     fifo_push_copy(fifos[msc.out_fifo[stream]], pool, request, now_ps + msc.latency_ps)
-    fifo_pop(fifo)
+    fifo_take(fifo, pool, now_ps)
     msc.requests[stream] += 1
     msc.bytes[stream] += sectors_in(request.sectors) * SECTOR_BYTES
     if msc.blocked_since_ps[stream] >= 0:
@@ -109,12 +113,10 @@ def _pass_on(msc, fifos, pool, stream, now_ps):
 
 @compiled
 def run_mscs(node, begin_ps, end_ps):
-    """Phase of the engine: run all units through a time window. Wakes channels, and L2 banks that wait for room.
+    """Phase of the engine: run all units through a time window. Wakes channels.
 
-    Reads: node.banks. Writes: node.bank_wake_ps, node.channel_wake_ps, node.fifos, node.msc_wake_ps, node.mscs,
-    node.pool.
+    Writes: node.channel_wake_ps, node.fifos, node.msc_wake_ps, node.mscs, node.pool.
     """
-    slices = len(node.banks) // len(node.channels)
     for h in range(len(node.mscs)):
         now_ps = node.msc_wake_ps[h]
         if now_ps >= end_ps:
@@ -126,15 +128,18 @@ def run_mscs(node, begin_ps, end_ps):
         if msc.sent_ps < NEVER:
             node.channel_wake_ps[h] = min(node.channel_wake_ps[h], msc.sent_ps)
             msc.sent_ps = NEVER
-            l2_retry(node.banks, node.bank_wake_ps, h * slices, (h + 1) * slices, end_ps)
 
 
 @compiled(inline=True)
-def retry_mscs(node, end_ps):
-    """Units that wait for room at their channel try again in the next time window.
+def retry_mscs(node):
+    """Units that wait for room at their channel continue when it comes.
 
-    Reads: node.mscs. Writes: node.msc_wake_ps.
+    Reads: node.fifos, node.mscs, node.pool. Writes: node.msc_wake_ps.
     """
     for h in range(len(node.mscs)):
-        if node.mscs[h].blocked == 1:
-            node.msc_wake_ps[h] = min(node.msc_wake_ps[h], end_ps)
+        msc = node.mscs[h]
+        if msc.blocked == 1:
+            for stream in range(STREAMS):
+                if msc.blocked_since_ps[stream] >= 0:
+                    fifo = node.fifos[msc.out_fifo[stream]]
+                    node.msc_wake_ps[h] = min(node.msc_wake_ps[h], fifo_room_ps(fifo, node.pool, fifo.tail))

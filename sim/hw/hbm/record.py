@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm.timing import FAW_ACTIVATES
+from sim.hw.lanes import LANES
 from sim.hw.mca import MCA_LIMITS
 from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import REQUEST, STREAMS
@@ -98,8 +99,9 @@ CHANNEL = np.dtype(
         ("age_limit_ps", "i8"),
         ("mca", MCA_LIMITS),
         ("count_served", "i8"),  # 1: an update is sent to the Tracker when it is served, 0: when it is queued
-        ("in_fifo", "i8", STREAMS),
+        ("lanes", LANES),  # fifos from which requests come
         ("out_fifo", "i8"),
+        ("data_fifo", "i8"),  # data for DMA engines, -1 = none
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
         # state: earliest next command anywhere in the channel
         ("read_ps", "i8"),
@@ -146,6 +148,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
+        ("pad", "i8", 7),  # fills whole cache lines of the host
     ],
     align=True,
 )
