@@ -7,6 +7,8 @@ import numpy as np
 from sim.counters import take
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
+from sim.host.team import Team
+from sim.host.team import threads as run_threads
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
@@ -17,6 +19,7 @@ from sim.machine.engine import Status, prefill_l2, rest_ps, run_engine, settle
 from sim.machine.engine_record import SERIES
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
+from sim.machine.team import ABANDONED, HERE, make_team
 from sim.occupancy import Occupancy, occupancy
 from sim.spec import Machine
 from tracer.workgroup_check import check_kernel
@@ -28,6 +31,8 @@ MAX_SPANS = 1 << 16
 """Largest number of spans of the timeline; a timeline is recorded with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
+CUS_PER_THREAD = 4
+"""Fewer are not worth the meetings of a further thread (assumed)."""
 WINDOWS_PER_CALL = 64
 """Time windows from one call of `between_windows` to the next: a fraction of a second."""
 
@@ -47,10 +52,12 @@ class Gpu:
         line_trace: Callable[[Node], None] | None = None,
         ports: int = 0,
         wires: np.ndarray | None = None,
-        threads: int = 1,
+        threads: int | None = None,
     ):
-        """threads: that run it."""
+        """threads: number that run it; None = see `sim.host.team.threads`."""
         self.machine = machine
+        self._team = Team(max(1, min(threads or run_threads(), machine.cu.count // CUS_PER_THREAD)))
+        self._words = make_team(self._team.count)
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
@@ -156,7 +163,13 @@ class Gpu:
                 return status
 
     def _run_until(self, until_ps: int) -> Status:
-        return Status(run_engine(self.node, until_ps))
+        words = self._words
+        words[ABANDONED] = words[HERE] = 0
+
+        def failed() -> None:
+            words[ABANDONED] = 1
+
+        return Status(self._team.run(lambda me: run_engine(self.node, words, me, until_ps), failed))
 
     def _until_ps(self) -> int:
         """Time after which the next call of `between_windows` is due."""

@@ -162,7 +162,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
     Writes: noc, fifos, pool, bank_wake_ps.
     """
-    calendar = noc.calendar
+    calendar = noc.requests
     next_ps = NEVER
     for c in range(noc.cus):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
@@ -233,7 +233,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
     Writes: noc, fifos, pool, cu_wake_ps.
     """
     sources = 2 * noc.banks
-    calendar = noc.calendar
+    calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
         leaves_ps = fifo_head_ps(fifos[noc.first_hit_fifo + source], pool)

@@ -15,19 +15,42 @@ from tracer.compile.atomics import add, give_way, load, pause, store
 from tracer.compile.jit import compiled
 
 LINE = HOST_LINE_BYTES // 8
-"""Words of a cache line of the host. Each shared word has a line of its own."""
-THREADS, TURN, HERE, ABANDONED, JOBS, DONE = (LINE * k for k in range(6))
-"""Places of the shared words: number of threads; meetings so far; threads that have come to the next one; 1: a thread
-has failed; jobs taken so far; from DONE on: units of the block of each thread that have been taken."""
-SPINS = 4000
-"""Looks at a word, some ten microseconds, before a thread lets another one use the core."""
+"""Words of a cache line of the host. Words that different threads write are in different lines."""
+THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, SENT, WINDOW, TAKEN = (LINE * k for k in range(9))
+"""Places of the shared words.
+
+THREADS: number of threads. HERE: threads that have come to the next meeting. TURN: meetings so far. ABANDONED: 1 = a
+thread has failed. ENDED: 1 = a workgroup has ended. JOBS: jobs of the window that were taken. SENT: meetings so far
+when requests crossed the NoC last. WINDOW: status, begin and end of the window. From TAKEN on: units of the block of
+each thread that were taken.
+"""
+SPINS = 2000
+"""Looks at a word, some ten microseconds, before a thread lets another program use the core."""
+SHARES = 8
+"""A thread takes its block in this many parts; less work is left when the others have nothing to do."""
 
 
 def make_team(threads):
     """The shared words of a team, an i8 array."""
-    words = host_aligned(DONE + threads * LINE, np.dtype(np.int64))
+    words = host_aligned(TAKEN + threads * LINE, np.dtype(np.int64))
     words[THREADS] = threads
+    words[SENT] = -1
     return words
+
+
+@compiled
+def wait_until(team, place, value):
+    """Wait until a word has a value. Returns False if a thread has failed: then the caller must return."""
+    looks = 0
+    while load(team, place) != value:
+        if load(team, ABANDONED) == 1:
+            return False
+        looks += 1
+        if looks < SPINS:
+            pause()
+        else:
+            give_way()
+    return True
 
 
 @compiled
@@ -42,16 +65,7 @@ def meet(team, turn):
     """
     if add(team, HERE, 1) == team[THREADS] - 1:
         return 1
-    looks = 0
-    while load(team, TURN) == turn:
-        if load(team, ABANDONED) == 1:
-            return -1
-        looks += 1
-        if looks < SPINS:
-            pause()
-        else:
-            give_way()
-    return 0
+    return 0 if wait_until(team, TURN, turn + 1) else -1
 
 
 @compiled
@@ -68,7 +82,18 @@ def first_of(units, team, owner):
 
 
 @compiled
-def next_of(units, team, owner):
-    """Take the next unit of a thread's block. Returns -1 if no unit is left."""
-    unit = first_of(units, team, owner) + add(team, DONE + owner * LINE, 1)
-    return unit if unit < first_of(units, team, owner + 1) else -1
+def next_part(units, team, owner):
+    """Take the next part of a thread's block of units.
+
+    Returns:
+        (first, last): the units from `first` to `last` - 1; first >= last if no unit is left.
+    """
+    size = max(1, units // (team[THREADS] * SHARES))
+    first = first_of(units, team, owner) + add(team, TAKEN + owner * LINE, size)
+    return first, min(first + size, first_of(units, team, owner + 1))
+
+
+@compiled
+def give_back(team, me):
+    """No unit of this thread's block is taken any more. Between two meetings in which no units are taken."""
+    store(team, TAKEN + me * LINE, 0)

@@ -63,6 +63,16 @@ def _add(typing_context, words, place, value):
 
 
 @intrinsic
+def _add_field(typing_context, record, offset_bytes, value):
+    def generate(context, builder, signature, arguments):
+        address = builder.add(builder.ptrtoint(arguments[0], WORD), arguments[1])
+        builder.atomic_rmw("add", builder.inttoptr(address, WORD.as_pointer()), arguments[2], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(record, types.int64, types.int64), generate
+
+
+@intrinsic
 def _pause(typing_context):
     def generate(context, builder, signature, arguments):
         name = PAUSES.get(platform.machine().lower())
@@ -98,6 +108,11 @@ def _plain_add(words, place, value):
     return before
 
 
+def _plain_add_field(record, offset_bytes, value):
+    name = next(name for name, field in record.dtype.fields.items() if field[1] == offset_bytes)
+    record[name] += value
+
+
 def _plain_rest():
     """A thread alone never waits."""
 
@@ -110,6 +125,8 @@ store = _plain_store if PLAIN else _store
 """store(words, place, value): set the word."""
 add = _plain_add if PLAIN else _add
 """add(words, place, value): add to the word; returns its value before."""
+add_field = _plain_add_field if PLAIN else _add_field
+"""add_field(record, offset_bytes, value): add to the int64 field at this place of a record, which threads share."""
 pause = _plain_rest if PLAIN else _pause
 """pause(): tell the processor that this thread waits in a loop."""
 give_way = _plain_rest if PLAIN else _give_way
