@@ -69,7 +69,7 @@ TILE = np.dtype(
     align=True,
 )
 
-LOCAL_BYTES, LOCAL_SUM, EARLY = (TILE.fields[name][1] for name in ("local_bytes", "local_sum", "early"))
+LOCAL_BYTES, LOCAL_SUM, EARLY = (dict(TILE.fields or {})[name][1] for name in ("local_bytes", "local_sum", "early"))
 """Places of fields to which several CUs, and so several threads, add at the same time."""
 
 WAVEFRONT = np.dtype(
