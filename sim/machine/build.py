@@ -1,8 +1,8 @@
 """The block diagram in code: the units of a GPU, the order in which they act, and the fifos between them.
 
 A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its values in `sim/spec.py` and in
-`sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES and a call in
-`run_phases`, its records in Node, and its fifos in `_wire` and `build`.
+`sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES, its records in
+Node, and its fifos in `_wire` and `build`; in `sim.machine.shares` a call of its phase.
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)

@@ -100,7 +100,7 @@ def test_gpus_whose_buffers_are_full_give_the_same_bytes(part):
 @pytest.mark.parametrize("threads", THREADS)
 def test_a_deadlock_is_told_on_any_number_of_threads(threads):
     warps = [[barrier(0, 96)], [barrier(0, 96)], [compute(3), load(1 << 20, slot=1), barrier(1, 96)]]
-    with use_threads(threads), pytest.raises(DeadlockError, match="nothing can move .* at barriers 3"):
+    with use_threads(threads), pytest.raises(DeadlockError, match=r"nothing can move .* at barriers 3"):
         simulate(CommandSequence([kernel([warps])]), small_preset("cu.count=32"))
 
 
