@@ -239,6 +239,9 @@ def l2_retry_ps(bank, fifos, pool):
     """
     if bank.blocked == 0:
         return NEVER
+    if bank.flush_set >= 0:
+        writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
+        return fifo_room_ps(writes, pool, writes.tail)
     return _room_ps(bank, fifos, pool)
 
 

@@ -27,7 +27,8 @@ class MscBench:
         self.fifo = FifoBench(*[512] * STREAMS, *[room] * STREAMS)
         spec = MSC(present=True, clock_MHz=1000, latency_clk=latency_clk, lines_per_clk=lines_per_clk, fifo=64)
         numbers = np.arange(2 * STREAMS)
-        self.records = make_mscs(spec, numbers[None, :STREAMS], numbers[None, STREAMS:])
+        none = np.full((1, STREAMS), -1)
+        self.records = make_mscs(spec, numbers[None, :STREAMS], none, numbers[None, STREAMS:])
 
     def step(self, now_ps):
         return int(msc_step(kernel_view(self.records)[0], self.fifo.fifos, self.fifo.pool, now_ps))
@@ -196,7 +197,7 @@ def test_random_kernels_come_to_rest(size, settings, seed):
     gpu = Gpu(small_preset(*settings, size=size).machine)
     for k in range(2):
         one = random_kernel(2 * seed + k, workgroups=12, events=5, region=(1 << 20, 1 << 13))
-        gpu.run_kernel(one, gpu.now_ps, None)
+        gpu.run_kernel(one, gpu.rest_ps, None)
         gpu.flush_l2()
     check_passed(gpu)
 
