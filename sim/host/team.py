@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,6 +22,7 @@ Work = Callable[[int], Any]
 Failed = Callable[[], None]
 
 VARIABLE = "T3SIM_THREADS"
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -55,8 +57,13 @@ def threads() -> int:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use. In a container with a quota of CPU time: as many as the quota pays for."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = QUOTA.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else max(1, min(count, int(quota) // int(period)))
 
 
 class Team:

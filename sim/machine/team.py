@@ -11,7 +11,7 @@ its block helps the others.
 import numpy as np
 
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned
-from tracer.compile.atomics import add, give_way, load, pause, store
+from tracer.compile.atomics import add, give_way, load, nap, pause, store
 from tracer.compile.jit import compiled
 
 LINE = HOST_LINE_BYTES // 8
@@ -24,8 +24,9 @@ thread has failed. ENDED: 1 = a workgroup has ended. JOBS: jobs of the window th
 when requests crossed the NoC last. WINDOW: status, begin and end of the window. From TAKEN on: units of the block of
 each thread that were taken.
 """
-SPINS = 2000
-"""Looks at a word, some ten microseconds, before a thread lets another program use the core."""
+SPINS, YIELDS = 2000, 200
+"""Looks at a word, some ten microseconds each kind: first without a break, then letting other programs use the core.
+A thread that waits longer sleeps between its looks, for then there are more threads than cores."""
 SHARES = 8
 """A thread takes its block in this many parts; less work is left when the others have nothing to do."""
 
@@ -48,8 +49,10 @@ def wait_until(team, place, value):
         looks += 1
         if looks < SPINS:
             pause()
-        else:
+        elif looks < SPINS + YIELDS:
             give_way()
+        else:
+            nap()
     return True
 
 

@@ -15,19 +15,32 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 WORD = ir.IntType(64)
-YIELD = "t3sim_yield"
+YIELD, SLEEP = "t3sim_yield", "t3sim_sleep"
+NAP = 1 if sys.platform == "win32" else 50
+"""Argument of the system's function that sleeps: a millisecond on Windows, else 50 microseconds."""
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "amd64": "llvm.x86.sse2.pause"}
 """Processor -> the instruction that makes a waiting loop cheap."""
 
 
-def _address_of_yield():
-    """Address of the system's function that lets another thread use the core."""
-    library = ctypes.windll.kernel32 if sys.platform == "win32" else ctypes.CDLL(None)
-    function = library.SwitchToThread if sys.platform == "win32" else library.sched_yield
-    return ctypes.cast(function, ctypes.c_void_p).value
+def _name_system_functions():
+    """Make the system's functions that let other threads use the core known to compiled code."""
+    if sys.platform == "win32":
+        functions = {YIELD: ctypes.windll.kernel32.SwitchToThread, SLEEP: ctypes.windll.kernel32.Sleep}
+    else:
+        library = ctypes.CDLL(None)
+        functions = {YIELD: library.sched_yield, SLEEP: library.usleep}
+    for name, function in functions.items():
+        binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 
 
-binding.add_symbol(YIELD, _address_of_yield())
+_name_system_functions()
+
+
+def _call(builder, name, *arguments):
+    """Call a function of the system that takes int32 and returns int32 (or nothing: then nobody reads it)."""
+    half = ir.IntType(32)
+    function_type = ir.FunctionType(half, [half] * len(arguments))
+    builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [half(one) for one in arguments])
 
 
 def _pointer(context, builder, array_type, array, place):
@@ -87,8 +100,16 @@ def _pause(typing_context):
 @intrinsic
 def _give_way(typing_context):
     def generate(context, builder, signature, arguments):
-        function_type = ir.FunctionType(ir.IntType(32), [])
-        builder.call(cgutils.get_or_insert_function(builder.module, function_type, YIELD), [])
+        _call(builder, YIELD)
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def _nap(typing_context):
+    def generate(context, builder, signature, arguments):
+        _call(builder, SLEEP, NAP)
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -131,3 +152,5 @@ pause = _plain_rest if PLAIN else _pause
 """pause(): tell the processor that this thread waits in a loop."""
 give_way = _plain_rest if PLAIN else _give_way
 """give_way(): let another thread use this core."""
+nap = _plain_rest if PLAIN else _nap
+"""nap(): sleep for a short time."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.host.team import Team, cores, threads, use_threads
-from sim.machine.team import ABANDONED, DONE, LINE, make_team, meet, next_of, part
+from sim.machine.team import ABANDONED, give_back, make_team, meet, next_part, part
 from tests.support.plain_records import kernel_view
 from tracer.compile.jit import compiled
 from traces.errors import UserError
@@ -18,32 +18,35 @@ UNITS = 37
 
 @compiled
 def _steps(team, me, cells, steps, spoil):
-    """In each step every cell becomes a function of its neighbours in the last step. Returns the meetings so far."""
+    """In each step every cell becomes a function of its neighbours in the last step, once. Returns the steps done."""
     threads = team[0]
     turn = 0
     for step in range(steps):
         old, new = step & 1, 1 - (step & 1)
         for k in range(threads):
-            while True:
-                unit = next_of(cells.shape[1], team, (me + k) % threads)
-                if unit < 0:
-                    break
-                cells[new, unit] = 3 * cells[old, unit - 1 if unit > 0 else 0] + cells[old, unit] + unit
+            owner = (me + k) % threads
+            first, last = next_part(cells.shape[1], team, owner)
+            while first < last:
+                for unit in range(first, last):
+                    cells[2, unit] += 1
+                    cells[new, unit] = 3 * cells[old, unit - 1 if unit > 0 else 0] + cells[old, unit] + unit
+                first, last = next_part(cells.shape[1], team, owner)
         if me == spoil and step == steps // 2:
             return -2
-        found = meet(team, turn)
-        if found < 0:
-            return -1
-        if found == 1:
-            for owner in range(threads):
-                team[DONE + owner * LINE] = 0
-            part(team, turn)
-        turn += 1
-    return turn
+        for half in range(2):
+            found = meet(team, turn)
+            if found < 0:
+                return -1
+            if found == 1:
+                part(team, turn)
+            turn += 1
+            if half == 0:
+                give_back(team, me)
+    return turn // 2
 
 
 def steps_of(count, steps, spoil=-1):
-    team, cells = make_team(count), np.zeros((2, UNITS), np.int64)
+    team, cells = make_team(count), np.zeros((3, UNITS), np.int64)
     cells[0] = np.arange(UNITS)
     ended = [0] * count
 
@@ -64,7 +67,7 @@ def test_threads_that_meet_compute_what_one_thread_computes(count):
     team.run(work, failed)
     team, work, failed, found, ended = steps_of(count, 500)
     team.run(work, failed)
-    assert ended == [500] * count and (found == expected).all()
+    assert ended == [500] * count and (found == expected).all() and (found[2] == 500).all()
 
 
 @pytest.mark.parametrize("spoil", [0, 1])
