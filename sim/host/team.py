@@ -13,8 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from numba.core import config
-
+from tracer.compile.atomics import PLAIN
 from traces.errors import UserError
 
 Work = Callable[[int], Any]
@@ -48,7 +47,7 @@ def threads() -> int:
     Raises:
         UserError: T3SIM_THREADS is not a whole number of at least 1.
     """
-    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    if PLAIN:
         return 1  # plain Python cannot share records between threads
     text = os.environ.get(VARIABLE, "")
     if text and not (text.isdecimal() and int(text)):
