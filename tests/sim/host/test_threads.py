@@ -128,8 +128,7 @@ def test_a_run_continues_on_another_number_of_threads():
     assert differing(records(whole.node), records(other.node)) == []
 
 
-def test_progress_may_raise_on_several_threads_and_the_gpu_may_run_again():
-    """Ctrl-C arrives between two calls of the engine, where progress is reported."""
+def test_an_interrupt_between_windows_ends_a_run_on_several_threads():
     machine = load_preset("v100").machine
     gpu = Gpu(machine, threads=2)
 
@@ -137,7 +136,7 @@ def test_progress_may_raise_on_several_threads_and_the_gpu_may_run_again():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gpu.run_kernel(GemmSource(GemmProblem(1024, 1024, 64)), 0, interrupt)
+        gpu.run_kernel(SOURCE, 0, None, interrupt)
     again, fresh = Gpu(machine, threads=2), Gpu(machine, threads=1)
     assert again.run_kernel(SOURCE, 0, None) == fresh.run_kernel(SOURCE, 0, None)
     assert np.array_equal(again.node.banks, fresh.node.banks)
