@@ -19,6 +19,7 @@ from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
 from sim.host.team import Team, threads
+from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
 from sim.hw.link import WIRE, publish
 from sim.hw.mca import watch_first_stage
@@ -27,11 +28,14 @@ from sim.hw.space import MIRROR
 from sim.hw.tracker import make_tracker
 from sim.machine.build import Output
 from sim.machine.deadlock import deadlock
-from sim.machine.engine import Status
+from sim.machine.engine import Status, next_act_ps
+from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.spec import Machine
 from traces.errors import UserError
 
+ROUNDS_PER_LOOK = 1024
+"""Rounds between two looks of the watchdog."""
 STILL_ROUNDS = 1
 """After more consecutive rounds in which no GPU can act and nothing moves, the state is a deadlock."""
 
@@ -52,6 +56,7 @@ class Cluster:
             raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
+        check_memory(machine, len(plans), ports)
         self.wires = np.zeros(len(plans) * ports, WIRE)
         count = threads()
         self._team = Team(min(count, len(plans)))
@@ -107,9 +112,11 @@ class Cluster:
     def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
         """Run in rounds of the link's latency, in whole clocks of the time windows."""
         step_ps = round_ps(self.machine, int(self.gpus[0].node.engine[0]["grid_ps"]))
+        watchdog, rounds = Watchdog(), 0
         while True:
+            rounds += 1
             self._horizon_ps += step_ps
-            before = self._moves()
+            before, windows = self._moves(), self._windows()
             states = self._round(progress)
             if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
@@ -117,6 +124,10 @@ class Cluster:
             self._still = self._still + 1 if still else 0
             if self._still > STILL_ROUNDS:
                 break
+            if rounds % ROUNDS_PER_LOOK == 0 and watchdog.starved([gpu.node for gpu in self.gpus]):
+                raise next(gpu for gpu in self.gpus if not gpu.done).starvation("collective")
+            if self._windows() == windows:
+                self._skip_empty_rounds(step_ps)
             if between_rounds:
                 between_rounds()
         for gpu in self.gpus:
@@ -131,7 +142,6 @@ class Cluster:
 
     def _round(self, progress: Progress | None) -> list[Status]:
         """Run all GPUs to the horizon. Each thread takes the next GPU when it has done one."""
-        publish(self.wires)
         states = [Status.HORIZON] * len(self.gpus)
         left = iter(enumerate(self.gpus))
 
@@ -140,7 +150,18 @@ class Cluster:
                 states[number] = self._run_to(gpu, self._horizon_ps, None if number else progress)
 
         self._team.run(work)
+        publish(self.wires)
         return states
+
+    def _skip_empty_rounds(self, step_ps: int) -> None:
+        """Skip whole rounds in which no GPU can act: they change nothing."""
+        next_ps = min(next_act_ps(gpu.node) for gpu in self.gpus)
+        if next_ps < NEVER:
+            self._horizon_ps += max(0, next_ps - self._horizon_ps) // step_ps * step_ps
+
+    def _windows(self) -> int:
+        """Number of time windows so far, on all GPUs together."""
+        return sum(int(gpu.node.engine[0]["windows"]) for gpu in self.gpus)
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         gpu.node.engine["horizon_ps"] = horizon_ps

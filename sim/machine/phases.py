@@ -128,6 +128,8 @@ def run_banks(node, first, last, end_ps):
             if node.bank_told_ps[b] < NEVER:
                 node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.bank_told_ps[b])
                 node.bank_told_ps[b] = NEVER
+        for b in range((h + 1) * slices, min((h + 2) * slices, last * slices)):
+            l2_expect_queue(node.banks[b], node.l2_sets, node.fifos, node.pool)
         while True:
             b, now_ps, other_ps = _next_bank(node, h * slices, slices)
             if now_ps >= end_ps:
@@ -154,8 +156,6 @@ def _next_bank(node, first, slices):
 def _run_bank(node, h, b, now_ps, end_ps):
     """Run a bank for at least one step, up to end_ps."""
     bank, number = node.banks[b], len(node.cus) + b
-    if b + 1 < len(node.banks):
-        l2_expect_queue(node.banks[b + 1], node.l2_sets, node.fifos, node.pool)
     steps = 0
     while True:
         steps += 1

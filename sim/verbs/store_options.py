@@ -1,4 +1,4 @@
-"""Options of the verbs that simulate: use of stored results, checkpoints of the run in progress, threads."""
+"""Options of the verbs that simulate: stored results, checkpoints, threads, the interval of a series."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,10 @@ import click
 
 from sim.host.checkpoint import EVERY_S
 from sim.run.run import Run
+from sim.study.fields import STUDY_BOUNDS
+
+INTERVAL_NS = click.IntRange(1, int(STUDY_BOUNDS["interval_ns"].most))
+"""Type of the option --interval-ns."""
 
 with_threads = click.option(
     "--threads", type=click.IntRange(min=1), help="Threads of a run; the results do not depend on it.  [all cores]"
