@@ -116,16 +116,16 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("L2 banks", "l2", run_banks, "channels"),
+    Phase("CUs, load/store units and L1", "cu", run_cus, "cus"),
+    Phase("NoC, requests", "noc", run_requests),
+    Phase("NoC, answers", "noc", run_answers),
     Phase("memory-side cache", "msc", run_mscs, "channels"),
     Phase("HBM channels", "hbm", run_channels, "channels"),
     Phase("retries of the memory", "hbm", retry_memory, "channels"),
-    Phase("CUs, load/store units and L1", "cu", run_cus, "cus"),
-    Phase("NoC, requests", "noc", run_requests),
     Phase("arrivals from other GPUs", "link", run_arrivals),
     Phase("Tracker", "tracker", run_tracker),
     Phase("DMA engines", "dma", run_dmas),
     Phase("links", "link", run_links),
-    Phase("NoC, answers", "noc", run_answers),
 )
 """Phases in an order in which they may run. `sim.machine.shares` calls the same functions."""
 
@@ -157,8 +157,8 @@ class Node(NamedTuple):
     channel_wake_ps: np.ndarray
     memory_wake_ps: np.ndarray  # of the unit that takes a channel's requests: its memory-side cache or the channel
     fabric_fifos: np.ndarray  # i8 [channels, STREAMS]: fifos of this unit for requests that go past L2, -1 = none
-    cu_told_ps: np.ndarray  # parts of wake_ps: what the Tracker, and arrivals that stay in L2, tell CUs and banks
-    bank_told_ps: np.ndarray
+    cu_told_ps: np.ndarray  # part of wake_ps: what the Tracker tells CUs
+    bank_told_ps: np.ndarray  # and what channels, and arrivals that stay in L2, tell banks
     steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
     news: np.ndarray  # i1 [CUs]: what each has to tell since it ran last (sim.machine.phases)
     fifos: np.ndarray

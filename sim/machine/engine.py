@@ -23,7 +23,7 @@ from sim.machine.fabric import fabric_wake_ps
 from sim.machine.phases import collect_ended, retry_blocked
 from sim.machine.series import close_interval
 from sim.machine.shares import run_jobs, run_units
-from sim.machine.team import ENDED, JOBS, TURN, WINDOW, meet, part
+from sim.machine.team import DONE, ENDED, JOBS, TURN, WINDOW, meet, part
 from tracer.compile.atomics import load
 from tracer.compile.jit import compiled
 
@@ -145,7 +145,7 @@ def _next_window(node, team, until_ps):
     begin_ps, end_ps = team[WINDOW + 1], team[WINDOW + 2]
     if team[WINDOW] == Status.OPEN:
         close_window(node, team[ENDED])
-        team[ENDED] = team[JOBS] = 0
+        team[ENDED] = team[JOBS] = team[DONE] = 0
         if until_ps < 0:
             return Status.UNTIL, begin_ps, end_ps
     return open_window(node, until_ps)

@@ -172,7 +172,7 @@ def _run_bank(node, h, b, now_ps, end_ps):
 def run_channels(node, first, last, end_ps):
     """Run HBM channels. Then return the data that they have read.
 
-    Writes: node.bank_wake_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.pool,
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.pool,
     node.steps.
     """
     place = len(node.cus) + len(node.banks) + len(node.mscs)
@@ -197,7 +197,7 @@ def _return_data(node, channel):
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
         b = np.int64(data.bank)
-        node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
+        node.bank_told_ps[b] = min(node.bank_told_ps[b], data.ready_ps)
         l2_expect(node.banks[b], node.l2_sets, data)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
@@ -209,13 +209,13 @@ def retry_memory(node, first, last, end_ps):
 
     All units that take from their fifos have run.
 
-    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_wake_ps, node.msc_wake_ps.
+    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
     """
     slices = len(node.banks) // len(node.channels)
     for b in range(first * slices, last * slices):
         if node.banks[b].blocked == 1:
             retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
-            node.bank_wake_ps[b] = min(node.bank_wake_ps[b], retry_ps)
+            node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
     if len(node.mscs) > 0:
         retry_mscs(node, first, last)
 

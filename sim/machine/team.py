@@ -16,13 +16,14 @@ from tracer.compile.jit import compiled
 
 LINE = HOST_LINE_BYTES // 8
 """Words of a cache line of the host. Words that different threads write are in different lines."""
-THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, SENT, WINDOW, TAKEN = (LINE * k for k in range(9))
+THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, DONE, SENT, WINDOW, CUS = (LINE * k for k in range(10))
+CHANNELS = CUS + 1
 """Places of the shared words.
 
 THREADS: number of threads. HERE: threads that have come to the next meeting. TURN: meetings so far. ABANDONED: 1 = a
-thread has failed. ENDED: 1 = a workgroup has ended. JOBS: jobs of the window that were taken. SENT: meetings so far
-when requests crossed the NoC last. WINDOW: status, begin and end of the window. From TAKEN on: units of the block of
-each thread that were taken.
+thread has failed. ENDED: 1 = a workgroup has ended. JOBS, DONE: jobs taken and channels run in the window. SENT:
+meetings so far when requests crossed the NoC last. WINDOW: status, begin and end of the window. CUS, CHANNELS: units of
+the first thread's block that were taken in the window; those of the next thread are a line further.
 """
 SPINS, YIELDS = 2000, 200
 """Looks at a word, some ten microseconds each kind: first without a break, then letting other programs use the core.
@@ -33,7 +34,7 @@ SHARES = 8
 
 def make_team(threads):
     """The shared words of a team, an i8 array."""
-    words = host_aligned(TAKEN + threads * LINE, np.dtype(np.int64))
+    words = host_aligned(CUS + threads * LINE, np.dtype(np.int64))
     words[THREADS] = threads
     words[SENT] = -1
     return words
@@ -85,18 +86,21 @@ def first_of(units, team, owner):
 
 
 @compiled
-def next_part(units, team, owner):
+def next_part(units, team, kind, owner):
     """Take the next part of a thread's block of units.
+
+    Args:
+        kind: CUS or CHANNELS.
 
     Returns:
         (first, last): the units from `first` to `last` - 1; first >= last if no unit is left.
     """
     size = max(1, units // (team[THREADS] * SHARES))
-    first = first_of(units, team, owner) + add(team, TAKEN + owner * LINE, size)
+    first = first_of(units, team, owner) + add(team, kind + owner * LINE, size)
     return first, min(first + size, first_of(units, team, owner + 1))
 
 
 @compiled
-def give_back(team, me):
-    """No unit of this thread's block is taken any more. Between two meetings in which no units are taken."""
-    store(team, TAKEN + me * LINE, 0)
+def take_again(team, kind, me):
+    """No unit of this thread's block is taken any more. In a half of the window that takes no units of this kind."""
+    store(team, kind + me * LINE, 0)

@@ -124,7 +124,7 @@ def test_a_run_continues_on_another_number_of_threads():
 
     whole.run_kernel(SOURCE, 0, None, note)
     other = Gpu(machine, threads=3)
-    other.run_kernel(SOURCE, 0, None, None, states[len(states) // 2])
+    other.run_kernel(SOURCE, 0, None, lambda: None, states[len(states) // 2])
     assert differing(records(whole.node), records(other.node)) == []
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.host.team import Team, cores, threads, use_threads
-from sim.machine.team import ABANDONED, give_back, make_team, meet, next_part, part
+from sim.machine.team import ABANDONED, CUS, make_team, meet, next_part, part, take_again
 from tests.support.plain_records import kernel_view
 from tracer.compile.jit import compiled
 from traces.errors import UserError
@@ -25,12 +25,12 @@ def _steps(team, me, cells, steps, spoil):
         old, new = step & 1, 1 - (step & 1)
         for k in range(threads):
             owner = (me + k) % threads
-            first, last = next_part(cells.shape[1], team, owner)
+            first, last = next_part(cells.shape[1], team, CUS, owner)
             while first < last:
                 for unit in range(first, last):
                     cells[2, unit] += 1
                     cells[new, unit] = 3 * cells[old, unit - 1 if unit > 0 else 0] + cells[old, unit] + unit
-                first, last = next_part(cells.shape[1], team, owner)
+                first, last = next_part(cells.shape[1], team, CUS, owner)
         if me == spoil and step == steps // 2:
             return -2
         for half in range(2):
@@ -41,7 +41,7 @@ def _steps(team, me, cells, steps, spoil):
                 part(team, turn)
             turn += 1
             if half == 0:
-                give_back(team, me)
+                take_again(team, CUS, me)
     return turn // 2
 
 
