@@ -146,7 +146,7 @@ def run(
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
         interval_ns: of the time series, 0 = none.
-        threads: None = all cores. The result does not depend on it.
+        threads: None = all cores that other programs leave free. The result does not depend on it.
         fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).
@@ -217,7 +217,7 @@ def study(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
-    threads: int | None = None,
+    threads: int = 1,
     fresh: bool = False,
     store: Store | None = None,
     progress: StudyProgress | None = None,
@@ -229,7 +229,7 @@ def study(
         folder: folder of the archive. The name of the archive follows from the content of the study.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler that is used instead of a local cluster.
-        threads: of each run; None = one with several workers, all cores in this process.
+        threads: of each run.
         fresh, store: as in `run`.
         progress: called with (runs done, runs to do).
 

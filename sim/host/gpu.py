@@ -1,13 +1,14 @@
 """Host control of one simulated GPU: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from sim.counters import take
+from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
-from sim.host.team import Team
 from sim.host.team import threads as run_threads
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
@@ -21,7 +22,6 @@ from sim.machine.engine_record import SERIES
 from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
-from sim.machine.team import ABANDONED, HERE, make_team
 from sim.occupancy import Occupancy, occupancy
 from sim.presets.check import check_machine
 from sim.spec import Machine
@@ -65,8 +65,7 @@ class Gpu:
         check_machine(machine)
         check_memory(machine, ports=ports)
         self.machine = machine
-        self._team = Team(max(1, min(threads or run_threads(), machine.cu.count // CUS_PER_THREAD)))
-        self._words = make_team(self._team.count)
+        self._crew = Crew(max(1, min(threads or run_threads(), machine.cu.count // CUS_PER_THREAD)))
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
@@ -194,13 +193,11 @@ class Gpu:
         return deadlock(self.node, self.fifo_names, what, fact)
 
     def _run_until(self, until_ps: int) -> Status:
-        words = self._words
-        words[ABANDONED] = words[HERE] = 0
-
-        def failed() -> None:
-            words[ABANDONED] = 1
-
-        return Status(self._team.run(lambda me: run_engine(self.node, words, me, until_ps), failed))
+        while True:
+            status = Status(self._crew.run(partial(run_engine, self.node), until_ps))
+            if status != Status.CHANGE:
+                return status
+            self._crew.change(int(self.node.engine[0]["windows"]))
 
     def _until_ps(self) -> int:
         """Time of the next call of `between_windows`: a multiple of their distance; -1: after every window."""

@@ -22,6 +22,7 @@ Failed = Callable[[], None]
 
 VARIABLE = "T3SIM_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
+MOST_THREADS = 256
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -30,29 +31,47 @@ def use_threads(count: int | None) -> Iterator[None]:
     """Context manager: number of threads of each run in the block; None = the number outside the block.
 
     Raises:
-        UserError: a count below 1.
+        UserError: a count below 1 or above MOST_THREADS.
     """
-    if count is not None and count < 1:
-        raise UserError(f"threads: found {count}, allowed is 1 and more")
-    before = _threads.set(threads() if count is None else count)
+    check_threads(count)
+    before = _threads.set(_threads.get() if count is None else count)
     try:
         yield
     finally:
         _threads.reset(before)
 
 
-def threads() -> int:
-    """Number of threads of a run that starts now: of `use_threads`, else of $T3SIM_THREADS, else all cores.
+def check_threads(count: int | None) -> None:
+    """Refuse a number of threads that cannot be. None = not chosen.
 
     Raises:
-        UserError: T3SIM_THREADS is not a whole number of at least 1.
+        UserError: a count below 1 or above MOST_THREADS.
+    """
+    if count is not None and not 1 <= count <= MOST_THREADS:
+        raise UserError(f"threads: found {count}, allowed is 1 to {MOST_THREADS}")
+
+
+def chosen() -> int | None:
+    """The number of threads of a run that somebody has chosen: by `use_threads`, else by $T3SIM_THREADS; else None.
+
+    Raises:
+        UserError: T3SIM_THREADS is not a whole number from 1 to MOST_THREADS.
+    """
+    text = os.environ.get(VARIABLE, "")
+    if text and not (text.isdecimal() and 1 <= int(text) <= MOST_THREADS):
+        raise UserError(f"{VARIABLE}: found {text!r}, allowed is a whole number from 1 to {MOST_THREADS}")
+    return _threads.get() or (int(text) if text else None)
+
+
+def threads() -> int:
+    """Number of threads of a run that starts now: the chosen one, else as many as there are cores.
+
+    Raises:
+        UserError: as `chosen`.
     """
     if PLAIN:
         return 1  # plain Python cannot share records between threads
-    text = os.environ.get(VARIABLE, "")
-    if text and not (text.isdecimal() and int(text)):
-        raise UserError(f"{VARIABLE}: found {text!r}, allowed is a whole number of at least 1")
-    return _threads.get() or int(text or cores())
+    return chosen() or min(cores(), MOST_THREADS)
 
 
 def cores() -> int:

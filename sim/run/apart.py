@@ -11,7 +11,7 @@ import sys
 from threading import Thread
 
 from sim.host.team import VARIABLE as THREADS
-from sim.host.team import threads
+from sim.host.team import chosen
 from sim.hw.policy import VARIABLE
 from sim.run.result import RunResult
 from sim.run.run import Run
@@ -42,7 +42,7 @@ def execute_apart(run: Run, policy: str) -> RunResult:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD],
         env=os.environ
-        | {VARIABLE: policy, THREADS: str(threads()), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        | {VARIABLE: policy, THREADS: str(chosen() or ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

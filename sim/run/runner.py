@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from sim.host.team import cores, use_threads
+from sim.host.team import check_threads, cores, use_threads
 from sim.presets.check import check_machine
 from sim.run.apart import execute_apart
 from sim.run.hold import holding
@@ -69,7 +69,7 @@ def run_all(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
-    threads: int | None = None,
+    threads: int = 1,
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Outcomes:
@@ -80,27 +80,25 @@ def run_all(
         store: results are stored there; workers must see its folder.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler to use instead.
-        threads: of each run; None = one with several workers, all cores in this process.
+        threads: of each run.
         fresh: simulate runs that the store has too; the new results replace the old ones.
         progress: see Progress.
 
     Raises:
-        UserError: workers below 0, threads below 1, Dask is missing, no scheduler answers, the store cannot be written.
+        UserError: workers below 0, bad threads, Dask is missing, no scheduler answers, the store cannot be written.
     """
     workers = cores() if workers is None else workers
     if workers < 0:
         raise UserError(f"workers: found {workers}, allowed is 0 and more")
-    if threads is not None and threads < 1:
-        raise UserError(f"threads: found {threads}, allowed is 1 and more")
+    check_threads(threads)
     wanted = {run.key: run for run in runs}
     outcomes = Outcomes(store, set() if fresh else {key for key in wanted if store.get(key) is not None})
     left = {key: run for key, run in wanted.items() if key not in outcomes.from_store}
     left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
     ended = _recorder(outcomes, len(left), progress)
     if left:
-        here = scheduler is None and workers <= 1
-        work = partial(do_run, store=store, fresh=fresh, threads=threads if here else threads or 1)
-        if here:
+        work = partial(do_run, store=store, fresh=fresh, threads=threads)
+        if scheduler is None and workers <= 1:
             _run_here(work, left, ended)
         else:
             run_on_workers(work, left, ended, min(workers, len(left)), scheduler)
@@ -136,7 +134,7 @@ def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Call
         ended(key, failed, lost)
 
 
-def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int | None = None) -> str:
+def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int = 1) -> str:
     """Simulate one run and store its result. Returns why it failed; "" = it did not.
 
     Raises:

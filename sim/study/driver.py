@@ -41,7 +41,7 @@ def run_study(
     workers: int | None = None,
     scheduler: str | None = None,
     *,
-    threads: int | None = None,
+    threads: int = 1,
     store: Store | None = None,
     fresh: bool = False,
     progress: Progress | None = None,

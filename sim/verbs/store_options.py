@@ -5,6 +5,7 @@ from collections.abc import Callable
 import click
 
 from sim.host.checkpoint import EVERY_S
+from sim.host.team import MOST_THREADS
 from sim.run.run import Run
 from sim.study.fields import STUDY_BOUNDS
 
@@ -12,7 +13,9 @@ INTERVAL_NS = click.IntRange(1, int(STUDY_BOUNDS["interval_ns"].most))
 """Type of the option --interval-ns."""
 
 with_threads = click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads of a run; the results do not depend on it.  [all cores]"
+    "--threads",
+    type=click.IntRange(1, MOST_THREADS),
+    help="Threads of a run; the results do not depend on it.  [all cores that other programs leave free]",
 )
 """Decorator: add the option to a click command."""
 _OPTIONS = (

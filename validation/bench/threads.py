@@ -3,6 +3,9 @@
 Three runs: a sub-layer GEMM on one GPU, the fused GEMM on the one GPU that stands for all, and a smaller fused GEMM on
 eight explicit GPUs. The numbers of threads take turns, and the fastest of a few turns counts: machines are shared.
 Every number of threads must give the same counters.
+
+A last table has the phases of a time window of the first run on one thread. They bound the speed of one GPU: a phase
+that is one job has one thread, and `sim.machine.shares` tells which phases run at the same time.
 """
 
 import argparse
@@ -14,6 +17,8 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 from sim.host.team import cores, use_threads
+from sim.machine.build import PHASES
+from sim.machine.phases import run_banks, run_cus
 from sim.presets import load_preset
 from sim.run.result import RunResult
 from sim.run.run import gemm_run
@@ -22,10 +27,12 @@ from tracer.compile.process import machine_text
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, to_markdown
+from validation.bench.engine_profile import BETWEEN, TimedGpu
 from validation.bench.t3 import SCALE_SHAPE
 
 TABLE = Path(__file__).parents[1] / "tables" / "bench_threads.md"
 EXPLICIT_GPUS = 8
+US_PER_S = 1_000_000
 TURNS = 3
 COLUMNS = ("threads", "wall s", "CPU s", "times as fast as one thread", "share of the threads in use")
 
@@ -95,7 +102,36 @@ def report(workload: str, counts: list[int], turns: int = TURNS, small: bool = F
     for title, simulate in workloads(workload, small).items():
         rows = curve(simulate, counts, turns)
         blocks += [Heading(title, 2), Table(COLUMNS, [_cells(row, rows[0]) for row in rows], ())]
-    return to_markdown(blocks)
+    return to_markdown(blocks + _window_blocks(window_us(workload, small), counts))
+
+
+def window_us(workload: str, small: bool = False) -> dict[str, float]:
+    """CPU time of each phase in a mean time window of the first run, on one thread, in microseconds."""
+    gpu = TimedGpu(load_preset("t3_2024").machine)
+    gpu.run_kernel(GemmSource(GemmProblem(512, 512, 128) if small else named_sublayer(workload)[0]), 0, None)
+    return {title: s / gpu.node.engine[0]["windows"] * US_PER_S for title, s in gpu.phase_s.items()}
+
+
+def bound(phase_us: dict[str, float], threads: int) -> float:
+    """How many times as fast as one thread the threads can be at most, with perfect shares and free meetings."""
+    phases = {phase.title: phase for phase in PHASES if phase.title in phase_us}
+    first_us = sum(phase_us[title] for title, phase in phases.items() if phase.run in (run_banks, run_cus))
+    jobs_us = [phase_us[title] for title, phase in phases.items() if not phase.spread]
+    second_us = sum(phase_us[title] for title in phases) - first_us
+    rest_us = phase_us[BETWEEN]
+    return (first_us + second_us + rest_us) / (first_us / threads + max(*jobs_us, second_us / threads) + rest_us)
+
+
+def _window_blocks(phase_us: dict[str, float], counts: list[int]) -> list[Block]:
+    spread = {phase.title: phase.spread for phase in PHASES}
+    rows = [(title, f"{us:.1f}", spread.get(title) or "one thread") for title, us in phase_us.items()]
+    rows.append(("sum", f"{sum(phase_us.values()):.1f}", ""))
+    limits = ", ".join(f"{bound(phase_us, count):.2f} with {count} threads" for count in counts if count > 1)
+    return [
+        Heading("A time window on one GPU", 2),
+        Table(("phase", "us", "shared among threads by"), rows, ()),
+        *([Text(f"So one GPU can be as many times as fast at most: {limits}.")] if limits else []),
+    ]
 
 
 def _cells(row: Row, one: Row) -> tuple[str, ...]:

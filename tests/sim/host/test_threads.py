@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from sim.host.crew import Crew
 from sim.host.gpu import Gpu
 from sim.host.state import State, named_arrays
-from sim.host.team import use_threads
+from sim.host.team import cores, use_threads
 from sim.machine.deadlock import DeadlockError
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
@@ -140,3 +141,21 @@ def test_an_interrupt_between_windows_ends_a_run_on_several_threads():
     again, fresh = Gpu(machine, threads=2), Gpu(machine, threads=1)
     assert again.run_kernel(SOURCE, 0, None) == fresh.run_kernel(SOURCE, 0, None)
     assert np.array_equal(again.node.banks, fresh.node.banks)
+
+
+def test_threads_that_wait_for_cores_leave_the_gpu_to_one(monkeypatch):
+    """Threads of which nobody has chosen the number; more of them than cores. The bytes are the same."""
+    monkeypatch.delenv("T3SIM_THREADS")
+    machine, changes = load_preset("t3_2024").machine, []
+    one = after_kernel(machine, SOURCE, 1)
+    monkeypatch.setattr(Crew, "change", counted(Crew.change, changes))
+    assert differing(one, after_kernel(machine, SOURCE, 4 * cores())) == []
+    assert changes
+
+
+def counted(method, calls):
+    def call(self, windows):
+        calls.append(windows)
+        method(self, windows)
+
+    return call

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from sim.host.team import Team, cores, threads, use_threads
+from sim.host.team import Team, chosen, cores, threads, use_threads
 from sim.machine.team import ABANDONED, CUS, make_team, meet, next_part, part, take_again
 from tests.support.plain_records import kernel_view
 from tracer.compile.jit import compiled
@@ -110,16 +110,19 @@ def test_workers_serve_many_times_and_end_with_their_team():
 
 def test_number_of_threads(monkeypatch):
     monkeypatch.delenv("T3SIM_THREADS")
-    assert threads() == cores()
+    assert threads() == cores() and chosen() is None
+    with use_threads(None):
+        assert chosen() is None
     monkeypatch.setenv("T3SIM_THREADS", "3")
-    assert threads() == 3
+    assert threads() == chosen() == 3
     with use_threads(2):
         assert threads() == 2
         with use_threads(None):
             assert threads() == 2
     assert threads() == 3
     monkeypatch.setenv("T3SIM_THREADS", "none")
-    with pytest.raises(UserError, match="T3SIM_THREADS: found 'none', allowed is a whole number of at least 1"):
+    with pytest.raises(UserError, match="T3SIM_THREADS: found 'none', allowed is a whole number from 1 to 256"):
         threads()
-    with pytest.raises(UserError, match="threads: found 0, allowed is 1 and more"), use_threads(0):
-        pass
+    for count in (0, 257):
+        with pytest.raises(UserError, match=f"threads: found {count}, allowed is 1 to 256"), use_threads(count):
+            pass
