@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from sim.host.crew import Crew
+from sim.host import crew
 from sim.host.gpu import Gpu
 from sim.host.state import State, named_arrays
-from sim.host.team import cores, use_threads
+from sim.host.team import use_threads
 from sim.machine.deadlock import DeadlockError
+from sim.machine.team import MOST_NAPS, NAPS, make_team
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from tests.support.programs import barrier, compute, kernel, load, random_kernel, small_preset
@@ -143,19 +144,23 @@ def test_an_interrupt_between_windows_ends_a_run_on_several_threads():
     assert np.array_equal(again.node.banks, fresh.node.banks)
 
 
-def test_threads_that_wait_for_cores_leave_the_gpu_to_one(monkeypatch):
-    """Threads of which nobody has chosen the number; more of them than cores. The bytes are the same."""
-    monkeypatch.delenv("T3SIM_THREADS")
-    machine, changes = load_preset("t3_2024").machine, []
+def test_threads_that_wait_for_cores_leave_the_gpu_to_one_for_a_while(monkeypatch):
+    """Threads of which nobody has chosen the number. The bytes are the same."""
+    machine, change, changes = load_preset("t3_2024").machine, crew.Crew.change, []
     one = after_kernel(machine, SOURCE, 1)
-    monkeypatch.setattr(Crew, "change", counted(Crew.change, changes))
-    assert differing(one, after_kernel(machine, SOURCE, 4 * cores())) == []
-    assert changes
 
+    def tired_team(threads):
+        words = make_team(threads)
+        words[NAPS] = MOST_NAPS + 1
+        return words
 
-def counted(method, calls):
-    def call(self, windows):
-        calls.append(windows)
-        method(self, windows)
+    def counted(self, windows):
+        changes.append(windows)
+        change(self, windows)
 
-    return call
+    monkeypatch.delenv("T3SIM_THREADS")
+    monkeypatch.setattr(crew, "make_team", tired_team)
+    monkeypatch.setattr(crew, "ALONE_WINDOWS", 40)
+    monkeypatch.setattr(crew.Crew, "change", counted)
+    assert differing(one, after_kernel(machine, SOURCE, 3)) == []
+    assert changes[:2] == [1, 41]
