@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
@@ -133,6 +134,7 @@ def run(
     *,
     flush_l2: bool = True,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -144,6 +146,7 @@ def run(
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
         interval_ns: of the time series, 0 = none.
+        threads: None = all cores that other programs leave free. The result does not depend on it.
         fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).
@@ -158,7 +161,8 @@ def run(
     description = KernelRun(
         preset=preset, source=_source(what, preset), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS
     )
-    return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
+    with use_threads(threads):
+        return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
 def scenario(
@@ -170,6 +174,7 @@ def scenario(
     configurations: Sequence[str] = CONFIGURATIONS,
     explicit: bool = False,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -182,7 +187,7 @@ def scenario(
         machine, changes: as in `machine`.
         configurations: names of the configurations.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
-        interval_ns, fresh, store, progress: as in `run`; progress names the run.
+        interval_ns, threads, fresh, store, progress: as in `run`; progress names the run.
 
     Returns:
         A `ScenarioResult`: `configurations[name]` (times, traffic), `speedup(name)` over Sequential, `runs[name]`.
@@ -202,7 +207,8 @@ def scenario(
         explicit=explicit,
         interval_ps=interval_ns * PS_PER_NS,
     )
-    return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
+    with use_threads(threads):
+        return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
 
 
 def study(
@@ -211,6 +217,7 @@ def study(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    threads: int = 1,
     fresh: bool = False,
     store: Store | None = None,
     progress: StudyProgress | None = None,
@@ -222,6 +229,7 @@ def study(
         folder: folder of the archive. The name of the archive follows from the content of the study.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler that is used instead of a local cluster.
+        threads: of each run.
         fresh, store: as in `run`.
         progress: called with (runs done, runs to do).
 
@@ -233,7 +241,11 @@ def study(
             again to simulate the rest).
     """
     outcome = run_study(
-        *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
+        *(load_study(Path(file)), Path(folder), workers, scheduler),
+        threads=threads,
+        store=store,
+        fresh=fresh,
+        progress=progress,
     )
     if outcome.lost:
         raise UserError(f"{file}: lost {len(outcome.lost)} runs, call again to simulate them: {outcome.lost[0]}")

@@ -14,10 +14,11 @@ import numpy as np
 from sim.hw.fifo import fifo_push, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import PEER_BITS, fingerprint, held, space_of
+from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at
+from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from traces.schema import Cache, Kind
 
@@ -51,8 +52,8 @@ def _route_collective(lsu, tile):
         lsu.op = Op.UPDATE
     if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
         for i in range(lsu.lines):
-            tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
-            tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
+            add_field(tile, LOCAL_BYTES, sectors_in(lsu.sectors[i]) * SECTOR_BYTES)
+            add_field(tile, LOCAL_SUM, fingerprint(tile, lsu.line[i], lsu.sectors[i]))
 
 
 @compiled(inline=True)

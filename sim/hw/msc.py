@@ -112,12 +112,12 @@ def _pass_on(msc, fifos, pool, stream, now_ps):
 
 
 @compiled
-def run_mscs(node, begin_ps, end_ps):
-    """Phase of the engine: run all units through a time window. Wakes channels.
+def run_mscs(node, first, last, end_ps):
+    """Phase of the engine: run units through a time window. Wakes channels.
 
     Writes: node.channel_wake_ps, node.fifos, node.msc_wake_ps, node.mscs, node.pool.
     """
-    for h in range(len(node.mscs)):
+    for h in range(first, last):
         now_ps = node.msc_wake_ps[h]
         if now_ps >= end_ps:
             continue
@@ -131,12 +131,12 @@ def run_mscs(node, begin_ps, end_ps):
 
 
 @compiled(inline=True)
-def retry_mscs(node):
+def retry_mscs(node, first, last):
     """Units that wait for room at their channel continue when it comes.
 
     Reads: node.fifos, node.mscs, node.pool. Writes: node.msc_wake_ps.
     """
-    for h in range(len(node.mscs)):
+    for h in range(first, last):
         msc = node.mscs[h]
         if msc.blocked == 1:
             for stream in range(STREAMS):

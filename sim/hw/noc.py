@@ -176,7 +176,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
     Writes: noc, fifos, pool, bank_wake_ps.
     """
-    calendar = noc.calendar
+    calendar = noc.requests
     next_ps = NEVER
     for c in range(noc.cus):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
@@ -259,7 +259,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
     Writes: noc, fifos, pool, cu_wake_ps.
     """
     sources = 2 * noc.banks
-    calendar = noc.calendar
+    calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
         next_ps = min(next_ps, _enter(calendar, source, fifos[noc.first_hit_fifo + source], pool, begin_ps, end_ps))

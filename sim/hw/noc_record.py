@@ -41,27 +41,28 @@ NOC = np.dtype(
         ("header_bytes", "i8"),
         ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
-        # state: the time until which each port is booked
+        # requests: the times until which ports are booked, further state, counters
         ("cu_out_ps", "i8", MAX_CUS),
-        ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
-        ("bank_out_ps", "i8", MAX_BANKS),
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
-        ("answers_ps", "i8"),  # the same for answers
-        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("waiting", "i8"),  # CUs whose oldest request waits with a claim
         ("departed_ps", "i8", MAX_CUS),  # when the last request of each CU left
         ("claim", "i8", MAX_CUS),  # of each CU: number of the place that its oldest request has claimed, -1 = none ...
         ("claim_fifo", "i8", MAX_CUS),  # ... in this fifo ...
         ("claim_ps", "i8", MAX_CUS),  # ... and when there is room for it, NEVER = not known yet
         ("claim_port_ps", "i8", MAX_CUS),  # when the CU's port is free for it
-        ("calendar", CALENDAR),
-        # counters
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
+        ("refused", "i8"),
+        ("requests", CALENDAR),
+        # answers, which another thread may carry at the same time
+        ("answers", CALENDAR),
+        ("cu_in_ps", "i8", MAX_CUS),
+        ("bank_out_ps", "i8", MAX_BANKS),
+        ("answers_ps", "i8"),  # when the next answer can leave
+        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
-        ("refused", "i8"),
     ],
     align=True,
 )
@@ -90,5 +91,6 @@ def make_noc(machine, **first_fifos):
     noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
-    set_period(noc["calendar"], period_ps)
+    set_period(noc["requests"], period_ps)
+    set_period(noc["answers"], period_ps)
     return noc

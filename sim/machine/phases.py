@@ -1,7 +1,7 @@
 """Phases of the units of one GPU in a time window, one phase per kind of unit.
 
-Each phase has the arguments (node, begin_ps, end_ps) and runs all units of its kind alone through the window. Requests
-to other units lower their wake times. After the last phase `retry_blocked` and `collect_ended` tell the rest.
+A phase runs units alone through the window: the units `first` to `last` - 1 of its kind, or the one unit of its kind.
+Requests to other units lower their wake times. After the last phase `retry_blocked` and `collect_ended` tell the rest.
 `sim.machine.build` has the order of the phases and the connections of the units; `sim.machine.fabric` and
 `sim.machine.tracking` have the phases of machines with links.
 """
@@ -23,19 +23,25 @@ from sim.hw.spans import SpanKind, write_span
 from sim.machine.engine_record import grid_end_ps
 from tracer.compile.jit import compiled
 
+# News of a CU after a window, as bits. Nobody needs to look at the records of a CU without news.
+WORKGROUP_ASKS = 1  # a workgroup asks the Tracker for an entry
+PORT_WAITS = 2  # its load/store unit waits for a credit of unknown time
+
 
 @compiled
-def run_cus(node, begin_ps, end_ps):
-    """Run the CUs, each with its load/store unit and L1.
+def run_cus(node, first, last, end_ps):
+    """Run CUs, each with its load/store unit and L1. Returns 1 if a workgroup has ended, else 0.
 
-    Reads: node.addresses, node.events. Writes: node.cu_wake_ps, node.cus, node.fifos, node.l1_sets,
-    node.l1s, node.lsus, node.output, node.pool, node.steps, node.warps.
+    Reads: node.addresses, node.events. Writes: node.cu_told_ps, node.cu_wake_ps, node.cus, node.fifos,
+    node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.pool, node.steps, node.warps.
     """
-    for c in range(len(node.cus)):
-        _expect_cus(node, c, end_ps)
-        now_ps = node.cu_wake_ps[c]
+    ended = 0
+    for c in range(first, last):
+        _expect_cus(node, c, last, end_ps)
+        now_ps = min(node.cu_wake_ps[c], node.cu_told_ps[c])
         if now_ps >= end_ps:
             continue
+        node.cu_told_ps[c] = NEVER
         cu, lsu, l1, warps = node.cus[c], node.lsus[c], node.l1s[c], node.warps[c]
         steps = 0
         while now_ps < end_ps:
@@ -46,17 +52,23 @@ def run_cus(node, begin_ps, end_ps):
             )
         node.steps[c] += steps
         node.cu_wake_ps[c] = now_ps
+        if cu.collected < cu.ended:
+            ended = 1
+        news = (WORKGROUP_ASKS if cu.asking > 0 else 0) | (PORT_WAITS if lsu.port_room_ps == NEVER else 0)
+        if node.news[c] != news:
+            node.news[c] = news
+    return ended
 
 
 @compiled(inline=True)
-def _expect_cus(node, c, end_ps):
-    """Hint to the host: the CUs behind CU c act soon."""
+def _expect_cus(node, c, last, end_ps):
+    """Hint to the host: the CUs behind CU c act soon, those up to `last` - 1."""
     first_answers = node.noc[0].first_answer_fifo
     soon, later = c + 1, c + 2
-    if later < len(node.cus) and node.cu_wake_ps[later] < end_ps:
+    if later < last and node.cu_wake_ps[later] < end_ps:
         answers = node.fifos[first_answers + later]
         cu_expect(node.cus[later], node.lsus[later], node.l1s[later], node.warps[later], answers, node.pool)
-    if soon < len(node.cus) and node.cu_wake_ps[soon] < end_ps:
+    if soon < last and node.cu_wake_ps[soon] < end_ps:
         answers = node.fifos[first_answers + soon]
         cu_expect_work(node.lsus[soon], node.l1s[soon], node.l1_sets, node.warps[soon], answers, node.pool)
 
@@ -117,24 +129,27 @@ def run_answers(node, begin_ps, end_ps):
 
 
 @compiled
-def run_banks(node, begin_ps, end_ps):
-    """Run the L2 banks; those of one channel share its fifos, so they act in the order of time.
+def run_banks(node, first, last, end_ps):
+    """Run the L2 banks of channels; those of one channel share its fifos, so they act in the order of time.
 
     At equal times the bank that is blocked goes first, then the lower one. Requests to memory wake the channel or its
     memory-side cache.
 
-    Writes: node.bank_wake_ps, node.banks, node.fifos, node.l2_sets, node.memory_wake_ps, node.pool,
-    node.steps, node.waiters.
+    Writes: node.bank_told_ps, node.bank_wake_ps, node.banks, node.fifos, node.l2_sets,
+    node.memory_wake_ps, node.pool, node.steps, node.waiters.
     """
     slices = len(node.banks) // len(node.channels)
-    for h in range(len(node.channels)):
-        first = h * slices
-        for b in range(first + slices, min(first + 2 * slices, len(node.banks))):
+    for h in range(first, last):
+        for b in range(h * slices, (h + 1) * slices):
+            if node.bank_told_ps[b] < NEVER:
+                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.bank_told_ps[b])
+                node.bank_told_ps[b] = NEVER
+        for b in range((h + 1) * slices, min((h + 2) * slices, last * slices)):
             l2_expect_queue(node.banks[b], node.l2_sets, node.waiters, node.fifos, node.pool)
-        for b in range(first + 2 * slices, min(first + 3 * slices, len(node.banks))):
+        for b in range((h + 2) * slices, min((h + 3) * slices, last * slices)):
             prefetch_lines(node.banks[b], BANK_LINES)
         while True:
-            b, now_ps, other_ps = _next_bank(node, first, slices)
+            b, now_ps, other_ps = _next_bank(node, h * slices, slices)
             if now_ps >= end_ps:
                 break
             _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
@@ -172,14 +187,14 @@ def _run_bank(node, h, b, now_ps, end_ps):
 
 
 @compiled
-def run_channels(node, begin_ps, end_ps):
-    """Run the HBM channels. Then return the data that they have read.
+def run_channels(node, first, last, end_ps):
+    """Run HBM channels. Then return the data that they have read.
 
-    Writes: node.bank_wake_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.pool,
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.pool,
     node.steps.
     """
-    first = len(node.cus) + len(node.banks) + len(node.mscs)
-    for h in range(len(node.channels)):
+    place = len(node.cus) + len(node.banks) + len(node.mscs)
+    for h in range(first, last):
         now_ps = node.channel_wake_ps[h]
         if now_ps >= end_ps:
             continue
@@ -188,7 +203,7 @@ def run_channels(node, begin_ps, end_ps):
         while now_ps < end_ps:
             steps += 1
             now_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
-        node.steps[first + h] += steps
+        node.steps[place + h] += steps
         node.channel_wake_ps[h] = now_ps
         _return_data(node, channel)
 
@@ -200,27 +215,38 @@ def _return_data(node, channel):
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
         b = np.int64(data.bank)
-        node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
+        node.bank_told_ps[b] = min(node.bank_told_ps[b], data.ready_ps)
         l2_expect_data(node.banks[b], node.l2_sets, node.waiters, data)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
 
 
 @compiled
-def retry_blocked(node):
-    """Units that wait for room continue when their credits come. All pops of the window are known now.
+def retry_memory(node, first, last, end_ps):
+    """Banks and memory-side caches of channels that wait for room continue when their credits come.
 
-    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_wake_ps, node.cu_wake_ps, node.lsus,
-    node.msc_wake_ps, node.noc.
+    All units that take from their fifos have run.
+
+    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
+    """
+    slices = len(node.banks) // len(node.channels)
+    for b in range(first * slices, last * slices):
+        if node.banks[b].blocked == 1:
+            retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
+            node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
+    if len(node.mscs) > 0:
+        retry_mscs(node, first, last)
+
+
+@compiled
+def retry_blocked(node):
+    """CUs and requests at the crossbar that wait for room continue when their credits come.
+
+    Reads: node.fifos, node.news, node.pool. Writes: node.cu_wake_ps, node.lsus, node.noc.
     """
     for c in range(len(node.cus)):
-        if node.lsus[c].port_room_ps == NEVER:
+        if node.news[c] & PORT_WAITS != 0 and node.lsus[c].port_room_ps == NEVER:
             retry_ps = lsu_retry_ps(node.lsus[c], node.fifos, node.pool)
             node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
     noc = node.noc[0]
     noc.requests_ps = min(noc.requests_ps, noc_wake_ps(noc, node.fifos, node.pool))
-    for b in range(len(node.banks)):
-        if node.banks[b].blocked == 1:
-            retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
-            node.bank_wake_ps[b] = min(node.bank_wake_ps[b], retry_ps)
-    retry_mscs(node)

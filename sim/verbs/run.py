@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.results import write_results
 from sim.run.extrapolation import why_whole
@@ -80,6 +81,7 @@ def run(
     fresh: bool,
     checkpoint_every_s: float | None,
     only_estimate: bool,
+    threads: int | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -130,7 +132,8 @@ def run(
     whole = why_whole(source, machine.machine) if extrapolate else ""
     if whole:
         click.echo(f"t3sim: run whole: {whole}", err=True)
-    outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+    with use_threads(threads):
+        outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
     if extrapolate and not whole and not results.extrapolation:

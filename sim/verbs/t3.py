@@ -8,6 +8,7 @@ from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
@@ -84,6 +85,7 @@ def t3(
     workers: int,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
     only_estimate: bool,
     energy: str | None,
     output: str | None,
@@ -121,7 +123,7 @@ def t3(
             raise UserError("--workers: not with --checkpoint, which saves one run at a time")
         _simulate_ahead(scenario, chosen or CONFIGURATIONS, workers, fresh)
         fresh = False
-    with Meter("workgroups") as meter:
+    with Meter("workgroups") as meter, use_threads(threads):
         result = simulate_scenario(
             scenario,
             chosen or CONFIGURATIONS,

@@ -67,7 +67,10 @@ RATIO = f"ratio to {BASE_REVISION}"
 
 
 def end_to_end(workload: str, preset: str) -> dict[str, Any]:
-    """Replay a sub-layer RUNS times: requests/s of CPU and of wall time. A small GEMM compiles everything before."""
+    """Replay a sub-layer RUNS times on one thread: requests/s of CPU and of wall time.
+
+    A small GEMM compiles everything before.
+    """
     Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
     problem = named_sublayer(workload)[0]
     runs = [_replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
@@ -80,7 +83,7 @@ def end_to_end(workload: str, preset: str) -> dict[str, Any]:
 
 
 def _replay(source: GemmSource, preset: str) -> dict[str, Any]:
-    step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine)
+    step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine, threads=1)
     wall_s, cpu_s = perf_counter(), process_time()
     time_ps = gpu.run_kernel(source, 0, None)
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s

@@ -24,7 +24,7 @@ def test_the_profiled_loop_gives_what_the_engine_gives():
     assert set(timed.phase_s) == {*(phase.title for phase in phases_of(plain.node)), BETWEEN}
     assert all(seconds != 0 for seconds in timed.phase_s.values())
     assert plain.node.engine[0]["windows"] == timed.node.engine[0]["windows"]
-    assert plain.node.steps.tolist() == timed.node.steps.tolist()
+    assert (plain.node.steps == timed.node.steps).all()
 
 
 @pytest.mark.slow
