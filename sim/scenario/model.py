@@ -80,6 +80,7 @@ class ModelScenario:
     preset: Preset
     model: ModelShape
     how: Deployment
+    accuracy: float = 0.0
 
     def __post_init__(self):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
@@ -128,7 +129,7 @@ class ModelScenario:
 
     def kernel_run(self, text: str) -> Run:
         """The run of a kernel step, alone in an empty L2."""
-        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, extrapolate=True)
+        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, self.accuracy)
 
     def runs(self) -> list[Run]:
         """All different runs."""
