@@ -1,11 +1,11 @@
 """Kernels simulated in part: until their waves are steady, and their end; the waves between are extrapolated (D30).
 
 A *wave* is the number of workgroups that the machine holds at once. `Watch` looks at a running kernel. Its waves can
-be steady once L2 has been filled `FILLS` times and the work has repeated once. Then `sim.run.steady_waves` predicts time
-and DRAM traffic of the remaining waves. If the error to be stated is within the accuracy, the rest is omitted except for
-the end of the kernel: what is unlike the other workgroups, and the last wave, as incomplete as it is. The omitted waves
-are added at the steady rate: time per wave, each counter per workgroup. If the error never gets small enough, the whole
-kernel is simulated and the result is exact.
+be steady once L2 has been filled `FILLS` times and the work has repeated once. Then `sim.run.steady_waves` predicts
+time and DRAM traffic of the remaining waves. If the error to be stated is within the accuracy, the rest is omitted
+except for the end of the kernel: what is unlike the other workgroups, and the last wave, as incomplete as it is. The
+omitted waves are added at the steady rate: time per wave, each counter per workgroup. If the error never gets small
+enough, the whole kernel is simulated and the result is exact.
 """
 
 from typing import Any, NamedTuple
@@ -202,6 +202,6 @@ def figures_of(parts: list[Part]) -> dict[str, Any]:
         OF_WORKGROUPS: workgroups,
         WAVES: round(waves - sum(cut.left / part.wave for part, cut in cuts), 1),
         OF_WAVES: round(waves, 1),
-        TIME_ERROR: round(sum(cut.error_ps for _, cut in cuts) / time_ps, 4),
-        TRAFFIC_ERROR: round(max(cut.traffic_error for _, cut in cuts), 4),
+        TIME_ERROR: round(float(sum(cut.error_ps for _, cut in cuts) / time_ps), 4),
+        TRAFFIC_ERROR: round(float(max(cut.traffic_error for _, cut in cuts)), 4),
     }

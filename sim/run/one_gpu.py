@@ -49,6 +49,7 @@ def simulate(
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
     options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    options |= {"accuracy": accuracy} if accuracy else {}
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0

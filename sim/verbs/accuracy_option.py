@@ -1,11 +1,12 @@
 """The option `--accuracy` of the verbs that simulate kernels on one GPU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from sim.run.accuracy import accuracy_of
+from sim.run.accuracy import accuracy_of, accuracy_text
+from traces.errors import UserError
 
 
 class Accuracy(click.ParamType):
@@ -27,3 +28,10 @@ def with_accuracy(default: str) -> Callable:
         metavar="PERCENT|exact",
         help="Largest error of time that the run may state. A long kernel is simulated in part. exact: in whole.",
     )
+
+
+def check_exact_for(given: Mapping[str, Any], accuracy: float) -> None:
+    """Refuse options that need a run in whole. given: option -> its value, None = not given."""
+    for name, value in given.items():
+        if accuracy and value is not None:
+            raise UserError(f"{name}: found --accuracy {accuracy_text(accuracy)}, allowed with it is --accuracy exact")

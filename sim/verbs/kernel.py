@@ -9,7 +9,7 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.store import Store, run_or_get
-from sim.verbs.accuracy_option import with_accuracy
+from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
@@ -61,6 +61,7 @@ def kernel(
         return
     if name is None:
         raise UserError("kernel: found no name, allowed is NAME:field=value,... or --list")
+    check_exact_for({"--checkpoint": checkpoint_every_s}, accuracy)
     machine = load_preset(preset, overrides)
     kernels = make_kernels(name, gpu_facts(machine.machine))
     run = kernel_run(machine, kernels, L2State(l2), accuracy)

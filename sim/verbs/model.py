@@ -175,6 +175,11 @@ def show_model(result: ModelResult) -> None:
         for row in steps[:12]
     ]
     print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
+    errors = [figures.time_error for figures in result.figures.values() if figures.time_error]
+    if errors:
+        click.echo(
+            f"EXTRAPOLATED: {len(errors)} of {len(result.figures)} steps; stated error {max(errors):.2%} at most"
+        )
     for reason in result.as_dict()["not_fused"]:
         click.echo(f"not fused in T3: {reason}")
     click.echo(f"\n{origins_text(scenario.preset)}")

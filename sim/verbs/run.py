@@ -1,7 +1,6 @@
 """`t3sim run`: simulate a trace or a kernel on a machine; write a results archive."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,7 +14,7 @@ from sim.run.run import KernelRun
 from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.spec import Machine
-from sim.verbs.accuracy_option import with_accuracy
+from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.completions import KERNEL, WORKLOAD
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
@@ -109,8 +108,7 @@ def run(
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
-    if accuracy:
-        _check_accuracy({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None})
+    check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
     description = KernelRun(
         preset=machine,
         source=source,
@@ -165,13 +163,6 @@ def _line_traced(description: KernelRun) -> RunOutcome:
         line_trace=_to_stderr,
     )
     return RunOutcome(description.signed(result), False)
-
-
-def _check_accuracy(given: dict[str, Any]) -> None:
-    """Refuse options that cannot be combined with --accuracy."""
-    for name, value in given.items():
-        if value is not None:
-            raise UserError(f"--accuracy: found {name}, allowed with it is only --accuracy exact")
 
 
 def _to_stderr(line: str) -> None:

@@ -59,8 +59,7 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
     if run.options.get("kernels") is not None:
         words += ["--kernels", ",".join(map(str, run.options["kernels"]))]
     words += [] if run.options.get("flush_l2", True) else ["--keep-l2"]
-    # Archives of t3sim before the option --accuracy have "extrapolate", which promised 1 %.
-    accuracy = run.options.get("accuracy", 0.01 if run.options.get("extrapolate") else 0.0)
+    accuracy = run.options.get("accuracy", 0.0)
     return words + (["--accuracy", accuracy_text(accuracy)] if accuracy else []), files
 
 
