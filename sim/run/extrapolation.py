@@ -121,7 +121,7 @@ class Watch:
         pattern, last = self.kernel.pattern, self._snapshots[-1]
         least = (LEAST_WINDOWS - 1) * pattern.wave + pattern.window
         fills = self._snapshots[0].l2_fills + FILLS * self.gpu.machine.l2.bytes // SECTOR_BYTES
-        ready = [s.workgroups for s in self._snapshots if s.l2_fills >= fills and s.workgroups >= pattern.period]
+        ready = [s.workgroups for s in self._snapshots if s.l2_fills >= fills and s.workgroups >= pattern.repeats_after]
         steady = min(last.workgroups - ready[0], max(last.workgroups // 2, least)) if ready else 0
         return steady if steady >= least else 0
 

@@ -24,13 +24,13 @@ class Pattern(NamedTuple):
     Attributes:
         whole: of the kernel.
         wave: that the machine holds at once.
-        period: after which the work repeats with other data.
+        repeats_after: after which the work repeats with other data (a period).
         end: at the end of the kernel that are unlike the others, for example a row of incomplete tiles.
     """
 
     whole: int
     wave: int
-    period: int
+    repeats_after: int
     end: int
 
     @property
@@ -40,7 +40,7 @@ class Pattern(NamedTuple):
     @property
     def window(self) -> int:
         """Workgroups over which rates are taken."""
-        return window_of(self.wave, self.period)
+        return window_of(self.wave, self.repeats_after)
 
     def end_after(self, given: int) -> int:
         """Workgroups of the end to simulate if those between `given` and the end are omitted in whole waves."""
@@ -128,7 +128,7 @@ def reason_whole(kernel: KernelSource, machine: Machine) -> str:
         return f"it is {found}"
     if found.waves < FEWEST_WAVES:
         return f"it has {found.waves:.1f} waves of {found.wave:,} workgroups, at least {FEWEST_WAVES} are needed"
-    share = max(found.period, found.end) / found.whole
+    share = max(found.repeats_after, found.end) / found.whole
     if share > MOST_IN_PERIOD:
         return f"its work repeats after {share:.0%} of its workgroups, at most {MOST_IN_PERIOD:.0%} are allowed"
     return ""

@@ -57,9 +57,9 @@ class Rest(NamedTuple):
     uncertainty: float
 
 
-def window_of(wave: int, period: int) -> int:
+def window_of(wave: int, repeats_after: int) -> int:
     """The smallest number of whole periods that is at least a wave, in workgroups."""
-    return -(-wave // period) * period
+    return -(-wave // repeats_after) * repeats_after
 
 
 def windows_in(steady: int, wave: int, window: int) -> int:

@@ -79,9 +79,9 @@ def operator_text(random: Random, preset: Preset, waves: float) -> str:
     return with_waves(lambda rows: f"{name}:rows={rows},cols={cols}", 65536, 8, preset, waves)
 
 
-def with_waves(text: Callable[[int], str], size: int, step: int, preset: Preset, waves: float) -> str:
-    """The text with the size, a multiple of step, that gives about this number of waves. size: to begin with."""
-    return text(max(step, round(size * waves / waves_of(Case(text(size), preset.name)) / step) * step))
+def with_waves(text: Callable[[int], str], tried: int, step: int, preset: Preset, waves: float) -> str:
+    """The text with the number, a multiple of step, that gives about this many waves. tried: a number to begin with."""
+    return text(max(step, round(tried * waves / waves_of(Case(text(tried), preset.name)) / step) * step))
 
 
 def drawn() -> Iterator[Case]:

@@ -16,5 +16,5 @@ def test_texts_and_values(text, value):
     "text", ["0", "0%", "-1%", "60%", "0.01%", "1", "0.01", "one", "", "nan%", "1%%", "1e0%", None, 1]
 )
 def test_what_is_refused(text):
-    with pytest.raises(UserError, match="--accuracy: found .*allowed are exact and percentages from 0.1% to 10%"):
+    with pytest.raises(UserError, match=r"--accuracy: found .*allowed are exact and percentages from 0.1% to 10%"):
         accuracy_of(text, "--accuracy")

@@ -131,7 +131,7 @@ def test_operators_one_after_the_other():
 
 
 def counters(*rows):
-    return np.array(rows, [("requests_served", "i8"), ("misses_used_max", "i8")])
+    return np.array(list(rows), [("requests_served", "i8"), ("misses_used_max", "i8")])
 
 
 def cut(left, added_ps, error_ps=5.0):

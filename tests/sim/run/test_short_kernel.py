@@ -29,7 +29,7 @@ def issued(short, before):
 def test_beginning_and_end_stay(text):
     kernel = make_kernel(text)
     whole = kernel.info.workgroups
-    found = issued(ShortKernel(kernel, Pattern(whole, wave=40, period=16, end=16)), before=100)
+    found = issued(ShortKernel(kernel, Pattern(whole, wave=40, repeats_after=16, end=16)), before=100)
     end = 16 + (whole - 100 - 16) % 40
     assert found == [*range(100), *range(whole - end, whole)]
     assert (whole - len(found)) % 40 == 0
@@ -61,13 +61,13 @@ def test_periods_of_the_walk_over_tiles(fields, period, end):
 def test_period_of_an_operator():
     kernel = make_kernel("flash_attention:batch=32,heads=16,kv_heads=4,seq=512")
     found = pattern_of(kernel, V100)
-    assert (found.wave, found.period, found.end) == (80, kernel.period, 1) and found.period > 1
+    assert (found.wave, found.repeats_after, found.end) == (80, kernel.period, 1) and found.repeats_after > 1
 
 
 @pytest.mark.parametrize(
     ("kernel", "text"),
     [
-        (gemm(), "it has 0.9 waves of 560 workgroups, at least 20 are needed"),
+        (gemm(), "it has 1.3 waves of 400 workgroups, at least 20 are needed"),
         (gemm(persistent=4), "it is a GEMM with split-K, persistent workgroups or a start_tile"),
         (gemm(k=128, split_k=2), "it is a GEMM with split-K"),
         (gemm(m=128, n=1_000_000), "its work repeats after 50% of its workgroups, at most 25% are allowed"),

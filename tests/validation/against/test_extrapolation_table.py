@@ -90,6 +90,6 @@ def test_the_table_keeps_the_promise():
     rows = ROW_IN_PART.findall(TABLE.read_text(encoding="utf-8"))
     assert len(rows) >= 5
     for waves, simulated, error, stated, traffic, stated_traffic in rows:
-        assert 20 <= float(waves) and float(simulated) <= 0.8 * float(waves)
+        assert float(waves) >= 20 and float(simulated) <= 0.8 * float(waves)
         assert abs(float(error)) <= 100 * ACCURACY and 0 < float(stated) <= 100 * ACCURACY
         assert abs(float(traffic)) <= 200 * ACCURACY and 0 < float(stated_traffic) <= 200 * ACCURACY
