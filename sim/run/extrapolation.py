@@ -17,7 +17,7 @@ from sim.host.gpu import Gpu
 from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import units_of
 from sim.run.result import EXTRAPOLATED, KernelResult
-from sim.run.short_kernel import Pattern, ShortKernel, pattern_of, reason_whole
+from sim.run.short_kernel import Pattern, ShortKernel, pattern_of, reason_whole, wave_of
 from sim.run.steady_waves import LEAST_WINDOWS, Waves, rest, wave_ends
 from traces.source import KernelSource
 
@@ -179,6 +179,12 @@ class Part(NamedTuple):
     wave: int
     workgroups: int
     cut: Cut | None
+
+
+def part_of(result: KernelResult, kernel: KernelSource, gpu: Gpu, watch: Watch | None) -> Part:
+    """The part of a run that a kernel is. result: of what was simulated."""
+    info = kernel.info
+    return Part(result, wave_of(info, gpu.machine), info.workgroups, watch.cut if watch else None)
 
 
 def extended(parts: list[Part]) -> KernelResult:

@@ -1,16 +1,16 @@
 """Replay the commands of a trace on one GPU and collect the results."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sim.counters import difference, totals
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import SavePoints
 from sim.machine.line_trace import line_of
 from sim.presets import Preset
-from sim.run.extrapolation import Part, Watch, extended, figures_of, watch_of
+from sim.run.extrapolation import Part, Watch, extended, figures_of, part_of, watch_of
 from sim.run.result import KernelResult, RunResult
 from sim.run.sequence_state import SequenceState, content_of, sequence_of
-from sim.run.short_kernel import wave_of
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, TraceSource
 
@@ -48,7 +48,7 @@ def simulate(
         UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
-    options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    options: dict[str, Any] = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
     options |= {"accuracy": accuracy} if accuracy else {}
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
@@ -64,9 +64,7 @@ def simulate(
             watch = watch_of(gpu, command, sequence.start_ps, accuracy)
             found = _run_one(gpu, command, sequence, flush_l2, progress, None if accuracy else save_points, watch)
             start_ps, saved = max(found.end_ps + preset.machine.dispatch.gap_ps, gpu.rest_ps), None
-            parts.append(
-                Part(found, wave_of(command.info, preset.machine), command.info.workgroups, watch and watch.cut)
-            )
+            parts.append(part_of(found, command, gpu, watch))
             done.append(extended(parts))
         number += 1
     _check_numbers(kernels, number)
