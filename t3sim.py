@@ -30,6 +30,7 @@ from sim.host.team import use_threads
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
+from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.run import KernelRun
 from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
@@ -133,6 +134,7 @@ def run(
     changes: Mapping[str, object] | Sequence[str] = (),
     *,
     flush_l2: bool = True,
+    accuracy: str = EXACT,
     interval_ns: int = 0,
     threads: int | None = None,
     fresh: bool = False,
@@ -145,6 +147,7 @@ def run(
         what: a kernel by name ("gemm:m=512,n=512,k=256") or from `kernel`; a trace by path or from `trace`.
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
+        accuracy: "1%": simulate a long kernel in part, if its time has at most this error; "exact": in whole.
         interval_ns: of the time series, 0 = none.
         threads: None = all cores that other programs leave free. The result does not depend on it.
         fresh: simulate even if the store has the result.
@@ -159,7 +162,11 @@ def run(
     """
     preset = _machine(machine, changes)
     description = KernelRun(
-        preset=preset, source=_source(what, preset), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS
+        preset=preset,
+        source=_source(what, preset),
+        flush_l2=flush_l2,
+        accuracy=accuracy_of(accuracy),
+        interval_ps=interval_ns * PS_PER_NS,
     )
     with use_threads(threads):
         return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result

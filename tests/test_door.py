@@ -62,6 +62,7 @@ def test_a_scenario_and_a_figure(tmp_path):
         (lambda: t3sim.run("gem:m=1"), "no such file"),
         (lambda: t3sim.run(GEMM, machine=7), "machine: found 7"),
         (lambda: t3sim.run(GEMM, t3sim.machine("v100"), {"l2.mshrs": 1}), "a loaded machine and changes"),
+        (lambda: t3sim.run(GEMM, accuracy="60%"), "accuracy: found '60%', allowed are exact and percentages"),
         (lambda: t3sim.kernel("gemm", m=64), "missing"),
         (lambda: t3sim.scenario(GEMM), "scenario: gpus"),
         (lambda: t3sim.scenario("layernorm:rows=1,cols=8", gpus=2), "allowed is gemm"),

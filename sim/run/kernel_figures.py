@@ -6,7 +6,6 @@ from enum import StrEnum
 from sim.counters import add_totals
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
-from sim.run.even_kernel import is_even
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
 from tracer.gemm.source import GemmSource
@@ -55,8 +54,8 @@ class KernelFigures:
     kernels: int
 
 
-def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, extrapolate: bool) -> KernelRun:
-    """The run of an operator with this content of L2. extrapolate: allowed for a long operator in an empty L2."""
+def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, accuracy: float) -> KernelRun:
+    """The run of an operator with this content of L2. accuracy: of `KernelRun`; used only for an empty L2."""
     before: tuple[KernelSource, ...] = ()
     if l2 == L2State.DIRTY:
         before = (dirty_lines(preset),)
@@ -64,9 +63,7 @@ def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, e
         before = kernels
     source = CommandSequence([*before, *kernels])
     empty = l2 == L2State.EMPTY
-    return KernelRun(
-        preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty and is_even(source)
-    )
+    return KernelRun(preset=preset, source=source, flush_l2=empty, accuracy=accuracy if empty else 0.0)
 
 
 def dirty_lines(preset: Preset) -> BufferStream:

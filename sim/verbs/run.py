@@ -1,7 +1,6 @@
 """`t3sim run`: simulate a trace or a kernel on a machine; write a results archive."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -9,12 +8,14 @@ from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.results import write_results
-from sim.run.extrapolation import why_whole
+from sim.run.accuracy import EXACT, accuracy_text
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
+from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.spec import Machine
+from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.completions import KERNEL, WORKLOAD
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
@@ -60,7 +61,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )
-@click.option("--extrapolate", is_flag=True, help="For a long GEMM or operator: simulate a part of it and extrapolate.")
+@with_accuracy(EXACT)
 @with_store
 @with_estimate
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
@@ -77,7 +78,7 @@ def run(
     flush: bool,
     interval_ns: int | None,
     line_trace: bool,
-    extrapolate: bool,
+    accuracy: float,
     fresh: bool,
     checkpoint_every_s: float | None,
     only_estimate: bool,
@@ -97,9 +98,9 @@ def run(
     --fresh simulates it again. With --checkpoint, an interrupted run continues when the same command is started again;
     the results are the same bytes.
 
-    With --extrapolate only the first waves of workgroups of a GEMM, until they are steady, and its end are simulated.
-    The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
-    the whole GEMM is simulated.
+    With --accuracy 1% a kernel of many waves of workgroups is simulated until its waves predict the rest within 1 %,
+    and again at its end. The results state the error and how many waves were simulated. A kernel whose waves do not
+    predict the rest is simulated whole; the command says why.
     """
     shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
     if policy is not None:
@@ -109,35 +110,27 @@ def run(
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
-    if extrapolate:
-        _check_extrapolates(
-            {
-                "TRACE": trace,
-                "--kernels": kernels,
-                "--checkpoint": checkpoint_every_s,
-                "--line-trace": line_trace or None,
-            }
-        )
+    check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
     description = KernelRun(
         preset=machine,
         source=source,
         kernels=None if kernels is None else tuple(numbers_of(kernels, "--kernels")),
         flush_l2=flush,
         interval_ps=(interval_ns or 0) * PS_PER_NS,
-        extrapolate=extrapolate,
+        accuracy=accuracy,
     )
     if only_estimate:
         show_estimates({description.title: description}, as_json)
         return
-    whole = why_whole(source, machine.machine) if extrapolate else ""
+    whole = why_whole(source, machine.machine) if accuracy else ""
     if whole:
         click.echo(f"t3sim: run whole: {whole}", err=True)
     with use_threads(threads):
         outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
-    if extrapolate and not whole and not results.extrapolation:
-        click.echo("t3sim: run whole: its waves do not predict the rest accurately enough", err=True)
+    if accuracy and not whole and not results.extrapolation:
+        click.echo(f"t3sim: run whole: its waves do not predict the rest within {accuracy_text(accuracy)}", err=True)
     if output is not None:
         write_results(output, results)
     costs = process_costs()
@@ -173,13 +166,6 @@ def _line_traced(description: KernelRun) -> RunOutcome:
         line_trace=_to_stderr,
     )
     return RunOutcome(description.signed(result), False)
-
-
-def _check_extrapolates(given: dict[str, Any]) -> None:
-    """Refuse options that cannot be combined with --extrapolate."""
-    for name, value in given.items():
-        if value is not None:
-            raise UserError(f"--extrapolate: found {name}, allowed is a GEMM from start to end (--kernel gemm:...)")
 
 
 def _to_stderr(line: str) -> None:
