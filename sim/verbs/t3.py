@@ -1,6 +1,7 @@
 """`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 import click
 
@@ -156,7 +157,9 @@ def t3(
     if result.from_store:
         click.echo(f"from the store: {', '.join(result.from_store)}")
     if output is not None:
-        click.echo(f"wrote {output}")
+        click.echo(
+            f"wrote {output}\nnext: t3sim timeline {quote(output)} -o timeline.html, t3sim explain {quote(output)}"
+        )
 
 
 def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: int, fresh: bool) -> None:
