@@ -115,19 +115,18 @@ def test_an_l2_that_is_not_full_foretells_nothing(l2_bytes, cut):
 
 @pytest.mark.slow
 def test_operators_one_after_the_other():
-    """Two kernels in part: traffic within the stated error, the second starts after the whole first one."""
+    """Two kernels in part: traffic is that of the whole ones, the second starts after the whole first one."""
     kernels = [make_kernel(f"residual:rows={rows},cols=1024") for rows in (12288, 9000)]
-    source = CommandSequence(kernels)
-    part, whole = simulate(source, MACHINE, accuracy=0.02), simulate(source, MACHINE)
+    part = simulate(CommandSequence(kernels), MACHINE, accuracy=0.02)
     assert part.figures[OF_WORKGROUPS] == sum(kernel.info.workgroups for kernel in kernels)
     assert part.figures[WORKGROUPS] < 0.8 * part.figures[OF_WORKGROUPS]
-    for one, other in zip(part.kernels, whole.kernels, strict=True):
-        assert one.time_ps == pytest.approx(other.time_ps, rel=0.02)
-        assert one.totals["cu.workgroups"] == other.totals["cu.workgroups"]
-        assert one.totals["hbm.write_columns"] == pytest.approx(other.totals["hbm.write_columns"], rel=0.04)
-    assert part.kernels[1].start_ps - part.kernels[0].end_ps == pytest.approx(
-        whole.kernels[1].start_ps - whole.kernels[0].end_ps, rel=0.2
-    )
+    for found, rows in zip(part.kernels, (12288, 9000), strict=True):
+        sectors = rows * 1024 * 2 // 32
+        assert found.totals["hbm.write_columns"] == pytest.approx(sectors, rel=0.04)
+        assert found.totals["hbm.read_columns"] == pytest.approx(2 * sectors, rel=0.04)
+    first, second = part.kernels
+    gap_ps = MACHINE.machine.dispatch.gap_ps
+    assert first.end_ps + gap_ps <= second.start_ps <= first.end_ps + gap_ps + 0.1 * first.time_ps
 
 
 def counters(*rows):
