@@ -18,7 +18,7 @@ from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
-from sim.host.team import Team, threads
+from sim.host.team import Team, chosen, threads
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
 from sim.hw.link import WIRE, publish
@@ -58,9 +58,8 @@ class Cluster:
         ports = len(self.distances)
         check_memory(machine, len(plans), ports)
         self.wires = np.zeros(len(plans) * ports, WIRE)
-        count = threads()
-        self._team = Team(min(count, len(plans)))
-        of_each = max(1, count // len(plans))
+        self._team = Team(min(threads(), len(plans)))
+        of_each = max(1, (chosen() or 1) // len(plans))
         self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=of_each) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)

@@ -9,7 +9,7 @@ from sim.counters import take
 from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
-from sim.host.team import threads as run_threads
+from sim.host.team import chosen
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
@@ -61,11 +61,12 @@ class Gpu:
         wires: np.ndarray | None = None,
         threads: int | None = None,
     ):
-        """threads: number that run it; None = see `sim.host.team.threads`."""
+        """threads: number that run it; None = as `sim.host.team.chosen`, else one."""
         check_machine(machine)
         check_memory(machine, ports=ports)
         self.machine = machine
-        self._crew = Crew(max(1, min(threads or run_threads(), machine.cu.count // CUS_PER_THREAD)))
+        self.threads = max(1, min(threads or chosen() or 1, machine.cu.count // CUS_PER_THREAD))
+        self._crew = Crew(self.threads)
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
@@ -193,11 +194,7 @@ class Gpu:
         return deadlock(self.node, self.fifo_names, what, fact)
 
     def _run_until(self, until_ps: int) -> Status:
-        while True:
-            status = Status(self._crew.run(partial(run_engine, self.node), until_ps))
-            if status != Status.CHANGE:
-                return status
-            self._crew.change(int(self.node.engine[0]["windows"]))
+        return Status(self._crew.run(partial(run_engine, self.node), until_ps))
 
     def _until_ps(self) -> int:
         """Time of the next call of `between_windows`: a multiple of their distance; -1: after every window."""

@@ -23,7 +23,7 @@ from sim.machine.fabric import fabric_wake_ps
 from sim.machine.phases import collect_ended, retry_blocked
 from sim.machine.series import close_interval
 from sim.machine.shares import run_jobs, run_units
-from sim.machine.team import DONE, ENDED, JOBS, TURN, WINDOW, meet, part, should_change
+from sim.machine.team import DONE, ENDED, JOBS, TURN, WINDOW, meet, part
 from tracer.compile.atomics import load
 from tracer.compile.jit import compiled
 
@@ -37,7 +37,6 @@ class Status(IntEnum):
     SERIES_FULL = 3  # the host must take the rows of the time series
     HORIZON = 4  # reached the time up to which the other GPUs are known
     OPEN = 5  # `open_window` only: a window has begun, its phases come next
-    CHANGE = 6  # one thread should go on alone, or all should try again (sim.machine.team.should_change)
 
 
 @compiled
@@ -149,8 +148,6 @@ def _next_window(node, team, until_ps):
         team[ENDED] = team[JOBS] = team[DONE] = 0
         if until_ps < 0:
             return Status.UNTIL, begin_ps, end_ps
-        if should_change(team, node.engine[0].windows):
-            return Status.CHANGE, begin_ps, end_ps
     return open_window(node, until_ps)
 
 

@@ -16,32 +16,27 @@ from tracer.compile.jit import compiled
 
 LINE = HOST_LINE_BYTES // 8
 """Words of a cache line of the host. Words that different threads write are in different lines."""
-THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, DONE, SENT, WINDOW, NAPS, LOOK, CUS = (LINE * k for k in range(12))
+THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, DONE, SENT, WINDOW, CUS = (LINE * k for k in range(10))
 CHANNELS = CUS + 1
 """Places of the shared words.
 
 THREADS: number of threads. HERE: threads that have come to the next meeting. TURN: meetings so far. ABANDONED: 1 = a
 thread has failed. ENDED: 1 = a workgroup has ended. JOBS, DONE: jobs taken and channels run in the window. SENT:
-meetings so far when requests crossed the NoC last. WINDOW: status, begin and end of the window. NAPS: times that a
-waiting thread has slept lately. LOOK: number of the window at which this count begins again, -1 = nobody looks. CUS,
-CHANNELS: units of the first thread's block that were taken in the window; those of the next thread are a line further.
+meetings so far when requests crossed the NoC last. WINDOW: status, begin and end of the window. CUS, CHANNELS:
+units of the first thread's block that were taken in the window; those of the next thread are a line further.
 """
 SPINS, YIELDS = 2000, 200
 """Looks at a word, some ten microseconds each kind: first without a break, then letting other programs use the core.
 A thread that waits longer sleeps between its looks, for then there are more threads than cores."""
 SHARES = 8
 """A thread takes its block in this many parts; less work is left when the others have nothing to do."""
-LOOK_WINDOWS, MOST_NAPS = 1024, 256
-"""Threads that have slept more often than this in so many windows, some 50 ms, wait for cores (`should_change`)."""
-ALONE_WINDOWS = 4096
-"""Windows that one thread then runs alone, until all try again: under a second."""
 
 
 def make_team(threads):
     """The shared words of a team, an i8 array."""
     words = host_aligned(CUS + threads * LINE, np.dtype(np.int64))
     words[THREADS] = threads
-    words[SENT] = words[LOOK] = -1
+    words[SENT] = -1
     return words
 
 
@@ -58,7 +53,6 @@ def wait_until(team, place, value):
         elif looks < SPINS + YIELDS:
             give_way()
         else:
-            add(team, NAPS, 1)
             nap()
     return True
 
@@ -83,23 +77,6 @@ def part(team, turn):
     """End meeting number `turn`: all threads go on. Only the last thread to come calls it."""
     store(team, HERE, 0)
     store(team, TURN, turn + 1)
-
-
-@compiled
-def should_change(team, windows):
-    """After a window: should one thread go on alone, or all try again?
-
-    Several threads that wait for cores, because other programs use them, are much slower than one.
-
-    Args:
-        windows: number of windows so far.
-    """
-    if windows < team[LOOK]:
-        return team[NAPS] > MOST_NAPS
-    if team[LOOK] < 0:
-        return False
-    team[NAPS], team[LOOK] = 0, windows + LOOK_WINDOWS
-    return team[THREADS] == 1
 
 
 @compiled

@@ -40,9 +40,7 @@ DELAYS = (
     *(("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in (1, 2)),
 )
 """1 ps later, 1 ps of latency, 1 ps more between workgroups, workgroups up to 1 ns late."""
-SEEDED = (
-    *(("4096x4096x512", 2, 4), ("4096x4096x512", 4, 4), ("4096x4096x512", 8, 4), ("5120x4096x512", 8, 4)),
-)
+SEEDED = (*(("4096x4096x512", 2, 4), ("4096x4096x512", 4, 4), ("4096x4096x512", 8, 4), ("5120x4096x512", 8, 4)),)
 """Shape, N and number of seeds of the start jitter. Each seed is run with every GPU, and with each GPU for all."""
 COLUMNS = (
     *("shape", "N", "every GPU: fastest, us", "mean", "slowest", "one for all: GPU 0, us", "each of them, mean"),

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.host import crew
 from sim.host.gpu import Gpu
 from sim.host.state import State, named_arrays
 from sim.host.team import use_threads
 from sim.machine.deadlock import DeadlockError
-from sim.machine.team import MOST_NAPS, NAPS, make_team
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from tests.support.programs import barrier, compute, kernel, load, random_kernel, small_preset
@@ -144,23 +142,10 @@ def test_an_interrupt_between_windows_ends_a_run_on_several_threads():
     assert np.array_equal(again.node.banks, fresh.node.banks)
 
 
-def test_threads_that_wait_for_cores_leave_the_gpu_to_one_for_a_while(monkeypatch):
-    """Threads of which nobody has chosen the number. The bytes are the same."""
-    machine, change, changes = load_preset("t3_2024").machine, crew.Crew.change, []
-    one = after_kernel(machine, SOURCE, 1)
-
-    def tired_team(threads):
-        words = make_team(threads)
-        words[NAPS] = MOST_NAPS + 1
-        return words
-
-    def counted(self, windows):
-        changes.append(windows)
-        change(self, windows)
-
+def test_one_gpu_has_one_thread_unless_a_number_is_chosen(monkeypatch):
     monkeypatch.delenv("T3SIM_THREADS")
-    monkeypatch.setattr(crew, "make_team", tired_team)
-    monkeypatch.setattr(crew, "ALONE_WINDOWS", 40)
-    monkeypatch.setattr(crew.Crew, "change", counted)
-    assert differing(one, after_kernel(machine, SOURCE, 3)) == []
-    assert changes[:2] == [1, 41]
+    machine = load_preset("v100").machine
+    assert Gpu(machine).threads == 1
+    with use_threads(2):
+        assert Gpu(machine).threads == 2
+    assert Gpu(machine, threads=3).threads == 3
