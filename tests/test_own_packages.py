@@ -26,8 +26,8 @@ def copy(tmp_path):
     for name in PACKAGES:
         (tmp_path / "site" / name).mkdir(parents=True)
         (tmp_path / "site" / name / "__init__.py").touch()
-    for name in ("t3sim.py", "t3sim_packages.py"):
-        shutil.copy(ROOT / name, tmp_path / "site")
+    shutil.copytree(ROOT / "t3sim", tmp_path / "site" / "t3sim")
+    shutil.copy(ROOT / "t3sim_packages.py", tmp_path / "site")
     return tmp_path / "site"
 
 

@@ -1,12 +1,14 @@
 """t3sim: simulate kernels, GEMMs with their collectives, and studies of many of them.
 
     import t3sim
+    layer = t3sim.scenario("gemm:m=512,n=512,k=128", gpus=4)
+    print(layer.speedup("T3-MCA"))                                     # over Sequential
 
     run = t3sim.run("gemm:m=512,n=512,k=256", machine="v100")          # one simulation
     run.headline()["time_ns"], run.frame("hbm")                        # figures, counters as a pandas frame
 
     layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
-    layer.speedup("T3-MCA")                                            # over Sequential
+    layer.configurations["T3-MCA"].time_ps, layer.runs["t3_mca"]       # figures of one, and its run
 
     archive = t3sim.study("study.toml", workers=2)                     # many runs: their tables and their file
     archive = t3sim.open("result.h5")                                  # a results archive of any t3sim command
@@ -22,7 +24,6 @@ check_packages()
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.gemm_facts import gpu_facts
@@ -39,6 +40,7 @@ from sim.scenario.scenario import Progress, Scenario, simulate_scenario
 from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
+from t3sim.given import changes_of, count_of, names_of, path_of, text_of
 from tracer.accelsim.reader import open_accelsim
 from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
@@ -99,7 +101,7 @@ def machine(name: Machine = "v100", changes: Mapping[str, object] | Sequence[str
         return name
     if not isinstance(name, str):
         raise UserError(f"machine: found {name!r}, allowed is a name, a .toml file or a loaded machine")
-    return load_preset(name, changes)
+    return load_preset(name, changes_of("changes", changes))
 
 
 def kernels() -> str:
@@ -116,7 +118,7 @@ def kernel(text: str, /, **fields: object) -> KernelSource:
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
-    return make_kernel(text, **fields)
+    return make_kernel(text_of("kernel", text), **fields)
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:
@@ -125,7 +127,8 @@ def trace(path: str | PathLike[str]) -> TraceSource:
     Raises:
         UserError: the file does not exist, or is not a trace.
     """
-    return open_archive(path) if Path(path).suffix == ".h5" else open_accelsim(Path(path))
+    place = path_of("trace", path)
+    return open_archive(place) if place.suffix == ".h5" else open_accelsim(place)
 
 
 def run(
@@ -166,7 +169,7 @@ def run(
         source=_source(what, preset),
         flush_l2=flush_l2,
         accuracy=accuracy_of(accuracy),
-        interval_ps=interval_ns * PS_PER_NS,
+        interval_ps=count_of("run: interval_ns", interval_ns) * PS_PER_NS,
     )
     with use_threads(threads):
         return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
@@ -203,16 +206,17 @@ def scenario(
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
     preset = _machine(machine, changes)
-    source, named_gpus = make_gemm(gemm, gpu_facts(preset.machine))
+    names_of("scenario: configurations", configurations, CONFIGURATIONS)
+    source, named_gpus = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
     if bool(named_gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario(
         preset=preset,
         problem=source.problem,
         kernel=source.kernel,
-        gpus=named_gpus or int(gpus or 0),
+        gpus=named_gpus or count_of("scenario: gpus", gpus),
         explicit=explicit,
-        interval_ps=interval_ns * PS_PER_NS,
+        interval_ps=count_of("scenario: interval_ns", interval_ns) * PS_PER_NS,
     )
     with use_threads(threads):
         return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
@@ -248,7 +252,7 @@ def study(
             again to simulate the rest).
     """
     outcome = run_study(
-        *(load_study(Path(file)), Path(folder), workers, scheduler),
+        *(load_study(path_of("study: file", file)), path_of("study: folder", folder), workers, scheduler),
         threads=threads,
         store=store,
         fresh=fresh,
@@ -282,10 +286,10 @@ def plot(
     if isinstance(what, RunResult):
         archive = ResultsArchive([what])
     else:
-        archive = what if isinstance(what, ResultsArchive) else open(Path(what))
+        archive = what if isinstance(what, ResultsArchive) else open(path_of("plot", what))
     figure = draw(kind, [archive], **settings)  # type: ignore[arg-type]
     if to is not None:
-        save(figure, Path(to))
+        save(figure, path_of("plot: to", to))
     return figure
 
 
