@@ -75,9 +75,9 @@ DATA_SETS = (
         "a100_80g",
         "gemm_a100_h100.csv",
         "A100",
-        ("cu.clock_MHz=1245", "noc.clock_MHz=1245", "l2.clock_MHz=1245"),
+        ("cu.clock_MHz=1245", "noc.clock_MHz=1245", "l2.clock_MHz=1245", "hbm.clock_MHz=1512"),
         per_m=3,
-        operations_max=160e9,
+        operations_max=70e9,
         overhead_rows=3,
     ),
     DataSet("a100-llmcompass", "a100_80g", "a100_gemm.csv", "A100", (), 1, 320e9, 0),
@@ -89,9 +89,9 @@ DATA_SETS = (
         "H100",
         ("hbm.clock_MHz=1090.5",),
         per_m=2,
-        operations_max=160e9,
+        operations_max=70e9,
         overhead_rows=3,
-        clock_row=(3072, 6144, 4096),
+        clock_row=(2048, 4096, 4096),
     ),
 )
 
