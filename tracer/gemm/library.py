@@ -112,9 +112,7 @@ def architecture(library: GemmLibrary) -> Architecture:
     types = {DataType(key): cost for key, cost in table["types"].items()}
     sides, depths = table.get("tuned_sides", ()), table.get("tuned_depths", ())
     tuned = *product(sides, sides, depths), *map(tuple, table.get("tuned", ()))
-    return Architecture(
-        name, types, kernels, table.get("by_rows_or_columns", False), table.get("splits", True), tuned
-    )
+    return Architecture(name, types, kernels, table.get("by_rows_or_columns", False), table.get("splits", True), tuned)
 
 
 def choose_kernel(
