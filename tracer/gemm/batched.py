@@ -102,9 +102,8 @@ class BatchedGemm(EvenKernel):
     def _moved(self, events: np.ndarray, member: int) -> np.ndarray:
         """Events of the first GEMM at the addresses of another one. Its matrices lie apart."""
         a, b, c = self.strides_bytes
-        problem = self.problem
-        steps = ((problem.a, member * a), (problem.b, member // self.shared * b))
-        steps += ((problem.c, member * c), (problem.c_source, member * c))
+        first, own_c = self.problem, member * c
+        steps = ((first.a, member * a), (first.b, member // self.shared * b), (first.c, own_c), (first.c_source, own_c))
         memory = (events["kind"] <= Kind.ASYNC_COPY) & (events["space"] == Space.GLOBAL)
         base = events["base"].copy()
         for matrix, step in steps:

@@ -10,7 +10,7 @@ shape, as in every command. A row is one of two kinds:
 
 The rows of a data set: of each M, `per_m` rows drawn with SEED, of at most `operations_max` operations. This rule was
 committed before the first row of the sample was simulated. Libraries add the shares of split-K in a second kernel,
-which we do not simulate: such a row has the overhead twice.
+which we do not simulate: such a row has the overhead twice, and the time to read the shares at the bandwidth of L2.
 """
 
 import csv
@@ -25,6 +25,7 @@ from sim.presets import Preset, load_preset
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, gemm_run
 from sim.run.store import Store, run_or_get
+from tracer.gemm.library import SUM_BYTES
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
@@ -40,6 +41,7 @@ GOALS = {"M >= 512": 0.08, "M < 512": 0.15}
 """Class of rows -> greatest mean absolute error."""
 OVERHEAD, PREDICTION = "overhead", "prediction"
 WORST = 5
+US_PER_S = 1e6
 COLUMNS = ("data set", "M x N x K", "kernel", "simulated (us)", "with overhead", "measured", "error", "kind")
 MEAN_COLUMNS = ("data set", *(f"{name}: rows, mean absolute error, mean error" for name in GOALS))
 
@@ -170,18 +172,24 @@ def kernels(row: Row) -> int:
     return 1 if source_of(row).kernel.split_k == 1 else 2
 
 
+def sum_us(row: Row) -> float:
+    """Time to read the shares of split-K, 4 bytes each, at the bandwidth of L2; 0 without split-K."""
+    shares = source_of(row).kernel.split_k
+    return (shares > 1) * SUM_BYTES * shares * row.m * row.n / machine(row.data).peaks().l2_bytes_per_s * US_PER_S
+
+
 def overhead_us(data: DataSet, kernels_us: Mapping[Row, float]) -> float:
     """The overhead of a data set, per kernel. kernels_us: our time of its rows."""
     rows = [row for row in sample(data) if row.kind == OVERHEAD]
     if not rows:
         return machine(data).machine.dispatch.launch_ps / PS_PER_US
-    return sum(row.time_us - kernels_us[row] for row in rows) / sum(map(kernels, rows))
+    return sum(row.time_us - kernels_us[row] - sum_us(row) for row in rows) / sum(map(kernels, rows))
 
 
 def predicted_us(data: DataSet, kernels_us: Mapping[Row, float]) -> dict[Row, float]:
     """Our time of each row of a data set, with the overhead. kernels_us: without."""
     overhead = overhead_us(data, kernels_us)
-    return {row: kernels_us[row] + kernels(row) * overhead for row in sample(data)}
+    return {row: kernels_us[row] + sum_us(row) + kernels(row) * overhead for row in sample(data)}
 
 
 def kernel_text(row: Row) -> str:

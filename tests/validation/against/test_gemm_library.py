@@ -18,6 +18,7 @@ from validation.against.gemm_library import (
     predicted_us,
     sample,
     source_of,
+    sum_us,
 )
 from validation.claims.claim import load_claims
 
@@ -52,6 +53,7 @@ def test_the_kernel_of_a_row_is_the_choice_of_the_library():
 def test_the_overhead_is_counted_for_every_kernel(monkeypatch):
     data = DATA_SETS[0]
     monkeypatch.setattr(gemm_library, "kernels", lambda row: 2 if row.m == 64 else 1)
+    monkeypatch.setattr(gemm_library, "sum_us", lambda row: 0.0)
     kernels_us = {row: row.time_us - 3.0 for row in sample(data)}
     assert overhead_us(data, kernels_us) == pytest.approx(3.0)
     ours = predicted_us(data, kernels_us)
@@ -59,6 +61,13 @@ def test_the_overhead_is_counted_for_every_kernel(monkeypatch):
     assert all(time > row.time_us for row, time in ours.items() if row.m == 64)
     launch_us = overhead_us(DATA_SETS[1], {})
     assert launch_us == machine(DATA_SETS[1]).machine.dispatch.launch_ps / 1e6
+
+
+def test_shares_of_split_k_are_read_at_the_bandwidth_of_l2():
+    split = next(row for row in ROWS if source_of(row).kernel.split_k > 1)
+    shares_bytes = 4 * split.m * split.n * source_of(split).kernel.split_k
+    assert sum_us(split) == pytest.approx(1e6 * shares_bytes / machine(split.data).peaks().l2_bytes_per_s)
+    assert sum_us(next(row for row in ROWS if source_of(row).kernel.split_k == 1)) == 0
 
 
 def test_the_table_has_every_row_and_judges_both_classes():
