@@ -244,7 +244,10 @@ def _means(name: str, rows: list[Row], errors: Mapping[Row, float]) -> list[str]
     cells = [name]
     for group, goal in GOALS.items():
         own = [errors[row] for row in rows if row.group == group]
-        absolute, mean = sum(map(abs, own)) / max(1, len(own)), sum(own) / max(1, len(own))
+        if not own:
+            cells.append("-")
+            continue
+        absolute, mean = sum(map(abs, own)) / len(own), sum(own) / len(own)
         verdict = "reached" if absolute <= goal else "missed"
         cells.append(f"{len(own)}, {100 * absolute:.1f} % (goal {goal:.0%} {verdict}), {100 * mean:+.1f} %")
     return cells
