@@ -109,16 +109,19 @@ def kernels() -> str:
     return describe_kernels()
 
 
-def kernel(text: str, /, **fields: object) -> KernelSource:
+def kernel(text: str, /, machine: Machine = "v100", **fields: object) -> KernelSource:
     """Make a kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
 
-    No machine is known here: a GEMM that names no field of its kernel has the kernel of the T3 paper. `run` with a text
-    takes the library's choice for its machine.
+    Args:
+        text: NAME, or NAME:field=value,...; `kernels` lists the names and their fields.
+        machine: as `machine`. A GEMM that names no field of its kernel has the choice of the machine's library, as in
+            `run` with a text; warps have the machine's width.
+        fields: added to the fields of the text.
 
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
-    return make_kernel(text_of("kernel", text), **fields)
+    return make_kernel(text_of("kernel", text), gpu_facts(_machine(machine, ()).machine), **fields)
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:

@@ -40,6 +40,13 @@ def test_a_kernel_is_simulated_once(tmp_path, monkeypatch):
     assert len(first.frame("l2")) == first.preset.machine.l2.banks
 
 
+def test_a_kernel_is_the_choice_of_the_machine_as_in_a_run():
+    made = t3sim.kernel("gemm:m=4096,n=4096,k=512", machine="mi210")
+    (of_run,) = t3sim._source("gemm:m=4096,n=4096,k=512", t3sim.machine("mi210")).commands()
+    assert made.kernel == of_run.kernel and made.kernel.lanes == 64
+    assert t3sim.kernel("gemm:m=4096,n=4096,k=512").kernel != made.kernel
+
+
 def test_a_stored_trace(tmp_path):
     from_trace = t3sim.run("traces/small/gemm_512x512x256.h5", "accelsim_qv100")
     t3sim.write_results(tmp_path / "result.h5", from_trace)

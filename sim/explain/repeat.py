@@ -46,7 +46,7 @@ def repeat_run(run: RunResult, store: Store, trace: TraceSource | None) -> Repea
         source=source,
         kernels=None if kernels is None else tuple(kernels),
         flush_l2=run.options.get("flush_l2", True),
-        extrapolate=run.options.get("extrapolate", False),
+        accuracy=run.options.get("accuracy", 0.0),
     )
     return lambda preset: Answer(run_or_get(replace(description, preset=preset), store).result.time_ps)
 

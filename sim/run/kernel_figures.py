@@ -8,6 +8,7 @@ from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
+from tracer.gemm.grouped import GroupedGemm
 from tracer.gemm.source import GemmSource
 from tracer.operators.even_kernel import EvenKernel
 from tracer.sequence import CommandSequence
@@ -115,7 +116,9 @@ def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -
         if isinstance(kernel, GemmSource):
             found += 2 * kernel.problem.m * kernel.problem.n * kernel.problem.k
         else:
-            found += kernel.flops if isinstance(kernel, EvenKernel) else 2 * result.totals["cu.tensor_macs"]
+            found += (
+                kernel.flops if isinstance(kernel, EvenKernel | GroupedGemm) else 2 * result.totals["cu.tensor_macs"]
+            )
     return found
 
 
