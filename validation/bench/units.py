@@ -108,7 +108,7 @@ def bank_loop(requests: int) -> Loop:
     return Loop(_drive_bank, lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
 
 
-def _aligned_copy(records: np.ndarray | Pool) -> np.ndarray | Pool:
+def _aligned_copy(records: Any) -> Any:
     if isinstance(records, Pool):
         return Pool(*map(np.copy, records))
     copy = host_aligned(records.shape, records.dtype)
