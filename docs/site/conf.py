@@ -39,3 +39,4 @@ html_theme = "furo"
 html_title = f"t3sim {VERSION}"
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_typehints = "signature"
+napoleon_use_ivar = True
