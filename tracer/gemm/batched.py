@@ -48,8 +48,7 @@ class BatchedGemm(EvenKernel):
     name: str = ""
 
     def __post_init__(self):
-        if not 1 <= self.batch <= BATCH_MAX:
-            raise UserError(f"GEMM batch = {self.batch!r}: must be a whole number from 1 to {BATCH_MAX}")
+        check_batch(self.batch)
         self.check_accesses(self.line_requests)
         _ = self.first  # refuses a kernel that cannot run the problem
 
@@ -113,8 +112,15 @@ class BatchedGemm(EvenKernel):
         return events
 
 
+def check_batch(batch: int) -> None:
+    """Refuse an impossible number of GEMMs."""
+    if not 1 <= batch <= BATCH_MAX:
+        raise UserError(f"GEMM batch = {batch!r}: must be a whole number from 1 to {BATCH_MAX}")
+
+
 def strided_batch(problem: GemmProblem, kernel: GemmKernel, batch: int) -> BatchedGemm:
     """A batch without given addresses: all A follow each other, each on whole lines, then all B, then all C."""
+    check_batch(batch)
     strides_bytes = _stride_bytes(problem.a), _stride_bytes(problem.b), _stride_bytes(problem.c)
     address, addresses = FIRST_ADDRESS, dict[str, Any]()
     for name, stride in zip("abc", strides_bytes, strict=True):
