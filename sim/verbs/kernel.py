@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.store import Store, run_or_get
@@ -44,6 +45,7 @@ def kernel(
     as_json: bool,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
 ) -> None:
     """Time, launch overhead, DRAM traffic, operations and bound of one kernel or operator on a machine.
 
@@ -65,7 +67,7 @@ def kernel(
     machine = load_preset(preset, overrides)
     kernels = make_kernels(name, gpu_facts(machine.machine))
     run = kernel_run(machine, kernels, L2State(l2), accuracy)
-    with Meter("workgroups") as meter:
+    with Meter("workgroups") as meter, use_threads(threads):
         outcome = run_or_get(run, Store(), fresh=fresh, progress=meter.update, checkpoint_every_s=checkpoint_every_s)
     print_warnings(outcome.result.warnings)
     found = {"kernel": name, "preset": machine.name, "l2": l2} | asdict(figures_of(outcome.result, machine, kernels))
