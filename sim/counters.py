@@ -46,7 +46,7 @@ def is_maximum(counter):
 def take(unit, records):
     """A copy of the counter fields of unit records: structured array with the same instances."""
     fields = [name for name in COUNTERS[unit] if name in records.dtype.names]
-    counters = np.zeros(records.shape, [(name, records.dtype[name]) for name in fields])  # records have gaps
+    counters = np.empty(records.shape, [(name, records.dtype[name]) for name in fields])
     for name in fields:
         counters[name] = records[name]
     return counters

@@ -37,7 +37,7 @@ DELAYS = (
     *(("dispatch.jitter_ps=1000", f"dispatch.seed={seed}") for seed in (1, 2)),
 )
 """1 ps later, 1 ps of latency, 1 ps more between workgroups, workgroups up to 1 ns late."""
-SEEDED = tuple((shape, gpus, 3) for shape, gpus in ROWS)
+SEEDED = tuple((shape, gpus, max(2, 16 // gpus)) for shape, gpus in ROWS)
 """Shape, N and number of seeds of the start jitter. Each seed is run with every GPU, and with each GPU for all."""
 COLUMNS = (
     *("shape", "N", "every GPU: fastest, us", "mean", "slowest", "one for all: GPU 0, us", "each of them, mean"),
