@@ -20,9 +20,7 @@ def shown(notebook):
     """Tables and texts of the results of each cell; printed lines can have times in them and are left out."""
     results = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     found = [output["data"] for output in results if output.output_type == "execute_result"]
-    texts = [
-        data.get("text/html") or data.get("text/plain", "") for data in found
-    ]  # the text of a result names its code
+    texts = [data.get("text/html") or data.get("text/plain", "") for data in found]  # plain text names the code
     return [text for text in texts if "object at 0x" not in text and "Figure" not in text]
 
 
