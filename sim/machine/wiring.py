@@ -59,11 +59,14 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     # While a credit travels its place stays empty. So a port also holds the lines of that time.
     lines_per_credit = int(-(-credit_ps // line_ps))
     l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
+    # A bank's place is taken when a request leaves its CU. So its fifo also holds those in the crossbar, and the credits.
+    noc_clocks = machine.noc.latency_clk + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
+    bank_depth = machine.noc.bank_fifo + noc_clocks
     fills = machine.l2.mshrs * 2
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
-        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo, credit_ps),
+        "requests": fifos.add("l2.requests", banks, bank_depth, credit_ps),
         # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
         "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
         "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
@@ -81,7 +84,7 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     if ports:
         numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
         numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
-        numbers["arrivals"] = fifos.add("l2.arrivals", banks, machine.noc.bank_fifo, credit_ps)
+        numbers["arrivals"] = fifos.add("l2.arrivals", banks, bank_depth, credit_ps)
         numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
         numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine))
     return fifos, numbers
