@@ -32,7 +32,7 @@ DIRECT_PIECE_BYTES = 131072
 a quarter goes in one step)."""
 WARPS = 16
 """Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
-LOADS = {RING: 2, DIRECT: 4}
+LOADS = {RING: 3, DIRECT: 4}
 """Loads in flight of a warp (assumed). A channel of a ring then copies about 20 GB/s, as in NCCL's tables."""
 LINE_BYTES = 128
 
@@ -41,7 +41,7 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How data and flags cross a link. The units of the fields are in `library.toml`."""
 
     wire_bytes: int
-    hop_ps: int
+    step_ps: int
     piece_bytes: int
     slices: int
     least_bytes: int

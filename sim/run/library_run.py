@@ -122,7 +122,6 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         raise UserError(f"channels: found {found}, allowed are 1 to {most}: a channel keeps one CU of {preset.name}")
     row, protocol = row_of(choice.row), choice.figures
     known = row.values(choice.algorithm)[choice.protocol]
-    hop = preset.machine.link.latency_ps
     source = f"sim/collective/library.toml, row {choice.row}, {choice.algorithm} {choice.protocol}"
     values: dict[str, tuple[Any, str]] = {
         "link.topology": (topology_of(row), "standard"),
@@ -134,7 +133,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.warps": (WARPS // choice.halves, "standard"),
         "collective.unroll": (LOADS[choice.algorithm], "assumed"),
         "collective.launch_ps": (known.launch_ps, "calibrated"),
-        "collective.step_ps": (max(0, protocol.hop_ps - hop), "standard"),
+        "collective.step_ps": (protocol.step_ps, "standard"),
     }
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
     machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})

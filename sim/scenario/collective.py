@@ -5,11 +5,11 @@ the line through two smaller sizes gives time and traffic. `CollectiveResult.sim
 simulated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LIBRARIES, LINE_BYTES, PLAIN, RING, Choice, choose
+from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choose
 from sim.collective.topology import is_direct
 from sim.host.gpu import Progress
 from sim.hw.request import Stream
@@ -98,11 +98,13 @@ class Collective:
         preset = library_preset(self.preset, choice)
         return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=whole_bytes, choice=choice)
 
-    def sizes(self) -> list[int]:
-        """The sizes to simulate, in bytes of the whole buffer: this one, or two smaller ones."""
-        if self.whole_bytes <= LINE_CHUNKS_BYTES[1] * self.gpus:
-            return [self.whole_bytes]
-        return [size * self.gpus for size in LINE_CHUNKS_BYTES]
+    def runs(self, whole: bool = False) -> dict[int, Run]:
+        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones. whole: this size."""
+        sizes = [self.whole_bytes]
+        if not whole and self.whole_bytes > LINE_CHUNKS_BYTES[1] * self.gpus:
+            sizes = [chunk_bytes * self.gpus for chunk_bytes in LINE_CHUNKS_BYTES]
+        choice = None if self.row == PLAIN else self.choice()
+        return {size: self.run(size, choice) for size in sizes}
 
 
 @dataclass(frozen=True)
@@ -164,13 +166,17 @@ def simulate_collective(
     Raises:
         UserError: see `Collective`; a machine that cannot run the plan.
     """
-    choice = None if asked.row == PLAIN else asked.choice()
-    sizes = [asked.whole_bytes] if whole else asked.sizes()
-    runs = [asked.run(size, choice) for size in sizes]
-    results = [run_or_get(run, store, fresh=fresh, progress=progress).result for run in runs]
-    moved = [_moved(run, result) for run, result in zip(runs, results, strict=True)]
+    runs = asked.runs(whole)
+    found = {size: run_or_get(run, store, fresh=fresh, progress=progress).result for size, run in runs.items()}
+    return result_of(asked, runs, found)
+
+
+def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, RunResult]) -> CollectiveResult:
+    """Time and traffic from the results of `Collective.runs`."""
+    sizes = list(runs)
+    moved = [_moved(runs[size], results[size]) for size in sizes]
     padded, time_ps, read, write, link = (_on_line(sizes, each, asked.whole_bytes) for each in zip(*moved, strict=True))
-    how = choice or _plain_choice(asked)
+    how = _plain_choice(asked) if asked.row == PLAIN else asked.choice()
     return CollectiveResult(
         collective=asked.name,
         gpus=asked.gpus,
@@ -187,7 +193,7 @@ def simulate_collective(
         dram_write_bytes=round(write),
         link_bytes=round(link),
         simulated_bytes=tuple(sizes),
-        exactly_once=all(bool(result.exactly_once) for result in results),
+        exactly_once=all(bool(result.exactly_once) for result in results.values()),
     )
 
 
