@@ -177,7 +177,9 @@ def _sentence(name: str, chosen: Callable[[Row], bool], rows: Sequence[Row]) -> 
     for side, where, target in ((True, "from 4 MiB", TARGETS[1]), (False, "below", TARGETS[0])):
         own = [row for row in rows if row.large == side and chosen(row)]
         if own:
-            parts.append(f"{where} {100 * (mean_absolute(own) or 0):.1f} % of {len(own)} rows (goal {100 * target:.0f} %)")
+            parts.append(
+                f"{where} {100 * (mean_absolute(own) or 0):.1f} % of {len(own)} rows (goal {100 * target:.0f} %)"
+            )
     return f"{name}: {', '.join(parts)}."
 
 
