@@ -120,7 +120,7 @@ class Choice:
 
     @property
     def bands(self) -> int:
-        """Workgroups of a kernel on a CU (assumed: a channel of a direct algorithm loads a band while it stores one)."""
+        """Workgroups of a kernel on a CU (assumed: in a direct algorithm, one loads while another one stores)."""
         return 2 if self.algorithm == DIRECT else 1
 
     def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
