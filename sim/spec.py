@@ -44,6 +44,28 @@ class BankMap(IntEnum):
     SG = 3  # row | bank | group | column | group | 256 B: 256 bytes are contiguous, the next are in another group
 
 
+class BankHash(IntEnum):
+    """Bits of the row that change the bank (D18)."""
+
+    NONE = 0
+    XOR = 1  # all row bits, folded to the width of the bank number, are XORed into it
+
+
+class L2Sharing(IntEnum):
+    """How the partitions of the L2 share the lines (sim.hw.partition)."""
+
+    HOME = 0  # a line is kept once, in its home partition
+    COPIES = 1  # and copies of it in the partitions that read it
+    PRIVATE = 2  # each partition caches all lines; they are not coherent within a kernel
+
+
+class Replacement(IntEnum):
+    """The way of a set that a new line replaces. An empty way always comes first."""
+
+    LRU = 0  # the least recently used
+    RANDOM = 1  # any; a fixed sequence of numbers, so that runs repeat
+
+
 class PagePolicy(IntEnum):
     OPEN = 0
     CLOSED = 1  # precharge when no queued request hits the open row
@@ -170,8 +192,8 @@ class NoC(Unit, frozen=True, kw_only=True):
 class L2(Unit, frozen=True, kw_only=True):
     """Banked, sectored, write-back L2; write-allocate without fetch."""
 
-    bytes: Positive
-    banks: Positive  # a multiple of the channels
+    bytes: Positive  # of all banks
+    banks: Positive  # a multiple of the channels, also in each partition if these are private
     ways: Positive
     clock_MHz: Rate
     latency_clk: Count  # request in -> hit data out
@@ -179,16 +201,27 @@ class L2(Unit, frozen=True, kw_only=True):
     mshr_merges: Positive  # requests waiting on one line
     index: CacheIndex  # set index
     dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
+    partitions: Positive  # of all banks and CUs; CU c is in partition c % partitions
+    sharing: L2Sharing
+    far_latency_clk: Count  # additional clocks of the crossbar between two partitions, each way
+    far_bytes_per_clk: Positive  # from other partitions, per CU port and direction, and per bank for copies
 
 
 class MSC(Unit, frozen=True, kw_only=True):
-    """Memory-side cache, one part per memory channel. It does not store data yet: every request passes it."""
+    """Memory-side cache, one slice per memory channel."""
 
     present: bool
     clock_MHz: Rate
-    latency_clk: Count  # request in -> request at the channel
-    lines_per_clk: Rate  # requests passed on, per channel
-    fifo: Positive  # requests waiting per channel and stream
+    latency_clk: Count  # every read takes it once: a hit in all, a miss beside the access to memory
+    lines_per_clk: Rate  # requests taken, per slice
+    fifo: Positive  # requests waiting per slice and stream
+    bytes: Count  # of all slices; 0 = it stores nothing, every request passes
+    ways: Positive
+    mshrs: Positive  # lines in flight per slice
+    mshr_merges: Positive  # requests waiting on one line, on average over a slice
+    index: CacheIndex  # set index
+    replacement: Replacement
+    write_back: bool  # writes stay here until they are evicted; false: they go to memory at once, with a copy here
 
 
 class Timing(Unit, frozen=True, kw_only=True):
@@ -229,6 +262,7 @@ class HBM(Unit, frozen=True, kw_only=True):
     interleave_bytes: Positive  # contiguous bytes of one channel
     index: CacheIndex  # channel choice
     bank_map: BankMap
+    bank_hash: BankHash = BankHash.NONE
     queue: QueueOrganisation
     column_bytes: Positive = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
     queue_entries: Positive  # 32-byte entries: of the unified queue, or of each of the two split queues

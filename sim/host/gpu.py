@@ -18,7 +18,7 @@ from sim.machine.engine_record import SERIES
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
 from sim.occupancy import Occupancy, occupancy
-from sim.spec import Machine
+from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource, Prefill, check_copy
@@ -205,7 +205,7 @@ class Gpu:
         return self.now_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2 as clean lines, without traffic.
+        """Put a range of addresses into L2 as clean lines, without traffic. Private partitions get no lines.
 
         The host's work is a few times the size of L2, also for a much larger range.
 
@@ -213,6 +213,8 @@ class Gpu:
             UserError: the range begins below 0 or ends beyond 2^63.
         """
         check_copy(Prefill(address, size_bytes), "copy from the host")
+        if self.machine.l2.sharing == L2Sharing.PRIVATE:
+            return
         for first_line, end in prefill_ranges(self.machine, address, size_bytes):
             prefill_l2(self.node, first_line, end)
 

@@ -14,9 +14,20 @@ latency delays hits only. The latency of a miss is calibrated as a whole (D11).
 import numpy as np
 
 from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
-from sim.hw.l2_dram import flush_step, to_dram, write_back
+from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
 from sim.hw.request import NEVER, STREAMS, Op, Stream
-from sim.hw.tags import claim_way, evict_first, expect, find_way, hold, release, sectors_in, touch, victim_way
+from sim.hw.tags import (
+    claim_way,
+    evict_first,
+    expect,
+    find_way,
+    free_ways,
+    hold,
+    release,
+    sectors_in,
+    touch,
+    victim_way,
+)
 from tracer.compile.jit import compiled
 from traces.schema import Cache
 
@@ -43,6 +54,21 @@ def _has_room(bank, fifos):
         and not fifo_full(fifos[bank.hits])
         and not fifo_full(fifos[bank.late])
     )
+
+
+@compiled
+def _has_copy_room(bank, cache_set, way, fifos, request):
+    """May the bank ask the home of a copy? It keeps what a read of its own lines needs, so that homes always serve.
+
+    That is one miss entry with its waiting places, half of the reads under way, and one way of the set.
+    """
+    if fifo_full(fifos[bank.first_peer + request.bank]):
+        return False
+    if bank.copies_out * 2 >= fifos[bank.fills].limit:
+        return False
+    if way >= 0 and cache_set.way[way].pending != 0:
+        return True
+    return bank.copies_used + 1 < bank.misses and free_ways(cache_set, bank.ways) > 1
 
 
 @compiled(inline=True)
@@ -83,6 +109,8 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
+    if is_copy(bank, request) and not _has_copy_room(bank, cache_set, way, fifos, request):
+        return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
@@ -90,13 +118,15 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     hit = wanted & cache_set.way[way].valid
     merged = wanted & cache_set.way[way].pending & ~hit & 15
     missing = wanted & ~(hit | merged) & 15
-    _count_read(bank, request.op, hit, merged, missing)
+    _count_read(bank, request, hit, merged, missing)
     first = np.int64(cache_set.waiter[way]) if cache_set.way[way].pending != 0 else -1
     if missing != 0:
         if cache_set.way[way].pending == 0:
             hold(cache_set, way)
             bank.misses_used += 1
             bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
+            if is_copy(bank, request):
+                bank.copies_used += 1
         cache_set.way[way].pending |= missing
         stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
         sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
@@ -116,12 +146,17 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
 
 
 @compiled
-def _count_read(bank, op, hit, merged, missing):
-    if op == Op.READ:
-        bank.read_sectors += sectors_in(hit | merged | missing)
+def _count_read(bank, request, hit, merged, missing):
+    """Count the sectors of a read. A read that fills a copy is counted where a CU asked; its end, at the home."""
+    if request.op == Op.READ:
         bank.read_hit_sectors += sectors_in(hit)
         bank.read_merged_sectors += sectors_in(merged)
-        bank.read_miss_sectors += sectors_in(missing)
+        if is_copy(bank, request):
+            bank.copy_miss_sectors += sectors_in(missing)
+        else:
+            bank.read_miss_sectors += sectors_in(missing)
+        if request.source < bank.cus:
+            bank.read_sectors += sectors_in(hit | merged | missing)
     else:
         bank.atomic_sectors += sectors_in(hit | merged | missing)
 
@@ -180,6 +215,8 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
 def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from DRAM: mark the sectors valid, and answer each waiting request that now has all its sectors."""
     bank.reads_out -= 1
+    if is_copy(bank, fill):
+        bank.copies_out -= 1
     if fill.cache == Cache.UNCACHED:
         _answer(fifos[bank.late], pool, fill, now_ps)
         return
@@ -191,6 +228,8 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     if cache_set.way[way].pending == 0:
         release(cache_set, way)
         bank.misses_used -= 1
+        if is_copy(bank, fill):
+            bank.copies_used -= 1
     before = -1
     w = np.int64(cache_set.waiter[way])
     while w >= 0:
@@ -210,6 +249,16 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         else:
             before = w
         w = following
+
+
+@compiled
+def _take_fills(bank, sets, waiters, fifos, pool, number, now_ps):
+    """Take the fills that are due from a fifo. Returns when the next one is."""
+    fills = fifos[number]
+    while fifo_head_ps(fills, pool) <= now_ps:
+        _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)
+        fifo_pop(fills)
+    return fifo_head_ps(fills, pool)
 
 
 @compiled(inline=True)
@@ -252,6 +301,55 @@ def l2_prefill(bank, sets, number, line):
 
 
 @compiled(inline=True)
+def _next_input(bank, fifos, pool, tried):
+    """(fifo with the oldest request, when it is visible): from near CUs, from far CUs, or from banks with copies.
+
+    tried: mask of the fifos that are left out.
+    """
+    chosen, chosen_ps, place = bank.requests, fifo_head_ps(fifos[bank.requests], pool), np.int64(1)
+    if tried & 1:
+        chosen_ps = NEVER
+    if bank.far >= 0:
+        for k in range(1, 3):
+            other = bank.far if k == 1 else bank.peer
+            if other >= 0 and (tried >> k) & 1 == 0:
+                head_ps = fifo_head_ps(fifos[other], pool)
+                if head_ps < chosen_ps:
+                    chosen, chosen_ps, place = other, head_ps, np.int64(1 << k)
+    return chosen, chosen_ps, place
+
+
+@compiled
+def _later_input_ps(bank, fifos, pool, now_ps):
+    """When a far request becomes visible that a blocked bank may serve, NEVER if none is known."""
+    wake_ps = NEVER
+    if bank.far >= 0:
+        for other in (bank.requests, bank.far, bank.peer):
+            if other >= 0 and fifo_head_ps(fifos[other], pool) > now_ps:
+                wake_ps = min(wake_ps, fifo_head_ps(fifos[other], pool))
+    return wake_ps
+
+
+@compiled
+def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
+    """Serve the oldest request that can be served. Only a bank with far requests looks past one that cannot.
+
+    Returns:
+        The fifo of the request, or -1.
+    """
+    tried = np.int64(0)
+    while True:
+        number, head_ps, place = _next_input(bank, fifos, pool, tried)
+        if head_ps > now_ps:
+            return np.int64(-1)
+        if _serve(bank, sets, waiters, fifos, pool, fifo_head(fifos[number], pool), now_ps):
+            return number
+        if bank.far < 0:
+            return np.int64(-1)
+        tried |= place
+
+
+@compiled(inline=True)
 def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 
@@ -260,17 +358,17 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
 
     Writes: bank, sets, waiters, fifos, pool.
     """
-    fills = fifos[bank.fills]
-    while fifo_head_ps(fills, pool) <= now_ps:
-        _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)
-        fifo_pop(fills)
-    wake_ps = fifo_head_ps(fills, pool)
+    wake_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
+    if bank.copy_fills >= 0:
+        wake_ps = min(wake_ps, _take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps))
     bank.blocked = 0
     if bank.flush_set >= 0:
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
-    requests = fifos[bank.requests]
-    if max(fifo_head_ps(requests, pool), bank.next_ps) <= now_ps:
-        if _serve(bank, sets, waiters, fifos, pool, fifo_head(requests, pool), now_ps):
+    _, head_ps, _ = _next_input(bank, fifos, pool, 0)
+    if max(head_ps, bank.next_ps) <= now_ps:
+        number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
+        if number >= 0:
+            requests = fifos[number]
             fifo_pop(requests)
             bank.requests_served += 1
             bank.next_ps = now_ps + bank.period_ps
@@ -284,8 +382,8 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             bank.blocked = 1
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
-            return wake_ps
-    head_ps = fifo_head_ps(requests, pool)
+            return min(wake_ps, _later_input_ps(bank, fifos, pool, now_ps))
+        _, head_ps, _ = _next_input(bank, fifos, pool, 0)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))
     return wake_ps

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.hw.partition import far_ps
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
 from traces.units import whole_period_ps
@@ -23,6 +24,12 @@ COUNTERS = {
 }
 """Counter fields of L2_BANK and their meaning."""
 
+COPY_COUNTERS = {
+    "copy_requests": "reads of copies that were sent to their home, a bank of another partition",
+    "copy_miss_sectors": "sectors that these requested",
+}
+"""Further counter fields, of a machine whose partitions keep copies."""
+
 L2_BANK = np.dtype(
     [
         # constants
@@ -36,17 +43,29 @@ L2_BANK = np.dtype(
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
+        ("far", "i8"),  # fifo from the CUs of other partitions, -1 = none
+        ("peer", "i8"),  # fifo from the banks that keep copies of its lines, -1 = none
+        ("first_peer", "i8"),  # such a fifo of bank 0, -1 = none
+        ("number", "i8"),  # of this bank
+        ("all_banks", "i8"),
+        ("partition_banks", "i8"),
+        ("cus", "i8"),  # `cus + number` is the source of the requests that it sends to homes of its copies
+        ("far_ps", "i8"),  # to a bank of another partition
         ("fills", "i8"),  # fifo from the channel
+        ("copy_fills", "i8"),  # fifo from the homes of copies, -1 = none
         ("hits", "i8"),  # fifo towards the NoC: answers to hits
         ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
         ("dram", "i8", STREAMS),  # fifos towards the channel
         # state
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
+        ("asked_ps", "i8"),  # when a home sees the oldest request sent in this window; NEVER = none
         ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
-        ("reads_out", "i8"),  # reads sent to DRAM and not yet answered
+        ("reads_out", "i8"),  # reads sent to DRAM (or to homes of copies) and not yet answered
+        ("copies_used", "i8"),  # of the lines in flight, those whose home is another bank
+        ("copies_out", "i8"),  # of the reads sent, those to homes of copies
         ("free_waiter", "i8"),
         ("flush_set", "i8"),  # next set to write back, -1 when not flushing
         # counters
@@ -61,6 +80,8 @@ L2_BANK = np.dtype(
         ("writeback_sectors", "i8"),  # evicted dirty sectors
         ("flush_sectors", "i8"),  # written back by a flush
         ("requests_served", "i8"),
+        ("copy_requests", "i8"),
+        ("copy_miss_sectors", "i8"),
         ("blocked_ps", "i8"),
         ("misses_used_max", "i8"),
         ("last_request_ps", "i8"),
@@ -74,7 +95,8 @@ def make_l2_banks(machine, wiring):
 
     Args:
         machine: sim.spec.Machine.
-        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS).
+        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS); if
+            the machine has partitions, far, peer and copy_fills.
 
     Returns:
         (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
@@ -91,15 +113,21 @@ def make_l2_banks(machine, wiring):
     banks["path_ps"] = machine.hbm.request_ps
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
+    banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
+    banks["first_peer"] = banks["peer"][0]
+    banks["number"] = np.arange(count)
+    banks["all_banks"], banks["partition_banks"] = count, count // spec.partitions
+    banks["cus"] = machine.cu.count
+    banks["far_ps"] = far_ps(machine)
     places = waiting_places(spec)
     waiters = host_aligned(count * places, REQUEST)
     waiters["next"] = np.arange(1, count * places + 1)
     waiters["next"][places - 1 :: places] = -1
     banks["free_waiter"] = np.arange(count) * places
     banks["flush_set"] = -1
-    banks["sent_ps"] = NEVER
+    banks["sent_ps"] = banks["asked_ps"] = NEVER
     banks["blocked_since_ps"] = -1
     return banks, waiters, sets * count
 

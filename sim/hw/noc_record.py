@@ -3,11 +3,12 @@ counters."""
 
 import numpy as np
 
+from sim.hw.partition import set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
 from traces.units import whole_period_ps
 
-MAX_CUS = 256
-MAX_BANKS = 256
+MAX_CUS = 512
+MAX_BANKS = 1024
 SLOTS = 64
 SCALE_BITS = 40  # exact: a time has an error below 2**-24 slots; in a window of 50,000 ps times are k / 50,000 slots
 MAX_PACKETS = 1 << 14
@@ -22,6 +23,12 @@ COUNTERS = {
 }
 """Counter fields of NOC and their meaning."""
 
+FAR_COUNTERS = {
+    "far_requests": "packets from CUs to L2 banks of another partition",
+    "far_answers": "packets from L2 banks to CUs and banks of another partition",
+}
+"""Further counter fields, of a machine whose partitions share lines."""
+
 NOC = np.dtype(
     [
         # constants
@@ -29,7 +36,9 @@ NOC = np.dtype(
         ("banks", "i8"),
         ("first_port_fifo", "i8"),  # of CU 0, towards the banks
         ("first_request_fifo", "i8"),  # of bank 0
-        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, then their late answers
+        ("first_far_fifo", "i8"),  # of bank 0, requests of other partitions; -1 = none
+        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, their late answers, far answers by CU
+        ("first_copy_fifo", "i8"),  # of bank 0, data for copies; -1 = none
         ("first_answer_fifo", "i8"),  # of CU 0
         ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
         ("interleave_bytes", "i8"),
@@ -44,11 +53,20 @@ NOC = np.dtype(
         ("header_bytes", "i8"),
         ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
+        ("partitions", "i8"),
+        ("sharing", "i8"),  # L2Sharing
+        ("partition_banks", "i8"),
+        ("home_banks", "i8"),  # banks over which the lines are spread
+        ("far_ps", "i8"),  # more, to or from another partition
+        ("far_bytes_per_clk", "i8"),
         # state: the time until which each port is booked
         ("cu_out_ps", "i8", MAX_CUS),
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
         ("bank_out_ps", "i8", MAX_BANKS),
+        ("far_out_ps", "i8", MAX_CUS),
+        ("far_in_ps", "i8", MAX_CUS),
+        ("far_copy_ps", "i8", MAX_BANKS),
         ("requests_ps", "i8"),  # when the next waiting request can leave
         ("answers_ps", "i8"),  # the same for answers
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
@@ -64,6 +82,8 @@ NOC = np.dtype(
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
         ("refused", "i8"),  # times that a CU was blocked by a full bank
+        ("far_requests", "i8"),
+        ("far_answers", "i8"),
     ],
     align=True,
 )
@@ -91,4 +111,5 @@ def make_noc(machine, **first_fifos):
     noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
+    set_partitions(noc, machine)
     return noc

@@ -29,17 +29,18 @@ from sim.hw.hbm.record import CHANNEL
 from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
 from sim.hw.l1 import COUNTERS as L1_COUNTERS
 from sim.hw.l1 import L1, make_l1s
+from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks, waiting_places
 from sim.hw.l2_record import COUNTERS as L2_COUNTERS
-from sim.hw.l2_record import L2_BANK, make_l2_banks, waiting_places
 from sim.hw.link import COUNTERS as LINK_COUNTERS
 from sim.hw.link import PORT, WIRE, make_ports
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
 from sim.hw.mca import make_mca, run_mca
 from sim.hw.msc import COUNTERS as MSC_COUNTERS
-from sim.hw.msc import MSC, make_mscs, retry_mscs, run_mscs
+from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
-from sim.hw.noc_record import NOC, make_noc
+from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
+from sim.hw.partition import far_ps, has_far, home_banks
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST, STREAMS
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
@@ -51,8 +52,17 @@ from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
 from sim.machine.limits import check_limits
-from sim.machine.phases import retry_cus, run_answers, run_banks, run_channels, run_cus, run_requests
-from sim.spec import Machine
+from sim.machine.phases import (
+    retry_cus,
+    retry_mscs,
+    run_answers,
+    run_banks,
+    run_channels,
+    run_cus,
+    run_mscs,
+    run_requests,
+)
+from sim.spec import L2Sharing, Machine
 from tracer.compile.jit import compiled
 from traces.schema import EVENT
 from traces.units import PS_PER_US, period_ps, whole_period_ps
@@ -88,7 +98,9 @@ UNITS = (
     Unit("lsu", "lsus", LSU, LSU_COUNTERS),
     Unit("l1", "l1s", L1, L1_COUNTERS),
     Unit("noc", "noc", NOC, NOC_COUNTERS),
+    Unit("far", "far_noc", NOC, FAR_COUNTERS),
     Unit("l2", "banks", L2_BANK, L2_COUNTERS),
+    Unit("copies", "copy_banks", L2_BANK, COPY_COUNTERS),
     Unit("msc", "mscs", MSC, MSC_COUNTERS),
     Unit("hbm", "channels", CHANNEL, HBM_COUNTERS),
     Unit("link", "ports", PORT, LINK_COUNTERS, joined=True),
@@ -197,10 +209,14 @@ class Node(NamedTuple):
     l1_sets: np.ndarray
     warps: np.ndarray
     noc: np.ndarray
+    far_noc: np.ndarray  # the same memory; empty if no packet goes from one partition of L2 to another
     banks: np.ndarray
+    copy_banks: np.ndarray  # the same memory; empty if no bank keeps copies
     l2_sets: np.ndarray
     waiters: np.ndarray
     mscs: np.ndarray  # empty if the machine has none
+    msc_sets: np.ndarray  # empty if it stores nothing
+    msc_waiters: np.ndarray
     channels: np.ndarray
     mca: np.ndarray  # MCA [1]
     events: np.ndarray  # trace window: EVENT [slabs, events]
@@ -235,7 +251,8 @@ class Fifos:
 def window_ps(machine: Machine) -> int:
     """Length of a time window: the shortest latency between two units. Within it no unit can affect another."""
     noc_ps = machine.noc.latency_clk * whole_period_ps(machine.noc.clock_MHz)
-    return max(1, min(noc_ps, machine.hbm.request_ps, MAX_WINDOW_PS))
+    far = far_ps(machine) if has_far(machine.l2) else MAX_WINDOW_PS
+    return max(1, min(noc_ps, far, machine.hbm.request_ps, MAX_WINDOW_PS))
 
 
 def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
@@ -247,6 +264,7 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     lines_per_window = -(-window_ps(machine) // line_ps)
     places = waiting_places(machine.l2)
     fills = machine.l2.mshrs * 2
+    out = fills * (banks // channels) + _dma_reads(machine, ports)
     # One hit per clock: the fifo holds the hits of one latency, and of the window after which the NoC takes them.
     hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / PS_PER_US)
     numbers = {
@@ -255,16 +273,24 @@ def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo),
         "hits": fifos.add("l2.hits", banks, hits),
         "late": fifos.add("l2.late", banks, places + fills),
+        "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
         "fills": fifos.add("l2.fills", banks, fills),
         "dram": fifos.add("hbm.in", channels * STREAMS, machine.l2.dram_fifo).reshape(channels, STREAMS),
-        "out": fifos.add("hbm.out", channels, fills * (banks // channels) + _dma_reads(machine, ports)),
+        "out": fifos.add("hbm.out", channels, out),
         "stores": fifos.add("link.stores", ports, machine.link.egress_fifo),
         "lines": fifos.add("link.lines", ports, machine.link.egress_fifo),
         "notes": fifos.add("tracker.notes", channels if ports else 0, NOTES),
     }
-    numbers["memory"] = numbers["dram"]
+    numbers["memory"], numbers["msc_answers"] = numbers["dram"], numbers["out"]
     if machine.msc.present:
         numbers["memory"] = fifos.add("msc.in", channels * STREAMS, machine.msc.fifo).reshape(channels, STREAMS)
+    if has_far(machine.l2):
+        numbers["far"] = fifos.add("l2.far", banks, machine.noc.bank_fifo)
+    if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
+        numbers["peer"] = fifos.add("l2.peer", banks, machine.noc.bank_fifo)
+        numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
+    if machine.msc.present and machine.msc.bytes:
+        numbers["msc_answers"] = fifos.add("msc.answers", channels, out)
     return fifos, numbers
 
 
@@ -304,17 +330,32 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
-    wiring = {role: number[role] for role in ("requests", "hits", "late", "fills")}
-    wiring["dram"] = number["memory"][np.arange(banks) // (banks // channels)]
+    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills")
+    wiring: dict[str, np.ndarray] = {role: number[role] for role in roles if role in number}
+    spread = home_banks(machine.l2)
+    wiring["dram"] = number["memory"][np.arange(banks) % spread // (spread // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
     warps = host_aligned(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths)
-    mscs = make_mscs(machine.msc, number["memory"], number["dram"])
+    memory = {"in_fifo": number["memory"], "out_fifo": number["dram"]}
+    mscs, msc_waiters, msc_sets = make_mscs(
+        machine, {**memory, "fills": number["out"], "answers": number["msc_answers"]}
+    )
     counts = (cus, banks, len(mscs), channels)
     wake_ps = np.full(sum(counts), NEVER, np.int64)
     cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
     channel_notes = number["notes"] if ports else np.full(channels, -1)
+    noc = make_noc(
+        machine,
+        first_port_fifo=number["port"][0],
+        first_request_fifo=number["requests"][0],
+        first_far_fifo=number["far"][0] if "far" in number else -1,
+        first_copy_fifo=number["copy_fills"][0] if "copy_fills" in number else -1,
+        first_hit_fifo=number["hits"][0],
+        first_answer_fifo=number["cu_answers"][0],
+        first_link_fifo=number["stores"][0] if ports else 0,
+    )
     node = Node(
         engine=make_engine(window_ps(machine)),
         wake_ps=wake_ps,
@@ -333,18 +374,15 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,
-        noc=make_noc(
-            machine,
-            first_port_fifo=number["port"][0],
-            first_request_fifo=number["requests"][0],
-            first_hit_fifo=number["hits"][0],
-            first_answer_fifo=number["cu_answers"][0],
-            first_link_fifo=number["stores"][0] if ports else 0,
-        ),
+        noc=noc,
+        far_noc=noc[: len(noc) if "far" in number else 0],
         banks=l2_banks,
+        copy_banks=l2_banks[: banks if "peer" in number else 0],
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
         mscs=mscs,
+        msc_sets=make_sets(msc_sets),
+        msc_waiters=msc_waiters,
         channels=make_channels(machine, number["dram"], number["out"], channel_notes),
         mca=make_mca(machine),
         events=np.zeros((0, 0), EVENT),

@@ -18,6 +18,7 @@ from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.machine.build import retry_blocked, run_phases
 from sim.machine.fabric import fabric_moves, next_arrival_ps
+from sim.machine.phases import memory_moves
 from sim.machine.series import close_interval
 from tracer.compile.jit import compiled
 
@@ -108,7 +109,8 @@ def close_window(node, end_ps):
     """
     engine, noc = node.engine[0], node.noc[0]
     engine.windows += 1
-    before, engine.moves = engine.moves, noc.request_packets + noc.answer_packets + fabric_moves(node)
+    moves = noc.request_packets + noc.answer_packets + fabric_moves(node) + memory_moves(node)
+    before, engine.moves = engine.moves, moves
     coming_ps = min(_unit_wake_ps(node), next_arrival_ps(node), noc.answers_ps)
     coming = coming_ps < NEVER or end_ps < noc.requests_ps < NEVER
     retry_blocked(node, end_ps)

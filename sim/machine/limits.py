@@ -21,6 +21,7 @@ LIMITS = {
     "l1.mshrs": MAX_ENTRIES,
     "l2.banks": MAX_BANKS,
     "l2.ways": MAX_WAYS,
+    "msc.ways": MAX_WAYS,
     "link.credits": MAX_CREDITS,
 }
 """Field -> largest value. `sim.hw.hbm.setup` checks the fields of HBM channels."""

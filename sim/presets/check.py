@@ -3,7 +3,7 @@
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
-from sim.spec import DmaPolicy, Granularity
+from sim.spec import DmaPolicy, Granularity, L2Sharing
 
 SHORTEST_LINK_PS = 1000
 """Shortest latency of a link. GPUs are simulated in time steps of this latency."""
@@ -43,6 +43,30 @@ def _cache_rules(machine):
     fits = not l1.unified_with_shared or cu.shared_bytes <= l1.bytes
     yield fits, "cu.shared_bytes", f"at most l1.bytes = {l1.bytes}, which it is part of"
     yield l2.banks % hbm.channels == 0, "l2.banks", f"a multiple of hbm.channels = {hbm.channels}"
+    yield from _partition_rules(machine)
+    yield from _msc_rules(machine.msc, hbm.channels)
+
+
+def _partition_rules(machine):
+    l2, channels = machine.l2, machine.hbm.channels
+    parts = l2.partitions
+    if parts == 1:
+        return
+    yield machine.cu.count % parts == 0, "cu.count", f"a multiple of l2.partitions = {parts}"
+    if l2.sharing == L2Sharing.PRIVATE:
+        least = parts * channels
+        yield l2.banks % least == 0, "l2.banks", f"a multiple of l2.partitions x hbm.channels = {least}"
+    else:
+        yield channels % parts == 0, "hbm.channels", f"a multiple of l2.partitions = {parts}"
+        yield l2.sharing != L2Sharing.COPIES or l2.mshrs > 1, "l2.mshrs", "at least 2, one for lines that are at home"
+        yield l2.far_latency_clk >= 1, "l2.far_latency_clk", "at least 1, as lines are in other partitions"
+
+
+def _msc_rules(msc, channels):
+    way_bytes = channels * msc.ways * LINE_BYTES
+    fits = msc.bytes % way_bytes == 0
+    yield fits, "msc.bytes", f"a multiple of hbm.channels x msc.ways x {LINE_BYTES} = {way_bytes}"
+    yield msc.present or msc.bytes == 0, "msc.bytes", "0, as msc.present = false"
 
 
 def _hbm_rules(hbm):

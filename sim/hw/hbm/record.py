@@ -84,7 +84,8 @@ CHANNEL = np.dtype(
         ("request", REQUEST, MAX_ATOMS),
         # constants: geometry
         *((name, "i8") for name in ("interleave_bytes", "channels", "banks")),
-        *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "column_entries")),
+        *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "bank_hash")),
+        ("column_entries", "i8"),
         # constants: clock and timing
         ("period_ps", "i8"),
         *((name, "i8") for name in TIMINGS),
@@ -146,6 +147,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
+        ("pad", "i8", 7),  # fills a cache line of the host
     ],
     align=True,
 )
