@@ -51,6 +51,7 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
+from sim.machine.fifo_list import Fifos
 from sim.machine.limits import check_limits
 from sim.machine.phases import (
     retry_cus,
@@ -231,21 +232,6 @@ class Node(NamedTuple):
     ports: np.ndarray
     wires: np.ndarray  # WIRE: shared by all GPUs of a run
     arriving: np.ndarray  # REQUEST [1]: the current packet
-
-
-class Fifos:
-    """Numbers the fifos of a machine and remembers their names and depths."""
-
-    def __init__(self):
-        self.depths: list[int] = []
-        self.names: list[str] = []
-
-    def add(self, name: str, count: int, depth: int) -> np.ndarray:
-        """`count` fifos called name0, name1, ...; returns their numbers."""
-        first = len(self.depths)
-        self.depths += [depth] * count
-        self.names += [f"{name}{k}" for k in range(count)]
-        return np.arange(first, first + count)
 
 
 def window_ps(machine: Machine) -> int:
