@@ -1,7 +1,8 @@
 """N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
 Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
-the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order.
+the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order. How long
+these rounds are changes no result.
 
 Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
 leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs
@@ -23,15 +24,15 @@ from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR
 from sim.hw.tracker import make_tracker
-from sim.machine.build import Output, window_ps
+from sim.machine.build import Output
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status
 from sim.machine.rest import check_policy, check_rest
 from sim.spec import Machine
 from traces.errors import UserError
 
-STILL_ROUNDS = 8
-"""After this many rounds in which nothing moves on any GPU, the state is a deadlock."""
+STILL_ROUNDS = 1
+"""After more consecutive rounds in which no GPU can act and nothing moves, the state is a deadlock."""
 
 
 class Cluster:
@@ -55,8 +56,6 @@ class Cluster:
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
-            if gpu.node.output.tracker[0]["released"]:
-                gpu.node.engine["fabric_ps"] = 0
 
     def _connect(self, gpu: Gpu, number: int) -> None:
         ports = gpu.node.ports
@@ -102,12 +101,9 @@ class Cluster:
         return ClusterState(self._horizon_ps, self._still, [gpu.state() for gpu in self.gpus])
 
     def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
-        """Run in rounds of the link's latency.
-
-        A symmetric machine does not need rounds, but it uses them too: then its time windows end at the same times. So
-        explicit GPUs that all do exactly the same take exactly the time of the symmetric machine.
-        """
-        step_ps = max(self.machine.link.latency_ps, window_ps(self.machine) if self.symmetric else 0)
+        """Run in rounds of the link's latency, in whole clocks of the time windows."""
+        grid_ps = int(self.gpus[0].node.engine[0]["grid_ps"])
+        step_ps = self.machine.link.latency_ps // grid_ps * grid_ps
         while True:
             self._horizon_ps += step_ps
             before = self._moves()
@@ -115,7 +111,8 @@ class Cluster:
             states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
             if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
-            self._still = self._still + 1 if self._moves() == before and Status.HORIZON not in states else 0
+            still = self._moves() == before and all(status == Status.IDLE for status in states)
+            self._still = self._still + 1 if still else 0
             if self._still > STILL_ROUNDS:
                 break
             if between_rounds:
@@ -131,12 +128,8 @@ class Cluster:
             check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
-        engine = gpu.node.engine[0]
-        engine["horizon_ps"] = horizon_ps
-        status = gpu.advance(progress)
-        if status == Status.STUCK:
-            _skip_to(gpu, horizon_ps)  # it waits for another GPU, and nothing can arrive before
-        return status
+        gpu.node.engine["horizon_ps"] = horizon_ps
+        return gpu.advance(progress)
 
     def _moves(self) -> int:
         """A count of moves: it grows with every move on any GPU."""
@@ -149,18 +142,6 @@ class Cluster:
     def _at_rest(self) -> bool:
         """Have all launched kernels ended and all sent packets arrived?"""
         return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
-
-
-def _skip_to(gpu: Gpu, time_ps: int) -> None:
-    """Skip the windows up to time_ps, in which every retry would fail.
-
-    If a GPU simulated earlier in the round has already sent the packet that ends the wait, these windows are run. The
-    result must be the same.
-    """
-    node, engine = gpu.node, gpu.node.engine[0]
-    node.noc["turn"] += -(-(time_ps - engine["now_ps"]) // engine["window_ps"])
-    np.maximum(node.wake_ps, time_ps, out=node.wake_ps)
-    engine["now_ps"] = time_ps
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:

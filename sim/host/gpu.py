@@ -13,7 +13,7 @@ from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine.build import Node, build, units_of
 from sim.machine.deadlock import deadlock
-from sim.machine.engine import Status, prefill_l2, run_engine, settle
+from sim.machine.engine import Status, prefill_l2, rest_ps, run_engine, settle
 from sim.machine.engine_record import SERIES
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import sample
@@ -61,8 +61,9 @@ class Gpu:
         self.node.dispatch["wake_ps"] = NEVER
 
     @property
-    def now_ps(self) -> int:
-        return int(self.node.engine[0]["now_ps"])
+    def rest_ps(self) -> int:
+        """Of an idle GPU: a time after all that its units have done. It does not depend on the time windows."""
+        return int(rest_ps(self.node))
 
     def run_kernel(
         self,
@@ -158,9 +159,9 @@ class Gpu:
     def _until_ps(self) -> int:
         """Time after which the next call of `between_windows` is due."""
         if self.line_trace:
-            return self.now_ps
+            return int(self.node.engine[0]["now_ps"])
         windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])
-        return self.now_ps + windows_ps if windows_ps else FOREVER_PS
+        return int(self.node.engine[0]["now_ps"]) + windows_ps if windows_ps else FOREVER_PS
 
     def _refill(self) -> None:
         self._window.fill()
@@ -197,12 +198,12 @@ class Gpu:
     def flush_l2(self) -> int:
         """Write dirty lines back and empty L2. Returns the time at which the last line is in DRAM."""
         self.node.banks["flush_set"] = 0
-        self.node.bank_wake_ps[:] = self.now_ps
+        self.node.bank_wake_ps[:] = self.rest_ps
         while (status := self.advance()) == Status.UNTIL:
             pass
         self._check_done(status, "flush of L2")
         empty_sets(self.node.l2_sets)
-        return self.now_ps
+        return self.rest_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
         """Put a range of addresses into L2 as clean lines, without traffic. Private partitions get no lines.
@@ -236,8 +237,9 @@ class Gpu:
         return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
 
     def spans(self) -> np.ndarray:
-        """SPAN records so far, at most MAX_SPANS."""
-        return self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))].copy()
+        """SPAN records so far, at most MAX_SPANS, in the order of their ends."""
+        spans = self.node.spans[: min(int(self.node.engine[0]["spans"]), len(self.node.spans))]
+        return spans[np.lexsort([spans[name] for name in ("tag", "queue", "unit", "kind", "end_ps")])]
 
     def _series_rows(self) -> np.ndarray:
         """The rows of the series that the host has taken, i8 [rows, len(SERIES)]."""

@@ -52,7 +52,7 @@ def _waiting(warps, resident, number):
 
 @compiled
 def warp_exit(cu, warps, w, now_ps):
-    """Warp w ends. A barrier that waited only for it opens. The last warp frees the workgroup's place.
+    """Warp w ends. A barrier that waited only for it opens. With its last warp the workgroup ends.
 
     Writes: cu, warps.
     """
@@ -67,8 +67,7 @@ def warp_exit(cu, warps, w, now_ps):
     if resident.alive == 0:
         cu.ended_tag[cu.ended] = resident.tag
         cu.ended_started_ps[cu.ended] = resident.started_ps
-        cu.ended_ps[cu.ended] = now_ps
-        resident.tag = -1
+        cu.ended_ps[cu.ended] = resident.ended_ps = now_ps
         cu.residents -= 1
         cu.ended_slab[cu.ended] = resident.slab
         cu.ended_queue[cu.ended] = resident.queue

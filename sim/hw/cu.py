@@ -12,6 +12,7 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
+from sim.hw.cu_record import ASKS, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
 from sim.hw.l1 import l1_expect_answer
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
@@ -19,7 +20,6 @@ from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER
 from sim.hw.space import space_of
-from sim.hw.tracker import tracker_grant
 from sim.hw.warp import (
     MAX_WARPS,
     ON_LSU,
@@ -77,9 +77,14 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
-    if (event.kind == Kind.STORE or event.kind == Kind.REDUCE) and _must_wait_for_tracker(cu, warp, event, output):
-        warp_sleep(warps, w, ON_TRACKER, now_ps)
-        return
+    if event.kind == Kind.STORE or event.kind == Kind.REDUCE:
+        granted_ps = _granted_ps(cu, warp, event, output, now_ps)
+        if granted_ps > now_ps:
+            if granted_ps < NEVER:
+                warp_ready(warps, w, granted_ps)
+            else:
+                warp_sleep(warps, w, ON_TRACKER, now_ps)
+            return
     if _is_memory(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
@@ -88,30 +93,37 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
 
 
 @compiled(inline=True)
-def _must_wait_for_tracker(cu, warp, event, output):
-    """Must a store into the output wait because no Tracker entry is free for its tile?"""
+def _granted_ps(cu, warp, event, output, now_ps):
+    """From when on the warp may store into a tile: 0 if it needs no entry of the Tracker, NEVER if it is not known.
+
+    The first store of a workgroup asks the Tracker for an entry for its tile (`sim.machine.tracking`).
+    """
     resident = cu.resident[warp.workgroup]
     if resident.comm or event.space == Space.SHARED:
-        return False
+        return 0
     number = space_of(output.space, np.int64(event.base) + resident.shift_bytes[event.array])
     if number < 0:
-        return False
+        return 0
     space = output.space[number]
-    return not tracker_grant(output.tracker[0], output.tiles, space.first_tag + resident.tag % space.tiles)
+    tag = space.first_tag + resident.tag % space.tiles
+    tile = output.tiles[tag]
+    if tile.entry == 0:
+        return 0
+    if tile.begun == 1:
+        return tile.granted_ps
+    if resident.asks == NOT_ASKED:
+        resident.asks, resident.asked_ps, resident.asked_tag = ASKS, now_ps, tag
+        cu.asking += 1
+    return NEVER
 
 
 @compiled
-def retry_stores(warps, now_ps):
-    """A Tracker entry is free: warps that wait for one try again at now_ps. Returns True if there is such a warp.
-
-    Writes: warps.
-    """
-    found = False
-    for w in range(MAX_WARPS):
+def wake_stores(cu, warps, place, granted_ps):
+    """The workgroup in `place` has its Tracker entry at granted_ps: its warps that wait continue. Writes: warps."""
+    resident = cu.resident[place]
+    for w in range(resident.first_warp, resident.first_warp + resident.warps):
         if warps.warp[w].state == ON_TRACKER:
-            warp_ready(warps, w, now_ps)
-            found = True
-    return found
+            warp_ready(warps, w, granted_ps)
 
 
 @compiled(inline=True)
@@ -184,7 +196,7 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, no
         When the CU can act next. NEVER if it waits for an answer or for room in its port.
 
     Reads: events, addresses, output.sends, output.space. Writes: cu, lsu, l1, sets, fifos, pool, warps,
-    output.tiles, output.tracker.
+    output.tiles.
     """
     if lsu.blocked_since_ps < 0:
         now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)

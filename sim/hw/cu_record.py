@@ -11,10 +11,21 @@ PIPES = len(Pipe)
 ARRAYS = 8
 """Largest number of arrays of a shared program, each with its own shift (sim.host.program)."""
 
+# States of a workgroup's request for a Tracker entry (`asks`).
+NOT_ASKED = 0
+ASKS = 1  # the Tracker has not seen the request
+WAITS = 2  # no entry was free
+GRANTED = 3
+
 RESIDENT = np.dtype(
     [
         ("tag", "i8"),  # workgroup number in the grid, -1 = free place
         ("started_ps", "i8"),
+        ("ended_ps", "i8"),  # when its last warp left; the dispatcher frees the place later (D7)
+        ("asked_ps", "i8"),  # when it asked the Tracker for an entry ...
+        ("asked_tag", "i8"),  # ... for this tile
+        ("asks", "i4"),
+        ("pad", "i4"),
         ("slab", "i4"),  # of the trace window
         ("alive", "i4"),  # warps that have not exited
         ("first_warp", "i4"),
@@ -57,8 +68,11 @@ CU = np.dtype(
         ("issue_free_ps", "i8", MAX_SCHEDULERS),
         ("pipe_free_ps", "i8", (MAX_SCHEDULERS, PIPES)),
         ("shared_free_ps", "i8"),
-        ("residents", "i8"),
-        ("ended", "i8"),  # workgroups that have ended; the engine collects them
+        ("residents", "i8"),  # workgroups with warps that have not left
+        ("taken", "i8"),  # places that are not free for the dispatcher
+        ("ended", "i8"),  # workgroups that have ended since all were collected ...
+        ("collected", "i8"),  # ... and those of them that the engine has collected
+        ("asking", "i8"),  # workgroups that ask the Tracker for an entry
         # counters
         ("warp_instructions", "i8"),
         ("events", "i8"),

@@ -4,11 +4,14 @@ A *dispatch queue* is one kernel in progress: the CUs that it may use, the workg
 workgroups in launch order. Their events are in the *trace window*, which the host fills ahead. If the next workgroup
 is not there yet, the dispatcher stops the clock (`needs`) until the host has staged it. So the result does not depend
 on how far the host reads ahead.
+
+News takes the engine's lookahead to reach the dispatcher: that a workgroup has ended and its place is free (D7), and
+that a gate has opened (D23).
 """
 
 import numpy as np
 
-from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS
+from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.request import NEVER
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
@@ -30,6 +33,7 @@ STAGED = np.dtype(
 
 DISPATCH = np.dtype(
     [
+        ("lookahead_ps", "i8"),  # constant of the machine
         # constants of the kernel in progress
         ("first_cu", "i8"),
         ("last_cu", "i8"),  # one past
@@ -64,14 +68,38 @@ def _random_share(seed, tag):
 
 
 @compiled
-def choose_cu(dispatch, cus, base):
-    """CU for the next workgroup, -1 if all places are taken. Breadth-first: the CU with the fewest residents."""
+def free_places(dispatch, cus, now_ps):
+    """Free the places of workgroups that ended at least a lookahead ago. Returns when the next one is free, or NEVER.
+
+    Writes: cus.
+    """
+    next_ps = NEVER
+    for c in range(dispatch.first_cu, dispatch.last_cu):
+        cu = cus[c]
+        if cu.taken == cu.residents:
+            continue
+        for place in range(MAX_WORKGROUPS):
+            resident = cu.resident[place]
+            if resident.tag < 0 or resident.alive > 0:
+                continue
+            free_ps = resident.ended_ps + dispatch.lookahead_ps
+            if free_ps <= now_ps:
+                resident.tag = -1
+                cu.taken -= 1
+            else:
+                next_ps = min(next_ps, free_ps)
+    return next_ps
+
+
+@compiled
+def choose_cu(dispatch, cus):
+    """CU for the next workgroup, -1 if all places are taken. Breadth-first: the CU with the fewest taken places."""
     best = -1
-    for c in range(base + dispatch.first_cu, base + dispatch.last_cu):
-        residents = cus[c].residents
-        if residents < dispatch.places and (best < 0 or residents < cus[best].residents):
+    for c in range(dispatch.first_cu, dispatch.last_cu):
+        taken = cus[c].taken
+        if taken < dispatch.places and (best < 0 or taken < cus[best].taken):
             best = c
-            if residents == 0 or dispatch.order == WorkgroupOrder.DEPTH_FIRST:
+            if taken == 0 or dispatch.order == WorkgroupOrder.DEPTH_FIRST:
                 break
     return best
 
@@ -91,10 +119,12 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
     resident.warps = dispatch.warps
     resident.queue = queue
     resident.comm = dispatch.comm
+    resident.asks = NOT_ASKED
     resident.arrived[:] = 0
     for array in range(ARRAYS):
         resident.shift_bytes[array] = staged.shift_bytes[array]
     cu.residents += 1
+    cu.taken += 1
     for i in range(staged.warps):
         w = resident.first_warp + np.int64(staged.warp[i])
         warp = warps.warp[w]
@@ -106,20 +136,22 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
 
 
 @compiled
-def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
+def dispatch_step(dispatch, queue, cus, warps, staged, gates, end_ps):
     """Dispatch one workgroup at dispatch.wake_ps if one is staged and a place is free. Sets the next wake_ps.
 
     Args:
-        base: first CU of this GPU in `cus` and `warps`.
         staged: ring of STAGED, a power of two long.
         gates: GATE records that workgroups may wait for.
+        end_ps: end of the time window.
 
     Returns:
         (cu, start_ps): the CU that got a workgroup, and when its warps can issue; cu = -1 if no CU got one.
 
     Reads: staged, gates. Writes: dispatch, cus, warps.
     """
-    now_ps = dispatch.wake_ps
+    dispatch.wake_ps = now_ps = max(dispatch.wake_ps, dispatch.next_ps)
+    if now_ps >= end_ps:
+        return -1, NEVER
     dispatch.needs = 0
     if dispatch.taken == dispatch.staged and dispatch.ended == 0:
         dispatch.needs = 1
@@ -131,12 +163,15 @@ def dispatch_step(dispatch, queue, cus, base, warps, staged, gates):
     dispatch.gated = 0
     if workgroup.gate > 0:
         gate = gates[workgroup.gate - 1]
-        if gate.open_ps + gate.delay_ps > now_ps:
+        seen_ps = gate.open_ps + dispatch.lookahead_ps + gate.delay_ps
+        if seen_ps > now_ps:
             dispatch.gated = 1
-            dispatch.wake_ps = gate.open_ps + gate.delay_ps if gate.open_ps < NEVER else NEVER
+            dispatch.wake_ps = seen_ps if gate.open_ps < NEVER else NEVER
             return -1, NEVER
-    c = choose_cu(dispatch, cus, base)
+    free_ps = free_places(dispatch, cus, now_ps)
+    c = choose_cu(dispatch, cus)
     if c < 0:
+        dispatch.wake_ps = free_ps
         return -1, NEVER
     start_ps = now_ps
     if dispatch.jitter_ps > 0:

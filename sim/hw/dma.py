@@ -3,13 +3,13 @@
 A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record. The SEND
 record gives the port, the operation, and the tile at the receiver, which may be in another buffer. An engine takes
 descriptors in the order in which they became ready. It reads line by line, past L2, and puts the data into the fifo of
-the port. It issues a read only if that fifo has a place for the data. So a blocked link stops the engine. Reads use the
-communication stream of the memory channels.
+the port when they come. It issues a read only if that fifo has a place for the data. So a blocked link stops the
+engine. Reads use the communication stream of the memory channels. The engines of a GPU act in the order of time.
 """
 
 import numpy as np
 
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_push
+from sim.hw.fifo import fifo_push, fifo_room_ps
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
 from sim.hw.tags import sectors_in
@@ -22,7 +22,7 @@ COUNTERS = {
     "descriptors": "DMA descriptors done",
     "lines": "lines read",
     "read_bytes": "bytes of the lines read, whole sectors",
-    "blocks": "times that a read was blocked by missing room",
+    "blocks": "reads that waited for room",
     "out_max": "largest number of lines read and not yet on the link",
 }
 """Counter fields of DMA and their meaning."""
@@ -35,7 +35,6 @@ DMA = np.dtype(
         ("setup_ps", "i8"),
         ("request_ps", "i8"),  # to the memory controller
         # state
-        ("wake_ps", "i8"),  # when it can read the next line, NEVER = it waits for a descriptor or for room
         ("next_ps", "i8"),  # no read before
         ("tag", "i8"),  # current tile, -1 = none
         ("send", "i8"),  # SEND record: the tile's destination
@@ -50,12 +49,11 @@ DMA = np.dtype(
         ("began_ps", "i8"),  # when the current tile (or the last one) was taken
         ("last_tag", "i8"),  # current tile, or the last one
         ("out", "i8"),  # lines read and not yet on the link
-        ("blocked", "i8"),  # 1: waits for room
         # counters
         ("descriptors", "i8"),
         ("lines", "i8"),
         ("read_bytes", "i8"),
-        ("blocks", "i8"),  # times that a read was blocked
+        ("blocks", "i8"),
         ("out_max", "i8"),
     ],
     align=True,
@@ -73,7 +71,6 @@ def make_dmas(machine):
     dmas["line_ps"] = max(1, round(line_ps))
     dmas["outstanding"], dmas["setup_ps"] = spec.outstanding, spec.setup_ps
     dmas["request_ps"] = machine.hbm.request_ps
-    dmas["wake_ps"] = NEVER
     dmas["tag"] = -1
     return dmas
 
@@ -97,7 +94,6 @@ def dma_load(dma, tiles, wavefronts, tag, wavefront, ready_ps, number):
         dma.runs, dma.run_bytes = part.runs, part.run_bytes
         dma.contributors = held_by_wavefront(tile, part)
     dma.next_ps = max(dma.next_ps, ready_ps + dma.setup_ps)
-    dma.wake_ps = dma.next_ps
     dma.began_ps, dma.last_tag = dma.next_ps, tag
     dma.descriptors += 1
 
@@ -120,13 +116,18 @@ def _sectors(dma, run, line):
 
 
 @compiled
-def dma_has_room(dma, port, fifos, channel_fifo):
-    """Can the next read be issued? It needs room in its memory channel and a place for its data before the link.
+def dma_read_ps(dma, port, fifos, pool, channel_fifo):
+    """When the next read can be issued. It needs room in its memory channel and a place for its data before the link.
 
-    Reads: dma, port, fifos, channel_fifo.
+    Returns:
+        NEVER if it waits for data, or for a credit of unknown time.
+
+    Reads: dma, port, fifos, pool, channel_fifo.
     """
-    lines = fifos[port.dma_fifo]
-    return dma.out < dma.outstanding and fifo_fill(lines) + port.reserved < lines.limit and not fifo_full(channel_fifo)
+    if dma.out >= dma.outstanding:
+        return NEVER
+    place_ps = fifo_room_ps(fifos[port.dma_fifo], pool, port.reads)
+    return max(dma.next_ps, place_ps, fifo_room_ps(channel_fifo, pool, channel_fifo.tail))
 
 
 @compiled
@@ -143,7 +144,7 @@ def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
     request.sectors = request.full = sectors
     request.op, request.stream, request.cache = Op.READ, Stream.COMM_READ, Cache.UNCACHED
     request.link, request.wavefront, request.share = 1 + sends[dma.send].port, dma.wavefront, 0
-    port.reserved += 1
+    port.reads += 1
     dma.out += 1
     dma.out_max = max(dma.out_max, dma.out)
     dma.lines += 1
@@ -154,13 +155,14 @@ def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
         dma.line = -1
         if dma.run == dma.runs:
             dma.tag = -1
+    if now_ps > dma.next_ps:
+        dma.blocks += 1
     dma.next_ps = now_ps + dma.line_ps
-    dma.wake_ps = dma.next_ps
 
 
 @compiled
 def dma_answer(dma, port, fifos, pool, data, op):
-    """Put the data of a read into the fifo of the link, as an update or a write at the receiving GPU.
+    """Put the data of a read, which come now, into the fifo of the link, as an update or a write at the receiving GPU.
 
     Reads: data. Writes: dma, port, fifos, pool.
     """
@@ -172,5 +174,7 @@ def dma_answer(dma, port, fifos, pool, data, op):
     place.sectors, place.full = data.sectors, data.sectors
     place.op, place.stream, place.cache, place.link = op, Stream.COMM_WRITE, Cache.UNCACHED, data.link
     place.wavefront, place.share = data.wavefront, 0
-    port.reserved -= 1
+    if dma.out == dma.outstanding and data.ready_ps > dma.next_ps:
+        dma.next_ps = np.int64(data.ready_ps)
+        dma.blocks += 1
     dma.out -= 1

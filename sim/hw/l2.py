@@ -7,13 +7,14 @@ of other requests (D12). Uncached requests pass through to the channel. Before t
 or dropped.
 
 The bank takes a request only if all resources that it could need are free (miss entry, waiting place, room towards the
-channel). Otherwise the bank blocks, in order. Every read towards DRAM has a reserved place in the fill fifo. The bank's
-latency delays hits only. The latency of a miss is calibrated as a whole (D11).
+channel). Otherwise the bank blocks, in order, until a fill comes or the credit of the channel. Every read towards DRAM
+has a reserved place in the fill fifo. The fifos of answers always have room. The bank's latency delays hits only. The
+latency of a miss is calibrated as a whole (D11).
 """
 
 import numpy as np
 
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
+from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
 from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import (
@@ -41,28 +42,31 @@ def _set_of(bank, sets, request):
 
 
 @compiled(inline=True)
-def _has_room(bank, fifos):
-    """Are all resources free that any request could need? It needs room for two writes: an eviction and itself."""
+def _room_ps(bank, fifos, pool):
+    """When there is room towards the channel for any request, as far as known: for an eviction and itself."""
+    room_ps = np.int64(0)
     for stream in range(STREAMS):
         fifo = fifos[bank.dram[stream]]
-        if fifo.limit - fifo_fill(fifo) < 2:
-            return False
-    return (
-        bank.misses_used < bank.misses
-        and bank.free_waiter >= 0
-        and bank.reads_out < fifos[bank.fills].limit
-        and not fifo_full(fifos[bank.hits])
-        and not fifo_full(fifos[bank.late])
-    )
+        room_ps = max(room_ps, fifo_room_ps(fifo, pool, fifo.tail + 1))
+    return room_ps
+
+
+@compiled(inline=True)
+def _has_places(bank, fifos):
+    """Are all resources of the bank free that any request could need?"""
+    return bank.misses_used < bank.misses and bank.free_waiter >= 0 and bank.reads_out < fifos[bank.fills].limit
 
 
 @compiled
-def _has_copy_room(bank, cache_set, way, fifos, request):
+def _has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
     """May the bank ask the home of a copy? It keeps what a read of its own lines needs, so that homes always serve.
 
     That is one miss entry with its waiting places, half of the reads under way, and one way of the set.
     """
-    if fifo_full(fifos[bank.first_peer + request.bank]):
+    home = fifos[bank.first_peer + request.bank]
+    room_ps = fifo_room_ps(home, pool, home.tail)
+    if room_ps > now_ps:
+        bank.room_ps, bank.blocked = room_ps, 1
         return False
     if bank.copies_out * 2 >= fifos[bank.fills].limit:
         return False
@@ -109,7 +113,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
-    if is_copy(bank, request) and not _has_copy_room(bank, cache_set, way, fifos, request):
+    if is_copy(bank, request) and not _has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
         return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
@@ -201,8 +205,13 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
 @compiled(inline=True)
 def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Serve the oldest request. Returns False if the bank must block."""
-    if not _has_room(bank, fifos):
+    if not _has_places(bank, fifos):
         return False
+    bank.room_ps = _room_ps(bank, fifos, pool)
+    if bank.room_ps > now_ps:
+        bank.blocked = 1
+        return False
+    bank.room_ps = NEVER
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
         _pass_through(bank, sets, fifos, pool, request, now_ps)
         return True
@@ -276,14 +285,34 @@ def l2_expect_queue(bank, sets, fifos, pool):
 
 
 @compiled(inline=True)
-def l2_retry(banks, bank_wake_ps, first, end, end_ps):
-    """A fifo towards memory has room again: the blocked banks from `first` to `end` try again.
+def l2_retry_ps(bank, fifos, pool):
+    """When a bank that waits for room towards its channel can continue, as far as known; NEVER if it does not wait.
 
-    Reads: banks. Writes: bank_wake_ps.
+    Reads: bank, fifos, pool.
     """
-    for b in range(first, end):
-        if banks[b].blocked == 1:
-            bank_wake_ps[b] = min(bank_wake_ps[b], end_ps)
+    if bank.blocked == 0:
+        return NEVER
+    room_ps = _room_ps(bank, fifos, pool)
+    return room_ps if bank.peer < 0 else _copy_retry_ps(bank, fifos, pool, room_ps)
+
+
+@compiled
+def _copy_retry_ps(bank, fifos, pool, room_ps):
+    """`l2_retry_ps` of a bank that also waits for room at the homes of its copies. room_ps: towards its channel."""
+    retry_ps = room_ps if room_ps > bank.tried_ps else NEVER
+    for home in range(bank.number % bank.partition_banks, bank.all_banks, bank.partition_banks):
+        if home != bank.number:
+            fifo = fifos[bank.first_peer + home]
+            room_ps = fifo_room_ps(fifo, pool, fifo.tail)
+            if room_ps > bank.tried_ps:
+                retry_ps = min(retry_ps, room_ps)
+    return retry_ps
+
+
+@compiled(inline=True)
+def waits_longer(bank, other):
+    """Of two banks that act at once: has `bank` waited longer for room? Reads: bank, other."""
+    return bank.blocked_since_ps >= 0 and (other.blocked_since_ps < 0 or bank.blocked_since_ps < other.blocked_since_ps)
 
 
 @compiled
@@ -302,16 +331,16 @@ def l2_prefill(bank, sets, number, line):
 
 @compiled(inline=True)
 def _next_input(bank, fifos, pool, tried):
-    """(fifo with the oldest request, when it is visible): from near CUs, from far CUs, or from banks with copies.
+    """(fifo with the oldest request, when it is visible, its bit in `tried`).
 
-    tried: mask of the fifos that are left out.
+    Requests come from near CUs, far CUs, banks with copies, and other GPUs. tried: mask of fifos that are left out.
     """
     chosen, chosen_ps, place = bank.requests, fifo_head_ps(fifos[bank.requests], pool), np.int64(1)
     if tried & 1:
         chosen_ps = NEVER
-    if bank.far >= 0:
-        for k in range(1, 3):
-            other = bank.far if k == 1 else bank.peer
+    if bank.far >= 0 or bank.arrivals >= 0:
+        for k in range(1, 4):
+            other = bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
             if other >= 0 and (tried >> k) & 1 == 0:
                 head_ps = fifo_head_ps(fifos[other], pool)
                 if head_ps < chosen_ps:
@@ -324,7 +353,8 @@ def _later_input_ps(bank, fifos, pool, now_ps):
     """When a far request becomes visible that a blocked bank may serve, NEVER if none is known."""
     wake_ps = NEVER
     if bank.far >= 0:
-        for other in (bank.requests, bank.far, bank.peer):
+        for k in range(4):
+            other = bank.requests if k == 0 else bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
             if other >= 0 and fifo_head_ps(fifos[other], pool) > now_ps:
                 wake_ps = min(wake_ps, fifo_head_ps(fifos[other], pool))
     return wake_ps
@@ -335,18 +365,23 @@ def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
     """Serve the oldest request that can be served. Only a bank with far requests looks past one that cannot.
 
     Returns:
-        The fifo of the request, or -1.
+        The fifo of the request, or -1. Then `bank.room_ps` is when there is room that one of them waits for.
     """
     tried = np.int64(0)
+    room_ps = NEVER
     while True:
         number, head_ps, place = _next_input(bank, fifos, pool, tried)
         if head_ps > now_ps:
-            return np.int64(-1)
+            break
+        bank.room_ps = NEVER
         if _serve(bank, sets, waiters, fifos, pool, fifo_head(fifos[number], pool), now_ps):
             return number
+        room_ps = min(room_ps, bank.room_ps)
         if bank.far < 0:
-            return np.int64(-1)
+            break
         tried |= place
+    bank.room_ps = room_ps
+    return np.int64(-1)
 
 
 @compiled(inline=True)
@@ -354,7 +389,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """Take the fills that are due, then at most one request.
 
     Returns:
-        When the bank can act next. NEVER if it is empty, or blocked until a fill or a pop of the channel.
+        When the bank can act next. NEVER if it is empty, or blocked until a fill or a credit of unknown time.
 
     Writes: bank, sets, waiters, fifos, pool.
     """
@@ -366,10 +401,12 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
     _, head_ps, _ = _next_input(bank, fifos, pool, 0)
     if max(head_ps, bank.next_ps) <= now_ps:
+        bank.tried_ps = now_ps
         number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
         if number >= 0:
             requests = fifos[number]
-            fifo_pop(requests)
+            fifo_take(requests, pool, now_ps)
+            bank.blocked = 0
             bank.requests_served += 1
             bank.next_ps = now_ps + bank.period_ps
             bank.last_request_ps = now_ps
@@ -379,10 +416,10 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1
         else:
-            bank.blocked = 1
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
-            return min(wake_ps, _later_input_ps(bank, fifos, pool, now_ps))
+            wake_ps = min(wake_ps, _later_input_ps(bank, fifos, pool, now_ps))
+            return min(wake_ps, bank.room_ps) if bank.blocked == 1 else wake_ps
         _, head_ps, _ = _next_input(bank, fifos, pool, 0)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))

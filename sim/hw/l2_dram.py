@@ -1,6 +1,6 @@
 """Requests of an L2 bank to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
 
-from sim.hw.fifo import fifo_full, fifo_push_copy, fifo_slot
+from sim.hw.fifo import fifo_push_copy, fifo_room_ps, fifo_slot
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import line_of, sectors_in
 from tracer.compile.jit import compiled
@@ -63,16 +63,21 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
 @compiled
 def flush_step(bank, sets, fifos, pool, now_ps):
     """Write dirty lines back, one per clock, while there is room. Lines stay valid. Writes: bank, sets, fifos, pool."""
+    if now_ps < bank.next_ps:
+        return bank.next_ps
     nobody = pool[fifos[bank.requests].first]
+    writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
     while bank.flush_set >= 0:
         cache_set = sets[bank.first_set + bank.flush_set]
         for way in range(bank.ways):
             if cache_set.way[way].dirty != 0:
-                if fifo_full(fifos[bank.dram[Stream.COMPUTE_WRITE]]):
+                bank.room_ps = fifo_room_ps(writes, pool, writes.tail + 1)
+                if bank.room_ps > now_ps:
                     bank.blocked = 1
-                    return NEVER
+                    return bank.room_ps
                 bank.flush_sectors += write_back(bank, cache_set, way, 15, fifos, pool, nobody, now_ps)
-                return now_ps + bank.period_ps
+                bank.next_ps = now_ps + bank.period_ps
+                return bank.next_ps
         bank.flush_set += 1
         if bank.flush_set == bank.sets:
             bank.flush_set = -1

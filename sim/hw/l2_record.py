@@ -43,6 +43,7 @@ L2_BANK = np.dtype(
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
+        ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
         ("far", "i8"),  # fifo from the CUs of other partitions, -1 = none
         ("peer", "i8"),  # fifo from the banks that keep copies of its lines, -1 = none
         ("first_peer", "i8"),  # such a fifo of bank 0, -1 = none
@@ -60,7 +61,9 @@ L2_BANK = np.dtype(
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
         ("asked_ps", "i8"),  # when a home sees the oldest request sent in this window; NEVER = none
-        ("blocked", "i8"),  # 1: waits for a fill or for room towards the channel
+        ("tried_ps", "i8"),  # when it tried the request that waits
+        ("blocked", "i8"),  # 1: waits for room towards the channel or towards the home of a copy
+        ("room_ps", "i8"),  # when there is such room, NEVER = not known yet
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
         ("reads_out", "i8"),  # reads sent to DRAM (or to homes of copies) and not yet answered
@@ -95,8 +98,8 @@ def make_l2_banks(machine, wiring):
 
     Args:
         machine: sim.spec.Machine.
-        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late; dram: (banks, STREAMS); if
-            the machine has partitions, far, peer and copy_fills.
+        wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late, and arrivals in a machine
+            with links; dram: (banks, STREAMS); if the machine has partitions, far, peer and copy_fills.
 
     Returns:
         (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
@@ -113,7 +116,7 @@ def make_l2_banks(machine, wiring):
     banks["path_ps"] = machine.hbm.request_ps
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
-    banks["far"] = banks["peer"] = banks["copy_fills"] = -1
+    banks["arrivals"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
     banks["first_peer"] = banks["peer"][0]

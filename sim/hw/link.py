@@ -14,7 +14,7 @@ There are no errors, retries or flow-control packets (D25). Times on the link ar
 
 import numpy as np
 
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
 from sim.hw.space import fingerprint, rotated
 from sim.hw.tags import sectors_in
@@ -41,7 +41,7 @@ COUNTERS = {
     "packets": "packets sent to other GPUs",
     "bytes": "payload of the packets sent, whole sectors",
     "busy_ps": "time in which a packet occupied the link",
-    "credit_stalls": "times that a packet waited for a credit",
+    "credit_stalls": "packets that waited for a credit",
     "arrived_bytes": "payload of the packets that arrived and went to memory",
     "blocked_ps": "time in which an arrived packet waited for room in memory",
 }
@@ -64,13 +64,14 @@ PORT = np.dtype(
         # state
         ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
         ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the lane's first port)
-        ("reserved", "i8"),  # places of dma_fifo reserved for reads in flight
-        ("blocked_since_ps", "i8"),  # since when an arrival waits for room in memory
+        ("reads", "i8"),  # reads of DMA engines so far whose data take a place in dma_fifo
+        ("target_fifo", "i8"),  # fifo for the oldest arriving packet, -1 = not looked up ...
+        ("target", "i8"),  # ... of this memory channel, or of this L2 bank if the packet stays in L2
         # counters
         ("packets", "i8"),
         ("bytes", "i8"),  # payload sent, whole sectors
         ("busy_ps", "i8"),
-        ("credit_stalls", "i8"),  # windows in which a packet waited for a credit
+        ("credit_stalls", "i8"),
         ("arrived_bytes", "i8"),
         ("blocked_ps", "i8"),  # time in which an arrival waited for room in a memory queue
     ],
@@ -94,7 +95,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
     records["credits"] = spec.credits
     records["request_ps"] = machine.hbm.request_ps
-    records["blocked_since_ps"] = -1
+    records["target_fifo"] = -1
     return records
 
 
@@ -116,49 +117,77 @@ def _packet_fs(port, volume):
 
 
 @compiled
-def port_send(ports, p, wires, sends, tiles, fifos, pool, end_ps):
-    """Put packets that can leave before end_ps on the wire, with the tile and the address at the receiver.
+def _ready_ps(port, fifos, pool):
+    """When the next packet of a port waits for the link, NEVER if there is none."""
+    return min(fifo_head_ps(fifos[port.store_fifo], pool), fifo_head_ps(fifos[port.dma_fifo], pool))
+
+
+@compiled
+def departure_fs(ports, p, wires, fifos, pool):
+    """When the next packet of a port leaves (femtoseconds). NEVER if there is none, or if its credit is not known yet.
+
+    Reads: ports, wires, fifos, pool.
+    """
+    port = ports[p]
+    ready_ps = _ready_ps(port, fifos, pool)
+    if ready_ps == NEVER:
+        return NEVER
+    credit_ps = _credit_ps(port, wires[port.out_wire])
+    if credit_ps == NEVER:
+        return NEVER
+    return max(max(ready_ps, credit_ps) * FS_PER_PS, ports[port.lane].free_fs)
+
+
+@compiled
+def next_sender(ports, wires, fifos, pool):
+    """The port whose packet leaves next: the earliest; if equal, the packet that has waited longest.
 
     Returns:
-        When the next packet can leave, end_ps or later. NEVER if none is left, or if the time of its credit is unknown.
+        (port, time in femtoseconds); (-1, NEVER) if no packet leaves as far as known.
 
-    Reads: sends, fifos, pool. Writes: ports, wires, tiles.
+    Reads: ports, wires, fifos, pool.
+    """
+    chosen = -1
+    chosen_fs = waits_ps = NEVER
+    for p in range(len(ports)):
+        start_fs = departure_fs(ports, p, wires, fifos, pool)
+        ready_ps = _ready_ps(ports[p], fifos, pool)
+        if start_fs < chosen_fs or (start_fs == chosen_fs and ready_ps < waits_ps):
+            chosen, chosen_fs, waits_ps = p, start_fs, ready_ps
+    return chosen, chosen_fs
+
+
+@compiled
+def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
+    """Put the next packet of a port on the wire at start_fs, with the tile and the address at the receiver.
+
+    Reads: sends. Writes: ports, wires, tiles, fifos, pool.
     """
     port = ports[p]
     wire = wires[port.out_wire]
     lane = ports[port.lane]
     stores, lines = fifos[port.store_fifo], fifos[port.dma_fifo]
-    while True:
-        stores_ps, lines_ps = fifo_head_ps(stores, pool), fifo_head_ps(lines, pool)
-        ready_ps = min(stores_ps, lines_ps)
-        if ready_ps == NEVER:
-            return NEVER
-        credit_ps = _credit_ps(port, wire)
-        if credit_ps == NEVER:
-            port.credit_stalls += 1
-            return NEVER
-        start_fs = max(max(ready_ps, credit_ps) * FS_PER_PS, lane.free_fs)
-        if start_fs >= end_ps * FS_PER_PS:
-            return start_fs // FS_PER_PS
-        fifo = stores if stores_ps <= lines_ps else lines
-        request = fifo_head(fifo, pool)
-        volume = sectors_in(request.sectors) * SECTOR_BYTES
-        lane.free_fs = start_fs + _packet_fs(port, volume)
-        port.packets += 1
-        port.bytes += volume
-        port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
-        if request.tag >= 0:
-            tile = tiles[request.tag]
-            tile.sent_bytes += volume
-            tile.sent_sum += fingerprint(tile, request.line, request.sectors)
-        packet = wire.packet[wire.sent % MAX_CREDITS]
-        wire.packet[wire.sent % MAX_CREDITS] = request
-        if request.load >= 0:
-            send = sends[request.load]
-            packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
-        packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
-        wire.sent += 1
-        fifo_pop(fifo)
+    if _credit_ps(port, wire) * FS_PER_PS > max(_ready_ps(port, fifos, pool) * FS_PER_PS, lane.free_fs):
+        port.credit_stalls += 1
+    fifo = stores if fifo_head_ps(stores, pool) <= fifo_head_ps(lines, pool) else lines
+    request = fifo_head(fifo, pool)
+    volume = sectors_in(request.sectors) * SECTOR_BYTES
+    lane.free_fs = start_fs + _packet_fs(port, volume)
+    port.packets += 1
+    port.bytes += volume
+    port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
+    if request.tag >= 0:
+        tile = tiles[request.tag]
+        tile.sent_bytes += volume
+        tile.sent_sum += fingerprint(tile, request.line, request.sectors)
+    packet = wire.packet[wire.sent % MAX_CREDITS]
+    wire.packet[wire.sent % MAX_CREDITS] = request
+    if request.load >= 0:
+        send = sends[request.load]
+        packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
+    packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
+    wire.sent += 1
+    fifo_take(fifo, pool, start_fs // FS_PER_PS)
 
 
 @compiled
@@ -214,9 +243,11 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     port = ports[p]
     wire = wires[port.in_wire]
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
+    port.blocked_ps += now_ps - arrival_ps(ports, p, wires)
     ports[port.lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
     wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
     wire.taken += 1
+    port.target_fifo = -1
     port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
 
 

@@ -1,8 +1,9 @@
 """Load/store unit of one CU: turns warp memory events into line requests, through L1 to the CU's NoC port.
 
 The unit works on one event at a time, one line per `line_ps`. A line enters only if L1 has a free miss entry and the
-port fifo has room. Otherwise the unit blocks. Memory events of other warps then queue in the order in which they tried
-to issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
+port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
+`LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
+issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
 are posted: they have no answer, and no warp waits for them (D10).
 
 The load table holds the events that wait for data: the number of missing answers, and the scoreboard slot to clear.
@@ -10,7 +11,7 @@ The load table holds the events that wait for data: the number of missing answer
 
 import numpy as np
 
-from sim.hw.fifo import fifo_full, fifo_push
+from sim.hw.fifo import fifo_push, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import PEER_BITS, fingerprint, held, space_of
@@ -19,6 +20,9 @@ from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at
 from tracer.compile.jit import compiled
 from traces.schema import Cache, Kind
+
+LINES_AT_ONCE = 4
+"""A full warp of 16-byte accesses has as many lines."""
 
 
 @compiled(inline=True)
@@ -217,14 +221,21 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     """
     if lsu.next_line == lsu.lines and lsu.load < 0:
         return 0
-    port = fifos[lsu.port]
+    if now_ps < lsu.port_room_ps:
+        return 0
+    lsu.port_room_ps = 0
     lsu.free_ps = max(lsu.free_ps, now_ps)
     if lsu.op == Op.READ:
         for i in range(lsu.next_line, lsu.lines):
             l1_expect(l1, sets, lsu.line[i])
     while lsu.next_line < lsu.lines:
         i = lsu.next_line
-        if fifo_full(port) or (lsu.load >= 0 and not l1_has_room(l1)):
+        if lsu.load >= 0 and not l1_has_room(l1):
+            if lsu.blocked_since_ps < 0:
+                lsu.blocked_since_ps = now_ps
+            return 0
+        if fifo_room_ps(fifos[lsu.port], pool, fifos[lsu.port].tail) > now_ps:
+            lsu.port_room_ps = _port_room_ps(lsu, fifos, pool)
             if lsu.blocked_since_ps < 0:
                 lsu.blocked_since_ps = now_ps
             return 0
@@ -259,12 +270,34 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
     return stalled_ps
 
 
+@compiled
+def _port_room_ps(lsu, fifos, pool):
+    """When the port has room for the next lines of the current event, NEVER if it is not known yet."""
+    port = fifos[lsu.port]
+    return fifo_room_ps(port, pool, port.tail + min(lsu.lines - lsu.next_line, LINES_AT_ONCE, port.limit) - 1)
+
+
+@compiled(inline=True)
+def lsu_retry_ps(lsu, fifos, pool):
+    """When a unit that waits for its port can continue, as far as known; NEVER if it does not wait for the port.
+
+    Reads: fifos, pool. Writes: lsu.
+    """
+    if lsu.port_room_ps == NEVER:
+        lsu.port_room_ps = _port_room_ps(lsu, fifos, pool)
+    return lsu.port_room_ps if lsu.port_room_ps > 0 else NEVER
+
+
 @compiled(inline=True)
 def lsu_wake_ps(lsu):
-    """When the next queued memory event may start. NEVER while the unit is blocked or the queue is empty.
+    """When the next queued memory event, or an event that waited for the port, may continue.
+
+    NEVER while the unit waits for answers, or for a credit of unknown time, or the queue is empty.
 
     Reads: lsu.
     """
+    if lsu.port_room_ps > 0:
+        return lsu.port_room_ps
     if lsu.queue_head == lsu.queue_tail or lsu.next_line < lsu.lines or lsu.loads_used >= lsu.loads:
         return NEVER
     return lsu.free_ps

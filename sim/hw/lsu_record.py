@@ -37,6 +37,10 @@ LSU = np.dtype(
         ("pad", "i4"),
         # state
         ("free_ps", "i8"),  # when the last event has sent its lines
+        (
+            "port_room_ps",
+            "i8",
+        ),  # blocked by its port: when it can continue, NEVER = not known yet; 0 = not blocked by it
         ("lines", "i8"),  # of the current event
         ("next_line", "i8"),  # == lines: no current event
         ("op", "i8"),

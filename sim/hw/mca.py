@@ -7,7 +7,7 @@ The limit is chosen once per fused kernel, at the end of its first stage. Busier
 limit (`spec.MCA`). `Arbiter.MCA_FIXED` has a limit from the start. No other arbiter has a limit.
 
     host      set_limits, watch_first_stage before a run; mca_facts after it
-    engine    run_mca, once per time window
+    engine    stage_ended, choose_limit
     channel   communication_aware, whenever a request may enter its queue
 """
 
@@ -29,6 +29,7 @@ MCA = np.dtype(
         # state
         ("stage_workgroups", "i8"),  # the first stage ends when this many have finished; 0 = nothing to choose
         ("stage_from_ps", "i8"),
+        ("choose_ps", "i8"),  # when the limit is chosen, NEVER = not known, or done
         ("occupancy", "f8"),  # measured mean, entries per channel
         ("chosen", "i8"),  # limit, NEVER = none
     ]
@@ -49,7 +50,7 @@ def make_mca(machine):
     spec, mca = machine.mca, np.zeros(1, MCA)
     mca["share"] = [spec.strict_from, spec.medium_from, spec.loose_from]
     mca["limit"] = [spec.strict, spec.medium, spec.loose]
-    mca["chosen"] = NEVER
+    mca["chosen"] = mca["choose_ps"] = NEVER
     return mca
 
 
@@ -77,24 +78,29 @@ def mca_facts(mca):
     return {"mca_threshold": None if chosen == NEVER else chosen, "mca_occupancy": float(mca[0]["occupancy"])}
 
 
+@compiled(inline=True)
+def stage_ended(mca, finished, choose_ps):
+    """A workgroup has finished. If it was the last one of the first stage, the limit is chosen later. Writes: mca."""
+    if finished == mca.stage_workgroups:
+        mca.stage_workgroups, mca.choose_ps = 0, choose_ps
+
+
 @compiled
-def run_mca(node, begin_ps, end_ps):
-    """When the kernel's first stage ends, choose the limit from its mean queue occupancy.
+def choose_limit(node):
+    """Choose the limit from the mean queue occupancy of the first stage. It is `choose_ps`; all channels are there.
 
     Sets the limit of each channel whose arbiter is MCA, and wakes these channels.
 
-    Reads: node.dispatch. Writes: node.mca, node.channels, node.channel_wake_ps.
+    Writes: node.mca, node.channels, node.channel_wake_ps.
     """
     mca = node.mca[0]
-    if mca.stage_workgroups == 0 or node.dispatch[0].finished < mca.stage_workgroups:
-        return
-    mca.stage_workgroups = 0
+    now_ps, mca.choose_ps = mca.choose_ps, NEVER
     occupied = np.int64(0)
     for h in range(len(node.channels)):
-        account_occupancy(node.channels[h], end_ps)
+        account_occupancy(node.channels[h], now_ps)
         for stream in range(STREAMS):
             occupied += node.channels[h].occupancy[stream]
-    mca.occupancy = occupied / max((end_ps - mca.stage_from_ps) * len(node.channels), 1)
+    mca.occupancy = occupied / max((now_ps - mca.stage_from_ps) * len(node.channels), 1)
     for level in range(LEVELS):
         if mca.occupancy >= mca.share[level] * node.channels[0].queue_entries:
             mca.chosen = mca.limit[level]
@@ -102,7 +108,21 @@ def run_mca(node, begin_ps, end_ps):
     for h in range(len(node.channels)):
         if node.channels[h].arbiter == Arbiter.MCA:
             node.channels[h].mca.limit = mca.chosen
-            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], end_ps)
+            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], now_ps)
+
+
+@compiled(inline=True)
+def aged_ps(channel, now_ps):
+    """When communication that waits behind the limit is older than the age limit; NEVER if nothing waits so.
+
+    Reads: channel.
+    """
+    if channel.arbiter != Arbiter.MCA and channel.arbiter != Arbiter.MCA_FIXED:
+        return NEVER
+    comm = older_head(channel, Stream.COMM_READ, Stream.COMM_WRITE)
+    if comm < 0 or channel.mca.age_ps == NEVER:
+        return NEVER
+    return max(channel.head_ps[comm] + channel.mca.age_ps, now_ps) + 1
 
 
 @compiled

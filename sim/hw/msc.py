@@ -1,8 +1,8 @@
 """Memory-side cache: one slice per memory channel, between L2 (and links and DMA engines) and the HBM channel.
 
-It takes at most one request per `line_ps`. There is one fifo per stream before it and one behind it. The order within a
-stream stays. Among the streams, the head that has waited longest goes first. A stream that lacks room waits. It does
-not block the others, and tries again in the next time window (D6).
+It takes at most one request per `line_ps`. There are fifos before it (`sim.hw.lanes`) and one per stream behind it. The
+order within a fifo stays. Among them, the head that has waited longest goes first. A stream that lacks room waits until
+the credit comes, or data. It does not block the others.
 
 Without storage (`msc.bytes = 0`) every request reaches the channel `latency_ps` after it was taken, and data of reads
 bypass the unit. With storage it is a sectored set-associative cache of memory (`sim.hw.tags`), for all requests
@@ -20,7 +20,8 @@ Bandwidth of fills is not limited, nor that of answers (D40).
 import numpy as np
 
 from sim.hw.address_map import channel_local, set_of
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
+from sim.hw.lanes import LANES, lane_head
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import claim_way, find_way, hold, line_of, random_way, release, sectors_in, touch, victim_way
@@ -48,10 +49,11 @@ MSC = np.dtype(
         ("line_ps", "i8"),  # from request to request
         ("pass_ps", "i8"),  # request taken -> request at the channel
         ("answer_ps", "i8"),  # hit, or data from the channel -> data leave
-        ("in_fifo", "i8", STREAMS),
+        ("lanes", LANES),  # fifos from which requests come
         ("out_fifo", "i8", STREAMS),  # fifos of the channel
         ("fills", "i8"),  # fifo of data from the channel
-        ("answers", "i8"),  # fifo of data for L2 banks and DMA engines
+        ("answers", "i8"),  # fifo of data for L2 banks
+        ("data", "i8"),  # fifo of data for DMA engines, -1 = none
         ("interleave_bytes", "i8"),
         ("channels", "i8"),
         ("first_set", "i8"),
@@ -64,7 +66,8 @@ MSC = np.dtype(
         # state
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
-        ("taken", "i8"),  # 1: it has taken a request in this window
+        ("room_ps", "i8"),  # when there is room that a stream waits for, NEVER = not known yet
+        ("tried_ps", "i8"),  # when that stream tried
         ("blocked", "i8"),  # 1: a stream waits for room
         ("blocked_since_ps", "i8", STREAMS),  # -1 = it does not wait
         ("misses_used", "i8"),
@@ -86,8 +89,8 @@ def make_mscs(machine, wiring):
 
     Args:
         machine: sim.spec.Machine.
-        wiring: dict of fifo numbers, each an array over channels: in_fifo and out_fifo (channels, STREAMS), fills,
-            answers.
+        wiring: dict of fifo numbers, each an array over channels: in_fifo, fabric_fifo and out_fifo (channels,
+            STREAMS), fills, answers, data.
 
     Returns:
         (mscs, waiters, sets): arrays of MSC and of REQUEST (places where reads wait), and the number of cache sets.
@@ -100,7 +103,7 @@ def make_mscs(machine, wiring):
     mscs["line_ps"] = max(1, round(period_ps / spec.lines_per_clk))
     mscs["answer_ps" if sets else "pass_ps"] = spec.latency_clk * period_ps
     for name, fifos in wiring.items():
-        mscs[name] = fifos[:count]
+        (mscs["lanes"] if name in LANES.names else mscs)[name] = fifos[:count]
     mscs["interleave_bytes"], mscs["channels"] = hbm.interleave_bytes, hbm.channels
     mscs["first_set"], mscs["sets"], mscs["ways"] = np.arange(count) * sets, sets, spec.ways
     mscs["index"], mscs["replacement"] = spec.index, spec.replacement
@@ -122,20 +125,15 @@ def _set_of(msc, sets, line):
     return sets[msc.first_set + set_of(number, msc.sets, msc.index)]
 
 
-@compiled
-def _has_room(msc, fifos, stream, op):
-    """Has the head of a stream all that it could need? Besides itself, up to one line may be written back."""
-    needed = 1 + msc.write_back
+@compiled(inline=True)
+def _room_ps(msc, fifos, pool, stream):
+    """When there is room towards the channel for the head of a stream: for itself and what is written back for it."""
     out = fifos[msc.out_fifo[stream]]
-    if out.limit - fifo_fill(out) < needed:
-        return False
+    room_ps = fifo_room_ps(out, pool, out.tail + msc.write_back)
     if msc.write_back == 1:
         writes = fifos[msc.out_fifo[Stream.COMPUTE_WRITE]]
-        if writes.limit - fifo_fill(writes) < needed:
-            return False
-    return (msc.sets == 0 or op != Op.READ) or (
-        msc.misses_used < msc.misses and msc.free_waiter >= 0 and not fifo_full(fifos[msc.answers])
-    )
+        room_ps = max(room_ps, fifo_room_ps(writes, pool, writes.tail + 1))
+    return room_ps
 
 
 @compiled
@@ -145,7 +143,7 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     Reads and writes a record of MSC, its sets, waiters and fifos, and their pool.
 
     Returns:
-        When it can act next. NEVER if it is empty or all streams wait for room.
+        When it can act next, as far as known. NEVER if it is empty or waits for data or credits of unknown time.
     """
     wake_ps = NEVER
     if msc.sets > 0:
@@ -157,30 +155,54 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     if now_ps < msc.next_ps:
         return min(wake_ps, msc.next_ps)
     msc.blocked = 0
+    msc.room_ps = NEVER
+    msc.tried_ps = now_ps
     chosen = -1
     chosen_ps = NEVER
     for stream in range(STREAMS):
-        fifo = fifos[msc.in_fifo[stream]]
+        fifo = fifos[lane_head(msc.lanes, stream, fifos, pool)]
         head_ps = fifo_head_ps(fifo, pool)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
         elif head_ps < chosen_ps:
-            if _has_room(msc, fifos, stream, fifo_head(fifo, pool).op):
-                chosen, chosen_ps = stream, head_ps
-            else:
+            room_ps = _room_ps(msc, fifos, pool, stream)
+            if room_ps > now_ps:
+                msc.blocked = 1
+                msc.room_ps = min(msc.room_ps, room_ps)
                 _block(msc, stream, now_ps)
+            elif msc.sets > 0 and fifo_head(fifo, pool).op == Op.READ and not _has_places(msc):
+                _block(msc, stream, now_ps)
+            else:
+                chosen, chosen_ps = stream, head_ps
     if chosen < 0:
-        return wake_ps
+        return min(wake_ps, msc.room_ps)
     if not _take(msc, sets, waiters, fifos, pool, chosen, now_ps):
         _block(msc, chosen, now_ps)
-        return wake_ps
+        return min(wake_ps, msc.room_ps)
     return min(wake_ps, msc.next_ps)
+
+
+@compiled(inline=True)
+def _has_places(msc):
+    """Are a miss entry and a waiting place free?"""
+    return msc.misses_used < msc.misses and msc.free_waiter >= 0
+
+
+@compiled
+def msc_retry_ps(msc, fifos, pool):
+    """When a slice that waits for room can continue, as far as known. Reads: msc, fifos, pool."""
+    retry_ps = NEVER
+    for stream in range(STREAMS):
+        if msc.blocked_since_ps[stream] >= 0:
+            room_ps = _room_ps(msc, fifos, pool, stream)
+            if room_ps > msc.tried_ps:
+                retry_ps = min(retry_ps, room_ps)
+    return retry_ps
 
 
 @compiled
 def _block(msc, stream, now_ps):
-    """The head of a stream waits for room."""
-    msc.blocked = 1
+    """The head of a stream waits for room, for data or for a place."""
     if msc.blocked_since_ps[stream] < 0:
         msc.blocked_since_ps[stream] = now_ps
 
@@ -188,7 +210,7 @@ def _block(msc, stream, now_ps):
 @compiled
 def _take(msc, sets, waiters, fifos, pool, stream, now_ps):
     """Take the oldest request of a stream. Returns False if all ways of its set wait for data."""
-    fifo = fifos[msc.in_fifo[stream]]
+    fifo = fifos[msc.lanes.head_fifo[stream]]
     request = fifo_head(fifo, pool)
     if msc.sets == 0:
         _send(msc, fifos, pool, request, stream, now_ps)
@@ -202,13 +224,19 @@ def _take(msc, sets, waiters, fifos, pool, stream, now_ps):
         _update(msc, sets, fifos, pool, request, now_ps)
     msc.requests[stream] += 1
     msc.bytes[stream] += sectors_in(request.sectors) * SECTOR_BYTES
-    msc.taken = 1
-    fifo_pop(fifo)
+    fifo_take(fifo, pool, now_ps)
     if msc.blocked_since_ps[stream] >= 0:
         msc.blocked_ps[stream] += now_ps - msc.blocked_since_ps[stream]
         msc.blocked_since_ps[stream] = -1
     msc.next_ps = now_ps + msc.line_ps
     return True
+
+
+@compiled
+def _answer(msc, fifos, pool, request, now_ps):
+    """Send the data of a read to its L2 bank or its DMA engine."""
+    number = msc.data if msc.data >= 0 and request.source < 0 else msc.answers
+    fifo_push_copy(fifos[number], pool, request, now_ps + msc.answer_ps)
 
 
 @compiled
@@ -266,7 +294,7 @@ def _read(msc, sets, waiters, fifos, pool, request, now_ps):
     msc.read_merged_sectors += sectors_in(merged)
     msc.read_miss_sectors += sectors_in(missing)
     if hit == wanted:
-        fifo_push_copy(fifos[msc.answers], pool, request, now_ps + msc.answer_ps)
+        _answer(msc, fifos, pool, request, now_ps)
         return True
     first = np.int64(cache_set.waiter[way]) if sectors.pending != 0 else -1
     if missing != 0:
@@ -332,7 +360,7 @@ def _fill(msc, sets, waiters, fifos, pool, fill, now_ps):
         following = np.int64(waiter.next)
         waiter.need &= ~fill.sectors & 15
         if waiter.need == 0:
-            fifo_push_copy(fifos[msc.answers], pool, waiter, now_ps + msc.answer_ps)
+            _answer(msc, fifos, pool, waiter, now_ps)
             if before < 0:
                 cache_set.waiter[way] = following
             else:

@@ -1,22 +1,35 @@
 """Crossbar between the CUs and the L2 banks of one GPU: one port in each direction per CU and per bank.
 
 A packet is a header and data: the sectors of a write to a bank, or of a read on its return. It occupies its two ports
-one after the other and then takes a fixed latency. Packets are served in the order of the times at which they are ready
-at their source, in slots of 1/64 of a time window. Within a slot the sources take turns (D8). A request leaves its CU
-only if the bank's fifo has room. Otherwise this request and all behind it wait for the next window. Answers always have
-room, because a CU reserves a place for every read that it sends.
+one after the other and then takes a fixed latency. Packets are served in the order of the clocks in which they are
+ready at their source. Within a clock the sources take turns: the clock's number selects the source that goes first
+(D8).
+
+A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
+credit, and all requests behind it wait too. So a bank's places go to the requests in the order in which they asked.
+Answers always have room, because a CU reserves a place for every read that it sends.
 """
 
 import numpy as np
 
 from sim.hw.address_map import l2_bank_of, l2_set_of
-from sim.hw.bits import quotient
-from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_slot
-from sim.hw.noc_record import MAX_PACKETS, SCALE_BITS, SLOTS
+from sim.hw.bits import quotient, trailing_zeros
+from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
+from sim.hw.fifo import (
+    fifo_head,
+    fifo_head_ps,
+    fifo_insert_copy,
+    fifo_pop,
+    fifo_push_copy,
+    fifo_room_ps,
+    fifo_take,
+)
 from sim.hw.partition import FAR, home_of, is_far, route
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
+
+SENT = -1
 
 
 @compiled(inline=True)
@@ -37,63 +50,74 @@ def _port_ps(noc, data_bytes, bytes_per_clk):
 
 
 @compiled(inline=True)
-def _sort(noc, fifos, pool, first_fifo, sources, begin_ps, end_ps):
-    """List the packets that are ready at their sources before end_ps, in the order of service. Returns their number."""
-    noc.slot_first[:] = -1
-    first = noc.turn % sources
-    packets = 0
-    slots_per_ps = (SLOTS << SCALE_BITS) // (end_ps - begin_ps) + 1
-    for k in range(sources):
-        source = first + k
-        if source >= sources:
-            source -= sources
-        fifo = fifos[first_fifo + source]
-        position = fifo.head
-        while position != fifo.tail and packets < MAX_PACKETS:
-            ready_ps = pool[fifo_slot(fifo, position)].ready_ps
-            if ready_ps >= end_ps:
-                break
-            slot = max(ready_ps - begin_ps, 0) * slots_per_ps >> SCALE_BITS
-            if noc.slot_first[slot] < 0:
-                noc.slot_first[slot] = packets
-            else:
-                noc.packet_next[noc.slot_last[slot]] = packets
-            noc.slot_last[slot] = packets
-            noc.packet_next[packets] = -1
-            noc.packet_source[packets] = source
-            packets += 1
-            position += 1
-    return packets
+def _departure_ps(noc, c, fifos, pool):
+    """When the oldest request of CU c can leave, as far as known; NEVER if there is none or its credit is not known."""
+    if noc.claim[c] < 0:
+        return fifo_head_ps(fifos[noc.first_port_fifo + c], pool)
+    if noc.claim_ps[c] == NEVER:
+        noc.claim_ps[c] = fifo_room_ps(fifos[noc.claim_fifo[c]], pool, noc.claim[c])
+    return max(noc.claim_ps[c], noc.claim_port_ps[c])
+
+
+@compiled
+def noc_wake_ps(noc, fifos, pool):
+    """When the first request that waits for room can leave, as far as known. Reads: noc, fifos, pool."""
+    wake_ps = NEVER
+    if noc.waiting > 0:
+        for c in range(noc.cus):
+            if noc.claim[c] >= 0:
+                wake_ps = min(wake_ps, _departure_ps(noc, c, fifos, pool))
+    return wake_ps
 
 
 @compiled(inline=True)
-def _next_departure_ps(fifos, pool, first_fifo, sources, end_ps):
-    """When the oldest waiting packet can leave: end_ps if it is ready now, NEVER if no packet is left."""
-    next_ps = NEVER
-    for source in range(sources):
-        next_ps = min(next_ps, fifo_head_ps(fifos[first_fifo + source], pool))
-    return max(next_ps, end_ps) if next_ps < NEVER else NEVER
+def _claim(noc, c, number, pool, target, slot_end_ps, port_ps):
+    """Claim a place in fifo `number` for the oldest request of CU c, or use its claim.
+
+    Returns:
+        True if the request can leave in this slot: there is room, and the CU's port is free at port_ps.
+    """
+    if noc.claim[c] >= 0:
+        noc.claim[c] = -1
+        noc.waiting -= 1
+        return True
+    place = max(target.claimed, target.tail)
+    target.claimed = place + 1
+    room_ps = fifo_room_ps(target, pool, place)
+    if max(room_ps, port_ps) < slot_end_ps:
+        return True
+    noc.claim[c], noc.claim_fifo[c] = place, number
+    noc.claim_ps[c], noc.claim_port_ps[c] = room_ps, port_ps
+    noc.waiting += 1
+    if room_ps >= slot_end_ps:
+        noc.refused += 1
+    return False
 
 
 @compiled(inline=True)
-def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
-    """Move the oldest request of CU c to its bank. Returns False if the bank is full."""
+def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
+    """Move the oldest request of CU c to its bank.
+
+    Returns:
+        SENT, or the time at which it can leave (NEVER if it is not known yet).
+    """
     port = fifos[noc.first_port_fifo + c]
     request = fifo_head(port, pool)
     if request.link > 0:
-        return _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps)
+        return _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps)
     home = home_bank(noc, request.line)
     bank, far = route(noc, c, home, request)
-    target = fifos[(noc.first_far_fifo if far == FAR else noc.first_request_fifo) + bank]
-    if fifo_full(target):
-        noc.refused += 1
-        return False
+    number = (noc.first_far_fifo if far == FAR else noc.first_request_fifo) + bank
+    target = fifos[number]
+    if not _claim(noc, c, number, pool, target, slot_end_ps, 0):
+        return noc.claim_ps[c]
     volume = noc.header_bytes
     if request.op != Op.READ:
         volume += sectors_in(request.sectors) * SECTOR_BYTES
     noc.request_packets += 1
     noc.request_bytes += volume
-    left_ps = max(noc.cu_out_ps[c], request.ready_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
+    left_ps = max(noc.cu_out_ps[c], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[c] = left_ps
     path_ps = noc.latency_ps
     if far == FAR:
@@ -106,36 +130,31 @@ def _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     request.bank = home_of(noc, bank, home)
     request.cache_set = home_set(noc, request.line)
     fifo_push_copy(target, pool, request, in_ps + path_ps)
-    fifo_pop(port)
+    fifo_take(port, pool, now_ps)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + path_ps)
-    return True
+    return SENT
 
 
 @compiled
-def _send_out(noc, c, fifos, pool, port, request, begin_ps, end_ps):
-    """Move the oldest request of CU c, a store to another GPU, to its link.
-
-    A request that was blocked leaves now, not at the time it came: another GPU must not see it too early.
+def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
+    """Move the oldest request of CU c, a store to another GPU, to its link, when the CU's port is free.
 
     Returns:
-        False if the link's fifo is full, or if the CU's port is booked until end_ps. In the second case the request
-        would enter the fifo before requests of other CUs that leave earlier.
+        As `_send`.
     """
-    target = fifos[noc.first_link_fifo + np.int64(request.link) - 1]
-    if noc.cu_out_ps[c] >= end_ps:
-        return False
-    if fifo_full(target):
-        noc.refused += 1
-        return False
+    number = noc.first_link_fifo + np.int64(request.link) - 1
+    target = fifos[number]
+    if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[c]):
+        return max(noc.claim_ps[c], noc.claim_port_ps[c])
     volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES
     noc.request_packets += 1
     noc.request_bytes += volume
-    start_ps = max(noc.cu_out_ps[c], request.ready_ps, begin_ps)
-    left_ps = start_ps + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
+    left_ps = max(noc.cu_out_ps[c], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[c] = left_ps
-    fifo_push_copy(target, pool, request, left_ps + noc.latency_ps)
-    fifo_pop(port)
-    return True
+    fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
+    fifo_take(port, pool, now_ps)
+    return SENT
 
 
 @compiled
@@ -143,33 +162,56 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Carry the requests of the window [begin_ps, end_ps) from the CU ports to the banks.
 
     Args:
+        begin_ps, end_ps: whole clocks of the crossbar.
         bank_wake_ps: i8[banks], lowered to the times of the arrivals.
 
     Returns:
-        When the next request can leave, NEVER if none is left.
+        When the next request can leave, as far as known; NEVER if none is left.
 
     Writes: noc, fifos, pool, bank_wake_ps.
     """
-    noc.turn += 1
-    if _sort(noc, fifos, pool, noc.first_port_fifo, noc.cus, begin_ps, end_ps) > 0:
-        noc.stuck[:] = 0
-        for slot in range(SLOTS):
-            packet = noc.slot_first[slot]
-            while packet >= 0:
-                c = noc.packet_source[packet]
-                if noc.stuck[c] == 0 and not _send(noc, c, fifos, pool, begin_ps, end_ps, bank_wake_ps):
-                    noc.stuck[c] = 1
-                packet = noc.packet_next[packet]
-    return _next_departure_ps(fifos, pool, noc.first_port_fifo, noc.cus, end_ps)
+    calendar = noc.calendar
+    next_ps = NEVER
+    for c in range(noc.cus):
+        leaves_ps = _departure_ps(noc, c, fifos, pool)
+        if leaves_ps < end_ps:
+            calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
+        else:
+            next_ps = min(next_ps, leaves_ps)
+    words = (noc.cus + WORD_SOURCES - 1) >> WORD_BITS
+    clock = begin_ps // noc.period_ps
+    slot = 0
+    while calendar.busy >> slot != 0:
+        if (calendar.busy >> slot) & 1:
+            slot_ps = begin_ps + slot * noc.period_ps
+            slot_end_ps = slot_ps + noc.period_ps
+            first = (clock + slot) % noc.cus
+            for step in range(words + 1):
+                word, bits = slot_sources(calendar, slot, first, step, words)
+                while bits != 0:
+                    c = (word << WORD_BITS) + trailing_zeros(bits)
+                    bits &= bits - 1
+                    port = fifos[noc.first_port_fifo + c]
+                    leaves_ps = SENT
+                    while leaves_ps == SENT:
+                        leaves_ps = fifo_head_ps(port, pool)
+                        if leaves_ps < slot_end_ps:
+                            leaves_ps = _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps)
+                    if leaves_ps < end_ps:
+                        calendar_add(calendar, c, leaves_ps - begin_ps)
+                    else:
+                        next_ps = min(next_ps, leaves_ps)
+        slot += 1
+    calendar.busy = 0
+    return next_ps
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, bank_wake_ps, cu_wake_ps):
+def _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
 
     The acknowledgement of a store occupies both ports; the CU does not wait for it.
     """
-    queue = fifos[noc.first_hit_fifo + source]
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
     if source >= 2 * noc.banks:
@@ -232,10 +274,38 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps, cu_wake_ps):
     Writes: noc, fifos, pool, bank_wake_ps, cu_wake_ps.
     """
     sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
-    if _sort(noc, fifos, pool, noc.first_hit_fifo, sources, begin_ps, end_ps) > 0:
-        for slot in range(SLOTS):
-            packet = noc.slot_first[slot]
-            while packet >= 0:
-                _return(noc, np.int64(noc.packet_source[packet]), fifos, pool, bank_wake_ps, cu_wake_ps)
-                packet = noc.packet_next[packet]
-    return _next_departure_ps(fifos, pool, noc.first_hit_fifo, sources, end_ps)
+    calendar = noc.calendar
+    next_ps = NEVER
+    for source in range(sources):
+        leaves_ps = fifo_head_ps(fifos[noc.first_hit_fifo + source], pool)
+        if leaves_ps < end_ps:
+            calendar_add(calendar, source, max(leaves_ps - begin_ps, 0))
+        else:
+            next_ps = min(next_ps, leaves_ps)
+    words = (sources + WORD_SOURCES - 1) >> WORD_BITS
+    clock = begin_ps // noc.period_ps
+    slot = 0
+    while calendar.busy >> slot != 0:
+        if (calendar.busy >> slot) & 1:
+            slot_end_ps = begin_ps + (slot + 1) * noc.period_ps
+            first = (clock + slot) % sources
+            for step in range(words + 1):
+                word, bits = slot_sources(calendar, slot, first, step, words)
+                while bits != 0:
+                    source = (word << WORD_BITS) + trailing_zeros(bits)
+                    bits &= bits - 1
+                    queue = fifos[noc.first_hit_fifo + source]
+                    leaves_ps = fifo_head_ps(queue, pool)
+                    while leaves_ps < slot_end_ps:
+                        _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps)
+                        leaves_ps = fifo_head_ps(queue, pool)
+                    if leaves_ps < end_ps:
+                        calendar_add(calendar, source, leaves_ps - begin_ps)
+                    else:
+                        next_ps = min(next_ps, leaves_ps)
+        slot += 1
+    calendar.busy = 0
+    if noc.first_far_fifo >= 0:  # answers that crossed in this window
+        for c in range(noc.cus):
+            next_ps = min(next_ps, fifo_head_ps(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool))
+    return next_ps

@@ -1,25 +1,22 @@
-"""The record of the crossbar: constants from the spec, the times at which ports are free, the packets of a window,
-counters."""
+"""The record of the crossbar: constants from the spec, the times at which ports are free, claims, counters."""
 
 import numpy as np
 
+from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.partition import set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
 from traces.units import whole_period_ps
 
 MAX_CUS = 512
-MAX_BANKS = 1024
-SLOTS = 64
-SCALE_BITS = 40  # exact: a time has an error below 2**-24 slots; in a window of 50,000 ps times are k / 50,000 slots
-MAX_PACKETS = 1 << 14
-"""Packets sorted per window; further packets wait for the next window."""
+MAX_BANKS = 512
+"""The answers of a bank have two sources: hits and late answers. Far answers have one source per CU."""
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",
     "request_bytes": "bytes of packets from CUs to L2 banks, header and data",
     "answer_packets": "packets from L2 banks to CUs",
     "answer_bytes": "bytes of packets from L2 banks to CUs, header and data",
-    "refused": "times that a CU was blocked by a full bank",
+    "refused": "requests that waited for room in their bank or link",
 }
 """Counter fields of NOC and their meaning."""
 
@@ -67,21 +64,22 @@ NOC = np.dtype(
         ("far_out_ps", "i8", MAX_CUS),
         ("far_in_ps", "i8", MAX_CUS),
         ("far_copy_ps", "i8", MAX_BANKS),
-        ("requests_ps", "i8"),  # when the next waiting request can leave
+        ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
         ("answers_ps", "i8"),  # the same for answers
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
-        ("turn", "i8"),  # windows so far: it selects the source that goes first
-        ("stuck", "i1", MAX_CUS),  # 1: the CU is blocked by a full bank in this window
-        ("slot_first", "i4", SLOTS),  # packets of the window in time order: a list per slot
-        ("slot_last", "i4", SLOTS),
-        ("packet_next", "i4", MAX_PACKETS),
-        ("packet_source", "i4", MAX_PACKETS),
+        ("waiting", "i8"),  # CUs whose oldest request waits with a claim
+        ("departed_ps", "i8", MAX_CUS),  # when the last request of each CU left
+        ("claim", "i8", MAX_CUS),  # of each CU: number of the place that its oldest request has claimed, -1 = none ...
+        ("claim_fifo", "i8", MAX_CUS),  # ... in this fifo ...
+        ("claim_ps", "i8", MAX_CUS),  # ... and when there is room for it, NEVER = not known yet
+        ("claim_port_ps", "i8", MAX_CUS),  # when the CU's port is free for it
+        ("calendar", CALENDAR),
         # counters
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
-        ("refused", "i8"),  # times that a CU was blocked by a full bank
+        ("refused", "i8"),
         ("far_requests", "i8"),
         ("far_answers", "i8"),
     ],
@@ -100,6 +98,7 @@ def make_noc(machine, **first_fifos):
     for name, number in first_fifos.items():
         noc[name] = number
     noc["requests_ps"] = noc["answers_ps"] = NEVER
+    noc["claim"] = -1
     spec, hbm = machine.noc, machine.hbm
     noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
@@ -112,4 +111,5 @@ def make_noc(machine, **first_fifos):
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
     set_partitions(noc, machine)
+    set_period(noc["calendar"], period_ps)
     return noc

@@ -49,7 +49,8 @@ TILE = np.dtype(
         ("chunk", "i8"),  # DmaPolicy.CHUNK: released with the other tiles of its chunk
         ("gate", "i8"),  # gate that the tile credits: at its trigger, or (not tracked) at each arrival; -1 = none
         # state of the Tracker
-        ("begun", "i8"),  # 1: local stores have begun; it holds an entry
+        ("begun", "i8"),  # 1: it has got its entry ...
+        ("granted_ps", "i8"),  # ... and local stores may begin
         ("live", "i8"),  # 1: some updates have come, but not all
         ("counting", "i8"),  # wavefronts whose counters are below their thresholds
         # ledger

@@ -6,8 +6,9 @@ has a counter for each wavefront. An update names its wavefront. When a counter 
 part is ready, or with the last counter the whole tile (`Granularity`). This file gives entries to tiles;
 `sim.hw.tracker_count` counts and triggers.
 
-A tile gets its entry with its first local store. If its set is full, the store waits in the CU. One entry is reserved
-for every earlier workgroup that has not stored yet, so the oldest workgroup can always continue. Updates that arrive
+The first local store of a tile asks for its entry. The grant reaches the CU a lookahead of the engine later. If the set
+is full, the store waits in the CU. One entry is reserved for every earlier workgroup that has not stored yet, so the
+oldest workgroup can always continue. Updates that arrive
 are never held. If they come before the local stores and no entry is free, memory keeps their count at no cost (D21).
 """
 
@@ -26,7 +27,7 @@ COUNTERS = {
     "triggers": "tiles that have all their updates",
     "wavefronts": "wavefront counters that reached their thresholds",
     "begun": "tiles that got an entry",
-    "stalls": "stores that waited because no entry was free",
+    "stalls": "workgroups that waited because no entry was free",
     "spilled": "tiles whose first update arrived while no entry was free",
     "live_max": "largest number of tiles with some, not all, of their updates",
 }
@@ -47,15 +48,15 @@ TRACKER = np.dtype(
         ("tiles", "i8"),
         ("live", "i8"),  # tiles that have some of their updates, not all
         ("released", "i8"),  # descriptors put into the ready list
-        ("freed", "i8"),  # 1: an entry was freed in this window
-        ("waiting", "i8"),  # 1: a store waits for an entry
+        ("freed", "i8"),  # 1 + the set in which an entry was freed just now, 0 = none
+        ("waiting", "i8"),  # workgroups that wait for an entry
         ("given", "i8"),  # ledger: the last set of contributors that arrived; the next field is its weight
         ("weight", "i8"),
         # counters
         ("updates", "i8"),
         ("triggers", "i8"),  # tiles that have all their updates
         ("wavefronts", "i8"),  # counters that reached their thresholds
-        ("stalls", "i8"),  # stores that waited because no entry was free
+        ("stalls", "i8"),  # workgroups that waited because no entry was free
         ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
         ("live_max", "i8"),
         ("last_ps", "i8"),  # of the last trigger
@@ -88,19 +89,18 @@ def tracker_bits(spec, workgroups=1 << 16):
 
 
 @compiled
-def tracker_grant(tracker, tiles, tag):
-    """May the workgroup of tile `tag` store? Its first store gets an entry. Returns False if the store must wait.
+def tracker_grant(tracker, tiles, tag, granted_ps):
+    """Give tile `tag` an entry if one is free: its workgroup may store from granted_ps on. Returns False if none is.
 
     Writes: tracker, tiles.
     """
     tile = tiles[tag]
-    if tile.entry == 0 or tile.begun == 1:
+    if tile.begun == 1:
         return True
     if tracker.entries > 0 and not _has_place(tracker, tiles, tag):
-        tracker.waiting = 1
-        tracker.stalls += 1
         return False
     tile.begun = 1
+    tile.granted_ps = granted_ps
     tracker.begun += 1
     tracker.used[tag % tracker.sets] += 1
     return True

@@ -130,7 +130,7 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
     tracker.triggers += 1
     if tile.begun == 1:
         tracker.used[tag % tracker.sets] -= 1
-        tracker.freed = 1
+        tracker.freed = 1 + tag % tracker.sets
     ready_ps = tile.done_ps + tracker.latency_ps
     tracker.last_ps = max(tracker.last_ps, ready_ps)
     if tracker.by_chunk == 0:

@@ -7,8 +7,9 @@ A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 
-NoC --stores--> port --wire--> port of another GPU --> its HBM channels [COMM_WRITE]
-HBM channel --notes--> Tracker --ready descriptors--> DMA engine --[COMM_READ]--> HBM channel --lines--> port
+NoC --stores--> port --wire--> port of another GPU --fabric[COMM_WRITE]--> its HBM channels (or --arrivals--> L2 bank)
+HBM channel --notes--> Tracker --ready descriptors--> DMA engine --fabric[COMM_READ]--> HBM channel
+HBM channel --data--> DMA engine --lines--> port
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.hw.calendar import CALENDAR, MAX_SLOTS, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
@@ -35,14 +37,14 @@ from sim.hw.link import COUNTERS as LINK_COUNTERS
 from sim.hw.link import PORT, WIRE, make_ports
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
-from sim.hw.mca import make_mca, run_mca
+from sim.hw.mca import make_mca
 from sim.hw.msc import COUNTERS as MSC_COUNTERS
 from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
 from sim.hw.partition import far_ps, has_far, home_banks
 from sim.hw.prefetch import host_aligned
-from sim.hw.request import NEVER, REQUEST, STREAMS
+from sim.hw.request import NEVER, REQUEST, STREAMS, Stream
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
@@ -50,28 +52,20 @@ from sim.hw.tracker import COUNTERS as TRACKER_COUNTERS
 from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
-from sim.machine.fabric import retry_fabric, run_arrivals, run_dmas, run_links
+from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.fifo_list import Fifos
 from sim.machine.limits import check_limits
-from sim.machine.phases import (
-    retry_cus,
-    retry_mscs,
-    run_answers,
-    run_banks,
-    run_channels,
-    run_cus,
-    run_mscs,
-    run_requests,
-)
+from sim.machine.phases import run_answers, run_banks, run_channels, run_cus, run_mscs, run_requests
+from sim.machine.tracking import run_tracker
 from sim.spec import L2Sharing, Machine
 from tracer.compile.jit import compiled
 from traces.schema import EVENT
-from traces.units import PS_PER_US, period_ps, whole_period_ps
+from traces.units import period_ps, whole_period_ps
 
 QUEUES = 4
 """Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
-MAX_WINDOW_PS = 50_000
+MAX_LOOKAHEAD_PS = 50_000
 NOTES = 2048
 """Fifo depth for the updates that one channel takes in a window; larger than needed."""
 
@@ -131,11 +125,11 @@ PHASES = (
     Phase("L2 banks", "l2", run_banks),
     Phase("NoC, answers", "noc", run_answers),
     Phase("arrivals from other GPUs", "link", run_arrivals),
-    Phase("DMA engines", "dma", run_dmas),
     Phase("memory-side cache", "msc", run_mscs),
     Phase("HBM channels", "hbm", run_channels),
+    Phase("Tracker", "tracker", run_tracker),
+    Phase("DMA engines", "dma", run_dmas),
     Phase("links", "link", run_links),
-    Phase("MCA", "link", run_mca),
 )
 """Phases in the order in which they run. `run_phases` is the same list for compiled code."""
 
@@ -153,26 +147,13 @@ def run_phases(node, begin_ps, end_ps):
     run_answers(node, begin_ps, end_ps)
     if joined:
         run_arrivals(node, begin_ps, end_ps)
-        run_dmas(node, begin_ps, end_ps)
     if len(node.mscs) > 0:
         run_mscs(node, begin_ps, end_ps)
     run_channels(node, begin_ps, end_ps)
     if joined:
+        run_tracker(node, begin_ps, end_ps)
+        run_dmas(node, begin_ps, end_ps)
         run_links(node, begin_ps, end_ps)
-        run_mca(node, begin_ps, end_ps)
-
-
-@compiled(inline=True)
-def retry_blocked(node, end_ps):
-    """Units that wait for room try again in the next window.
-
-    Reads: node.dmas, node.fifos, node.lsus, node.mscs, node.ports. Writes: node.cu_wake_ps, node.engine,
-    node.msc_wake_ps, node.output, node.warps.
-    """
-    retry_cus(node, end_ps)
-    retry_mscs(node, end_ps)
-    if len(node.ports) > 0:
-        retry_fabric(node, end_ps)
 
 
 class Output(NamedTuple):
@@ -199,7 +180,8 @@ class Node(NamedTuple):
     msc_wake_ps: np.ndarray
     channel_wake_ps: np.ndarray
     memory_wake_ps: np.ndarray  # of the unit that takes a channel's requests: its memory-side cache or the channel
-    memory_fifos: np.ndarray  # i8 [channels, STREAMS]: the fifos from which this unit takes them
+    fabric_fifos: np.ndarray  # i8 [channels, STREAMS]: fifos of this unit for requests that go past L2, -1 = none
+    steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
     fifos: np.ndarray
     pool: np.ndarray
     dispatch: np.ndarray  # DISPATCH [QUEUES]
@@ -225,6 +207,7 @@ class Node(NamedTuple):
     freed: np.ndarray  # slabs of workgroups that ended
     series: np.ndarray  # i8 [rows, len(SERIES)]
     totals: np.ndarray  # i8 [len(SERIES)]: counters at the last sample
+    calendars: np.ndarray  # CALENDAR [2]: of the Tracker and of the data for DMA engines
     log: np.ndarray  # DRAM commands, empty when off
     spans: np.ndarray  # SPAN: the timeline, empty when off
     output: Output
@@ -234,50 +217,79 @@ class Node(NamedTuple):
     arriving: np.ndarray  # REQUEST [1]: the current packet
 
 
-def window_ps(machine: Machine) -> int:
-    """Length of a time window: the shortest latency between two units. Within it no unit can affect another."""
-    noc_ps = machine.noc.latency_clk * whole_period_ps(machine.noc.clock_MHz)
-    far = far_ps(machine) if has_far(machine.l2) else MAX_WINDOW_PS
-    return max(1, min(noc_ps, far, machine.hbm.request_ps, MAX_WINDOW_PS))
+def data_ps(machine: Machine) -> int:
+    """Time from a read's column command to its data at the L2 bank."""
+    hbm = machine.hbm
+    return (hbm.timing.CL + hbm.timing.burst) * whole_period_ps(hbm.clock_MHz) + hbm.extra_latency_ps
+
+
+def lookahead_ps(machine: Machine, ports: int = 0) -> int:
+    """The shortest latency between two units that act in turn: the longest time window.
+
+    It is a whole number of clocks of the crossbar, at least one. News that takes no time on a real machine (credits,
+    free places of workgroups, open gates) takes this time.
+    """
+    grid_ps = whole_period_ps(machine.noc.clock_MHz)
+    shortest_ps = min(machine.noc.latency_clk * grid_ps, machine.hbm.request_ps, data_ps(machine), MAX_LOOKAHEAD_PS)
+    if ports:
+        shortest_ps = min(shortest_ps, machine.link.latency_ps)
+    if has_far(machine.l2):
+        shortest_ps = min(shortest_ps, far_ps(machine))
+    if machine.msc.bytes:
+        shortest_ps = min(shortest_ps, machine.msc.latency_clk * whole_period_ps(machine.msc.clock_MHz))
+    slots = MAX_SLOTS - 2
+    shortest_ps = min(shortest_ps, slots * grid_ps, slots * whole_period_ps(machine.hbm.clock_MHz))
+    return max(shortest_ps // grid_ps, 1) * grid_ps
 
 
 def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     """Fifos of one GPU and their numbers by role."""
-    fifos = Fifos()
+    fifos, credit_ps = Fifos(), lookahead_ps(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
-    # Ports and banks are emptied once per window. So their fifos hold one window of requests beyond their depth.
-    lines_per_window = -(-window_ps(machine) // line_ps)
-    places = waiting_places(machine.l2)
+    # While a credit travels its place stays empty. So a port also holds the lines of that time.
+    lines_per_credit = int(-(-credit_ps // line_ps))
+    l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
     fills = machine.l2.mshrs * 2
-    out = fills * (banks // channels) + _dma_reads(machine, ports)
-    # One hit per clock: the fifo holds the hits of one latency, and of the window after which the NoC takes them.
-    hits = machine.l2.latency_clk + 2 + int(window_ps(machine) * machine.l2.clock_MHz / PS_PER_US)
+    out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
     numbers = {
-        "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + int(lines_per_window)),
+        "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
-        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo),
-        "hits": fifos.add("l2.hits", banks, hits),
-        "late": fifos.add("l2.late", banks, places + fills),
+        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo, credit_ps),
+        # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
+        "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
+        "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
         "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
         "fills": fifos.add("l2.fills", banks, fills),
-        "dram": fifos.add("hbm.in", channels * STREAMS, machine.l2.dram_fifo).reshape(channels, STREAMS),
         "out": fifos.add("hbm.out", channels, out),
-        "stores": fifos.add("link.stores", ports, machine.link.egress_fifo),
-        "lines": fifos.add("link.lines", ports, machine.link.egress_fifo),
-        "notes": fifos.add("tracker.notes", channels if ports else 0, NOTES),
+        "stores": fifos.add("link.stores", ports, machine.link.egress_fifo, credit_ps),
+        "lines": fifos.add("link.lines", ports, machine.link.egress_fifo, credit_ps),
     }
-    numbers["memory"], numbers["msc_answers"] = numbers["dram"], numbers["out"]
+    numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, channels, credit_ps)
+    numbers["memory"], depth = numbers["dram"], machine.l2.dram_fifo
+    numbers["msc_answers"] = numbers["out"]
     if machine.msc.present:
-        numbers["memory"] = fifos.add("msc.in", channels * STREAMS, machine.msc.fifo).reshape(channels, STREAMS)
+        numbers["memory"], depth = _streams(fifos, "msc.in", machine.msc.fifo, channels, credit_ps), machine.msc.fifo
+    if machine.msc.bytes:
+        numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
     if has_far(machine.l2):
-        numbers["far"] = fifos.add("l2.far", banks, machine.noc.bank_fifo)
+        numbers["far"] = fifos.add("l2.far", banks, machine.noc.bank_fifo, credit_ps)
     if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
-        numbers["peer"] = fifos.add("l2.peer", banks, machine.noc.bank_fifo)
+        numbers["peer"] = fifos.add("l2.peer", banks, machine.noc.bank_fifo, credit_ps)
         numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
-    if machine.msc.present and machine.msc.bytes:
-        numbers["msc_answers"] = fifos.add("msc.answers", channels, out)
+    numbers["fabric"] = np.full((channels, STREAMS), -1)
+    numbers["notes"] = numbers["data"] = np.full(channels, -1)
+    if ports:
+        numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
+        numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
+        numbers["arrivals"] = fifos.add("l2.arrivals", banks, machine.noc.bank_fifo, credit_ps)
+        numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
+        numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
     return fifos, numbers
+
+
+def _streams(fifos: Fifos, name: str, depth: int, channels: int, credit_ps: int) -> np.ndarray:
+    return fifos.add(name, channels * STREAMS, depth, credit_ps).reshape(channels, STREAMS)
 
 
 def _dma_reads(machine: Machine, ports: int) -> int:
@@ -311,27 +323,33 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     Returns:
         The node and the names of its fifos.
     """
-    check_limits(machine)
+    check_limits(machine, ports)
+    ahead_ps = lookahead_ps(machine, ports)
     fifos, number = _wire(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
-    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills")
+    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills", "arrivals")
     wiring: dict[str, np.ndarray] = {role: number[role] for role in roles if role in number}
     spread = home_banks(machine.l2)
     wiring["dram"] = number["memory"][np.arange(banks) % spread // (spread // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
     warps = host_aligned(cus, WARPS)
     clear_warps(warps)
-    records, pool = make_fifos(fifos.depths)
-    memory = {"in_fifo": number["memory"], "out_fifo": number["dram"]}
+    records, pool = make_fifos(fifos.depths, fifos.credits_ps)
+    memory = {"in_fifo": number["memory"], "fabric_fifo": number["fabric"], "out_fifo": number["dram"]}
     mscs, msc_waiters, msc_sets = make_mscs(
-        machine, {**memory, "fills": number["out"], "answers": number["msc_answers"]}
+        machine, {**memory, "fills": number["out"], "answers": number["msc_answers"], "data": number["data"]}
     )
     counts = (cus, banks, len(mscs), channels)
     wake_ps = np.full(sum(counts), NEVER, np.int64)
     cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
-    channel_notes = number["notes"] if ports else np.full(channels, -1)
+    fabric = np.full_like(number["fabric"], -1) if len(mscs) else number["fabric"]
+    joined = fabric, number["notes"], number["data"]
+    calendars = np.zeros(2, CALENDAR)
+    set_period(calendars, whole_period_ps(machine.hbm.clock_MHz))
+    dispatch = np.zeros(QUEUES, DISPATCH)
+    dispatch["lookahead_ps"] = ahead_ps
     noc = make_noc(
         machine,
         first_port_fifo=number["port"][0],
@@ -343,17 +361,24 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         first_link_fifo=number["stores"][0] if ports else 0,
     )
     node = Node(
-        engine=make_engine(window_ps(machine)),
+        engine=make_engine(
+            lookahead_ps=ahead_ps,
+            grid_ps=whole_period_ps(machine.noc.clock_MHz),
+            window_ps=ahead_ps,
+            data_ps=data_ps(machine),
+            first_note_fifo=number["notes"][0],
+        ),
         wake_ps=wake_ps,
         cu_wake_ps=cu_wake_ps,
         bank_wake_ps=bank_wake_ps,
         msc_wake_ps=msc_wake_ps,
         channel_wake_ps=channel_wake_ps,
         memory_wake_ps=msc_wake_ps if len(mscs) else channel_wake_ps,
-        memory_fifos=number["memory"],
+        fabric_fifos=number["fabric"],
+        steps=np.zeros_like(wake_ps),
         fifos=records,
         pool=pool,
-        dispatch=np.zeros(QUEUES, DISPATCH),
+        dispatch=dispatch,
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
         lsus=make_lsus(machine.cu, clock_ps, number["port"]),
@@ -369,13 +394,14 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         mscs=mscs,
         msc_sets=make_sets(msc_sets),
         msc_waiters=msc_waiters,
-        channels=make_channels(machine, number["dram"], number["out"], channel_notes),
+        channels=make_channels(machine, number["dram"], number["out"], joined),
         mca=make_mca(machine),
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
         freed=np.zeros(0, np.int64),
         series=np.zeros((4096, len(SERIES)), np.int64),
         totals=np.zeros(len(SERIES), np.int64),
+        calendars=calendars,
         log=np.zeros(0, LOG),
         spans=np.zeros(0, SPAN),
         output=no_output(),

@@ -1,9 +1,10 @@
 """The clock: begins and ends time windows, and returns to the host when the host must act.
 
-A window is at most as long as the shortest latency between two units. So within a window no unit can affect another.
-Each unit runs alone through the window, at exactly the times at which it can act. Its packets arrive in a later window.
-Only back-pressure is coarser: a producer sees new room in a fifo in the next window (D6). The order of the units is
-fixed (`sim.machine.build.PHASES`), so a run depends only on its input.
+A window is at most as long as the lookahead, the shortest latency between two units that act in turn. So within a
+window no unit can affect a unit whose phase came before. Each unit runs alone through the window, at exactly the times
+at which it can act. What it tells such a unit (room in a fifo, a free place, an open gate) arrives a lookahead later at
+the earliest. The order of the units is fixed (`sim.machine.build.PHASES`). So a run depends only on its input: windows
+may have any length up to the lookahead and may begin at any clock of the crossbar, and units may be called at any time.
 
 GPUs affect each other only over wires, whose latency is far longer than a window. `horizon_ps` ends a run before a
 packet of another GPU that is not simulated yet could arrive (sim.host.cluster).
@@ -14,61 +15,60 @@ from enum import IntEnum
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.hbm.channel import channel_settle
 from sim.hw.l2 import l2_prefill
+from sim.hw.mca import choose_limit
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER
-from sim.machine.build import retry_blocked, run_phases
-from sim.machine.fabric import fabric_moves, next_arrival_ps
-from sim.machine.phases import memory_moves
+from sim.machine.build import run_phases
+from sim.machine.engine_record import grid_end_ps
+from sim.machine.fabric import fabric_wake_ps
+from sim.machine.phases import collect_ended, retry_blocked
 from sim.machine.series import close_interval
 from tracer.compile.jit import compiled
-
-IDLE_WINDOWS = 2
-"""Consecutive windows in which nothing moves and nothing comes. One more is a deadlock."""
 
 
 class Status(IntEnum):
     """The reason why the engine returned to the host."""
 
-    IDLE = 0  # no unit will ever act again without new work
+    IDLE = 0  # no unit will ever act again without new work, or without another GPU
     UNTIL = 1  # reached the requested time
     NEEDS_WORKGROUPS = 2  # a dispatch queue waits for the host
     SERIES_FULL = 3  # the host must take the rows of the time series
-    STUCK = 4  # requests wait for each other, or for another GPU
-    HORIZON = 5  # reached the time up to which the other GPUs are known
-    OPEN = 6  # `open_window` only: a window has begun, its phases come next
+    HORIZON = 4  # reached the time up to which the other GPUs are known
+    OPEN = 5  # `open_window` only: a window has begun, its phases come next
 
 
 @compiled(inline=True)
-def _unit_wake_ps(node):
-    """When a unit or a dispatcher can act without input from another unit."""
-    first_ps = node.engine[0].fabric_ps
+def _next_ps(node):
+    """The earliest time at which a unit can act, as far as known; NEVER if none can."""
+    noc = node.noc[0]
+    first_ps = min(noc.requests_ps, noc.answers_ps, node.mca[0].choose_ps)
     for k in range(len(node.wake_ps)):
         first_ps = min(first_ps, node.wake_ps[k])
     for queue in range(len(node.dispatch)):
         first_ps = min(first_ps, node.dispatch[queue].wake_ps)
+    if len(node.ports) > 0:
+        first_ps = min(first_ps, fabric_wake_ps(node))
     return first_ps
-
-
-@compiled(inline=True)
-def _next_begin_ps(node):
-    """Begin of the next window: the earliest time at which a unit can act."""
-    noc = node.noc[0]
-    begin_ps = min(_unit_wake_ps(node), noc.requests_ps, noc.answers_ps, next_arrival_ps(node))
-    return max(begin_ps, node.engine[0].now_ps) if begin_ps < NEVER else NEVER
 
 
 @compiled
 def _run_dispatchers(node, end_ps):
-    """Dispatch workgroups that are due before end_ps. Returns False if a queue waits for the host."""
-    for queue in range(len(node.dispatch)):
+    """Dispatch workgroups that are due before end_ps, in the order of time. Returns False if a queue needs the host."""
+    while True:
+        queue = 0
+        for other in range(1, len(node.dispatch)):
+            if node.dispatch[other].wake_ps < node.dispatch[queue].wake_ps:
+                queue = other
         dispatch = node.dispatch[queue]
-        while dispatch.wake_ps < end_ps:
-            c, start_ps = dispatch_step(dispatch, queue, node.cus, 0, node.warps, node.staged[queue], node.output.gates)
-            if dispatch.needs == 1:
-                return False
-            if c >= 0:
-                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], start_ps)
-    return True
+        if dispatch.wake_ps >= end_ps:
+            return True
+        c, start_ps = dispatch_step(
+            dispatch, queue, node.cus, node.warps, node.staged[queue], node.output.gates, end_ps
+        )
+        if dispatch.needs == 1:
+            return False
+        if c >= 0:
+            node.cu_wake_ps[c] = min(node.cu_wake_ps[c], start_ps)
 
 
 @compiled(inline=True)
@@ -81,17 +81,18 @@ def open_window(node):
     """
     engine = node.engine[0]
     while True:
-        begin_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_begin_ps(node)
+        first_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_ps(node)
         engine.resume_ps = -1
-        if begin_ps == NEVER:
-            return Status.IDLE, begin_ps, begin_ps
+        if first_ps == NEVER:
+            return Status.IDLE, first_ps, first_ps
+        begin_ps = max(first_ps // engine.grid_ps * engine.grid_ps, engine.now_ps)
         if begin_ps >= engine.horizon_ps:
             return Status.HORIZON, begin_ps, begin_ps
         if engine.interval_ps == 0 or begin_ps < engine.next_sample_ps:
             break
         if not close_interval(node):
             return Status.SERIES_FULL, begin_ps, begin_ps
-    end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps)
+    end_ps = _end_ps(node, begin_ps)
     if not _run_dispatchers(node, end_ps):
         engine.resume_ps = begin_ps  # after a request to the host the same window begins again
         return Status.NEEDS_WORKGROUPS, begin_ps, end_ps
@@ -100,21 +101,23 @@ def open_window(node):
 
 
 @compiled(inline=True)
-def close_window(node, end_ps):
-    """End a time window whose phases have run.
+def _end_ps(node, begin_ps):
+    """End of the window: it does not pass the horizon, a sample of the time series, or the choice of MCA's limit."""
+    engine = node.engine[0]
+    if node.mca[0].choose_ps <= begin_ps:
+        choose_limit(node)
+    end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps, node.mca[0].choose_ps)
+    if engine.interval_ps > 0:
+        end_ps = min(end_ps, grid_end_ps(engine, engine.next_sample_ps))
+    return end_ps
 
-    Returns:
-        False if no packet moved and no unit can act without input from another unit. Requests that wait for room (in a
-        port, a bank, L1) would then wait for ever.
-    """
-    engine, noc = node.engine[0], node.noc[0]
-    engine.windows += 1
-    moves = noc.request_packets + noc.answer_packets + fabric_moves(node) + memory_moves(node)
-    before, engine.moves = engine.moves, moves
-    coming_ps = min(_unit_wake_ps(node), next_arrival_ps(node), noc.answers_ps)
-    coming = coming_ps < NEVER or end_ps < noc.requests_ps < NEVER
-    retry_blocked(node, end_ps)
-    return coming or engine.moves != before
+
+@compiled(inline=True)
+def close_window(node):
+    """End a time window whose phases have run: tell blocked units and the dispatchers what has happened."""
+    node.engine[0].windows += 1
+    collect_ended(node)
+    retry_blocked(node)
 
 
 @compiled
@@ -126,22 +129,36 @@ def run_engine(node, until_ps):
 
     Reads and writes: all records of `node`.
     """
-    engine = node.engine[0]
-    idle_windows, engine.idle_windows = engine.idle_windows, 0
     while True:
         status, begin_ps, end_ps = open_window(node)
         if status != Status.OPEN:
             return status
         run_phases(node, begin_ps, end_ps)
-        if close_window(node, end_ps):
-            idle_windows = 0
-        else:
-            idle_windows += 1
-            if idle_windows > IDLE_WINDOWS:
-                return Status.STUCK
+        close_window(node)
         if end_ps > until_ps:
-            engine.idle_windows = idle_windows  # with a line trace the engine returns after each window
             return Status.UNTIL
+
+
+@compiled
+def rest_ps(node):
+    """A time after all time windows of an idle machine: the last act of a unit, the time of data, two lookaheads.
+
+    Data of a reduction can reach L2 after the last burst on a bus. The dispatchers look for work a lookahead after the
+    last workgroup has ended.
+
+    Reads: node.banks, node.channels, node.cus, node.engine, node.mscs, node.noc.
+    """
+    last_ps = node.noc[0].last_ack_ps
+    for c in range(len(node.cus)):
+        last_ps = max(last_ps, node.cus[c].last_exit_ps)
+    for b in range(len(node.banks)):
+        last_ps = max(last_ps, node.banks[b].next_ps)
+    for h in range(len(node.mscs)):
+        last_ps = max(last_ps, node.mscs[h].next_ps)
+    for h in range(len(node.channels)):
+        last_ps = max(last_ps, node.channels[h].bus_end_ps, node.channels[h].row_ps)
+    engine = node.engine[0]
+    return grid_end_ps(engine, last_ps + engine.data_ps + 2 * engine.lookahead_ps)
 
 
 @compiled

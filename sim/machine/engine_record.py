@@ -3,25 +3,26 @@
 import numpy as np
 
 from sim.hw.request import NEVER
+from tracer.compile.jit import compiled
 
 ENGINE = np.dtype(
     [
-        ("window_ps", "i8"),  # length of a time window: within it no unit affects another
+        # constants
+        ("lookahead_ps", "i8"),  # shortest latency between two units that act in turn
+        ("grid_ps", "i8"),  # windows begin and end at multiples of it: a clock of the crossbar
+        ("window_ps", "i8"),  # length of a time window, at most the lookahead; it changes no result
+        ("data_ps", "i8"),  # from a read's column command to its data
+        ("first_note_fifo", "i8"),  # reports to the Tracker: of channel 0; behind the last channel, of the arrivals
+        # state
         ("now_ps", "i8"),  # end of the last window
         ("resume_ps", "i8"),  # begin of the window in which the host was asked for workgroups, -1 = none
         ("windows", "i8"),  # time windows so far
-        ("moves", "i8"),  # packets of the NoC and moves between GPUs, up to the end of the last window
-        ("idle_windows", "i8"),  # last consecutive windows in which nothing moved; kept if the engine stops at a time
-        ("cu_steps", "i8"),  # unit steps so far
-        ("bank_steps", "i8"),
-        ("channel_steps", "i8"),
         ("interval_ps", "i8"),  # of the time series, 0 = none
         ("next_sample_ps", "i8"),
         ("samples", "i8"),  # rows filled since the host took them
         ("freed", "i8"),  # trace-window slabs freed since the host took them
         ("spans", "i8"),  # written to the timeline, or lost when it was full
         ("horizon_ps", "i8"),  # no window ends after it: later packets of other GPUs are not known yet
-        ("fabric_ps", "i8"),  # when a port, a DMA engine or an arrival can act next
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
     ]
 )
@@ -43,10 +44,17 @@ SERIES = (
 LEVELS = 3
 
 
-def make_engine(window_ps):
-    """The record of one GPU (an array of one). window_ps: length of a time window."""
+def make_engine(**constants):
+    """The record of one GPU (an array of one). constants: the first fields of ENGINE."""
     engine = np.zeros(1, ENGINE)
-    engine["window_ps"] = window_ps
+    for name, value in constants.items():
+        engine[name] = value
     engine["resume_ps"] = -1
-    engine["horizon_ps"] = engine["fabric_ps"] = NEVER
+    engine["horizon_ps"] = NEVER
     return engine
+
+
+@compiled(inline=True)
+def grid_end_ps(engine, time_ps):
+    """The first time at or after time_ps at which a window may end. Reads: engine."""
+    return (time_ps + engine.grid_ps - 1) // engine.grid_ps * engine.grid_ps

@@ -1,48 +1,43 @@
-"""Phases of the traffic between GPUs in a time window: arrivals, DMA engines, Tracker, links. The engine calls them.
+"""Phases of the traffic between GPUs in a time window: arrivals, DMA engines, links. The engine calls them.
 
-Back-pressure is one window late, as everywhere (D6): a blocked request tries again in the next window. Arrivals go
-directly to the memory channels, past crossbar and L2, unless they must stay in L2 (D24).
+Each phase serves its ports or engines in the order of time. Arrivals go directly to the memory channels, past crossbar
+and L2, unless they must stay in L2 (D24).
 """
 
 import numpy as np
 
 from sim.hw.address_map import channel_of
-from sim.hw.cu import retry_stores
-from sim.hw.dma import dma_answer, dma_has_room, dma_line, dma_load, dma_read
-from sim.hw.fifo import fifo_full, fifo_head, fifo_pop
-from sim.hw.link import arrival_ps, is_cached, port_peek, port_send, port_take
+from sim.hw.bits import trailing_zeros
+from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
+from sim.hw.dma import dma_answer, dma_line, dma_load, dma_read, dma_read_ps
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps
+from sim.hw.link import FS_PER_PS, arrival_ps, departure_fs, is_cached, next_sender, port_peek, port_send, port_take
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
-from sim.hw.tracker_count import tracker_count
 from tracer.compile.jit import compiled
 
 
-@compiled(inline=True)
-def next_arrival_ps(node):
-    """When the next packet of another GPU arrives. A packet that waits for room does not count; it is retried.
+@compiled
+def fabric_wake_ps(node):
+    """When a packet arrives or leaves, or a DMA engine acts, as far as known; NEVER if none does.
 
-    Reads: node.ports, node.wires.
+    Reads: the records of links, wires and DMA engines, node.fifos, node.pool. Writes: node.arriving, node.ports.
     """
-    first_ps = NEVER
+    wake_ps = NEVER
     for p in range(len(node.ports)):
-        if node.ports[p].blocked_since_ps < 0:
-            first_ps = min(first_ps, arrival_ps(node.ports, p, node.wires))
-    return first_ps
-
-
-@compiled(inline=True)
-def fabric_moves(node):
-    """A count of moves: it grows with every packet between GPUs and every read of a DMA engine.
-
-    Reads: node.dmas, node.ports.
-    """
-    moves = np.int64(0)
-    for p in range(len(node.ports)):
-        moves += node.ports[p].packets + node.ports[p].arrived_bytes
+        wake_ps = min(wake_ps, _delivery_ps(node, p))
+        start_fs = departure_fs(node.ports, p, node.wires, node.fifos, node.pool)
+        if start_fs < NEVER:
+            wake_ps = min(wake_ps, start_fs // FS_PER_PS)
+    reading = False
     for e in range(len(node.dmas)):
-        moves += node.dmas[e].lines
-    return moves
+        reading = reading or node.dmas[e].out > 0
+        wake_ps = min(wake_ps, _engine_ps(node, e))
+    if reading:
+        for h in range(len(node.channels)):
+            wake_ps = min(wake_ps, fifo_head_ps(node.fifos[node.channels[h].data_fifo], node.pool))
+    return wake_ps
 
 
 @compiled
@@ -52,181 +47,179 @@ def _channel_of(node, line):
 
 
 @compiled
-def run_arrivals(node, begin_ps, end_ps):
-    """Move packets that arrive before end_ps into the memory queues, in order, while there is room.
-
-    Reads: node.banks, node.engine, node.memory_fifos, node.noc. Writes: node.arriving, node.bank_wake_ps,
-    node.dispatch, node.fifos, node.memory_wake_ps, node.output, node.pool, node.ports, node.wires.
-    """
-    for p in range(len(node.ports)):
-        port = node.ports[p]
-        from_ps = begin_ps if port.blocked_since_ps >= 0 else 0  # also for the packets behind the blocked one
-        while arrival_ps(node.ports, p, node.wires) < end_ps:
-            now_ps = max(arrival_ps(node.ports, p, node.wires), from_ps)
-            port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
-            if not _deliver(node, p, node.arriving[0], now_ps):
-                if port.blocked_since_ps < 0:
-                    port.blocked_since_ps = now_ps
-                break
-            if port.blocked_since_ps >= 0:
-                port.blocked_ps += now_ps - port.blocked_since_ps
-                port.blocked_since_ps = -1
+def _look_up_target(node, p):
+    """Find the fifo for the oldest packet of a port: of its memory channel, or of its L2 bank."""
+    port = node.ports[p]
+    port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
+    request = node.arriving[0]
+    if is_cached(request):
+        port.target = home_bank(node.noc[0], request.line)
+        port.target_fifo = node.banks[port.target].arrivals
+    else:
+        port.target = _channel_of(node, request.line)
+        port.target_fifo = node.fabric_fifos[port.target, Stream.COMM_WRITE]
 
 
 @compiled
-def _deliver(node, p, request, now_ps):
-    """Put a request into the queue of its memory channel or L2 bank. Returns False if the queue is full."""
-    h = _channel_of(node, request.line)
+def _delivery_ps(node, p):
+    """When the oldest packet of a port can go to memory: it has arrived, and there is room. NEVER if not known."""
+    now_ps = arrival_ps(node.ports, p, node.wires)
+    if now_ps == NEVER:
+        return NEVER
+    if node.ports[p].target_fifo < 0:
+        _look_up_target(node, p)
+    target = node.fifos[node.ports[p].target_fifo]
+    return max(now_ps, fifo_room_ps(target, node.pool, target.tail))
+
+
+@compiled
+def run_arrivals(node, begin_ps, end_ps):
+    """Move packets that arrive before end_ps into the memory queues, in the order of time, while there is room.
+
+    At equal times the packet that arrived first goes first.
+
+    Reads: node.banks, node.engine, node.fabric_fifos, node.noc. Writes: node.arriving, node.bank_wake_ps, node.fifos,
+    node.memory_wake_ps, node.pool, node.ports, node.wires.
+    """
+    while True:
+        chosen = -1
+        chosen_ps = waits_ps = end_ps
+        for p in range(len(node.ports)):
+            now_ps = _delivery_ps(node, p)
+            if now_ps > chosen_ps or now_ps >= end_ps:
+                continue
+            arrived_ps = arrival_ps(node.ports, p, node.wires)
+            if now_ps < chosen_ps or arrived_ps < waits_ps:
+                chosen, chosen_ps, waits_ps = p, now_ps, arrived_ps
+        if chosen < 0:
+            return
+        _deliver(node, chosen, chosen_ps)
+
+
+@compiled
+def _deliver(node, p, now_ps):
+    """Put the oldest packet of a port into the queue of its memory channel or L2 bank."""
+    port = node.ports[p]
+    port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
+    request, target = node.arriving[0], port.target
     if is_cached(request):
-        bank = home_bank(node.noc[0], request.line)
-        fifo = node.fifos[node.banks[bank].requests]
-        if fifo_full(fifo):
-            return False
-        request.bank, request.cache_set = bank, home_set(node.noc[0], request.line)
-        port_take(node.ports, p, node.wires, fifo, node.pool, request, now_ps)
-        node.bank_wake_ps[bank] = min(node.bank_wake_ps[bank], now_ps + node.ports[p].request_ps)
-        _count(node, request, now_ps, now_ps + node.engine[0].window_ps)  # no channel sees this request
-        return True
-    fifo = node.fifos[node.memory_fifos[h, Stream.COMM_WRITE]]
-    if fifo_full(fifo):
-        return False
-    port_take(node.ports, p, node.wires, fifo, node.pool, request, now_ps)
-    node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + node.ports[p].request_ps)
-    return True
+        request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
+        node.bank_wake_ps[target] = min(node.bank_wake_ps[target], now_ps + port.request_ps)
+        notes = node.fifos[node.engine[0].first_note_fifo + len(node.channels)]
+        fifo_push_copy(notes, node.pool, request, now_ps)  # no channel sees this request
+    else:
+        node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + port.request_ps)
+    port_take(node.ports, p, node.wires, node.fifos[port.target_fifo], node.pool, request, now_ps)
+
+
+@compiled
+def _engine_ps(node, e):
+    """When a DMA engine takes the next descriptor or reads the next line, as far as known."""
+    dma = node.dmas[e]
+    if dma.tag < 0:
+        taken = node.engine[0].descriptors
+        if taken == node.output.tracker[0].released:
+            return NEVER
+        return max(dma.next_ps, node.output.released[taken % len(node.output.released), 2] + dma.setup_ps)
+    port = node.ports[node.output.sends[dma.send].port]
+    channel_fifo = node.fifos[node.fabric_fifos[_channel_of(node, dma_line(dma)), Stream.COMM_READ]]
+    return dma_read_ps(dma, port, node.fifos, node.pool, channel_fifo)
 
 
 @compiled
 def run_dmas(node, begin_ps, end_ps):
-    """DMA engines read their tiles, and take the next ready descriptor.
+    """DMA engines take data that channels return, read their tiles, and take the next ready descriptor.
 
-    Reads: node.memory_fifos. Writes: node.dmas, node.engine, node.fifos, node.memory_wake_ps, node.output,
-    node.pool, node.ports, node.spans.
+    Reads: node.channels, node.fabric_fifos. Writes: node.calendars, node.dmas, node.engine, node.fifos,
+    node.memory_wake_ps, node.output, node.pool, node.ports, node.spans.
     """
-    for e in range(len(node.dmas)):
-        dma = node.dmas[e]
-        while dma.tag >= 0 or _next_descriptor(node, dma):
-            now_ps = dma.next_ps
-            if dma.blocked == 1:
-                now_ps = max(now_ps, begin_ps)
-            if now_ps >= end_ps:
-                break
-            port = node.ports[node.output.sends[dma.send].port]
-            h = _channel_of(node, dma_line(dma))
-            fifo = node.fifos[node.memory_fifos[h, Stream.COMM_READ]]
-            if not dma_has_room(dma, port, node.fifos, fifo):
-                dma.blocked = 1
-                dma.blocks += 1
-                dma.wake_ps = NEVER
-                break
-            dma.blocked = 0
-            dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
-            if dma.tag < 0:
-                write_span(
-                    *(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag), *(dma.began_ps, dma.next_ps)
-                )
-            node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + dma.request_ps)
+    calendar, period_ps = node.calendars[1], node.calendars[1].period_ps
+    # Data come a fixed time after a clock edge of the channels, so all data of a slot come at once.
+    base_ps = (begin_ps - node.engine[0].data_ps) // period_ps * period_ps + node.engine[0].data_ps
+    for h in range(len(node.channels)):
+        data_ps = fifo_head_ps(node.fifos[node.channels[h].data_fifo], node.pool)
+        if data_ps < end_ps:
+            calendar_add(calendar, h, data_ps - base_ps)
+    slot = 0
+    while calendar.busy >> slot != 0:
+        if (calendar.busy >> slot) & 1:
+            _run_engines(node, base_ps + slot * period_ps)
+            _take_data(node, calendar, slot, base_ps, end_ps)
+        slot += 1
+    calendar.busy = 0
+    _run_engines(node, end_ps)
+
+
+@compiled
+def _take_data(node, calendar, slot, base_ps, end_ps):
+    """Put the data that come in a slot into the fifos of their links, the lower channel first."""
+    channels = len(node.channels)
+    words = (channels + WORD_SOURCES - 1) >> WORD_BITS
+    for step in range(words + 1):
+        word, bits = slot_sources(calendar, slot, 0, step, words)
+        while bits != 0:
+            h = (word << WORD_BITS) + trailing_zeros(bits)
+            bits &= bits - 1
+            fifo = node.fifos[node.channels[h].data_fifo]
+            data = fifo_head(fifo, node.pool)
+            send = node.output.sends[data.load]
+            dma_answer(
+                *(node.dmas[-1 - np.int64(data.source)], node.ports[send.port], node.fifos, node.pool, data, send.op)
+            )
+            fifo_pop(fifo)
+            data_ps = fifo_head_ps(fifo, node.pool)
+            if data_ps < end_ps:
+                calendar_add(calendar, h, data_ps - base_ps)
+
+
+@compiled
+def _run_engines(node, end_ps):
+    """Run the DMA engines in the order of time up to end_ps; at equal times the lower engine first."""
+    while True:
+        chosen, chosen_ps = -1, end_ps
+        for e in range(len(node.dmas)):
+            now_ps = _engine_ps(node, e)
+            if now_ps < chosen_ps:
+                chosen, chosen_ps = e, now_ps
+        if chosen < 0:
+            return
+        dma = node.dmas[chosen]
         if dma.tag < 0:
-            dma.wake_ps = NEVER
+            _take_descriptor(node, dma)
+        else:
+            _read(node, chosen, dma, chosen_ps)
 
 
 @compiled
-def _next_descriptor(node, dma):
-    """Give the engine the next ready descriptor. Returns False if none is ready."""
-    engine = node.engine[0]
-    if engine.descriptors == node.output.tracker[0].released:
-        return False
+def _take_descriptor(node, dma):
+    """Give the engine the next ready descriptor."""
     out = node.output
-    released = out.released[engine.descriptors % len(out.released)]
+    released = out.released[node.engine[0].descriptors % len(out.released)]
     dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2], released[3])
-    engine.descriptors += 1
-    return True
+    node.engine[0].descriptors += 1
 
 
 @compiled
-def dma_data(node, data):
-    """Put data that a channel returned to a DMA engine into the fifo of its link.
-
-    Reads: node.output, data. Writes: node.dmas, node.fifos, node.pool, node.ports.
-    """
-    dma = node.dmas[-1 - np.int64(data.source)]
-    send = node.output.sends[data.load]
-    dma_answer(dma, node.ports[send.port], node.fifos, node.pool, data, send.op)
-
-
-@compiled
-def count_notes(node, channel, end_ps):
-    """The Tracker counts the requests that a channel has reported.
-
-    Reads: node.pool, channel. Writes: node.dispatch, node.fifos, node.output.
-    """
-    notes = node.fifos[channel.note_fifo]
-    while notes.head != notes.tail:
-        request = fifo_head(notes, node.pool)
-        _count(node, request, request.ready_ps, end_ps)
-        fifo_pop(notes)
-
-
-@compiled
-def _count(node, request, now_ps, end_ps):
-    out = node.output
-    arrays = (out.tiles, out.wavefronts, out.gates, out.released, out.chunk_left)
-    if tracker_count(out.tracker[0], out.space[0], *arrays, request, now_ps):
-        _wake_gated(node, end_ps)
-
-
-@compiled
-def _wake_gated(node, end_ps):
-    """A gate has opened: wake the dispatch queues that wait for a gate."""
-    for queue in range(len(node.dispatch)):
-        if node.dispatch[queue].gated == 1:
-            node.dispatch[queue].wake_ps = min(node.dispatch[queue].wake_ps, end_ps)
+def _read(node, e, dma, now_ps):
+    """Read the next line. After the last line of a tile, write the span of the tile."""
+    port = node.ports[node.output.sends[dma.send].port]
+    h = _channel_of(node, dma_line(dma))
+    fifo = node.fifos[node.fabric_fifos[h, Stream.COMM_READ]]
+    dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
+    if dma.tag < 0:
+        write_span(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag, dma.began_ps, dma.next_ps)
+    node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + dma.request_ps)
 
 
 @compiled
 def run_links(node, begin_ps, end_ps):
-    """Packets leave. Then set the time at which the fabric can act next without input from other units.
+    """Packets leave that can leave before end_ps, in the order of time.
 
-    Reads: node.fifos, node.pool. Writes: node.dmas, node.engine, node.output, node.ports, node.wires.
+    Writes: node.fifos, node.output, node.pool, node.ports, node.wires.
     """
-    wake_ps = NEVER
-    for p in range(len(node.ports)):
-        next_ps = port_send(
-            node.ports, p, node.wires, node.output.sends, node.output.tiles, node.fifos, node.pool, end_ps
-        )
-        wake_ps = min(wake_ps, next_ps)
-    descriptors = node.engine[0].descriptors < node.output.tracker[0].released
-    for e in range(len(node.dmas)):
-        dma = node.dmas[e]
-        if dma.tag < 0 and descriptors:
-            dma.wake_ps = end_ps
-        wake_ps = min(wake_ps, dma.wake_ps)
-    node.engine[0].fabric_ps = max(wake_ps, end_ps) if wake_ps < NEVER else NEVER
-
-
-@compiled
-def retry_fabric(node, end_ps):
-    """Requests that wait for room, a credit or a Tracker entry try again in the next window.
-
-    Reads: node.dmas, node.fifos, node.ports. Writes: node.cu_wake_ps, node.engine, node.output, node.warps.
-    """
-    waits = False
-    for p in range(len(node.ports)):
-        port = node.ports[p]
-        waits = waits or port.blocked_since_ps >= 0
-        waits = waits or not _empty(node.fifos[port.store_fifo]) or not _empty(node.fifos[port.dma_fifo])
-    for e in range(len(node.dmas)):
-        waits = waits or node.dmas[e].blocked == 1
-    tracker = node.output.tracker[0]
-    if tracker.freed == 1 and tracker.waiting == 1:
-        tracker.waiting = 0
-        for c in range(len(node.cus)):
-            if retry_stores(node.warps[c], end_ps):
-                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], end_ps)
-    tracker.freed = 0
-    if waits:
-        node.engine[0].fabric_ps = min(node.engine[0].fabric_ps, end_ps)
-
-
-@compiled
-def _empty(fifo):
-    return fifo.head == fifo.tail
+    end_fs = end_ps * FS_PER_PS
+    while True:
+        p, start_fs = next_sender(node.ports, node.wires, node.fifos, node.pool)
+        if start_fs >= end_fs:
+            return
+        port_send(*(node.ports, p, node.wires, node.output.sends, node.output.tiles, node.fifos, node.pool, start_fs))

@@ -10,6 +10,7 @@ from sim.hw.tracker import MAX_SETS
 from sim.hw.warp import MAX_WARPS
 from sim.spec import Machine
 from traces.errors import UserError
+from traces.units import whole_period_ps
 
 LIMITS = {
     "cu.count": MAX_CUS,
@@ -27,12 +28,21 @@ LIMITS = {
 """Field -> largest value. `sim.hw.hbm.setup` checks the fields of HBM channels."""
 
 
-def check_limits(machine: Machine) -> None:
-    """Refuse a machine that is larger than the records.
+def check_limits(machine: Machine, ports: int = 0) -> None:
+    """Refuse a machine that is larger than the records, or whose latencies are too short for the time windows.
+
+    Args:
+        ports: number of links.
 
     Raises:
-        UserError: names the field, its value and the largest value.
+        UserError: names the field, its value and the allowed values.
     """
+    grid_ps = whole_period_ps(machine.noc.clock_MHz)
+    latencies = [("noc.latency_clk", machine.noc.latency_clk, 1), ("hbm.request_ps", machine.hbm.request_ps, grid_ps)]
+    latencies += [("link.latency_ps", machine.link.latency_ps, grid_ps)] if ports else []
+    for field, value, least in latencies:
+        if value < least:
+            raise UserError(f"{field}: found {value}, allowed is at least {least}, a clock of the crossbar")
     for field, limit in LIMITS.items():
         unit, name = field.split(".")
         value = getattr(getattr(machine, unit), name)

@@ -55,7 +55,7 @@ def simulate(
         if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
             sequence = saved or SequenceState(number, start_ps, gpu.counted(), done)
             done.append(_run_one(gpu, command, sequence, flush_l2, progress, save_points))
-            start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.now_ps), None
+            start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.rest_ps), None
         number += 1
     _check_numbers(kernels, number)
     result = RunResult(preset, {"trace": source.fingerprint()}, options, done)

@@ -118,7 +118,7 @@ def _timed(case: Case, archive: Path, preset: Preset) -> list[float]:
         if isinstance(command, Prefill):
             gpu.prefill(command.address, command.bytes)
         else:
-            gpu.run_kernel(command, gpu.now_ps, None)
+            gpu.run_kernel(command, gpu.rest_ps, None)
     gpu.counted()
     times.append(cpu_s())
     return [after - before for before, after in pairwise(times)]

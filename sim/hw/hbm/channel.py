@@ -1,6 +1,6 @@
 """One HBM channel: stream fifos, arbiter, FR-FCFS queue, banks, data bus (JESD235; timing sets in hbm2.md).
 
-    in_fifo[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
+    lanes[stream] -> arbiter -> queue -> banks -> out_fifo (answers to reads)
 
 Time is int64 picoseconds. Commands issue on clock edges: at most one row and one column command per edge (HBM has two
 command buses). The parts are `sim.hw.arbiter` (selects the stream that enters), and in `sim.hw.hbm`: `queue` and
@@ -10,23 +10,33 @@ refresh, temperature, power-down, ECC (D15). The latency of controller and PHY i
 """
 
 from sim.hw.arbiter import pick_stream
-from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.hbm.modes import serve, watch_age
 from sim.hw.hbm.queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
 from sim.hw.hbm.refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm.scheduler import issue_column, issue_row
 from sim.hw.hbm.setup import make_hbm_channels
-from sim.hw.mca import set_limits
+from sim.hw.lanes import lane_head
+from sim.hw.mca import aged_ps, set_limits
 from sim.hw.request import NEVER, STREAMS, Op
 from sim.hw.tracker import counts
 from sim.spec import CountAt, PagePolicy
 from tracer.compile.jit import compiled
 
 
-def make_channels(machine, in_fifos, out_fifos, note_fifos):
-    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with MCA's limits."""
+def make_channels(machine, in_fifos, out_fifos, joined_fifos):
+    """One idle record of CHANNEL per channel of `machine` (see `make_hbm_channels`), with MCA's limits.
+
+    Args:
+        joined_fifos: fifo numbers of a machine with links: fabric (channels, STREAMS), note and data (channels,);
+            -1 = none.
+    """
     channels = make_hbm_channels(machine.hbm, in_fifos, out_fifos)
-    channels["note_fifo"] = note_fifos
+    fabric_fifos, note_fifos, data_fifos = joined_fifos
+    channels["lanes"]["fabric_fifo"], channels["data_fifo"] = fabric_fifos, data_fifos
+    stores = machine.msc.present and machine.msc.bytes > 0
+    channels["dma_fifo"] = out_fifos if stores else data_fifos
+    channels["note_fifo"] = note_fifos[: len(channels)]
     channels["count_served"] = machine.tracker.count_at == CountAt.SERVICE
     set_limits(channels, machine)
     return channels
@@ -55,7 +65,7 @@ def accept(channel, fifos, pool, now_ps):
     arrival_ps = NEVER
     waiting = 0
     for stream in range(STREAMS):
-        head_ps = fifo_head_ps(fifos[channel.in_fifo[stream]], pool)
+        head_ps = fifo_head_ps(fifos[lane_head(channel.lanes, stream, fifos, pool)], pool)
         if head_ps > now_ps:
             arrival_ps = min(arrival_ps, head_ps)
             head_ps = NEVER
@@ -65,8 +75,8 @@ def accept(channel, fifos, pool, now_ps):
     while waiting > 0:
         stream = pick_stream(channel, now_ps)
         if stream < 0:
-            return arrival_ps
-        fifo = fifos[channel.in_fifo[stream]]
+            return min(arrival_ps, aged_ps(channel, now_ps))
+        fifo = fifos[channel.lanes.head_fifo[stream]]
         request = fifo_head(fifo, pool)
         if not fits(channel, request):
             _hold_back(channel, fifos, pool, request.op)
@@ -76,9 +86,9 @@ def accept(channel, fifos, pool, now_ps):
             enqueue(channel, request, now_ps)
             if channel.count_served == 0:
                 note(channel, fifos, pool, request, now_ps)
-            fifo_pop(fifo)
+            fifo_take(fifo, pool, now_ps)
             channel.last_stream = stream
-            head_ps = fifo_head_ps(fifo, pool)
+            head_ps = fifo_head_ps(fifos[lane_head(channel.lanes, stream, fifos, pool)], pool)
             if head_ps > now_ps:
                 arrival_ps = min(arrival_ps, head_ps)
                 head_ps = NEVER
@@ -92,7 +102,7 @@ def read_held(channel, fifos, pool, now_ps):
     if channel.queued[WRITES] == 0:
         return 0
     for stream in range(STREAMS):
-        fifo = fifos[channel.in_fifo[stream]]
+        fifo = fifos[channel.lanes.head_fifo[stream]]
         if fifo_head_ps(fifo, pool) <= now_ps:
             request = fifo_head(fifo, pool)
             if request.op == Op.READ and conflicts(channel, request):
@@ -105,7 +115,7 @@ def _hold_back(channel, fifos, pool, op):
     """A request of kind `op` did not fit: hold back all streams whose head needs the same queue."""
     for stream in range(STREAMS):
         if channel.head_ps[stream] < NEVER:
-            other = fifo_head(fifos[channel.in_fifo[stream]], pool).op
+            other = fifo_head(fifos[channel.lanes.head_fifo[stream]], pool).op
             if channel.split == 0 or (other == Op.READ) == (op == Op.READ):
                 channel.head_ps[stream] = NEVER
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm.timing import FAW_ACTIVATES
+from sim.hw.lanes import LANES
 from sim.hw.mca import MCA_LIMITS
 from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import REQUEST, STREAMS
@@ -99,8 +100,10 @@ CHANNEL = np.dtype(
         ("age_limit_ps", "i8"),
         ("mca", MCA_LIMITS),
         ("count_served", "i8"),  # 1: an update is sent to the Tracker when it is served, 0: when it is queued
-        ("in_fifo", "i8", STREAMS),
+        ("lanes", LANES),  # fifos from which requests come
         ("out_fifo", "i8"),
+        ("data_fifo", "i8"),  # from which DMA engines take their data, -1 = none
+        ("dma_fifo", "i8"),  # of data for DMA engines: data_fifo, or out_fifo if a memory-side cache takes all data
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
         # state: earliest next command anywhere in the channel
         ("read_ps", "i8"),
@@ -147,7 +150,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
-        ("pad", "i8", 7),  # fills a cache line of the host
+        ("pad", "i8", 5),  # fills whole cache lines of the host
     ],
     align=True,
 )

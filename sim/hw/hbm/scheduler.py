@@ -102,7 +102,9 @@ def _answer(channel, fifos, pool, slot, answer_ps):
     """Answer a read whose last column has issued. The answer becomes visible at `answer_ps`."""
     channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
     channel.reads_answered += 1
-    fifo_push_copy(fifos[channel.out_fifo], pool, channel.request[slot], answer_ps)
+    to_dma = channel.data_fifo >= 0 and channel.request[slot].source < 0
+    number = channel.dma_fifo if to_dma else channel.out_fifo
+    fifo_push_copy(fifos[number], pool, channel.request[slot], answer_ps)
 
 
 @compiled(inline=True)

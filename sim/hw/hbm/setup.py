@@ -31,9 +31,9 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     """
     check(hbm)
     channels = host_aligned(len(out_fifos), CHANNEL)
-    channels["in_fifo"] = in_fifos
+    channels["lanes"]["in_fifo"], channels["lanes"]["fabric_fifo"] = in_fifos, -1
     channels["out_fifo"] = out_fifos
-    channels["note_fifo"] = -1
+    channels["note_fifo"] = channels["data_fifo"] = -1
     lift_limits(channels)
     _set_geometry(channels, hbm)
     _set_timing(channels, hbm)
