@@ -102,8 +102,7 @@ class Cluster:
 
     def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
         """Run in rounds of the link's latency, in whole clocks of the time windows."""
-        grid_ps = int(self.gpus[0].node.engine[0]["grid_ps"])
-        step_ps = self.machine.link.latency_ps // grid_ps * grid_ps
+        step_ps = round_ps(self.machine, int(self.gpus[0].node.engine[0]["grid_ps"]))
         while True:
             self._horizon_ps += step_ps
             before = self._moves()
@@ -142,6 +141,11 @@ class Cluster:
     def _at_rest(self) -> bool:
         """Have all launched kernels ended and all sent packets arrived?"""
         return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
+
+
+def round_ps(machine: Machine, grid_ps: int) -> int:
+    """Longest round: within it nothing that one GPU does reaches another. Rounds end where time windows may end."""
+    return machine.link.latency_ps // grid_ps * grid_ps
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:

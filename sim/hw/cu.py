@@ -12,7 +12,7 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
-from sim.hw.cu_record import ASKS, NOT_ASKED
+from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
 from sim.hw.l1 import l1_expect_answer
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
@@ -96,7 +96,7 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
 def _granted_ps(cu, warp, event, output, now_ps):
     """From when on the warp may store into a tile: 0 if it needs no entry of the Tracker, NEVER if it is not known.
 
-    The first store of a workgroup asks the Tracker for an entry for its tile (`sim.machine.tracking`).
+    The first store of a workgroup into a tile asks the Tracker for an entry (`sim.machine.tracking`).
     """
     resident = cu.resident[warp.workgroup]
     if resident.comm or event.space == Space.SHARED:
@@ -111,7 +111,9 @@ def _granted_ps(cu, warp, event, output, now_ps):
         return 0
     if tile.begun == 1:
         return tile.granted_ps
-    if resident.asks == NOT_ASKED:
+    if resident.asks == GRANTED and output.tiles[resident.asked_tag].granted_ps > now_ps:
+        return output.tiles[resident.asked_tag].granted_ps  # one question after the other
+    if resident.asks == NOT_ASKED or resident.asks == GRANTED:
         resident.asks, resident.asked_ps, resident.asked_tag = ASKS, now_ps, tag
         cu.asking += 1
     return NEVER

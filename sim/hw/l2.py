@@ -292,6 +292,9 @@ def l2_retry_ps(bank, fifos, pool):
     """
     if bank.blocked == 0:
         return NEVER
+    if bank.flush_set >= 0:
+        writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
+        return fifo_room_ps(writes, pool, writes.tail)
     room_ps = _room_ps(bank, fifos, pool)
     return room_ps if bank.peer < 0 else _copy_retry_ps(bank, fifos, pool, room_ps)
 

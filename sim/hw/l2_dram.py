@@ -71,7 +71,7 @@ def flush_step(bank, sets, fifos, pool, now_ps):
         cache_set = sets[bank.first_set + bank.flush_set]
         for way in range(bank.ways):
             if cache_set.way[way].dirty != 0:
-                bank.room_ps = fifo_room_ps(writes, pool, writes.tail + 1)
+                bank.room_ps = fifo_room_ps(writes, pool, writes.tail)
                 if bank.room_ps > now_ps:
                     bank.blocked = 1
                     return bank.room_ps

@@ -64,6 +64,7 @@ PORT = np.dtype(
         # state
         ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
         ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the lane's first port)
+        ("took_ps", "i8"),  # when the last arriving packet went to memory
         ("reads", "i8"),  # reads of DMA engines so far whose data take a place in dma_fifo
         ("target_fifo", "i8"),  # fifo for the oldest arriving packet, -1 = not looked up ...
         ("target", "i8"),  # ... of this memory channel, or of this L2 bank if the packet stays in L2
@@ -243,7 +244,8 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     port = ports[p]
     wire = wires[port.in_wire]
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
-    port.blocked_ps += now_ps - arrival_ps(ports, p, wires)
+    port.blocked_ps += now_ps - max(arrival_ps(ports, p, wires), port.took_ps)
+    port.took_ps = now_ps
     ports[port.lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
     wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
     wire.taken += 1

@@ -95,7 +95,7 @@ def tracker_grant(tracker, tiles, tag, granted_ps):
     Writes: tracker, tiles.
     """
     tile = tiles[tag]
-    if tile.begun == 1:
+    if tile.entry == 0 or tile.begun == 1:
         return True
     if tracker.entries > 0 and not _has_place(tracker, tiles, tag):
         return False

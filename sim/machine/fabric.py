@@ -69,7 +69,7 @@ def _delivery_ps(node, p):
     if node.ports[p].target_fifo < 0:
         _look_up_target(node, p)
     target = node.fifos[node.ports[p].target_fifo]
-    return max(now_ps, fifo_room_ps(target, node.pool, target.tail))
+    return max(now_ps, node.ports[p].took_ps, fifo_room_ps(target, node.pool, target.tail))
 
 
 @compiled

@@ -14,7 +14,9 @@ def line_of(node: Node) -> str:
     """State of the machine at the end of the last window."""
     time_ns = ps_to_ns(int(node.engine[0]["now_ps"]))
     cus = "".join(_cu(node, c) for c in range(len(node.cus)))
-    banks = "".join("!" if bank["blocked"] else _tenths(*_fill(node, bank["requests"])) for bank in node.banks)
+    banks = "".join(
+        "!" if bank["blocked_since_ps"] >= 0 else _tenths(*_fill(node, bank["requests"])) for bank in node.banks
+    )
     channels = "".join(
         _tenths(int(channel["queued"].sum()), int(channel["queue_entries"])) for channel in node.channels
     )

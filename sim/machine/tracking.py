@@ -43,7 +43,7 @@ def run_tracker(node, begin_ps, end_ps):
                 head_ps = fifo_head_ps(notes, node.pool)
                 while head_ps < slot_end_ps:
                     if ask_ps < head_ps:
-                        ask_ps = _serve_asks(node, head_ps)
+                        ask_ps = serve_asks(node, head_ps)
                     _count(node, fifo_head(notes, node.pool), head_ps)
                     fifo_pop(notes)
                     head_ps = fifo_head_ps(notes, node.pool)
@@ -52,7 +52,7 @@ def run_tracker(node, begin_ps, end_ps):
         slot += 1
     calendar.busy = 0
     if ask_ps < NEVER:
-        _serve_asks(node, NEVER)
+        serve_asks(node, NEVER)
 
 
 @compiled
@@ -94,8 +94,11 @@ def _next_ask(node):
 
 
 @compiled
-def _serve_asks(node, before_ps):
-    """Serve the workgroups that asked before before_ps. Returns when the next one asked, NEVER if there is none."""
+def serve_asks(node, before_ps):
+    """Serve the workgroups that asked before before_ps. Returns when the next one asked, NEVER if there is none.
+
+    Reads: node.engine. Writes: node.cu_wake_ps, node.cus, node.output, node.warps.
+    """
     c, place, asked_ps = _next_ask(node)
     while asked_ps < before_ps:
         node.cus[c].asking -= 1

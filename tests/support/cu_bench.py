@@ -7,8 +7,10 @@ import numpy as np
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_push_copy
+from sim.hw.lsu import lsu_retry_ps
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.machine.build import Output, build
+from sim.machine.tracking import serve_asks
 from tests.support.plain_records import kernel_view
 from tests.support.programs import kernel, small_preset
 
@@ -66,23 +68,32 @@ def run_cu(
     cu, lsu, l1 = (kernel_view(array)[0] for array in arrays)
     sets, warps, events, addresses = map(kernel_view, (node.l1_sets, node.warps, node.events, node.addresses))
     output = Output(*map(kernel_view, node.output))
+    view = type(node)(*(one if isinstance(one, tuple) else kernel_view(one) for one in node))._replace(output=output)
     port, answers = node.fifos[node.lsus[0]["port"]], fifos[int(node.cus[0]["answers"])]
     left, now_ps = [], 0
     while now_ps < NEVER:
         _dispatch(node, now_ps)
         wake_ps = int(cu_step(cu, lsu, l1, sets, fifos, pool, warps[0], events, addresses, output, now_ps, now_ps + 1))
+        if node.cus[0]["asking"]:
+            serve_asks(view, now_ps + 1)
+            wake_ps = min(wake_ps, int(node.cu_wake_ps[0]))
+            node.cu_wake_ps[0] = NEVER
         if node.cus[0]["ended"]:
-            node.cus["ended"], node.dispatch[0]["wake_ps"], wake_ps = 0, now_ps + CLOCK_PS, now_ps + CLOCK_PS
+            node.cus["ended"], node.dispatch[0]["wake_ps"] = 0, now_ps + CLOCK_PS
+            wake_ps = now_ps + CLOCK_PS
         while port["tail"] > port["head"] and now_ps >= port_open_ps:
-            request = node.pool[port["first"] + ((port["head"] - port["origin"]) & port["mask"])].copy()
+            slot = port["first"] + ((port["head"] - port["origin"]) & port["mask"])
+            request = node.pool[slot].copy()
             port["head"] += 1
+            node.pool[slot]["ready_ps"] = now_ps + CLOCK_PS  # the room
             left.append(request)
             if request["op"] in (Op.READ, Op.ATOMIC):
                 carrier = np.array([request])
                 fifo_push_copy(answers, pool, kernel_view(carrier)[0], int(request["ready_ps"]) + memory_ps)
                 wake_ps = min(wake_ps, int(request["ready_ps"]) + memory_ps)
-        if node.lsus[0]["blocked_since_ps"] >= 0:
-            wake_ps = min(wake_ps, now_ps + CLOCK_PS)
+        wake_ps = min(wake_ps, int(lsu_retry_ps(lsu, fifos, pool)))
+        if port["tail"] > port["head"]:
+            wake_ps = min(wake_ps, max(port_open_ps, now_ps + 1))
         now_ps = max(wake_ps, now_ps + 1)
     requests = np.array(left, REQUEST)
     ends = int(node.cus[0]["last_exit_ps"]), node.warps[0]["warp"]["state"]
@@ -104,7 +115,7 @@ def _stage(node, source, places):
         staged["warp"][: len(item.warp)], staged["first_event"][: len(item.warp)] = item.warp, item.first_event[:-1]
     dispatch = node.dispatch[0]
     dispatch["last_cu"], dispatch["places"], dispatch["warps"] = 1, places, source.info.warps_per_workgroup
-    dispatch["staged"], dispatch["ended"] = len(source.items), 1
+    dispatch["staged"], dispatch["ended"], dispatch["lookahead_ps"] = len(source.items), 1, CLOCK_PS
     return node
 
 
@@ -112,4 +123,5 @@ def _dispatch(node, now_ps):
     dispatch, cus, warps = kernel_view(node.dispatch)[0], kernel_view(node.cus), kernel_view(node.warps)
     while node.dispatch[0]["wake_ps"] <= now_ps:
         node.dispatch[0]["wake_ps"] = now_ps
-        dispatch_step(dispatch, 0, cus, 0, warps, kernel_view(node.staged)[0], kernel_view(node.output.gates))
+        staged, gates = kernel_view(node.staged)[0], kernel_view(node.output.gates)
+        dispatch_step(dispatch, 0, cus, warps, staged, gates, now_ps + 1)

@@ -25,8 +25,8 @@ class FifoBench:
     """
 
     def __init__(self, *depths, arrays=None):
-        """arrays: (fifos, pool) of a machine instead of new ones."""
-        self.records, self.slots = arrays or make_fifos(depths)
+        """arrays: (fifos, pool) of a machine instead of new ones, whose credits take a picosecond."""
+        self.records, self.slots = arrays or make_fifos(depths, 1)
         self.fifos, self.pool = kernel_view(self.records), kernel_view(self.slots)
 
     def push(self, number, **fields):
@@ -40,9 +40,10 @@ class FifoBench:
         fifo = self.records[number]
         return self.slots[[self._slot(fifo, k) for k in range(fifo["head"], fifo["tail"])]]
 
-    def take(self, number, count=1):
-        """Remove the oldest requests and return them."""
-        taken = self.held(number)[:count]
+    def take(self, number, count=1, room_ps=0):
+        """Remove the oldest requests and return them. Their producer sees the room at room_ps."""
+        taken, fifo = self.held(number)[:count], self.records[number]
+        self.slots["ready_ps"][[self._slot(fifo, fifo["head"] + k) for k in range(count)]] = room_ps
         self.records[number]["head"] += count
         return taken
 

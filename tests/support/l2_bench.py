@@ -41,7 +41,7 @@ class BankBench:
         self.banks, waiters, sets = make_l2_banks(machine, wiring)
         fills = 2 * machine.l2.mshrs
         depths = [machine.noc.bank_fifo, fills, 512, waiting_places(machine.l2) + fills]
-        self.fifos, self.pool = make_fifos([*depths, *[machine.l2.dram_fifo] * STREAMS])
+        self.fifos, self.pool = make_fifos([*depths, *[machine.l2.dram_fifo] * STREAMS], 1)
         self.sets, self.waiters = make_sets(sets), waiters
         views = map(kernel_view, (self.sets, self.waiters, self.fifos, self.pool))
         self._arguments = (kernel_view(self.banks)[0], *views)
@@ -67,7 +67,9 @@ class BankBench:
     def take(self, fifo):
         """All requests in a fifo, removed."""
         fifo = self.fifos[fifo]
-        taken = [self.pool[self._slot(fifo, k)].copy() for k in range(fifo["head"], fifo["tail"])]
+        slots = [self._slot(fifo, k) for k in range(fifo["head"], fifo["tail"])]
+        taken = [self.pool[slot].copy() for slot in slots]
+        self.pool["ready_ps"][slots] = 0  # the room is seen at once
         fifo["head"] = fifo["tail"]
         return taken
 

@@ -162,7 +162,7 @@ def check_empty(gpu) -> None:
     left = {gpu.fifo_names[k]: int(f["tail"] - f["head"]) for k, f in enumerate(node.fifos) if f["tail"] != f["head"]}
     assert left == {}
     assert (node.wires["sent"] == node.wires["taken"]).all()
-    assert not node.ports["reserved"].any() and (node.ports["blocked_since_ps"] == -1).all()
+    assert (node.ports["target_fifo"] == -1).all() and not node.noc[0]["waiting"]
     assert not node.dmas["out"].any() and (node.dmas["tag"] == -1).all()
     assert node.engine[0]["descriptors"] == node.output.tracker[0]["released"]
     assert not node.output.tracker[0]["used"].any() and node.output.tracker[0]["live"] == 0

@@ -4,19 +4,17 @@ import re
 
 import pytest
 
-import sim.machine.build
-from sim.host.gpu import Gpu
 from sim.hw.address_map import bank_row_column, channel_local
-from sim.machine.build import build, window_ps
+from sim.machine.build import build, lookahead_ps
 from sim.presets import load_preset, presets
 from sim.run.one_gpu import simulate
 from sim.spec import BankHash
 from tests.support.paths import ROOT
 from tests.support.programs import compute, kernel, load, row, small_preset, wait
-from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
+from traces.units import whole_period_ps
 from validation.against.gpu_rows import CHASES, Chase
 from validation.against.microbenchmarks import latency_ps
 
@@ -89,31 +87,12 @@ def test_tags_are_looked_up_when_an_event_starts():
     assert (totals["l1.read_merged_sectors"], totals["l1.read_hit_sectors"]) == (1, 0)
 
 
-def test_windows_change_no_traffic(monkeypatch):
-    """D6: time windows of 2 ns instead of 21 ns."""
-    source, seen = GemmSource(GemmProblem(256, 256, 256), GemmKernel(64, 64, 32, 2, 2)), []
-    for longest_ps in (50_000, 2_000):
-        monkeypatch.setattr(sim.machine.build, "MAX_WINDOW_PS", longest_ps)
-        gpu = Gpu(small_preset().machine)
-        time_ps = gpu.run_kernel(source, 0, None)
-        units = gpu.counters()
-        counters = (
-            ("l1", "read_sectors"),
-            ("l2", "read_sectors"),
-            ("l2", "read_miss_sectors"),
-            ("l2", "write_sectors"),
-        )
-        seen.append((time_ps, [int(units[unit][name].sum()) for unit, name in counters]))
-    assert seen[0][1] == seen[1][1]
-    assert seen[0][0] == pytest.approx(seen[1][0], rel=0.25)
-
-
-def test_a_place_is_free_from_the_next_window_on():
-    """D7: workgroups of a few clocks, one after the other in the only place."""
+def test_a_place_is_free_a_lookahead_after_its_workgroup_ended():
+    """D7: workgroups of one clock, one after the other in the only place."""
     preset = small_preset("cu.count=1", "cu.workgroups=1", "dispatch.workgroup_ps=0")
-    count, window = 20, window_ps(preset.machine)
-    time_ps = run(kernel([[[compute()]]] * count), preset).time_ps
-    assert (count - 1) * window <= time_ps <= count * (window + 10_000)
+    count, clock_ps = 20, whole_period_ps(preset.machine.cu.clock_MHz)
+    one, many = (run(kernel([[[compute()]]] * number), preset).time_ps for number in (1, count))
+    assert one <= 10 * clock_ps and many == count * one + (count - 1) * lookahead_ps(preset.machine)
 
 
 def test_a_kernel_starts_with_an_empty_l1():

@@ -1,7 +1,7 @@
 """CPU time of each phase of the engine's time windows. Each phase is called and measured separately.
 
 `TimedGpu` runs kernels like `sim.host.gpu.Gpu`. The engine opens and closes windows. Between, `TimedGpu` calls the
-phases of `sim.machine.build.PHASES` one by one from Python (without the check for deadlock). It measures CPU time,
+phases of `sim.machine.build.PHASES` one by one from Python. It measures CPU time,
 because machines are shared. The cost of calling an empty phase and reading the clock is measured first and subtracted.
 The phases of a window take tens of microseconds; their times are right within a few percent. A phase that is much
 shorter than the call itself gives about 0.
@@ -56,7 +56,7 @@ class TimedGpu(Gpu):
                 phase.run(self.node, begin_ps, end_ps)
                 self._spent(phase.title, began_s)
             began_s = process_time()
-            close_window(self.node, end_ps)
+            close_window(self.node)
             self._spent(BETWEEN, began_s)
 
     def _spent(self, title: str, began_s: float) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+import numpy as np
+
 from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.compile.process import machine_text, process_costs
@@ -86,8 +88,10 @@ def profile(workload: str, preset: str) -> dict[str, Any]:
     wall_s = perf_counter()
     gpu.run_kernel(GemmSource(named_sublayer(workload)[0], DEFAULT_KERNEL), 0, None)
     wall_s = perf_counter() - wall_s
-    engine = gpu.node.engine[0]
-    steps = {name: int(engine[name]) for name in ("windows", "cu_steps", "bank_steps", "channel_steps")}
+    node = gpu.node
+    counts = np.split(node.steps, np.cumsum([len(node.cus), len(node.banks), len(node.mscs)]))
+    steps = {"windows": int(node.engine[0]["windows"])}
+    steps |= {f"{unit}_steps": int(counts[k].sum()) for unit, k in (("cu", 0), ("bank", 1), ("channel", 3))}
     return {"phase_s": gpu.phase_s, "steps": steps, "loop_in_python_s": wall_s}
 
 

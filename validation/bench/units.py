@@ -14,12 +14,13 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy
+from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy, fifo_take
 from sim.hw.l2 import l2_prefill, l2_step
+from sim.hw.lsu import lsu_retry_ps
 from sim.hw.noc import noc_requests
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, Op
-from sim.machine.build import build, window_ps
+from sim.machine.build import build, lookahead_ps
 from sim.presets import load_preset
 from sim.run.dram import channel_spec, drive, stream_state
 from sim.run.dram_stream import Stream
@@ -125,8 +126,9 @@ def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps):
         noc_requests(noc, fifos, pool, begin_ps, begin_ps + window_ps, bank_wake_ps)
         for b in range(noc.banks):
             bank = fifos[noc.first_request_fifo + b]
-            moved += fifo_fill(bank)
-            bank.head = bank.tail
+            while fifo_fill(bank) > 0:
+                fifo_take(bank, pool, begin_ps)
+                moved += 1
         begin_ps += window_ps
     return moved
 
@@ -136,7 +138,7 @@ def noc_loop(requests: int) -> Loop:
     machine = load_preset("t3_2024").machine
     node, _ = build(machine)
     state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
-    numbers = (requests, window_ps(machine))
+    numbers = (requests, lookahead_ps(machine))
     return Loop(_drive_noc, lambda: (*map(_aligned_copy, state), *numbers))
 
 
@@ -177,10 +179,8 @@ def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresse
         while fifo_fill(port) > 0:
             request = fifo_head(port, pool)
             fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
-            fifo_pop(port)
-        now_ps = min(now_ps, fifo_head_ps(answers, pool))
-        if lsu.blocked_since_ps >= 0:
-            now_ps = min(now_ps, end_ps)
+            fifo_take(port, pool, end_ps - window_ps)
+        now_ps = min(now_ps, fifo_head_ps(answers, pool), lsu_retry_ps(lsu, fifos, pool))
     return lsu.line_requests
 
 
@@ -191,10 +191,10 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu = Gpu(machine)
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
-    dispatch_step(node.dispatch[0], 0, node.cus, 0, node.warps, node.staged[0], node.output.gates)
+    dispatch_step(node.dispatch[0], 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
     state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
-    numbers = (node.events[slab], node.addresses[slab], window_ps(machine), MEMORY_PS)
+    numbers = (node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))
 
 

@@ -21,7 +21,7 @@ class DispatchBench:
     def __init__(self, staged, places=2, ended=1, **fields):
         self.node, _ = build(small_preset().machine)
         self.record, self.staged = np.zeros(1, DISPATCH), np.zeros(64, STAGED)
-        fields = {"last_cu": 4, "places": places, "warps": 1, "interval_ps": 100, **fields}
+        fields = {"last_cu": 4, "places": places, "warps": 1, "interval_ps": 100, "lookahead_ps": 50, **fields}
         for name, value in {**fields, "staged": staged, "ended": ended}.items():
             self.record[name] = value
         for k in range(staged):
@@ -34,7 +34,7 @@ class DispatchBench:
         self.gates = kernel_view(self.gate_records)
 
     def step(self):
-        c, start_ps = dispatch_step(self.dispatch, 0, self.cus, 0, self.warps, self.ring, self.gates)
+        c, start_ps = dispatch_step(self.dispatch, 0, self.cus, self.warps, self.ring, self.gates, NEVER)
         return int(c), int(start_ps)
 
     def deal(self):
@@ -44,9 +44,10 @@ class DispatchBench:
             found.append(self.step())
         return [one for one in found if one[0] >= 0]
 
-    def end(self, c, place):
+    def end(self, c, place, now_ps):
         """The workgroup at a place of CU c ends."""
-        self.node.cus[c]["resident"][place]["tag"] = -1
+        resident = self.node.cus[c]["resident"][place]
+        resident["alive"], resident["ended_ps"] = 0, now_ps
         self.node.cus[c]["residents"] -= 1
 
 
@@ -65,9 +66,12 @@ def test_a_freed_place_is_given_to_the_next_workgroup(order):
     bench = DispatchBench(20, order=order)
     bench.deal()
     assert bench.record[0]["wake_ps"] == NEVER
-    bench.end(2, 0)
-    bench.record["wake_ps"] = 5000
-    assert bench.deal() == [(2, 5000)]
+    bench.end(2, 0, now_ps=4980)
+    bench.end(3, 1, now_ps=5200)
+    bench.record["wake_ps"] = 4990
+    assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == 5030  # the place is free a lookahead later
+    assert bench.step() == (2, 5030)
+    assert bench.deal() == [(3, 5250)]
     assert bench.node.cus[2]["resident"][0]["tag"] == 8
     warp = bench.node.warps[2]["warp"][0]
     assert (warp["slab"], warp["workgroup"]) == (8, 0)
@@ -75,10 +79,10 @@ def test_a_freed_place_is_given_to_the_next_workgroup(order):
 
 def test_breadth_first_prefers_the_emptiest():
     bench = DispatchBench(0, places=5)
-    bench.node.cus["residents"] = [3, 1, 2, 1]
-    assert choose_cu(bench.dispatch, bench.cus, 0) == 1
-    bench.node.cus["residents"] = [5, 5, 5, 5]
-    assert choose_cu(bench.dispatch, bench.cus, 0) == -1
+    bench.node.cus["taken"] = [3, 1, 2, 1]
+    assert choose_cu(bench.dispatch, bench.cus) == 1
+    bench.node.cus["taken"] = [5, 5, 5, 5]
+    assert choose_cu(bench.dispatch, bench.cus) == -1
 
 
 def test_only_the_cus_of_the_queue_are_used():
@@ -128,12 +132,12 @@ def test_a_workgroup_waits_for_its_gate_and_the_software_behind_it():
     assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == NEVER
     bench.gate_records["open_ps"][1] = 4000
     bench.record["wake_ps"] = 4000
-    assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == 4700  # the step's overhead
-    assert bench.deal() == [(1, 4700), (2, 4800)] and bench.record[0]["gated"] == 0  # those behind it waited, too
+    assert bench.step() == (-1, NEVER) and bench.record[0]["wake_ps"] == 4750  # a lookahead and the step's overhead
+    assert bench.deal() == [(1, 4750), (2, 4850)] and bench.record[0]["gated"] == 0  # those behind it waited, too
 
 
 def test_a_gate_that_is_open_costs_nothing():
     bench = DispatchBench(2)
     bench.staged[1]["gate"] = 1
-    bench.gate_records["open_ps"][0], bench.gate_records["delay_ps"] = 30, 70
+    bench.gate_records["open_ps"][0], bench.gate_records["delay_ps"] = 30, 20
     assert bench.deal() == [(0, 0), (1, 100)]

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sim.hw.dispatcher import DISPATCH
 from sim.hw.hbm.channel import make_channels
-from sim.hw.mca import make_mca, mca_facts, run_mca, watch_first_stage
+from sim.hw.mca import choose_limit, make_mca, mca_facts, stage_ended, watch_first_stage
 from sim.hw.request import NEVER, STREAMS, Stream
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -16,10 +15,9 @@ FROM_PS, END_PS = 4000, 10_000
 
 
 class Parts(NamedTuple):
-    """What `run_mca` sees of a node."""
+    """What `choose_limit` sees of a node."""
 
     mca: np.ndarray
-    dispatch: np.ndarray
     channels: np.ndarray
     channel_wake_ps: np.ndarray
 
@@ -28,18 +26,21 @@ def parts(arbiter="mca", entries=0):
     """Two channels; the first holds 2 x `entries` entries since the stage began, the second none."""
     machine = small_preset(f"hbm.arbiter={arbiter}", "hbm.queue_entries=64").machine
     fifos = np.arange(2 * STREAMS).reshape(2, STREAMS)
-    channels = make_channels(machine, fifos, np.array([8, 9]), np.array([-1, -1]))
+    none = np.array([-1, -1])
+    channels = make_channels(machine, fifos, np.array([8, 9]), (np.full_like(fifos, -1), none, none))
     channels["accounted_ps"] = FROM_PS
     channels["queued_stream"][0, [Stream.COMPUTE_READ, Stream.COMM_WRITE]] = entries
-    found = Parts(make_mca(machine), np.zeros(2, DISPATCH), channels, np.full(2, NEVER, np.int64))
+    found = Parts(make_mca(machine), channels, np.full(2, NEVER, np.int64))
     watch_first_stage(found.mca, 4, FROM_PS)
     return found
 
 
 def close(found, finished=4):
-    """End of a time window in which so many workgroups have finished."""
-    found.dispatch["finished"] = finished, 99
-    run_mca(Parts(*map(kernel_view, found)), END_PS - 1000, END_PS)
+    """So many workgroups of queue 0 have finished; the limit is chosen when it is due."""
+    stage_ended(kernel_view(found.mca)[0], finished, END_PS)
+    if found.mca[0]["choose_ps"] < NEVER:
+        assert found.mca[0]["choose_ps"] == END_PS
+        choose_limit(Parts(*map(kernel_view, found)))
 
 
 @pytest.mark.slow

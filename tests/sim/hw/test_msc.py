@@ -30,7 +30,8 @@ class MscBench:
         settings = (*ON, f"msc.latency_clk={latency_clk}", f"msc.lines_per_clk={lines_per_clk}")
         machine = small_preset(*settings, size=("hbm.channels=1", "l2.banks=1")).machine
         numbers = np.arange(2 * STREAMS)[None]
-        wiring = {"in_fifo": numbers[:, :STREAMS], "out_fifo": numbers[:, STREAMS:]}
+        none = np.full((1, STREAMS), -1)
+        wiring = {"in_fifo": numbers[:, :STREAMS], "fabric_fifo": none, "out_fifo": numbers[:, STREAMS:]}
         self.records, waiters, sets = make_mscs(machine, wiring)
         assert not len(waiters) and sets == 0
         self.none = kernel_view(make_sets(0)), kernel_view(waiters)
@@ -202,7 +203,7 @@ def test_random_kernels_come_to_rest(size, settings, seed):
     gpu = Gpu(small_preset(*settings, size=size).machine)
     for k in range(2):
         one = random_kernel(2 * seed + k, workgroups=12, events=5, region=(1 << 20, 1 << 13))
-        gpu.run_kernel(one, gpu.now_ps, None)
+        gpu.run_kernel(one, gpu.rest_ps, None)
         gpu.flush_l2()
     check_passed(gpu)
 

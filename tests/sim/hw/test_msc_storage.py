@@ -31,8 +31,11 @@ class Bench:
         self.fifo = FifoBench(*[64] * STREAMS, *[room] * STREAMS, 256, 256)
         machine = small_preset(*ON, *settings, size=ONE_CHANNEL).machine
         numbers = np.arange(2 * STREAMS)[None]
-        wiring = {"in_fifo": numbers[:, :STREAMS], "out_fifo": numbers[:, STREAMS:]}
-        self.records, waiters, sets = make_mscs(machine, {**wiring, "fills": [FILLS], "answers": [ANSWERS]})
+        none = np.full((1, STREAMS), -1)
+        wiring = {"in_fifo": numbers[:, :STREAMS], "fabric_fifo": none, "out_fifo": numbers[:, STREAMS:]}
+        self.records, waiters, sets = make_mscs(
+            machine, {**wiring, "fills": [FILLS], "answers": [ANSWERS], "data": [-1]}
+        )
         self.arrays = make_sets(sets), waiters
         self.now_ps = self.tag = 0
 

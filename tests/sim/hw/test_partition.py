@@ -56,15 +56,15 @@ class Probe:
 
     def __init__(self, *settings):
         self.machine = small_preset("hbm.timing.REFI=0", "dispatch.workgroup_ps=0", *settings).machine
-        self.gpu = Gpu(self.machine)
+        self.gpu, self.now_ps = Gpu(self.machine), 0
         noc = kernel_view(self.gpu.node.noc)[0]
         self.near = next(line for line in range(1 << 20, 1 << 21, 128) if home_bank(noc, line) == 0)
 
     def run(self, cu, event):
         """Time from the start to the exit of the warp of this CU, in ps. The event's line has its home at bank 0."""
-        before_ps = self.gpu.now_ps
+        before_ps = self.now_ps
         others = [[[compute()]]] * cu
-        self.gpu.run_kernel(kernel([*others, [[event]]]), before_ps, None)
+        self.now_ps = self.gpu.run_kernel(kernel([*others, [[event]]]), before_ps, None)
         return int(self.gpu.node.cus["last_exit_ps"][cu]) - before_ps
 
     def load(self, cu):
@@ -146,10 +146,11 @@ def test_a_gemm_reads_memory_once_per_cache(sharing):
 @pytest.mark.parametrize("seed", range(4))
 def test_random_kernels_come_to_rest(sharing, size, seed):
     gpu = Gpu(small_preset(*SHARINGS[sharing], size=size).machine)
+    now_ps = 0
     for k in range(2):
         one = random_kernel(2 * seed + k, workgroups=12, events=5, region=(1 << 20, 1 << 13))
-        gpu.run_kernel(one, gpu.now_ps, None)
-        gpu.flush_l2()
+        gpu.run_kernel(one, now_ps, None)
+        now_ps = gpu.flush_l2()
     counted = gpu.counted()["l2"]
     ends = ("read_hit_sectors", "read_merged_sectors", "read_miss_sectors")
     assert sum(int(counted[name].sum()) for name in ends) == int(counted["read_sectors"].sum())

@@ -30,8 +30,8 @@ def exit_ps(program, machine, before=()):
     """When a lone warp has ended, after its start; `before`: programs run before it, L2 keeps what they leave."""
     gpu = Gpu(machine)
     for one in before:
-        gpu.run_kernel(kernel([[one]]), gpu.now_ps, None)
-    start_ps = gpu.now_ps + 1_000_000 // 1000 * 1000
+        gpu.run_kernel(kernel([[one]]), gpu.rest_ps, None)
+    start_ps = gpu.rest_ps + 1_000_000 // 1000 * 1000
     gpu.run_kernel(kernel([[program]]), start_ps, None)
     return int(gpu.node.cus["last_exit_ps"].max()) - start_ps
 

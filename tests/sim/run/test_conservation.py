@@ -89,7 +89,7 @@ def run_on(machine, *kernels, flush=True):
     gpu = Gpu(machine)
     ends = []
     for one in kernels:
-        ends.append(gpu.run_kernel(one, gpu.now_ps, None))
+        ends.append(gpu.run_kernel(one, gpu.rest_ps, None))
         if flush:
             gpu.flush_l2()
     return gpu, ends

@@ -81,7 +81,7 @@ def test_few_waves_are_run_whole():
 def test_looking_at_counters_settles_nothing(monkeypatch):
     """To settle a channel issues the refreshes that it would make later: a run that is looked at would differ."""
     settled, counted = [], Gpu.counted
-    monkeypatch.setattr(Gpu, "counted", lambda gpu: settled.append(gpu.now_ps) or counted(gpu))
+    monkeypatch.setattr(Gpu, "counted", lambda gpu: settled.append(gpu) or counted(gpu))
     assert simulate_gemm(gemm(8192, 2048), MACHINE).extrapolation
     assert len(settled) == 1  # at the end
 

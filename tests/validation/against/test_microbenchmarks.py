@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.machine.build import window_ps
+from sim.machine.build import lookahead_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
 from traces.command.document import table_line
@@ -105,7 +105,7 @@ def test_accelsim_crossbar_and_l2_have_together_what_its_configuration_says():
     assert 2 * m.noc.latency_clk * clk_ps + m.hbm.request_ps + m.hbm.extra_latency_ps == pytest.approx(
         (160 + 100 + 2) * clk_ps, abs=clk_ps
     )
-    assert window_ps(m) == 20 * clk_ps
+    assert lookahead_ps(m) == 20 * clk_ps
 
 
 def test_committed_table_has_these_latencies():

@@ -1,0 +1,126 @@
+"""A result does not depend on how it was computed: time windows, calls of units and rounds of GPUs change no byte."""
+
+from dataclasses import replace
+
+import pytest
+
+from sim.host import cluster
+from sim.host.gpu import Gpu
+from sim.machine.line_trace import line_of
+from tests.support.any_windows import counters, facts, ways, windows
+from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
+from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.streams import BufferStream, Flow, PointerChase
+
+INTERVAL_PS = 1_000_000
+GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
+KERNELS = {
+    "gemm": GEMM,
+    "copy": BufferStream(Flow.COPY, 1 << 18),
+    "chase": PointerChase(1 << 14, 128),
+    "random": random_kernel(11, workgroups=30, events=8),
+    "few lines": random_kernel(12, workgroups=20, events=8, region=(1 << 20, 1 << 11)),
+}
+WIDE = ("cu.count=8", "l2.banks=16", "hbm.channels=4")
+MACHINES = {
+    "small": (SMALL, ()),
+    "tight": (TIGHT, ("dispatch.jitter_ps=5000",)),
+    "cache": (SMALL, ("msc.present=true", "msc.fifo=2", "hbm.page=closed")),
+    "four slices": (WIDE, ("l2.dram_fifo=2", "noc.bank_fifo=3", "noc.ack_bytes=32", "hbm.age_limit_ps=100000")),
+}
+
+
+def outcome(machine, source):
+    """Times and facts of a kernel and of the flush behind it."""
+    gpu = Gpu(machine, INTERVAL_PS)
+    end_ps = gpu.run_kernel(source, 0, None)
+    return end_ps, counters(gpu), gpu.flush_l2(), facts(gpu)
+
+
+def check(run, given=None):
+    """`run` gives the same whatever the windows are. given: arguments of `windows`, all ways if none."""
+    expected = run()
+    for way in given or ways():
+        with windows(**way):
+            assert run() == expected, way
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("size", MACHINES)
+def test_windows_and_calls_change_no_byte(size, kernel):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, size=cut).machine
+    check(lambda: outcome(machine, KERNELS[kernel]))
+
+
+@pytest.mark.parametrize("name", ["v100", "a100_80g", "mi210", "h200", "accelsim_qv100"])
+def test_on_every_preset(name):
+    machine = small_preset(name=name, size=WIDE).machine
+    source = replace(KERNELS["copy"], lanes=machine.cu.lanes_per_warp)
+    check(lambda: outcome(machine, source))
+
+
+FABRIC = {
+    "t3": ("t3", ()),
+    "wavefronts": ("t3", ("tracker.granularity=wavefront", "tracker.count_at=service")),
+    "a small tracker": ("t3", ("tracker.entries=2", "tracker.ways=1", "dispatch.jitter_ps=400000")),
+    "narrow": ("t3", NARROW),
+    "switch": ("all_reduce", ("link.topology=switch", "link.credits=3", "link.GB_per_s=20.0")),
+    "direct": ("t3", ("link.topology=fully_connected", "dma.policy=chunk", "dma.engines=3", "hbm.arbiter=mca_fixed")),
+    "collective": ("rs", ("collective.slices=2", "collective.step_ps=10000")),
+    "updates": ("rs_nmc", ("hbm.queue=split", "mca.age_limit_ps=30000")),
+    "in l2": ("all_reduce", ("collective.cache=allocate",)),
+    "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
+}
+
+
+def fabric_outcome(case, part):
+    result, joined = case.run(part)
+    assert result.exactly_once, result.wrong
+    return result.time_ps, result.totals, result.figures, [facts(gpu) for gpu in joined.gpus]
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+@pytest.mark.parametrize("name", FABRIC)
+def test_windows_and_calls_change_no_byte_of_joined_gpus(name, explicit):
+    part, settings = FABRIC[name]
+    case = T3Case(192, 192, 64, 3, FOUR_WARPS, settings=settings, explicit=explicit)
+    check(lambda: fabric_outcome(case, part))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.003])
+def test_rounds_of_gpus_change_no_byte(share, monkeypatch):
+    case = T3Case(192, 192, 64, 3, FOUR_WARPS, settings=("link.credits=4", "dispatch.jitter_ps=400000"))
+    expected = fabric_outcome(case, "t3")
+    longest_ps = cluster.round_ps
+
+    def shorter_ps(machine, grid_ps):
+        return max(int(longest_ps(machine, grid_ps) * share) // grid_ps, 1) * grid_ps
+
+    monkeypatch.setattr(cluster, "round_ps", shorter_ps)
+    assert fabric_outcome(case, "t3") == expected
+
+
+def test_looking_moves_nothing():
+    """Counters (which settle the channels), the time series and the line trace in mid-run."""
+    machine = small_preset("hbm.timing.REFI=400").machine
+    gpu = Gpu(machine)
+    expected = gpu.run_kernel(GEMM, 0, None), counters(gpu)
+    looked = Gpu(machine, 50_000, line_trace=lambda node: (line_of(node), looked.counted()))
+    assert (looked.run_kernel(GEMM, 0, None), counters(looked)) == expected
+    assert len(looked.series()["l2_read_sectors"]) > 20
+
+
+def test_a_credit_that_comes_too_early_is_seen(monkeypatch):
+    """What these tests can see: room that travels faster than the lookahead."""
+    machine = small_preset(size=TIGHT).machine
+
+    def hasty():
+        gpu = Gpu(machine)
+        fast = gpu.node.fifos["credit_ps"] > 0
+        gpu.node.fifos["credit_ps"][fast] //= 4
+        return gpu.run_kernel(KERNELS["random"], 0, None), counters(gpu)
+
+    with pytest.raises(AssertionError):
+        check(hasty, [{"length": 0.0}])
