@@ -162,18 +162,17 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     for stream in range(STREAMS):
         fifo = fifos[lane_head(msc.lanes, stream, fifos, pool)]
         head_ps = fifo_head_ps(fifo, pool)
+        room_ps = _room_ps(msc, fifos, pool, stream)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
+        elif room_ps > now_ps:
+            msc.blocked = 1
+            msc.room_ps = min(msc.room_ps, room_ps)
+            _block(msc, stream, now_ps)
+        elif msc.sets > 0 and fifo_head(fifo, pool).op == Op.READ and not _has_places(msc):
+            _block(msc, stream, now_ps)
         elif head_ps < chosen_ps:
-            room_ps = _room_ps(msc, fifos, pool, stream)
-            if room_ps > now_ps:
-                msc.blocked = 1
-                msc.room_ps = min(msc.room_ps, room_ps)
-                _block(msc, stream, now_ps)
-            elif msc.sets > 0 and fifo_head(fifo, pool).op == Op.READ and not _has_places(msc):
-                _block(msc, stream, now_ps)
-            else:
-                chosen, chosen_ps = stream, head_ps
+            chosen, chosen_ps = stream, head_ps
     if chosen < 0:
         return min(wake_ps, msc.room_ps)
     if not _take(msc, sets, waiters, fifos, pool, chosen, now_ps):

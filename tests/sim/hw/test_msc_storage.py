@@ -151,7 +151,8 @@ def test_lines_in_flight_are_never_replaced():
     bench = Bench()
     for k in range(WAYS):
         bench.ask(READ, k * SETS * 128)
-    assert bench.ask(WRITE, WAYS * SETS * 128) == ([], []) and bench.record["blocked"] == 1
+    assert bench.ask(WRITE, WAYS * SETS * 128) == ([], [])
+    assert bench.record["blocked_since_ps"][Stream.COMPUTE_WRITE] >= 0
     assert bench.fill(0, 15)[0] == [(WRITE, WAYS * SETS * 128, 15)]
 
 
@@ -285,7 +286,7 @@ def test_a_gemm_that_fits_reads_memory_once_and_its_second_run_not_at_all():
         one.flush_l2()
     first = hbm_bytes(gpu)
     assert first == hbm_bytes(bare) and first[0] == (256 * 128 + 128 * 256) * 2
-    gpu.run_kernel(GEMM, gpu.now_ps, None)
+    gpu.run_kernel(GEMM, int(gpu.node.engine[0]["now_ps"]), None)
     gpu.flush_l2()
     assert hbm_bytes(gpu) == [first[0], 2 * first[1], 0]
 
@@ -296,10 +297,11 @@ def test_a_gemm_that_fits_reads_memory_once_and_its_second_run_not_at_all():
 def test_random_kernels_come_to_rest(size, settings, seed):
     """Loads, stores, atomics and reductions, cached or not, with back-pressure through every fifo."""
     gpu = Gpu(small_preset(*settings, size=size).machine)
+    now_ps = 0
     for k in range(2):
         one = random_kernel(2 * seed + k, workgroups=12, events=5, region=(1 << 20, 1 << 13))
-        gpu.run_kernel(one, gpu.now_ps, None)
-        gpu.flush_l2()
+        gpu.run_kernel(one, now_ps, None)
+        now_ps = gpu.flush_l2()
     counted = gpu.counted()["msc"]
     read = counted["read_hit_sectors"] + counted["read_merged_sectors"] + counted["read_miss_sectors"]
     assert (read == counted["read_sectors"]).all() and counted["read_sectors"].sum() > 0
