@@ -164,11 +164,10 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
         head_ps = fifo_head_ps(fifo, pool)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
+        elif not _has_room(msc, fifos, stream, fifo_head(fifo, pool).op):
+            _block(msc, stream, now_ps)
         elif head_ps < chosen_ps:
-            if _has_room(msc, fifos, stream, fifo_head(fifo, pool).op):
-                chosen, chosen_ps = stream, head_ps
-            else:
-                _block(msc, stream, now_ps)
+            chosen, chosen_ps = stream, head_ps
     if chosen < 0:
         return wake_ps
     if not _take(msc, sets, waiters, fifos, pool, chosen, now_ps):
