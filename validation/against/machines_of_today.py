@@ -16,15 +16,17 @@ from sim.presets import Preset, load_preset
 from sim.run.one_gpu import simulate
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, TileOrder
 from tracer.sequence import CommandSequence
-from tracer.streams import BufferStream, Flow
+from tracer.streams import Flow
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import SECTOR_BYTES, Cache
 from traces.units import GIGA, MIB, PS_PER_NS, PS_PER_S, TERA, period_ps
 from validation.against.gpu_rows import CHASES, Chase
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
+    L2_COLUMN,
     LATENCY_TOLERANCE,
     kind_of,
+    l2_GBps,
     latency_ps,
     replay,
     stream_source,
@@ -92,30 +94,6 @@ def latencies(machine: Machine) -> Iterator[tuple[str, str, float]]:
         yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine)
 
 
-def read_GBps(preset: Preset, buffer_bytes: int, passes: int) -> float:
-    """Bandwidth of reads past L1 of a buffer that all CUs walk together, after a first pass."""
-    cu = preset.machine.cu
-    warps, access_bytes = 16, 16 * cu.lanes_per_warp
-    workgroups = 2 * cu.count
-    turn_bytes = workgroups * warps * 4 * access_bytes
-    turns = max(1, buffer_bytes // turn_bytes)
-
-    def time_ps(count: int) -> int:
-        source = BufferStream(
-            Flow.READ,
-            turns * turn_bytes,
-            workgroup_count=workgroups,
-            warps=warps,
-            unroll=4,
-            passes=count,
-            cache=Cache.BYPASS_L1,
-            lanes=cu.lanes_per_warp,
-        )
-        return replay(preset, source).time_ps
-
-    return passes * turns * turn_bytes * PS_PER_NS / (time_ps(1 + passes) - time_ps(1))
-
-
 def stream_GBps(preset: Preset, flow: Flow, half_bytes: int) -> float:
     """Bandwidth of a long stream from HBM: the second half of a buffer."""
     times = [replay(preset, stream_source(preset, flow, count * half_bytes)).time_ps for count in (1, 2)]
@@ -125,10 +103,8 @@ def stream_GBps(preset: Preset, flow: Flow, half_bytes: int) -> float:
 def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
     """(level, column, GB/s) of every bandwidth with a measured value."""
     preset, row = load_preset(machine.preset), measured(machine.row)
-    if row["L2_bw_GBps"]:
-        yield "L2 read", "L2_bw_GBps", read_GBps(preset, 2 * MIB, 8)
-    if row["MALL_bw_GBps"]:
-        yield "memory-side cache read", "MALL_bw_GBps", read_GBps(preset, 64 * MIB, 1)
+    if row[L2_COLUMN]:
+        yield "L2 read", L2_COLUMN, l2_GBps(machine.preset)
     for flow, column in STREAMS:
         if row[column]:
             yield f"HBM {flow.name.lower()}", column, stream_GBps(preset, flow, machine.stream_bytes)
