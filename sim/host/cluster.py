@@ -139,8 +139,9 @@ class Cluster:
         return total
 
     def _at_rest(self) -> bool:
-        """Have all launched kernels ended and all sent packets arrived?"""
-        return all(gpu.done for gpu in self.gpus) and bool((self.wires["sent"] == self.wires["taken"]).all())
+        """Have all launched kernels ended and all sent packets arrived, and does no packet wait to be sent?"""
+        done = all(gpu.done and (gpu.node.fifos["head"] == gpu.node.fifos["tail"]).all() for gpu in self.gpus)
+        return done and bool((self.wires["sent"] == self.wires["taken"]).all())
 
 
 def round_ps(machine: Machine, grid_ps: int) -> int:

@@ -198,7 +198,7 @@ class Gpu:
     def flush_l2(self) -> int:
         """Write dirty lines back and empty L2. Returns the time at which the last line is in DRAM."""
         self.node.banks["flush_set"] = 0
-        self.node.bank_wake_ps[:] = self.rest_ps
+        self.node.bank_wake_ps[:] = self.node.banks["next_ps"] = self.rest_ps
         while (status := self.advance()) == Status.UNTIL:
             pass
         self._check_done(status, "flush of L2")
