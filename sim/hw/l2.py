@@ -16,13 +16,13 @@ import numpy as np
 
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
 from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
+from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import (
     claim_way,
     evict_first,
     expect,
     find_way,
-    free_ways,
     hold,
     release,
     sectors_in,
@@ -55,24 +55,6 @@ def _room_ps(bank, fifos, pool):
 def _has_places(bank, fifos):
     """Are all resources of the bank free that any request could need?"""
     return bank.misses_used < bank.misses and bank.free_waiter >= 0 and bank.reads_out < fifos[bank.fills].limit
-
-
-@compiled
-def _has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
-    """May the bank ask the home of a copy? It keeps what a read of its own lines needs, so that homes always serve.
-
-    That is one miss entry with its waiting places, half of the reads under way, and one way of the set.
-    """
-    home = fifos[bank.first_peer + request.bank]
-    room_ps = fifo_room_ps(home, pool, home.tail)
-    if room_ps > now_ps:
-        bank.room_ps, bank.blocked = room_ps, 1
-        return False
-    if bank.copies_out * 2 >= fifos[bank.fills].limit:
-        return False
-    if way >= 0 and cache_set.way[way].pending != 0:
-        return True
-    return bank.copies_used + 1 < bank.misses and free_ways(cache_set, bank.ways) > 1
 
 
 @compiled(inline=True)
@@ -113,7 +95,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
-    if is_copy(bank, request) and not _has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
+    if is_copy(bank, request) and not has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
         return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
@@ -296,20 +278,7 @@ def l2_retry_ps(bank, fifos, pool):
         writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
         return fifo_room_ps(writes, pool, writes.tail)
     room_ps = _room_ps(bank, fifos, pool)
-    return room_ps if bank.peer < 0 else _copy_retry_ps(bank, fifos, pool, room_ps)
-
-
-@compiled
-def _copy_retry_ps(bank, fifos, pool, room_ps):
-    """`l2_retry_ps` of a bank that also waits for room at the homes of its copies. room_ps: towards its channel."""
-    retry_ps = room_ps if room_ps > bank.tried_ps else NEVER
-    for home in range(bank.number % bank.partition_banks, bank.all_banks, bank.partition_banks):
-        if home != bank.number:
-            fifo = fifos[bank.first_peer + home]
-            room_ps = fifo_room_ps(fifo, pool, fifo.tail)
-            if room_ps > bank.tried_ps:
-                retry_ps = min(retry_ps, room_ps)
-    return retry_ps
+    return room_ps if bank.peer < 0 else copy_retry_ps(bank, fifos, pool, room_ps)
 
 
 @compiled(inline=True)
@@ -332,37 +301,6 @@ def l2_prefill(bank, sets, number, line):
     cache_set.way[way].valid = 15
 
 
-@compiled(inline=True)
-def _next_input(bank, fifos, pool, tried):
-    """(fifo with the oldest request, when it is visible, its bit in `tried`).
-
-    Requests come from near CUs, far CUs, banks with copies, and other GPUs. tried: mask of fifos that are left out.
-    """
-    chosen, chosen_ps, place = bank.requests, fifo_head_ps(fifos[bank.requests], pool), np.int64(1)
-    if tried & 1:
-        chosen_ps = NEVER
-    if bank.far >= 0 or bank.arrivals >= 0:
-        for k in range(1, 4):
-            other = bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
-            if other >= 0 and (tried >> k) & 1 == 0:
-                head_ps = fifo_head_ps(fifos[other], pool)
-                if head_ps < chosen_ps:
-                    chosen, chosen_ps, place = other, head_ps, np.int64(1 << k)
-    return chosen, chosen_ps, place
-
-
-@compiled
-def _later_input_ps(bank, fifos, pool, now_ps):
-    """When a far request becomes visible that a blocked bank may serve, NEVER if none is known."""
-    wake_ps = NEVER
-    if bank.far >= 0:
-        for k in range(4):
-            other = bank.requests if k == 0 else bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
-            if other >= 0 and fifo_head_ps(fifos[other], pool) > now_ps:
-                wake_ps = min(wake_ps, fifo_head_ps(fifos[other], pool))
-    return wake_ps
-
-
 @compiled
 def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
     """Serve the oldest request that can be served. Only a bank with far requests looks past one that cannot.
@@ -373,7 +311,7 @@ def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
     tried = np.int64(0)
     room_ps = NEVER
     while True:
-        number, head_ps, place = _next_input(bank, fifos, pool, tried)
+        number, head_ps, place = next_input(bank, fifos, pool, tried)
         if head_ps > now_ps:
             break
         bank.room_ps = NEVER
@@ -402,7 +340,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     bank.blocked = 0
     if bank.flush_set >= 0:
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
-    _, head_ps, _ = _next_input(bank, fifos, pool, 0)
+    _, head_ps, _ = next_input(bank, fifos, pool, 0)
     if max(head_ps, bank.next_ps) <= now_ps:
         bank.tried_ps = now_ps
         number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
@@ -421,9 +359,9 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
         else:
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
-            wake_ps = min(wake_ps, _later_input_ps(bank, fifos, pool, now_ps))
+            wake_ps = min(wake_ps, later_input_ps(bank, fifos, pool, now_ps))
             return min(wake_ps, bank.room_ps) if bank.blocked == 1 else wake_ps
-        _, head_ps, _ = _next_input(bank, fifos, pool, 0)
+        _, head_ps, _ = next_input(bank, fifos, pool, 0)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))
     return wake_ps

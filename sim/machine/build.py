@@ -2,7 +2,7 @@
 
 A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its values in `sim/spec.py` and in
 `sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES and a call in
-`run_phases`, its records in Node, and its fifos in `_wire` and `build`.
+`run_phases`, its records in Node, and its fifos in `sim.machine.wiring` and `build`.
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.hw.calendar import CALENDAR, MAX_SLOTS, set_period
+from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
@@ -31,7 +31,7 @@ from sim.hw.hbm.record import CHANNEL
 from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
 from sim.hw.l1 import COUNTERS as L1_COUNTERS
 from sim.hw.l1 import L1, make_l1s
-from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks, waiting_places
+from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks
 from sim.hw.l2_record import COUNTERS as L2_COUNTERS
 from sim.hw.link import COUNTERS as LINK_COUNTERS
 from sim.hw.link import PORT, WIRE, make_ports
@@ -42,9 +42,9 @@ from sim.hw.msc import COUNTERS as MSC_COUNTERS
 from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
-from sim.hw.partition import far_ps, has_far, home_banks
+from sim.hw.partition import home_banks
 from sim.hw.prefetch import host_aligned
-from sim.hw.request import NEVER, REQUEST, STREAMS, Stream
+from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
 from sim.hw.tags import make_sets
@@ -53,21 +53,18 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.fifo_list import Fifos
 from sim.machine.limits import check_limits
 from sim.machine.phases import run_answers, run_banks, run_channels, run_cus, run_mscs, run_requests
 from sim.machine.tracking import run_tracker
-from sim.spec import L2Sharing, Machine
+from sim.machine.wiring import data_ps, lookahead_ps, wire
+from sim.spec import Machine
 from tracer.compile.jit import compiled
 from traces.schema import EVENT
-from traces.units import period_ps, whole_period_ps
+from traces.units import whole_period_ps
 
 QUEUES = 4
 """Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
-MAX_LOOKAHEAD_PS = 50_000
-NOTES = 2048
-"""Fifo depth for the updates that one channel takes in a window; larger than needed."""
 
 
 class Unit(NamedTuple):
@@ -217,86 +214,6 @@ class Node(NamedTuple):
     arriving: np.ndarray  # REQUEST [1]: the current packet
 
 
-def data_ps(machine: Machine) -> int:
-    """Time from a read's column command to its data at the L2 bank."""
-    hbm = machine.hbm
-    return (hbm.timing.CL + hbm.timing.burst) * whole_period_ps(hbm.clock_MHz) + hbm.extra_latency_ps
-
-
-def lookahead_ps(machine: Machine, ports: int = 0) -> int:
-    """The shortest latency between two units that act in turn: the longest time window.
-
-    It is a whole number of clocks of the crossbar, at least one. News that takes no time on a real machine (credits,
-    free places of workgroups, open gates) takes this time.
-    """
-    grid_ps = whole_period_ps(machine.noc.clock_MHz)
-    shortest_ps = min(machine.noc.latency_clk * grid_ps, machine.hbm.request_ps, data_ps(machine), MAX_LOOKAHEAD_PS)
-    if ports:
-        shortest_ps = min(shortest_ps, machine.link.latency_ps)
-    if has_far(machine.l2):
-        shortest_ps = min(shortest_ps, far_ps(machine))
-    if machine.msc.bytes:
-        shortest_ps = min(shortest_ps, machine.msc.latency_clk * whole_period_ps(machine.msc.clock_MHz))
-    slots = MAX_SLOTS - 2
-    shortest_ps = min(shortest_ps, slots * grid_ps, slots * whole_period_ps(machine.hbm.clock_MHz))
-    return max(shortest_ps // grid_ps, 1) * grid_ps
-
-
-def _wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
-    """Fifos of one GPU and their numbers by role."""
-    fifos, credit_ps = Fifos(), lookahead_ps(machine, ports)
-    cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
-    line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
-    # While a credit travels its place stays empty. So a port also holds the lines of that time.
-    lines_per_credit = int(-(-credit_ps // line_ps))
-    l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
-    fills = machine.l2.mshrs * 2
-    out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
-    numbers = {
-        "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
-        "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
-        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo, credit_ps),
-        # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
-        "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
-        "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
-        "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
-        "fills": fifos.add("l2.fills", banks, fills),
-        "out": fifos.add("hbm.out", channels, out),
-        "stores": fifos.add("link.stores", ports, machine.link.egress_fifo, credit_ps),
-        "lines": fifos.add("link.lines", ports, machine.link.egress_fifo, credit_ps),
-    }
-    numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, channels, credit_ps)
-    numbers["memory"], depth = numbers["dram"], machine.l2.dram_fifo
-    numbers["msc_answers"] = numbers["out"]
-    if machine.msc.present:
-        numbers["memory"], depth = _streams(fifos, "msc.in", machine.msc.fifo, channels, credit_ps), machine.msc.fifo
-    if machine.msc.bytes:
-        numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
-    if has_far(machine.l2):
-        numbers["far"] = fifos.add("l2.far", banks, machine.noc.bank_fifo, credit_ps)
-    if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
-        numbers["peer"] = fifos.add("l2.peer", banks, machine.noc.bank_fifo, credit_ps)
-        numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
-    numbers["fabric"] = np.full((channels, STREAMS), -1)
-    numbers["notes"] = numbers["data"] = np.full(channels, -1)
-    if ports:
-        numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
-        numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
-        numbers["arrivals"] = fifos.add("l2.arrivals", banks, machine.noc.bank_fifo, credit_ps)
-        numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
-        numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
-    return fifos, numbers
-
-
-def _streams(fifos: Fifos, name: str, depth: int, channels: int, credit_ps: int) -> np.ndarray:
-    return fifos.add(name, channels * STREAMS, depth, credit_ps).reshape(channels, STREAMS)
-
-
-def _dma_reads(machine: Machine, ports: int) -> int:
-    """Largest number of DMA reads whose answers are in one channel."""
-    return machine.dma.engines * machine.dma.outstanding if ports else 0
-
-
 def no_output() -> Output:
     """The Output of a run in which nothing is tracked and nothing leaves the GPU."""
     return Output(
@@ -325,7 +242,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     """
     check_limits(machine, ports)
     ahead_ps = lookahead_ps(machine, ports)
-    fifos, number = _wire(machine, ports)
+    fifos, number = wire(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
