@@ -16,6 +16,8 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.schema import Cache
 
 FAR_CLK = 37
+PAUSE_PS = 1_000_000
+"""Between two kernels: the dispatcher sees free places a lookahead after they are free."""
 HALVES = ("l2.partitions=2", f"l2.far_latency_clk={FAR_CLK}")
 SHARINGS = {
     L2Sharing.HOME: (*HALVES, "l2.sharing=home"),
@@ -64,7 +66,7 @@ class Probe:
         """Time from the start to the exit of the warp of this CU, in ps. The event's line has its home at bank 0."""
         before_ps = self.now_ps
         others = [[[compute()]]] * cu
-        self.now_ps = self.gpu.run_kernel(kernel([*others, [[event]]]), before_ps, None)
+        self.now_ps = self.gpu.run_kernel(kernel([*others, [[event]]]), before_ps, None) + PAUSE_PS
         return int(self.gpu.node.cus["last_exit_ps"][cu]) - before_ps
 
     def load(self, cu):
