@@ -16,11 +16,16 @@ Every finished run is kept in the store (`Store`, `T3SIM_STORE`), so this comput
 Wrong input raises `UserError`; its text names the field, the given value and the allowed values.
 """
 
+from t3sim_packages import check_packages
+
+check_packages()
+
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
@@ -33,7 +38,7 @@ from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
 from tracer.accelsim.reader import open_accelsim
-from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel
+from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.errors import UserError
@@ -103,6 +108,9 @@ def kernels() -> str:
 def kernel(text: str, /, **fields: object) -> KernelSource:
     """Make a kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
 
+    No machine is known here: a GEMM that names no field of its kernel has the kernel of the T3 paper. `run` with a text
+    takes the library's choice for its machine.
+
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
@@ -147,7 +155,9 @@ def run(
         UserError: a wrong name, field or file; a kernel that does not fit the machine; a deadlock.
     """
     preset = _machine(machine, changes)
-    description = KernelRun(preset=preset, source=_source(what), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS)
+    description = KernelRun(
+        preset=preset, source=_source(what, preset), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS
+    )
     return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
@@ -180,11 +190,12 @@ def scenario(
     Raises:
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
-    source, named_gpus = make_gemm(gemm)
+    preset = _machine(machine, changes)
+    source, named_gpus = make_gemm(gemm, gpu_facts(preset.machine))
     if bool(named_gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario(
-        preset=_machine(machine, changes),
+        preset=preset,
         problem=source.problem,
         kernel=source.kernel,
         gpus=named_gpus or int(gpus or 0),
@@ -240,8 +251,8 @@ def plot(
     Args:
         kind: traffic, queue (both need a time series), rates, roofline, study or speedups.
         what: a run, an archive, or the path of an archive.
-        to: .png or .svg file to write; None = do not write a file.
-        settings: number (of the run), figure, over, relative; see `sim.view.figures.draw`.
+        to: .png, .svg or .pdf file to write; None = do not write a file.
+        settings: number (of the run), figure, over, relative, theme; see `sim.view.figures.draw`.
 
     Returns:
         The matplotlib figure; a notebook displays it.
@@ -264,9 +275,9 @@ def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Pr
     return machine(name, changes)
 
 
-def _source(what: str | PathLike[str] | KernelSource | TraceSource) -> TraceSource:
+def _source(what: str | PathLike[str] | KernelSource | TraceSource, preset: Preset) -> TraceSource:
     if isinstance(what, str) and what.partition(":")[0] in KERNELS:
-        return CommandSequence([make_kernel(what)])
+        return CommandSequence(make_kernels(what, gpu_facts(preset.machine)), what)
     if isinstance(what, str | PathLike):
         return trace(what)
     if isinstance(what, TraceSource):

@@ -2,19 +2,14 @@
 
 Field names end with the unit of measure: `_ps` picoseconds, `_clk` clocks of the unit's own clock, `_bytes`, `_MHz`.
 Clock periods are rounded to whole picoseconds (D1). `sim.presets` reads presets and checks that every value has a
-source.
+source. The range of every number is in `sim.presets.bounds`.
 """
 
 from enum import IntEnum
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
-Positive = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
-Rate = Annotated[float, Meta(gt=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+from tracer.gemm.architecture import GemmLibrary
 
 
 class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -137,88 +132,89 @@ class WorkgroupOrder(IntEnum):
 class ComputeUnit(Unit, frozen=True, kw_only=True):
     """A CU / SM: residency limits, issue and pipes."""
 
-    count: Positive
-    clock_MHz: Rate
-    lanes_per_warp: Positive  # 32 (NVIDIA) or 64 (AMD)
-    warps: Positive  # largest number resident
-    workgroups: Positive  # largest number resident
-    threads: Positive  # largest number resident
-    workgroup_threads: Positive  # largest number in one workgroup
-    registers_bytes: Positive  # vector register file, split evenly over the schedulers
-    register_granule: Positive  # registers per thread are rounded up to this
-    scalar_registers: Count  # of one scheduler, shared by its wavefronts (AMD); 0 = no such limit
-    shared_bytes: Positive  # shared memory (LDS) that workgroups may use
-    shared_granule_bytes: Positive  # shared memory per workgroup is rounded up to this
-    shared_reserved_bytes: Count  # shared memory per workgroup that the system reserves
-    barriers: Positive  # hardware barriers; a workgroup of several warps holds at least one
-    schedulers: Positive  # warps are pinned to scheduler warp % schedulers
-    issue_per_clk: Rate  # warp instructions per scheduler and clock
-    alu_warps_per_clk: Rate  # warp instructions of each pipe, per scheduler and clock
-    fma_warps_per_clk: Rate
-    fp64_warps_per_clk: Rate
-    sfu_warps_per_clk: Rate
-    tensor_macs_per_clk: Rate  # multiply-accumulates per CU and clock, dense fp16
-    shared_bytes_per_clk: Positive  # LDS port of the CU
-    shared_latency_clk: Count
-    lsu_lines_per_clk: Rate  # line requests that the load/store unit makes
-    loads_outstanding: Positive  # warp-level memory events in flight per CU
+    count: int
+    clock_MHz: float
+    lanes_per_warp: int  # 32 (NVIDIA) or 64 (AMD)
+    warps: int  # largest number resident
+    workgroups: int  # largest number resident
+    threads: int  # largest number resident
+    workgroup_threads: int  # largest number in one workgroup
+    registers_bytes: int  # vector register file, split evenly over the schedulers
+    register_granule: int  # registers per thread are rounded up to this
+    scalar_registers: int  # of one scheduler, shared by its wavefronts (AMD); 0 = no such limit
+    shared_bytes: int  # shared memory (LDS) that workgroups may use
+    shared_granule_bytes: int  # shared memory per workgroup is rounded up to this
+    shared_reserved_bytes: int  # shared memory per workgroup that the system reserves
+    barriers: int  # hardware barriers; a workgroup of several warps holds at least one
+    schedulers: int  # warps are pinned to scheduler warp % schedulers
+    issue_per_clk: float  # warp instructions per scheduler and clock
+    alu_warps_per_clk: float  # warp instructions of each pipe, per scheduler and clock
+    fma_warps_per_clk: float
+    fp64_warps_per_clk: float
+    sfu_warps_per_clk: float
+    tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16
+    shared_bytes_per_clk: int  # LDS port of the CU
+    shared_latency_clk: int
+    lsu_lines_per_clk: float  # line requests that the load/store unit makes
+    loads_outstanding: int  # warp-level memory events in flight per CU
+    library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 
 class L1(Unit, frozen=True, kw_only=True):
     """L1 data cache, sectored, write-through, no write-allocate."""
 
-    bytes: Positive  # with unified_with_shared: shared memory and L1 together
+    bytes: int  # with unified_with_shared: shared memory and L1 together
     unified_with_shared: bool
-    ways: Positive
-    latency_clk: Count  # hit
-    mshrs: Positive  # lines in flight
+    ways: int
+    latency_clk: int  # hit
+    mshrs: int  # lines in flight
     index: CacheIndex
 
 
 class NoC(Unit, frozen=True, kw_only=True):
     """Crossbar between CUs and L2 banks: one port each way per CU and per bank."""
 
-    clock_MHz: Rate
-    request_bytes_per_clk: Positive  # CU -> L2, per CU port
-    response_bytes_per_clk: Positive  # L2 -> CU, per CU port
-    bank_bytes_per_clk: Positive  # either way, per L2 bank port
-    header_bytes: Count  # of each packet
-    ack_bytes: Count  # L2 -> CU, per sector stored in L2: its acknowledgement; 0 = stores are posted
-    latency_clk: Count  # one way, unloaded
-    cu_fifo: Positive  # requests waiting at a CU port
-    bank_fifo: Positive  # requests waiting at an L2 bank
+    clock_MHz: float
+    request_bytes_per_clk: int  # CU -> L2, per CU port
+    response_bytes_per_clk: int  # L2 -> CU, per CU port
+    bank_bytes_per_clk: int  # either way, per L2 bank port
+    header_bytes: int  # of each packet
+    ack_bytes: int  # L2 -> CU, per sector stored in L2: its acknowledgement; 0 = stores are posted
+    latency_clk: int  # one way, unloaded
+    cu_fifo: int  # requests waiting at a CU port
+    bank_fifo: int  # requests waiting at an L2 bank
 
 
 class L2(Unit, frozen=True, kw_only=True):
     """Banked, sectored, write-back L2; write-allocate without fetch."""
 
-    bytes: Positive  # of all banks
-    banks: Positive  # a multiple of the channels, also in each partition if these are private
-    ways: Positive
-    clock_MHz: Rate
-    latency_clk: Count  # request in -> hit data out
-    mshrs: Positive  # lines in flight per bank
-    mshr_merges: Positive  # requests waiting on one line
+    bytes: int  # of all banks
+    banks: int  # a multiple of the channels, also in each partition if these are private
+    ways: int
+    clock_MHz: float
+    latency_clk: int  # request in -> hit data out
+    mshrs: int  # lines in flight per bank
+    mshr_merges: int  # requests waiting on one line
     index: CacheIndex  # set index
-    dram_fifo: Positive  # requests waiting from a bank to its channel, per stream
-    partitions: Positive  # of all banks and CUs; CU c is in partition c % partitions
+    dram_fifo: int  # requests waiting from a bank to its channel, per stream
+    partitions: int  # of all banks and CUs; CU c is in partition c % partitions
     sharing: L2Sharing
-    far_latency_clk: Count  # additional clocks of the crossbar between two partitions, each way
-    far_bytes_per_clk: Positive  # from other partitions, per CU port and direction, and per bank for copies
+    far_latency_clk: int  # additional clocks of the crossbar between two partitions, each way
+    far_bytes_per_clk: int  # from other partitions, per CU port and direction, and per bank for copies
 
 
 class MSC(Unit, frozen=True, kw_only=True):
     """Memory-side cache, one slice per memory channel."""
 
     present: bool
-    clock_MHz: Rate
-    latency_clk: Count  # every read takes it once: a hit in all, a miss beside the access to memory
-    lines_per_clk: Rate  # requests taken, per slice
-    fifo: Positive  # requests waiting per slice and stream
-    bytes: Count  # of all slices; 0 = it stores nothing, every request passes
-    ways: Positive
-    mshrs: Positive  # lines in flight per slice
-    mshr_merges: Positive  # requests waiting on one line, on average over a slice
+    clock_MHz: float
+    latency_clk: int  # every read takes it once: a hit in all, a miss beside the access to memory
+    lines_per_clk: float  # requests taken, per slice
+    fifo: int  # requests waiting per slice and stream
+    bytes: int  # of all slices; 0 = it stores nothing, every request passes
+    ways: int
+    mshrs: int  # lines in flight per slice
+    mshr_merges: int  # requests waiting on one line, on average over a slice
     index: CacheIndex  # set index
     replacement: Replacement
     write_back: bool  # writes stay here until they are evicted; false: they go to memory at once, with a copy here
@@ -227,55 +223,55 @@ class MSC(Unit, frozen=True, kw_only=True):
 class Timing(Unit, frozen=True, kw_only=True):
     """DRAM timing in clocks of hbm.clock_MHz; names as in JEDEC (hbm2.md)."""
 
-    burst: Positive  # data bus clocks of one 32-byte column
-    CL: Count
-    WL: Count
-    RCD_rd: Count
-    RCD_wr: Count
-    RP: Count
-    RAS: Count
-    RC: Count
-    CCD_S: Count
-    CCD_L: Count
-    RRD_S: Count
-    RRD_L: Count
-    FAW: Count
-    RTP: Count
-    WR: Count
-    WTR_S: Count  # end of write data -> read, other group
-    WTR_L: Count  # same group
-    RTW: Count  # read command -> write command (CL + burst + 2 - WL in set G)
-    CCDWL: Count  # NMC update -> update
-    REFI: Count  # 0 = no refresh
-    RFC: Count
+    burst: int  # data bus clocks of one 32-byte column
+    CL: int
+    WL: int
+    RCD_rd: int
+    RCD_wr: int
+    RP: int
+    RAS: int
+    RC: int
+    CCD_S: int
+    CCD_L: int
+    RRD_S: int
+    RRD_L: int
+    FAW: int
+    RTP: int
+    WR: int
+    WTR_S: int  # end of write data -> read, other group
+    WTR_L: int  # same group
+    RTW: int  # read command -> write command (CL + burst + 2 - WL in set G)
+    CCDWL: int  # NMC update -> update
+    REFI: int  # 0 = no refresh
+    RFC: int
 
 
 class HBM(Unit, frozen=True, kw_only=True):
     """High-bandwidth memory: channels of banks behind FR-FCFS schedulers."""
 
-    channels: Positive
-    clock_MHz: Rate
-    bank_groups: Positive
-    banks_per_group: Positive
-    row_bytes: Positive
-    capacity_bytes: Positive
-    interleave_bytes: Positive  # contiguous bytes of one channel
+    channels: int
+    clock_MHz: float
+    bank_groups: int
+    banks_per_group: int
+    row_bytes: int
+    capacity_bytes: int
+    interleave_bytes: int  # contiguous bytes of one channel
     index: CacheIndex  # channel choice
     bank_map: BankMap
     bank_hash: BankHash = BankHash.NONE
     queue: QueueOrganisation
-    column_bytes: Positive = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
-    queue_entries: Positive  # 32-byte entries: of the unified queue, or of each of the two split queues
-    write_high: Share  # SPLIT: start to drain writes above this fill
-    write_low: Share  # SPLIT: back to reads below it
-    stream_fifo: Positive  # requests waiting per stream before the queue
+    column_bytes: int = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
+    queue_entries: int  # 32-byte entries: of the unified queue, or of each of the two split queues
+    write_high: float  # SPLIT: start to drain writes above this fill
+    write_low: float  # SPLIT: back to reads below it
+    stream_fifo: int  # requests waiting per stream before the queue
     page: PagePolicy
     arbiter: Arbiter
     update_scope: UpdateScope
-    request_ps: Positive  # from an L2 bank into the controller
-    extra_latency_ps: Count  # from the DRAM data pins back to L2 (controller, PHY), per read
-    refresh_postpone: Count  # refreshes that may be delayed (JEDEC: 8)
-    age_limit_ps: Count = 0  # a transaction queued longer goes first, 0 = no limit (starvation guard)
+    request_ps: int  # from an L2 bank into the controller
+    extra_latency_ps: int  # from the DRAM data pins back to L2 (controller, PHY), per read
+    refresh_postpone: int  # refreshes that may be delayed (JEDEC: 8)
+    age_limit_ps: int = 0  # a transaction queued longer goes first, 0 = no limit (starvation guard)
     timing: Timing
 
 
@@ -283,46 +279,46 @@ class Dispatch(Unit, frozen=True, kw_only=True):
     """Kernel launch and workgroup dispatch."""
 
     order: WorkgroupOrder
-    launch_ps: Count  # kernel launch to first workgroup, first kernel
-    gap_ps: Count  # end of a kernel to the first workgroup of the next
-    workgroup_ps: Count  # between two dispatches
-    jitter_ps: Count  # uniform random delay of each workgroup's start
-    seed: Count
+    launch_ps: int  # kernel launch to first workgroup, first kernel
+    gap_ps: int  # end of a kernel to the first workgroup of the next
+    workgroup_ps: int  # between two dispatches
+    jitter_ps: int  # uniform random delay of each workgroup's start
+    seed: int
 
 
 class Link(Unit, frozen=True, kw_only=True):
     """Links between GPUs: unidirectional channels, one each way, with credits for the receiver's buffer."""
 
     topology: Topology
-    GB_per_s: Rate  # of one direction
-    efficiency: Share  # share of GB_per_s for packets
-    latency_ps: Positive  # first bit out to last bit in, unloaded
-    header_bytes: Count  # of each packet; a packet is one line
-    egress_fifo: Positive  # packets waiting before a link, for the CUs and for the DMA engines each
-    credits: Positive  # packets on the way or in the receiver's buffer
+    GB_per_s: float  # of one direction
+    efficiency: float  # share of GB_per_s for packets
+    latency_ps: int  # first bit out to last bit in, unloaded
+    header_bytes: int  # of each packet; a packet is one line
+    egress_fifo: int  # packets waiting before a link, for the CUs and for the DMA engines each
+    credits: int  # packets on the way or in the receiver's buffer
 
 
 class Tracker(Unit, frozen=True, kw_only=True):
     """Counts updates of output tiles (T3)."""
 
-    entries: Count  # tiles tracked at once, 0 = no limit
-    ways: Positive  # entries of a set; a set is picked by workgroup number
-    wavefronts: Positive  # counters per entry; kernels with more warps are refused
-    address_bits: Positive  # of a counter: start of the wavefront's part of the tile
-    counter_bits: Positive  # of a counter: bytes updated so far
+    entries: int  # tiles tracked at once, 0 = no limit
+    ways: int  # entries of a set; a set is picked by workgroup number
+    wavefronts: int  # counters per entry; kernels with more warps are refused
+    address_bits: int  # of a counter: start of the wavefront's part of the tile
+    counter_bits: int  # of a counter: bytes updated so far
     granularity: Granularity
-    latency_ps: Count  # last update counted to DMA descriptor ready
+    latency_ps: int  # last update counted to DMA descriptor ready
     count_at: CountAt
 
 
 class DMA(Unit, frozen=True, kw_only=True):
     """DMA engines that send tracked tiles."""
 
-    engines: Positive
-    clock_MHz: Rate
-    lines_per_clk: Rate  # reads issued, per engine
-    outstanding: Positive  # lines read and not yet on the link, per engine
-    setup_ps: Count  # descriptor ready to first read
+    engines: int
+    clock_MHz: float
+    lines_per_clk: float  # reads issued, per engine
+    outstanding: int  # lines read and not yet on the link, per engine
+    setup_ps: int  # descriptor ready to first read
     policy: DmaPolicy
 
 
@@ -333,26 +329,26 @@ class MCA(Unit, frozen=True, kw_only=True):
     `strict_from` (a share of the queue), else `medium`, `loose`, or no limit.
     """
 
-    threshold: Positive  # of arbiter = "mca_fixed"
-    strict: Positive
-    medium: Positive
-    loose: Positive
-    strict_from: Share
-    medium_from: Share
-    loose_from: Share
-    age_limit_ps: Count  # communication that waits longer takes turns with compute, 0 = no limit
+    threshold: int  # of arbiter = "mca_fixed"
+    strict: int
+    medium: int
+    loose: int
+    strict_from: float
+    medium_from: float
+    loose_from: float
+    age_limit_ps: int  # communication that waits longer takes turns with compute, 0 = no limit
 
 
 class Collective(Unit, frozen=True, kw_only=True):
     """Collectives that run on CUs."""
 
-    cus: Positive  # that it may use
-    workgroups: Positive  # resident per CU
-    warps: Positive  # per workgroup
-    unroll: Positive  # loads in flight per warp
-    slices: Positive  # portions of a chunk; a step waits for a portion of the step before; 1 = for the whole chunk
-    launch_ps: Count  # software overhead of a launch
-    step_ps: Count  # software overhead of every step
+    cus: int  # that it may use
+    workgroups: int  # resident per CU
+    warps: int  # per workgroup
+    unroll: int  # loads in flight per warp
+    slices: int  # portions of a chunk; a step waits for a portion of the step before; 1 = for the whole chunk
+    launch_ps: int  # software overhead of a launch
+    step_ps: int  # software overhead of every step
     cache: CollectiveCache
 
 

@@ -16,8 +16,13 @@ LIMIT_S = 120
 ARCHIVE_VERBS = (
     ("trace", "info", "IN"), ("trace", "verify", "IN"), ("trace", "export", "IN", "-o", "OUT"), ("run", "IN"),
     ("show", "IN"), ("merge", "IN", "IN", "-o", "OUT.h5"), ("diff", "IN", "IN"), ("timeline", "IN", "-o", "OUT.json"),
+    ("plot", "rates", "IN", "-o", "OUT.png"),
 )  # fmt: skip
 TEXT_VERBS = (("trace", "import", "IN", "-o", "OUT.h5"), ("run", "IN"))
+MACHINE_VERBS = (("run", "--gemm", "64x64x32", "--preset", "IN"), ("presets", "IN"))
+STUDY_VERBS = (("study", "IN", "-o", "OUT", "--workers", "0"),)
+VERBS = {".xz": ARCHIVE_VERBS, ".g": TEXT_VERBS, "machine": MACHINE_VERBS, "study": STUDY_VERBS}
+"""End or begin of a file's name -> verbs that read it."""
 ACCEPTED = {"cmd_prefill_huge.h5.xz", "memcpy_64GiB.g"}
 """Right inputs that only took for ever."""
 
@@ -40,17 +45,18 @@ def unpacked(name, folder):
         path = folder / name.removesuffix(".xz")
         path.write_bytes(lzma.decompress((CORPUS / name).read_bytes()))
         return path
-    for trace in SMALL_TRACE_TEXT.glob("kernel-*"):
-        shutil.copy(trace, folder)
+    if name.endswith(".g"):
+        for trace in SMALL_TRACE_TEXT.glob("kernel-*"):
+            shutil.copy(trace, folder)
     return shutil.copy(CORPUS / name, folder)
 
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_ends_in_time_with_a_result_or_one_line(tmp_path, capsys, name):
     path, ends = unpacked(name, tmp_path), {}
-    for verb in ARCHIVE_VERBS if name.endswith(".h5.xz") else TEXT_VERBS:
+    for verb in next(verbs for part, verbs in VERBS.items() if name.endswith(part) or name.startswith(part)):
         words = [word.replace("IN", str(path)).replace("OUT", str(tmp_path / "out")) for word in verb]
-        ends[verb[:2]] = main(words)
+        ends[verb[0]] = main(words)
         err = capsys.readouterr().err
-        assert ends[verb[:2]] == 0 or (ends[verb[:2]] == 2 and len(err.splitlines()) == 1), (words, err)
-    assert ends[("run", "IN")] == (0 if name in ACCEPTED else 2)
+        assert ends[verb[0]] == 0 or (ends[verb[0]] == 2 and len(err.splitlines()) == 1), (words, err)
+    assert ends.get("run", ends.get("study")) == (0 if name in ACCEPTED else 2)

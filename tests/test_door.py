@@ -8,7 +8,7 @@ import t3sim
 from sim.presets import presets
 from sim.results import ResultsArchive
 
-GEMM = "gemm:m=64,n=64,k=32"
+GEMM = "gemm:m=64,n=64,k=32,tile_m=128"
 
 
 def test_every_name_is_there_documented_and_typed():
@@ -32,7 +32,10 @@ def test_a_kernel_is_simulated_once(tmp_path, monkeypatch):
     store = t3sim.Store(tmp_path)
     first = t3sim.run(GEMM, store=store)
     monkeypatch.setattr("sim.run.run.simulate", None)
-    for again in (t3sim.run(GEMM, store=store), t3sim.run(t3sim.kernel("gemm", m=64, n=64, k=32), "v100", store=store)):
+    for again in (
+        t3sim.run(GEMM, store=store),
+        t3sim.run(t3sim.kernel("gemm", m=64, n=64, k=32, tile_m=128), "v100", store=store),
+    ):
         assert again.headline() == first.headline()
     assert len(first.frame("l2")) == first.preset.machine.l2.banks
 

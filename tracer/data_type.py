@@ -10,6 +10,7 @@ class DataType(StrEnum):
     INT8 = "int8"
     FP16 = "fp16"
     BF16 = "bf16"
+    TF32 = "tf32"
     FP32 = "fp32"
     FP64 = "fp64"
 
@@ -24,6 +25,7 @@ ELEMENT_BYTES = {
     DataType.INT8: 1,
     DataType.FP16: 2,
     DataType.BF16: 2,
+    DataType.TF32: 4,
     DataType.FP32: 4,
     DataType.FP64: 8,
 }

@@ -12,6 +12,7 @@ from traces.schema import EVENT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
 
 VECTOR_BYTES = 16
 """Widest access of one lane."""
+_BYTES = np.dtype(("V", EVENT.itemsize))
 ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -70,9 +71,14 @@ def compute(
     return events
 
 
+def join(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """EVENT arrays one after the other. (numpy joins plain bytes ten times faster than records.)"""
+    return np.concatenate([part.view(_BYTES) for part in parts]).view(EVENT)
+
+
 def join_warps(warps: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """(events, first_event) of a workgroup, from the events of its warps."""
-    return np.concatenate(warps), np.cumsum([0, *map(len, warps)])
+    return join(warps), np.cumsum([0, *map(len, warps)])
 
 
 @compiled

@@ -6,14 +6,37 @@ A text is NAME or NAME:field=value,field=value. To add a source, add one file an
 import re
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from tracer.data_type import DataType
 from tracer.gemm.fields import GemmShorthand, gemm_of
+from tracer.gemm.library import GpuFacts, architecture
+from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.operators.adam import Adam
+from tracer.operators.attention import Attention
+from tracer.operators.bias import Bias
+from tracer.operators.cross_entropy import CrossEntropy
+from tracer.operators.dropout import Dropout
+from tracer.operators.embedding import Embedding
+from tracer.operators.flash_attention import FlashAttention
+from tracer.operators.gelu import Gelu
+from tracer.operators.gradient_clip import GradientClip
+from tracer.operators.kv_cache import KvCache
+from tracer.operators.lamb import Lamb
 from tracer.operators.layernorm import LayerNorm
+from tracer.operators.moe import MoePermute, MoeRoute, MoeUnpermute
+from tracer.operators.operator import Operator
+from tracer.operators.quantize import Quantize
+from tracer.operators.residual import Residual
+from tracer.operators.rmsnorm import RmsNorm
+from tracer.operators.rotary import Rotary
+from tracer.operators.softmax import Softmax
+from tracer.operators.swiglu import SwiGlu
 from tracer.streams import BufferStream, PointerChase
 from tracer.workloads import named_sublayer
 from traces.choices import allowed_names
@@ -28,63 +51,115 @@ class KernelForm(NamedTuple):
         parameters: dataclasses whose fields a text may give.
         make: takes the given fields by name; None = the only dataclass itself.
         instead: fields, each of which replaces all fields without a default.
+        per_machine: `make` takes the machine too, as `gpu`.
     """
 
     parameters: tuple[Any, ...]
     make: Callable[..., KernelSource] | None = None
     instead: tuple[str, ...] = ()
+    per_machine: bool = False
 
 
+OPERATORS: tuple[type[Operator], ...] = (
+    *(
+        LayerNorm,
+        RmsNorm,
+        Softmax,
+        Attention,
+        FlashAttention,
+        KvCache,
+        Gelu,
+        SwiGlu,
+        Dropout,
+        Residual,
+        Bias,
+        Rotary,
+        Embedding,
+    ),
+    *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
+)
 KERNELS = {
-    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload")),
-    "layernorm": KernelForm((LayerNorm,)),
+    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload"), True),
+    **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
 NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+KEPT = "tile_m"
+"""Field of a GEMM's kernel that `kernel_text` always writes: without any, a machine chooses another kernel."""
 LISTING = "t3sim trace make --help"
 """The command that shows `describe_kernels()`."""
 
 
-def make_kernel(text: str, /, **changes: Any) -> KernelSource:
+def make_kernel(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> KernelSource:
     """The kernel source that a text names.
 
     Args:
+        gpu: the machine. A GEMM without a kernel of its own gets the library's choice for it, warps have its width, and
+            its types are checked. None = `GemmKernel()`, 32 lanes, any type.
         text: NAME:field=value,...; values are whole numbers, `true` or `false`, lower-case names of enum members,
             and whole numbers with x between them (tile=128x128x32).
         changes: fields that are added to the fields of the text or replace them; values as text or as their type.
 
     Raises:
-        UserError: names the field, what was found and what is allowed.
+        UserError: names the field, what was found and what is allowed; an operator of several kernels.
     """
-    return _source(*read_kernel(text, changes))
+    source = _source(*read_kernel(text, changes), gpu)
+    return source.kernel if isinstance(source, Operator) else source
 
 
-def make_gemm(text: str, /, **changes: Any) -> tuple[GemmSource, int]:
+def make_kernels(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tuple[KernelSource, ...]:
+    """All kernels of the operator that a text names, in order; as `make_kernel`, which allows one only."""
+    source = _source(*read_kernel(text, changes), gpu)
+    return source.kernels if isinstance(source, Operator) else (source,)
+
+
+def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tuple[GemmSource, int]:
     """A GEMM as `make_kernel` makes it, and the number of GPUs of its workload (0 without a workload).
 
     Raises:
         UserError: as `make_kernel`, or a kernel that is no GEMM.
     """
     name, given = read_kernel(text, changes)
-    source = _source(name, given)
+    source = _source(name, given, gpu)
     if not isinstance(source, GemmSource):
         raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
     return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
 
 
-def _source(name: str, given: dict[str, Any]) -> KernelSource:
-    """The kernel source of a name and its fields."""
+def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSource:
+    """The kernel source of a name and its fields, on a machine."""
     form = KERNELS[name]
     required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
     missing = [field for field in required if field not in given]
     if missing and not any(field in given for field in form.instead):
         needed = " or ".join([", ".join(required), *form.instead])
         raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
-    source: KernelSource = (form.make or form.parameters[0])(**given)
+    if gpu is not None:
+        given = _on_machine(name, given, gpu)
+    source: KernelSource = (form.make or form.parameters[0])(**given, **({"gpu": gpu} if form.per_machine else {}))
     return source
+
+
+def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, Any]:
+    """The fields with the width of the machine's warps.
+
+    Raises:
+        UserError: a data type that the machine lacks.
+    """
+    fields = fields_of(name)
+    types = architecture(gpu.library).types
+    for field, (kind, default) in fields.items():
+        found = given.get(field, default)
+        if kind is DataType and isinstance(found, DataType) and found not in types:
+            raise UserError(
+                f"kernel {name}: {field}: found {found}, which the machine lacks; allowed are {', '.join(types)}"
+            )
+    return given if KERNELS[name].per_machine or "lanes" not in fields else {"lanes": gpu.lanes} | given
 
 
 def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -115,7 +190,10 @@ def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[st
 
 @cache
 def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
-    """Field -> (type, default or dataclasses.MISSING) of a kernel source; `| None` is removed from the type."""
+    """Field -> (type, default or dataclasses.MISSING) of a kernel source, needed fields first.
+
+    `| None` is removed from the type.
+    """
     types_and_defaults = {}
     for owner in KERNELS[name].parameters:
         hints = get_type_hints(owner)
@@ -124,7 +202,40 @@ def fields_of(name: str) -> dict[str, tuple[Any, Any]]:
             if get_origin(kind) is types.UnionType:
                 kind = next(option for option in get_args(kind) if option is not types.NoneType)
             types_and_defaults[field.name] = kind, field.default
-    return types_and_defaults
+    return dict(sorted(types_and_defaults.items(), key=lambda item: item[1][1] is not MISSING))
+
+
+def kernel_text(described: Mapping[str, Any]) -> str:
+    """The shortest text from which `make_kernel` makes a kernel with the same events; "" = not one of KERNELS.
+
+    Args:
+        described: `sim.run.run.kernel_input` of the kernel: `problem` and `kernel` of a GEMM, or `parameters`.
+    """
+    given = _given(described)
+    names = [name for name in KERNELS if given and given.keys() <= fields_of(name).keys()]
+    return f"{names[0]}:" + ",".join(_needed(names[0], given)) if names else ""
+
+
+def _given(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Field -> value of all fields that are not None."""
+    parts = [described.get(part, {}) for part in ("problem", "kernel", "parameters")]
+    return {field: value for part in parts for field, value in part.items() if value is not None}
+
+
+def _needed(name: str, given: dict[str, Any]) -> list[str]:
+    """field=value of the fields without which the kernel would be another one."""
+    wanted = _spelled_out(make_kernel(name, **given))
+    for field in [field for field in given if field != KEPT]:
+        fewer = {other: value for other, value in given.items() if other != field}
+        with suppress(UserError):  # a field without a default
+            if _spelled_out(make_kernel(name, **fewer)) == wanted:
+                given = fewer
+    return [f"{field}={_text(value)}" for field, value in given.items()]
+
+
+def _spelled_out(source: KernelSource) -> object:
+    """What decides the events: defaults are replaced by the values that they mean."""
+    return (spelled_out(source.problem), source.kernel) if isinstance(source, GemmSource) else source
 
 
 def describe_kernels() -> str:
@@ -151,10 +262,12 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         name = _text(value).lower()
         if name in members:
             return members[name]
-    elif kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
+    elif kind is bool and str(value).lower() in SWITCH:
+        return SWITCH[str(value).lower()]
     elif kind is int and WHOLE_NUMBER.fullmatch(str(value)):
         return int(value)
+    elif kind is float and DECIMAL_NUMBER.fullmatch(str(value)):
+        return float(value)
     elif kind is str and isinstance(value, str):
         return value
     raise UserError(f"{where}: found {value!r}, allowed is {_allowed(kind)}")
@@ -166,7 +279,7 @@ def _allowed(kind: Any) -> str:
         return "x".join([NUMBER] * len(get_args(kind)))
     if issubclass(kind, Enum):
         return "|".join(_text(member) for member in kind.__members__.values())
-    return {int: NUMBER, bool: "true|false", str: "text"}[kind]
+    return {int: NUMBER, float: NUMBER, bool: "true|false", str: "text"}[kind]
 
 
 def _text(value: Any) -> str:

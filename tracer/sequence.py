@@ -7,10 +7,15 @@ from traces.source import KernelSource, Prefill
 
 
 class CommandSequence:
-    """A `traces.source.TraceSource` of given commands, in order."""
+    """A `traces.source.TraceSource` of given commands, in order.
 
-    def __init__(self, commands: Sequence[KernelSource | Prefill]):
+    Args:
+        text: from which `tracer.kernels.make_kernels` has made them, "" = from something else.
+    """
+
+    def __init__(self, commands: Sequence[KernelSource | Prefill], text: str = ""):
         self._commands = tuple(commands)
+        self.text = text
 
     def commands(self) -> Iterator[KernelSource | Prefill]:
         return iter(self._commands)

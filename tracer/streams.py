@@ -13,11 +13,15 @@ import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event
 from tracer.parameter_kernel import ParameterKernel
+from traces.bounds import Bound
 from traces.errors import UserError
 from traces.schema import Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
-UNROLL_MAX = 64
+BUFFER = Bound(1, 1 << 40, "far more than the memory of any GPU")
+ADDRESS = Bound(0, 1 << 61, "an address that leaves room for the buffer")
+EVENTS_MAX = 1 << 22
+"""Events of a workgroup: they are in memory."""
 REGISTERS = 32
 """Registers per thread (assumed: such kernels are small)."""
 ADD_LATENCY_CLK = 4
@@ -43,6 +47,12 @@ class PointerChase(ParameterKernel):
 
     NAME: ClassVar[str] = "chase"
     VERSION: ClassVar[int] = STREAMS_VERSION
+    BOUNDS: ClassVar[dict[str, Bound]] = {
+        "buffer_bytes": BUFFER,
+        "loads": Bound(1, EVENTS_MAX, "the events of a workgroup are in memory"),
+        "stride_bytes": BUFFER,
+        "address": ADDRESS,
+    }
 
     buffer_bytes: int
     loads: int
@@ -52,7 +62,7 @@ class PointerChase(ParameterKernel):
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_at_least_one("buffer_bytes", "loads", "stride_bytes")
+        self.check_fields()
         self.check_lanes(self.lanes)
 
     @property
@@ -84,6 +94,15 @@ class BufferStream(ParameterKernel):
 
     NAME: ClassVar[str] = "stream"
     VERSION: ClassVar[int] = STREAMS_VERSION
+    BOUNDS: ClassVar[dict[str, Bound]] = {
+        "buffer_bytes": BUFFER,
+        "workgroup_count": Bound(1, 1 << 24, "far more than run at once"),
+        "warps": Bound(1, 64, "the warps of a workgroup"),
+        "unroll": Bound(1, 64, "an access in flight has a slot of the scoreboard"),
+        "passes": Bound(1, EVENTS_MAX, "the events of a workgroup are in memory"),
+        "address": ADDRESS,
+        "copy_address": ADDRESS,
+    }
 
     flow: Flow
     buffer_bytes: int
@@ -97,17 +116,32 @@ class BufferStream(ParameterKernel):
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_at_least_one("buffer_bytes", "workgroup_count", "warps", "unroll", "passes")
+        self.check_fields()
         self.check_lanes(self.lanes)
         if self.buffer_bytes % self.access_bytes:
             raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
-        if self.unroll > UNROLL_MAX:
-            raise UserError(f"stream unroll = {self.unroll}: must be <= {UNROLL_MAX}")
+        accesses = self._turns * self.passes * self.unroll * self.warps
+        if accesses > EVENTS_MAX:
+            raise UserError(
+                f"stream of {accesses:,} accesses in a workgroup, whose events are in memory: allowed are "
+                f"{EVENTS_MAX:,}; a smaller buffer_bytes, fewer passes or a larger workgroup_count"
+            )
+        self.check_accesses(accesses * self.workgroup_count)
 
     @property
     def access_bytes(self) -> int:
         """Size of one warp access."""
         return self.lanes * VECTOR_BYTES
+
+    @property
+    def _turn_accesses(self) -> int:
+        """Accesses of all warps in one turn."""
+        return self.workgroup_count * self.warps * self.unroll
+
+    @property
+    def _turns(self) -> int:
+        """Turns that walk the buffer once."""
+        return -(-self.buffer_bytes // (self.access_bytes * self._turn_accesses))
 
     @property
     def info(self) -> KernelInfo:
@@ -124,8 +158,7 @@ class BufferStream(ParameterKernel):
 
     def _first_workgroup(self) -> tuple[np.ndarray, np.ndarray]:
         """Events (warps, n) without the limit of the buffer's end, and the access number of each (-1 = no access)."""
-        turn_accesses = self.workgroup_count * self.warps * self.unroll
-        turns = -(-self.buffer_bytes // (self.access_bytes * turn_accesses))
+        turn_accesses, turns = self._turn_accesses, self._turns
         turn = self._turn()
         events = np.append(np.tile(turn, turns * self.passes), event(Kind.EXIT))
         number = np.append(np.tile(np.arange(turns), self.passes).repeat(turn.size), 0)

@@ -13,7 +13,7 @@ import numpy as np
 from traces.checksum import archive_digest
 from traces.compress import load_plugin
 from traces.errors import UserError
-from traces.hdf5_file import open_hdf5, read_text
+from traces.hdf5_file import known_version, open_hdf5, read_text
 from traces.layout import (
     CHUNK_ROWS,
     COMMAND_DATASETS,
@@ -25,7 +25,7 @@ from traces.layout import (
     dimension_sizes,
     kernel_group,
 )
-from traces.schema import EVENT, FORMAT_NAME, FORMAT_VERSION
+from traces.schema import EVENT, FORMAT_NAME, FORMAT_VERSION, SEALED_FROM
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup, check_copy
 from traces.write import Progress, Summary, write_archive
 
@@ -211,9 +211,7 @@ class Archive:
         file_type = read_text(attributes, "file_type") if "file_type" in attributes else None
         if file_type != FORMAT_NAME:
             raise UserError(f"{self.path}: not a trace archive: file_type is {file_type!r}, expected {FORMAT_NAME!r}")
-        version = int(attributes["format_version"])
-        if not 1 <= version <= FORMAT_VERSION:
-            raise UserError(f"{self.path}: format_version {version}, this program reads 1 to {FORMAT_VERSION}")
+        self.version = known_version(self._file, self.path, FORMAT_VERSION, SEALED_FROM)
         self.writer = read_text(attributes, "writer")
         self.compression = read_text(attributes, "compression")
         self.checksum = read_text(attributes, "checksum")
@@ -308,7 +306,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         return {
             "file": str(path),
             "file_bytes": archive.path.stat().st_size,
-            "format_version": FORMAT_VERSION,
+            "format_version": archive.version,
             "writer": archive.writer,
             "compression": archive.compression,
             "checksum": archive.checksum,

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from traces.layout import COMMAND_DATASETS, KERNEL_DATASETS
-from traces.schema import FORMAT_VERSION
 from traces.source import KernelInfo
+
+CONTENT_VERSION = 1
+"""Version of the content that the checksums describe."""
 
 
 def canonical_json(value: Any) -> str:
@@ -57,5 +59,5 @@ def archive_digest(kernels: list[str], commands: dict[str, np.ndarray]) -> str:
     columns = {
         name: np.asarray(commands[name], COMMAND_DATASETS[name].dtype).tobytes().hex() for name in COMMAND_DATASETS
     }
-    text = canonical_json({"version": FORMAT_VERSION, "kernels": kernels, "commands": columns})
+    text = canonical_json({"version": CONTENT_VERSION, "kernels": kernels, "commands": columns})
     return hashlib.sha256(text.encode()).hexdigest()

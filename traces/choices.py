@@ -11,5 +11,14 @@ def allowed_names(found: str, allowed: Collection[str], listing: str) -> str:
     """The allowed names if they are few; else the nearest ones; else the command `listing` that shows all."""
     if len(allowed) <= SHORT_LIST:
         return f"allowed are {', '.join(allowed)}"
+    return _did_you_mean(found, allowed) or f"`{listing}` lists all"
+
+
+def nearest(found: str, allowed: Collection[str]) -> str:
+    """All allowed names, after the nearest of them."""
+    return f"{_did_you_mean(found, allowed)} allowed are {', '.join(allowed)}".strip()
+
+
+def _did_you_mean(found: str, allowed: Collection[str]) -> str:
     near = difflib.get_close_matches(found, allowed, n=3)
-    return f"did you mean {' or '.join(near)}?" if near else f"`{listing}` lists all"
+    return f"did you mean {' or '.join(near)}?" if near else ""

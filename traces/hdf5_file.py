@@ -2,8 +2,9 @@
 
 An HDF5 file can refer to other files (external storage, links, virtual datasets) and load code (filters). A damaged
 heap of strings makes the HDF5 library loop for ever. A few bytes can announce petabytes. `open_hdf5` refuses all of
-these before a value is read. Every reader of an archive opens it with `open_hdf5`. Every writer stores the texts of
-attributes with `fixed_text`, which uses no heap.
+these before a value is read, and first of all a file that does not fit its seal (`traces.seal`). Every reader of an
+archive opens it with `open_hdf5` and calls `known_version`. Every writer stores the texts of attributes with
+`fixed_text`, which uses no heap.
 """
 
 import mmap
@@ -17,6 +18,7 @@ import numpy as np
 from h5py import h5a, h5d, h5g, h5l, h5o, h5t, h5z
 
 from traces.errors import UserError
+from traces.seal import check_seal, is_sealed
 
 FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, 32015, 32026}
 """HDF5's numbers of gzip, shuffle, fletcher32, zstd and blosc2."""
@@ -35,11 +37,13 @@ def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
     """Open an HDF5 file for reading.
 
     Raises:
-        UserError: the file refers to something outside itself, or announces more than it can hold. Names the object.
+        UserError: the file does not fit its seal, refers to something outside itself, or announces more than it can
+            hold. Names the object.
         OSError, RuntimeError: from h5py, for a damaged file.
     """
     path = Path(path)
     size_bytes = _file_bytes(path)
+    check_seal(path)
     file = h5py.File(path, "r")
     try:
         in_heap = size_bytes <= SCANNED_BYTES
@@ -55,6 +59,27 @@ def open_hdf5(path: str | os.PathLike[str]) -> h5py.File:
         file.close()
         raise
     return file
+
+
+def known_version(file: h5py.File, path: str | os.PathLike[str], newest: int, sealed_from: int) -> int:
+    """Version of the format of an archive.
+
+    Args:
+        file: open file.
+        path: of the file.
+        newest: newest version that can be read; the oldest is 1.
+        sealed_from: first version with a seal.
+
+    Raises:
+        UserError: another version, or the seal is missing.
+        KeyError: no version.
+    """
+    version = file.attrs["format_version"]
+    if not isinstance(version, np.integer) or not 1 <= version <= newest:
+        raise UserError(f"{path}: format_version is {version}, allowed is 1 to {newest}")
+    if version >= sealed_from and not is_sealed(path):
+        raise UserError(f"{path}: damaged: its seal is missing, it was changed after it was written")
+    return int(version)
 
 
 def fixed_text(text: str) -> np.ndarray:

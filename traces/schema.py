@@ -22,7 +22,9 @@ from enum import IntEnum
 import numpy as np
 
 FORMAT_NAME = "t3sim-trace"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+SEALED_FROM = 2
+"""First version of the format with a seal (`traces.seal`)."""
 
 NO_SLOT = 255
 """`slot` of an event for which no other event waits."""

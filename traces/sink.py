@@ -8,6 +8,8 @@ a place where the writer can stop cleanly.
 import os
 from pathlib import Path
 
+from traces.seal import seal
+
 
 class Sink:
     """Binary file object for `h5py.File`. It is not buffered and keeps the first error."""
@@ -22,13 +24,14 @@ class Sink:
             raise self._error
 
     def close(self) -> None:
-        """Sync and close.
+        """Seal, sync and close.
 
         Raises:
             OSError: an earlier write or the sync failed.
         """
         with self._file:
             self.check()
+            seal(self._file)
             os.fsync(self._file.fileno())
 
     def discard(self) -> None:

@@ -1,12 +1,12 @@
 """Write a trace archive, one workgroup at a time.
 
-The file is written under a temporary name in the same folder, synced and renamed. So a reader never sees half an
-archive. If anything fails, the temporary file is removed.
+The file is written under a temporary name, sealed (`traces.seal`), synced and renamed (`traces.output`). So a reader
+never sees half an archive. If anything fails, the temporary file is removed.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import numpy as np
 
 from traces.checksum import archive_digest
 from traces.compress import dataset_options
-from traces.errors import UserError
 from traces.hdf5_file import fixed_text
 from traces.kernel_writer import KernelWriter, attach_dimensions
 from traces.layout import COMMAND_DATASETS, COMMAND_KERNEL, COMMAND_PREFILL, kernel_group
+from traces.output import replacing
 from traces.schema import FORMAT_NAME, FORMAT_VERSION
 from traces.sink import Sink
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_copy
@@ -94,41 +94,9 @@ class _ArchiveWriter:
         return self.summary
 
 
-def output_path(path: str | os.PathLike[str]) -> Path:
-    """The path at which a file of that name will be written, with links followed.
-
-    Raises:
-        UserError: the folder does not exist or is not writable, or the path exists and is no regular file (a folder, or
-            a device: renaming a file onto /dev/null would remove the device).
-    """
-    place = Path(os.path.realpath(path))
-    if place.exists() and not place.is_file():
-        raise UserError(f"{path}: cannot write: {'is a folder' if place.is_dir() else 'no regular file'}")
-    if not place.parent.is_dir():
-        raise UserError(f"{path}: cannot write: no such folder")
-    if not os.access(place.parent, os.W_OK | os.X_OK):
-        raise UserError(f"{path}: cannot write: no permission to write in its folder")
-    return place
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder. It replaces `path` if the block succeeds and is removed if it fails."""
-    place = output_path(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, place)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
 @contextmanager
 def new_file(path: Path) -> Iterator[tuple[Any, Sink]]:
-    """A new HDF5 file and its sink. Both are synced and closed if the block succeeds."""
+    """A new HDF5 file and its sink. It is sealed and synced if the block succeeds."""
     sink = Sink(path)
     try:
         with h5py.File(sink, "w", libver=("v110", "v110")) as file:

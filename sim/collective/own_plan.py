@@ -4,11 +4,13 @@
     def fused_regions(chunks, gpu):     Regions of that GPU's output (sim.collective.space)
 
 `chunks` is sim.collective.chunks.Chunks. The file is plain Python: nothing is compiled, and it is called only before
-the run. The plan is checked like any plan: it is refused if a sum would be lost, doubled or never complete. Collectives
-on CUs (reduce-scatter of Sequential, all-gather) pass chunks along the ring of distance 1.
+the run. It runs with the rights of the user, so use only files that you trust. The plan is checked like any plan: it is
+refused if a sum would be lost, doubled or never complete. Collectives on CUs (reduce-scatter of Sequential, all-gather)
+pass chunks along the ring of distance 1.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
@@ -17,7 +19,7 @@ from typing import Any
 
 from sim.collective.chunks import Chunks
 from sim.collective.space import Region
-from traces.errors import UserError
+from traces.errors import UserError, error_in_file
 
 FUNCTIONS = ("distances", "fused_regions")
 
@@ -73,8 +75,8 @@ class OwnPlan:
             return self.functions[function](*arguments)
         except UserError:
             raise
-        except Exception as error:
-            raise UserError(f"{self.name}: {function}: {type(error).__name__}: {error}") from None
+        except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
+            raise error_in_file(self.path, self.name, error, function) from None
 
 
 def load_plan(path: str | Path) -> OwnPlan:
@@ -92,10 +94,10 @@ def load_plan(path: str | Path) -> OwnPlan:
     module = module_from_spec(specification)
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path}: cannot be read: {type(error).__name__}: {error}") from None
+    except BaseException as error:
+        raise error_in_file(path, str(path), error, "cannot be read") from None
     missing = [name for name in FUNCTIONS if not callable(getattr(module, name, None))]
     if missing:
         raise UserError(f"{path}: no function {missing[0]}; a plan has {' and '.join(FUNCTIONS)}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return OwnPlan(path.name, digest, {name: getattr(module, name) for name in FUNCTIONS}, str(path.resolve()))
+    return OwnPlan(path.name, digest, {name: getattr(module, name) for name in FUNCTIONS}, os.path.abspath(path))

@@ -5,6 +5,8 @@
     reduce_scatter   on CUs; `update` = the receiver adds near memory (RS + NMC)
     all_gather       on CUs
     all_reduce       on CUs: both, one after the other
+    all_to_all       on CUs: each chunk goes to its owner, which keeps the chunks of all GPUs apart
+    send             on CUs: two GPUs swap a half of the buffer
 
 A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
 `sim.collective.chunks` defines steps and chunks. `Counts` are the values that the ledger expects.
@@ -325,6 +327,31 @@ def _add_all_gather(build: _Builder, offset: int) -> None:
     build.step(last, [0], build.peer(1), offset=offset, gated=False)
     for local in range(last - 1):
         build.step(local, [0], build.peer(1), offset=offset)
+
+
+def all_to_all(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, keeps=True
+) -> Plan:
+    """All-to-all on CUs, of one GPU. keeps: the chunk that a GPU keeps is copied too.
+
+    Raises:
+        UserError: there is no link between some of the GPUs.
+    """
+    build, last = _Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
+    build.arrivals(last, last, 0, False)
+    for local in range(last):
+        distance = chunks.owner_distance(local)
+        build.step(local, [0], build.peer(distance) + _receive(distance - 1), gated=False)
+    if keeps:
+        build.step(last, [0], _receive(last), gated=False)
+    return build.plan(step_ps)
+
+
+def send(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Two GPUs swap one half of the buffer, as two stages of a pipeline do: point to point, both ways at once."""
+    if chunks.gpus != 2:
+        raise UserError(f"send: found {chunks.gpus} GPUs, allowed are 2")
+    return all_to_all(output, chunks, gpu, topology, slices=slices, step_ps=step_ps, keeps=False)
 
 
 def reduce_scatter(

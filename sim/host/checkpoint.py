@@ -7,8 +7,8 @@
 Facts and arrays are defined in `sim.run.sequence_state` for kernels on one GPU, in `sim.host.state` for several GPUs.
 
 A checkpoint is taken between two time windows. It is written under a temporary name, synced and renamed. So the file is
-always the last complete checkpoint, also after a crash. The key is the one of `sim.run.run`: it identifies the kernels,
-the machine and the code.
+always the last complete checkpoint, also after a crash. It has a seal (`traces.seal`): a damaged file is not used. The
+key is the one of `sim.run.run`: it identifies the kernels, the machine and the code.
 """
 
 import json
@@ -20,10 +20,11 @@ from time import monotonic
 import numpy as np
 
 from sim.host.state import SavePoints, State
-from traces.write import output_path, replacing
+from traces.output import output_path, replacing
+from traces.seal import check_seal, seal
 
 FILE_TYPE = "t3sim-checkpoint"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 EVERY_S = 300.0
 
 
@@ -57,6 +58,8 @@ class Checkpoint:
     def read(self) -> State | None:
         """The saved state. None if there is no file, or if it is damaged or of another run; then the run starts new."""
         try:
+            if not check_seal(self.path):
+                return None
             with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as content:
                 if json.loads(str(content["about"])) != self._about():
                     return None
@@ -78,8 +81,9 @@ class Checkpoint:
             UserError: the file cannot be written, for example because the disk is full. The previous file stays.
         """
         texts = {"about": np.array(json.dumps(self._about())), "facts": np.array(json.dumps(content.facts))}
-        with replacing(self.path) as temporary, open(temporary, "wb") as file:
+        with replacing(self.path) as temporary, open(temporary, "wb+") as file:
             np.savez(file, allow_pickle=False, **texts, **content.arrays)
+            seal(file)
             file.flush()
             os.fsync(file.fileno())
         self._written_s = self._clock_s()

@@ -18,6 +18,7 @@ from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
+from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
 from sim.hw.link import WIRE
 from sim.hw.mca import watch_first_stage
@@ -26,11 +27,14 @@ from sim.hw.space import MIRROR
 from sim.hw.tracker import make_tracker
 from sim.machine.build import Output
 from sim.machine.deadlock import deadlock
-from sim.machine.engine import Status
+from sim.machine.engine import Status, next_act_ps
+from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.spec import Machine
 from traces.errors import UserError
 
+ROUNDS_PER_LOOK = 1024
+"""Rounds between two looks of the watchdog."""
 STILL_ROUNDS = 1
 """After more consecutive rounds in which no GPU can act and nothing moves, the state is a deadlock."""
 
@@ -51,6 +55,7 @@ class Cluster:
             raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
+        check_memory(machine, len(plans), ports)
         self.wires = np.zeros(len(plans) * ports, WIRE)
         self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
@@ -103,9 +108,11 @@ class Cluster:
     def _run_all(self, progress: Progress | None, between_rounds: Callable[[], None] | None) -> None:
         """Run in rounds of the link's latency, in whole clocks of the time windows."""
         step_ps = round_ps(self.machine, int(self.gpus[0].node.engine[0]["grid_ps"]))
+        watchdog, rounds = Watchdog(), 0
         while True:
+            rounds += 1
             self._horizon_ps += step_ps
-            before = self._moves()
+            before, windows = self._moves(), self._windows()
             to_ps, first = self._horizon_ps, self.gpus[0]
             states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
             if all(status == Status.IDLE for status in states) and self._at_rest():
@@ -114,6 +121,10 @@ class Cluster:
             self._still = self._still + 1 if still else 0
             if self._still > STILL_ROUNDS:
                 break
+            if rounds % ROUNDS_PER_LOOK == 0 and watchdog.starved([gpu.node for gpu in self.gpus]):
+                raise next(gpu for gpu in self.gpus if not gpu.done).starvation("collective")
+            if self._windows() == windows:
+                self._skip_empty_rounds(step_ps)
             if between_rounds:
                 between_rounds()
         for gpu in self.gpus:
@@ -125,6 +136,16 @@ class Cluster:
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
         for gpu, plan in zip(self.gpus, self.plans, strict=True):
             check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
+
+    def _skip_empty_rounds(self, step_ps: int) -> None:
+        """Skip whole rounds in which no GPU can act: they change nothing."""
+        next_ps = min(next_act_ps(gpu.node) for gpu in self.gpus)
+        if next_ps < NEVER:
+            self._horizon_ps += max(0, next_ps - self._horizon_ps) // step_ps * step_ps
+
+    def _windows(self) -> int:
+        """Number of time windows so far, on all GPUs together."""
+        return sum(int(gpu.node.engine[0]["windows"]) for gpu in self.gpus)
 
     def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
         gpu.node.engine["horizon_ps"] = horizon_ps

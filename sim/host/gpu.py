@@ -7,17 +7,20 @@ import numpy as np
 from sim.counters import take
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
+from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
 from sim.machine.build import Node, build, units_of
-from sim.machine.deadlock import deadlock
+from sim.machine.deadlock import DeadlockError, deadlock
 from sim.machine.engine import Status, prefill_l2, rest_ps, run_engine, settle
 from sim.machine.engine_record import SERIES
+from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
-from sim.machine.series import sample
+from sim.machine.series import close_interval
 from sim.occupancy import Occupancy, occupancy
+from sim.presets.check import check_machine
 from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
@@ -28,6 +31,10 @@ MAX_SPANS = 1 << 16
 """Largest number of spans of the timeline; a timeline is recorded with a time series."""
 Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
+LAST_PS = 1 << 52
+"""End of simulated time, 75 minutes. Beyond it a time in femtoseconds (sim.hw.link) would overflow."""
+SERIES_ROWS_MAX = 10_000_000
+"""Rows of a time series, about 1 GB."""
 WINDOWS_PER_CALL = 64
 """Time windows from one call of `between_windows` to the next: a fraction of a second."""
 
@@ -48,6 +55,8 @@ class Gpu:
         ports: int = 0,
         wires: np.ndarray | None = None,
     ):
+        check_machine(machine)
+        check_memory(machine, ports=ports)
         self.machine = machine
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
@@ -56,9 +65,15 @@ class Gpu:
         self._uncached_sectors = 0
         engine = self.node.engine[0]
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
+        self.node.channels["keeps_bursts"] = interval_ps > 0
         if interval_ps:
             self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
         self.node.dispatch["wake_ps"] = NEVER
+
+    @property
+    def now_ps(self) -> int:
+        """End of the last time window."""
+        return int(self.node.engine[0]["now_ps"])
 
     @property
     def rest_ps(self) -> int:
@@ -137,11 +152,14 @@ class Gpu:
 
     def advance(self, progress: Progress | None = None) -> Status:
         """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""
-        until_ps = self._until_ps()
+        until_ps, watchdog = self._until_ps(), Watchdog()
         while True:
-            status = self._run_until(until_ps)
+            look_ps = min(until_ps, self.now_ps + WINDOWS_PER_LOOK * int(self.node.engine[0]["window_ps"]))
+            status = self._run_until(look_ps)
             if self.line_trace:
                 self.line_trace(self.node)
+            if self.now_ps > LAST_PS:
+                raise UserError(f"{self._kernel}: simulated time {self.now_ps:,} ps, allowed are {LAST_PS:,} ps")
             if status == Status.SERIES_FULL:
                 self._take_series()
             elif status == Status.NEEDS_WORKGROUPS:
@@ -150,18 +168,34 @@ class Gpu:
                     launch = self._window.feeds[0].launch
                     info, done = launch.source.info, int(self.node.dispatch[launch.queue]["finished"])
                     progress(info.name, done, info.workgroups)
+            elif status == Status.UNTIL and look_ps < until_ps:
+                if watchdog.starved([self.node]):
+                    raise self.starvation(self._kernel)
             else:
                 return status
+
+    @property
+    def _kernel(self) -> str:
+        """Name of the first kernel in progress."""
+        return self._window.feeds[0].launch.source.info.name
+
+    def starvation(self, what: str) -> DeadlockError:
+        """The error of a GPU that the watchdog found. what: runs on it."""
+        fact = f"{WINDOWS_WITHOUT_WORK:,} time windows without work"
+        return deadlock(self.node, self.fifo_names, what, fact)
 
     def _run_until(self, until_ps: int) -> Status:
         return Status(run_engine(self.node, until_ps))
 
     def _until_ps(self) -> int:
-        """Time after which the next call of `between_windows` is due."""
+        """Time of the next call of `between_windows`: a multiple of their distance; -1: after every window."""
         if self.line_trace:
-            return int(self.node.engine[0]["now_ps"])
-        windows_ps = self._run_windows * int(self.node.engine[0]["window_ps"])
-        return int(self.node.engine[0]["now_ps"]) + windows_ps if windows_ps else FOREVER_PS
+            return -1
+        if not self._run_windows:
+            return FOREVER_PS
+        engine = self.node.engine[0]
+        step_ps = self._run_windows * int(engine["lookahead_ps"])
+        return (int(engine["now_ps"]) // step_ps + 1) * step_ps
 
     def _refill(self) -> None:
         self._window.fill()
@@ -229,9 +263,13 @@ class Gpu:
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
     def series(self) -> dict[str, np.ndarray]:
-        """Time series so far; the last row is the interval in progress."""
-        if self.node.engine[0]["interval_ps"]:
-            sample(self.node)
+        """Time series of a run that has ended. The last row has the end of the last data on the DRAM buses."""
+        engine, end_ps = self.node.engine[0], self.node.channels["bus_end_ps"].max()
+        if engine["interval_ps"]:
+            close_interval(self.node)
+            while engine["next_sample_ps"] - engine["interval_ps"] < end_ps:
+                self._take_series()
+                close_interval(self.node)
         self._take_series()
         rows = self._series_rows()
         return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
@@ -248,6 +286,12 @@ class Gpu:
     def _take_series(self) -> None:
         engine = self.node.engine[0]
         self._series.append(self.node.series[: engine["samples"]].copy())
+        if sum(map(len, self._series)) > SERIES_ROWS_MAX:
+            interval_ps = int(engine["interval_ps"])
+            raise UserError(
+                f"time series: more than {SERIES_ROWS_MAX:,} rows up to {self.now_ps} ps with an interval of "
+                f"{interval_ps} ps: allowed is a longer one"
+            )
         engine["samples"] = 0
 
     @property

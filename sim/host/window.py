@@ -14,13 +14,18 @@ import numpy as np
 from sim.host.program import Match, match, split, words_of
 from sim.hw.prefetch import host_aligned
 from sim.machine.build import STAGED_WORKGROUPS, Node
+from sim.machine.memory import available_bytes
 from tracer.workgroup_check import Extent, check_events, check_structure
+from traces.errors import UserError
+from traces.schema import EVENT
 from traces.source import KernelSource, Workgroup
+from traces.units import bytes_text
 
 READ_AHEAD = 64
 """Number of workgroups staged beyond those that fit on the machine."""
 
 
+ADDRESS_BYTES = 8
 PROGRAMS = 4
 """Programs of a kernel that its next workgroups may share: of inner tiles, of two edges and of a corner."""
 
@@ -145,7 +150,14 @@ class TraceWindow:
         engine["freed"] = 0
 
     def _grow(self, events: int, addresses: int) -> None:
-        """Widen every slab to hold a workgroup of that size."""
+        """Widen every slab to hold a workgroup of that size.
+
+        Raises:
+            UserError: the workgroups in the window do not fit into the available memory.
+        """
+        if self.node.events.shape[1] < events or self.node.addresses.shape[1] < addresses:
+            used = 1 + self.slabs - sum(len(feed.free) for feed in self.feeds)
+            check_window_memory(used, events, addresses)
         if self.node.events.shape[1] < events:
             self.node = self.node._replace(events=_widened(self.node.events, events))
         if self.node.addresses.shape[1] < addresses:
@@ -227,6 +239,21 @@ class TraceWindow:
         self.node.events[slab]["array"] = 0
         self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
         return slab
+
+
+def check_window_memory(slabs: int, events: int, addresses: int) -> None:
+    """Refuse a trace window that does not fit into the available memory.
+
+    Args:
+        slabs: workgroups in memory. events, addresses: of the largest.
+    """
+    needed = slabs * (events * EVENT.itemsize + addresses * ADDRESS_BYTES)
+    available = available_bytes()
+    if available is not None and needed > available:
+        raise UserError(
+            f"trace: {slabs} workgroups of {events:,} events and {addresses:,} addresses need about "
+            f"{bytes_text(needed)} of memory, {bytes_text(available)} are available; fewer CUs, or shorter workgroups"
+        )
 
 
 def _widened(old: np.ndarray, width: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Calendar of a time window: which sources act in which slot of time. One crossbar or collector serves the sources.
 
 A slot is a clock of the unit. Slots lie on an absolute grid, and a time window ends between two of them. So the order
-of service does not depend on the window. A source is in one slot at most: that of its next action.
+of service does not depend on the window.
 """
 
 import numpy as np

@@ -95,7 +95,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
         return False
-    if is_copy(bank, request) and not has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
+    if is_copy(bank, request) and not has_copy_room(bank, cache_set, way, fifos, pool, now_ps):
         return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:

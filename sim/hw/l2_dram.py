@@ -27,13 +27,13 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
 @compiled(inline=True)
 def is_copy(bank, request):
     """Is the home of a request's line another bank? Reads: bank, request."""
-    return bank.first_peer >= 0 and request.bank != bank.number
+    return bank.other_peer >= 0 and request.bank != bank.number
 
 
 @compiled
 def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
     """Ask the home of a line, in another partition, for its sectors. Returns the request."""
-    fifo = fifos[bank.first_peer + request.bank]
+    fifo = fifos[bank.other_peer]
     fifo_push_copy(fifo, pool, request, now_ps + bank.far_ps)
     sent = pool[fifo_slot(fifo, fifo.tail - 1)]
     sent.line, sent.sectors, sent.full = line, sectors, sectors

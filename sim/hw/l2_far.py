@@ -9,12 +9,12 @@ from tracer.compile.jit import compiled
 
 
 @compiled
-def has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
+def has_copy_room(bank, cache_set, way, fifos, pool, now_ps):
     """May the bank ask the home of a copy? It keeps what a read of its own lines needs, so that homes always serve.
 
     That is one miss entry with its waiting places, half of the reads under way, and one way of the set.
     """
-    home = fifos[bank.first_peer + request.bank]
+    home = fifos[bank.other_peer]
     room_ps = fifo_room_ps(home, pool, home.tail)
     if room_ps > now_ps:
         bank.room_ps, bank.blocked = room_ps, 1
@@ -28,15 +28,10 @@ def has_copy_room(bank, cache_set, way, fifos, pool, request, now_ps):
 
 @compiled
 def copy_retry_ps(bank, fifos, pool, room_ps):
-    """`l2_retry_ps` of a bank that also waits for room at the homes of its copies. room_ps: towards its channel."""
-    retry_ps = room_ps if room_ps > bank.tried_ps else NEVER
-    for home in range(bank.number % bank.partition_banks, bank.all_banks, bank.partition_banks):
-        if home != bank.number:
-            fifo = fifos[bank.first_peer + home]
-            room_ps = fifo_room_ps(fifo, pool, fifo.tail)
-            if room_ps > bank.tried_ps:
-                retry_ps = min(retry_ps, room_ps)
-    return retry_ps
+    """`l2_retry_ps` of a bank that also waits for room at the home of its copies. room_ps: towards its channel."""
+    home = fifos[bank.other_peer]
+    home_ps = fifo_room_ps(home, pool, home.tail)
+    return min(room_ps if room_ps > bank.tried_ps else NEVER, home_ps if home_ps > bank.tried_ps else NEVER)
 
 
 @compiled(inline=True)

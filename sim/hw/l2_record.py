@@ -45,15 +45,14 @@ L2_BANK = np.dtype(
         ("requests", "i8"),  # fifo from the NoC
         ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
         ("far", "i8"),  # fifo from the CUs of other partitions, -1 = none
-        ("peer", "i8"),  # fifo from the banks that keep copies of its lines, -1 = none
-        ("first_peer", "i8"),  # such a fifo of bank 0, -1 = none
+        ("peer", "i8"),  # fifo from the bank that keeps copies of its lines, -1 = none
         ("number", "i8"),  # of this bank
-        ("all_banks", "i8"),
-        ("partition_banks", "i8"),
+        ("other", "i8"),  # bank at its place in the other of two partitions: home of its copies
+        ("other_peer", "i8"),  # such a fifo of that bank, -1 = none
         ("cus", "i8"),  # `cus + number` is the source of the requests that it sends to homes of its copies
         ("far_ps", "i8"),  # to a bank of another partition
         ("fills", "i8"),  # fifo from the channel
-        ("copy_fills", "i8"),  # fifo from the homes of copies, -1 = none
+        ("copy_fills", "i8"),  # fifo from the home of copies, -1 = none
         ("hits", "i8"),  # fifo towards the NoC: answers to hits
         ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
         ("dram", "i8", STREAMS),  # fifos towards the channel
@@ -119,9 +118,9 @@ def make_l2_banks(machine, wiring):
     banks["arrivals"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
-    banks["first_peer"] = banks["peer"][0]
     banks["number"] = np.arange(count)
-    banks["all_banks"], banks["partition_banks"] = count, count // spec.partitions
+    banks["other"] = (np.arange(count) + count // spec.partitions) % count
+    banks["other_peer"] = banks["peer"][banks["other"]]
     banks["cus"] = machine.cu.count
     banks["far_ps"] = far_ps(machine)
     places = waiting_places(spec)

@@ -22,6 +22,7 @@ from sim.hw.fifo import (
     fifo_pop,
     fifo_push_copy,
     fifo_room_ps,
+    fifo_slot,
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, is_far, route
@@ -157,6 +158,19 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     return SENT
 
 
+@compiled(inline=True)
+def _enter(calendar, source, fifo, pool, begin_ps, end_ps):
+    """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER."""
+    number = fifo.head
+    while number != fifo.tail:
+        ready_ps = pool[fifo_slot(fifo, number)].ready_ps
+        if ready_ps >= end_ps:
+            return ready_ps
+        calendar_add(calendar, source, max(ready_ps - begin_ps, 0))
+        number += 1
+    return NEVER
+
+
 @compiled
 def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """Carry the requests of the window [begin_ps, end_ps) from the CU ports to the banks.
@@ -176,34 +190,46 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
-        else:
-            next_ps = min(next_ps, leaves_ps)
+            leaves_ps = _enter(calendar, c, fifos[noc.first_port_fifo + c], pool, begin_ps, end_ps)
+        next_ps = min(next_ps, leaves_ps)
     words = (noc.cus + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
     slot = 0
     while calendar.busy >> slot != 0:
         if (calendar.busy >> slot) & 1:
             slot_ps = begin_ps + slot * noc.period_ps
-            slot_end_ps = slot_ps + noc.period_ps
             first = (clock + slot) % noc.cus
             for step in range(words + 1):
                 word, bits = slot_sources(calendar, slot, first, step, words)
                 while bits != 0:
                     c = (word << WORD_BITS) + trailing_zeros(bits)
                     bits &= bits - 1
-                    port = fifos[noc.first_port_fifo + c]
-                    leaves_ps = SENT
-                    while leaves_ps == SENT:
-                        leaves_ps = fifo_head_ps(port, pool)
-                        if leaves_ps < slot_end_ps:
-                            leaves_ps = _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps)
+                    leaves_ps = _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps)
                     if leaves_ps < end_ps:
                         calendar_add(calendar, c, leaves_ps - begin_ps)
-                    else:
+                    elif noc.claim[c] >= 0:
                         next_ps = min(next_ps, leaves_ps)
         slot += 1
     calendar.busy = 0
     return next_ps
+
+
+@compiled(inline=True)
+def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
+    """Send the requests of CU c that can leave in a slot.
+
+    Returns:
+        When the next one can leave if it waits for room (NEVER: not known); NEVER if none waits.
+    """
+    slot_end_ps = slot_ps + noc.period_ps
+    if noc.claim[c] >= 0 and max(noc.claim_ps[c], noc.claim_port_ps[c]) >= slot_end_ps:
+        return NEVER  # it is entered where it can leave, if that is in this window
+    port = fifos[noc.first_port_fifo + c]
+    while fifo_head_ps(port, pool) < slot_end_ps:
+        leaves_ps = _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps)
+        if leaves_ps != SENT:
+            return leaves_ps
+    return NEVER
 
 
 @compiled(inline=True)
@@ -277,11 +303,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps, cu_wake_ps):
     calendar = noc.calendar
     next_ps = NEVER
     for source in range(sources):
-        leaves_ps = fifo_head_ps(fifos[noc.first_hit_fifo + source], pool)
-        if leaves_ps < end_ps:
-            calendar_add(calendar, source, max(leaves_ps - begin_ps, 0))
-        else:
-            next_ps = min(next_ps, leaves_ps)
+        next_ps = min(next_ps, _enter(calendar, source, fifos[noc.first_hit_fifo + source], pool, begin_ps, end_ps))
     words = (sources + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
     slot = 0
@@ -295,14 +317,8 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps, cu_wake_ps):
                     source = (word << WORD_BITS) + trailing_zeros(bits)
                     bits &= bits - 1
                     queue = fifos[noc.first_hit_fifo + source]
-                    leaves_ps = fifo_head_ps(queue, pool)
-                    while leaves_ps < slot_end_ps:
+                    while fifo_head_ps(queue, pool) < slot_end_ps:
                         _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps)
-                        leaves_ps = fifo_head_ps(queue, pool)
-                    if leaves_ps < end_ps:
-                        calendar_add(calendar, source, leaves_ps - begin_ps)
-                    else:
-                        next_ps = min(next_ps, leaves_ps)
         slot += 1
     calendar.busy = 0
     if noc.first_far_fifo >= 0:  # answers that crossed in this window

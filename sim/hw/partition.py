@@ -3,7 +3,7 @@
 `L2Sharing` says how they share the lines:
 
     HOME     a line has one bank, its home. For the CUs of the other partitions it is far.
-    COPIES   the same, and each partition keeps copies of the lines that its CUs read. A read goes to the bank of its
+    COPIES   two partitions; each also keeps copies of the lines that its CUs read. A read goes to the bank of its
              own partition at the same place as the home. If that bank misses a line whose home is far, it asks the
              home instead of memory. Everything else (stores, atomics, uncached reads) goes to the home.
     PRIVATE  each partition caches all lines for its CUs and is not coherent with the others within a kernel.

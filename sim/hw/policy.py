@@ -3,7 +3,7 @@
 `T3SIM_POLICY=/path/to/file.py` names a Python file with a function `pick(channel, now_ps)`, plain or compiled. It
 returns the stream whose head enters the DRAM queue next, or -1 for none. `channel.head_ps[stream]` is the time since
 which a stream's head waits, NEVER if it cannot be taken (`sim.hw.arbiter`). A machine with `arbiter = "user"` uses the
-policy.
+policy. The file runs with the rights of the user, so use only files that you trust.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import sys
 
 from sim.hw.stream_heads import oldest_head
 from tracer.compile.jit import compiled
-from traces.errors import UserError
+from traces.errors import UserError, error_in_file
 
 VARIABLE = "T3SIM_POLICY"
 """It is part of the cache key of every compiled function that imports this module (tracer.compile.fingerprint)."""
@@ -30,8 +30,8 @@ def bound_policy(path):
     sys.modules[MODULE] = module  # a compiled function from the disk cache looks up its module by name
     try:
         module_spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # any error of the user's file
-        raise UserError(f"{VARIABLE}: {path}: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
+        raise error_in_file(path, f"{VARIABLE}: {path}", error) from error
     function = getattr(module, "pick", None)
     if not callable(function):
         raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")

@@ -53,12 +53,12 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.limits import check_limits
 from sim.machine.phases import run_answers, run_banks, run_channels, run_cus, run_mscs, run_requests
 from sim.machine.tracking import run_tracker
 from sim.machine.wiring import data_ps, lookahead_ps, wire
 from sim.spec import Machine
 from tracer.compile.jit import compiled
+from tracer.compile.reference import by_reference
 from traces.schema import EVENT
 from traces.units import whole_period_ps
 
@@ -153,6 +153,7 @@ def run_phases(node, begin_ps, end_ps):
         run_links(node, begin_ps, end_ps)
 
 
+@by_reference
 class Output(NamedTuple):
     """Records of the buffers of a run: their address-space configuration, the Tracker, the ledger's counts."""
 
@@ -167,6 +168,7 @@ class Output(NamedTuple):
     chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
 
 
+@by_reference
 class Node(NamedTuple):
     """All state of the simulated machine, as arrays of records."""
 
@@ -233,14 +235,13 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     """Allocate and wire one GPU.
 
     Args:
-        machine: the spec.
+        machine: the spec, checked (`sim.presets.check`).
         ports: number of links (in each direction) to other GPUs; 0 = a GPU alone, without Tracker and DMA engines.
         wires: WIRE array of all GPUs; the caller sets `out_wire`, `in_wire` and `distance` of the ports.
 
     Returns:
         The node and the names of its fifos.
     """
-    check_limits(machine, ports)
     ahead_ps = lookahead_ps(machine, ports)
     fifos, number = wire(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels

@@ -13,11 +13,14 @@ FIFOS_TOLD = 8
 
 
 class DeadlockError(UserError):
-    """Workgroups are left but nothing can move. Causes: a barrier that not all warps reach, or too small fifos."""
+    """Workgroups are left but nothing is done. Causes: a barrier that not all warps reach, or too small fifos."""
 
 
-def deadlock(node: Node, fifo_names: Sequence[str], what: str) -> DeadlockError:
-    """The error. It reports where warps wait and which fifos are not empty."""
+NOTHING_MOVES = "nothing can move"
+
+
+def deadlock(node: Node, fifo_names: Sequence[str], what: str, fact: str = NOTHING_MOVES) -> DeadlockError:
+    """The error. It reports where warps wait and which fifos are not empty. fact: what was noticed."""
     fifos, now_ps = node.fifos, int(node.engine[0]["now_ps"])
     fill = fifos["tail"] - fifos["head"]
     held = [f"{fifo_names[k]} {fill[k]} of {fifos[k]['limit']}" for k in np.flatnonzero(fill)[:FIFOS_TOLD]]
@@ -28,6 +31,6 @@ def deadlock(node: Node, fifo_names: Sequence[str], what: str) -> DeadlockError:
         f"for the Tracker {states[ON_TRACKER]}"
     )
     return DeadlockError(
-        f"{what}: nothing can move at {now_ps} ps with {left} workgroups left; warps waiting {waiting}; "
+        f"{what}: {fact} at {now_ps} ps with {left} workgroups left; warps waiting {waiting}; "
         f"fifos not empty: {', '.join(held) or 'none'}"
     )

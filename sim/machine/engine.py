@@ -37,9 +37,12 @@ class Status(IntEnum):
     OPEN = 5  # `open_window` only: a window has begun, its phases come next
 
 
-@compiled(inline=True)
-def _next_ps(node):
-    """The earliest time at which a unit can act, as far as known; NEVER if none can."""
+@compiled
+def next_act_ps(node):
+    """The earliest time at which a unit can act, as far as known; NEVER if none can.
+
+    Reads: all records of `node`. Writes: node.arriving, node.ports.
+    """
     noc = node.noc[0]
     first_ps = min(noc.requests_ps, noc.answers_ps, node.mca[0].choose_ps)
     for k in range(len(node.wake_ps)):
@@ -72,8 +75,11 @@ def _run_dispatchers(node, end_ps):
 
 
 @compiled(inline=True)
-def open_window(node):
+def open_window(node, until_ps):
     """Begin the next time window: set its times, close the interval of the time series before it, dispatch workgroups.
+
+    Args:
+        until_ps: see `run_engine`.
 
     Returns:
         (Status, begin_ps, end_ps): OPEN and the window, or the reason why none begins. `engine.now_ps` is the end of
@@ -81,18 +87,21 @@ def open_window(node):
     """
     engine = node.engine[0]
     while True:
-        first_ps = engine.resume_ps if engine.resume_ps >= 0 else _next_ps(node)
+        first_ps = engine.resume_ps if engine.resume_ps >= 0 else next_act_ps(node)
         engine.resume_ps = -1
         if first_ps == NEVER:
             return Status.IDLE, first_ps, first_ps
         begin_ps = max(first_ps // engine.grid_ps * engine.grid_ps, engine.now_ps)
         if begin_ps >= engine.horizon_ps:
             return Status.HORIZON, begin_ps, begin_ps
+        if 0 <= until_ps <= begin_ps:
+            engine.now_ps = max(engine.now_ps, grid_end_ps(engine, until_ps))
+            return Status.UNTIL, begin_ps, begin_ps
         if engine.interval_ps == 0 or begin_ps < engine.next_sample_ps:
             break
         if not close_interval(node):
             return Status.SERIES_FULL, begin_ps, begin_ps
-    end_ps = _end_ps(node, begin_ps)
+    end_ps = _end_ps(node, begin_ps, until_ps)
     if not _run_dispatchers(node, end_ps):
         engine.resume_ps = begin_ps  # after a request to the host the same window begins again
         return Status.NEEDS_WORKGROUPS, begin_ps, end_ps
@@ -101,15 +110,15 @@ def open_window(node):
 
 
 @compiled(inline=True)
-def _end_ps(node, begin_ps):
-    """End of the window: it does not pass the horizon, a sample of the time series, or the choice of MCA's limit."""
+def _end_ps(node, begin_ps, until_ps):
+    """End of the window. It passes neither until_ps nor the horizon, nor a sample, nor the choice of MCA's limit."""
     engine = node.engine[0]
     if node.mca[0].choose_ps <= begin_ps:
         choose_limit(node)
     end_ps = min(begin_ps + engine.window_ps, engine.horizon_ps, node.mca[0].choose_ps)
     if engine.interval_ps > 0:
         end_ps = min(end_ps, grid_end_ps(engine, engine.next_sample_ps))
-    return end_ps
+    return min(end_ps, grid_end_ps(engine, until_ps)) if until_ps >= 0 else end_ps
 
 
 @compiled(inline=True)
@@ -122,7 +131,11 @@ def close_window(node):
 
 @compiled
 def run_engine(node, until_ps):
-    """Advance the machine until no work is left, or a window ends after until_ps, or the host must act.
+    """Advance the machine until no work is left, or to until_ps, or until the host must act.
+
+    Args:
+        until_ps: nothing after this time (rounded up to a clock of the crossbar) has been simulated; negative: the end
+            of one window.
 
     Returns:
         A Status. `engine.now_ps` is the end of the last window.
@@ -130,12 +143,12 @@ def run_engine(node, until_ps):
     Reads and writes: all records of `node`.
     """
     while True:
-        status, begin_ps, end_ps = open_window(node)
+        status, begin_ps, end_ps = open_window(node, until_ps)
         if status != Status.OPEN:
             return status
         run_phases(node, begin_ps, end_ps)
         close_window(node)
-        if end_ps > until_ps:
+        if until_ps < 0:
             return Status.UNTIL
 
 

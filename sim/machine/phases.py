@@ -113,11 +113,21 @@ def run_banks(node, begin_ps, end_ps):
     spread = node.noc[0].home_banks
     slices = spread // len(node.channels)
     for h in range(len(node.channels)):
+        _expect_queues(node, (h + 1) * slices, slices, spread)
         while True:
             b, now_ps, other_ps = _next_bank(node, h * slices, slices, spread)
             if now_ps >= end_ps:
                 break
             _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
+
+
+@compiled(inline=True)
+def _expect_queues(node, lowest, slices, spread):
+    """Hint to the host: the banks of the channel whose first bank is `lowest` are next."""
+    if lowest < spread:
+        for first in range(lowest, len(node.banks), spread):
+            for b in range(first, first + slices):
+                l2_expect_queue(node.banks[b], node.l2_sets, node.fifos, node.pool)
 
 
 @compiled(inline=True)
@@ -145,8 +155,6 @@ def _next_bank(node, lowest, slices, spread):
 def _run_bank(node, h, b, now_ps, end_ps):
     """Run a bank for at least one step, up to end_ps."""
     bank, number = node.banks[b], len(node.cus) + b
-    if b + 1 < len(node.banks):
-        l2_expect_queue(node.banks[b + 1], node.l2_sets, node.fifos, node.pool)
     steps = 0
     while True:
         steps += 1
@@ -158,16 +166,8 @@ def _run_bank(node, h, b, now_ps, end_ps):
     node.memory_wake_ps[h] = min(node.memory_wake_ps[h], bank.sent_ps)
     bank.sent_ps = NEVER
     if bank.asked_ps < NEVER:
-        _wake_homes(node, bank)
-
-
-@compiled
-def _wake_homes(node, bank):
-    """Wake the banks of other partitions that a bank has asked."""
-    for b in range(bank.number % bank.partition_banks, bank.all_banks, bank.partition_banks):
-        if b != bank.number:
-            node.bank_wake_ps[b] = min(node.bank_wake_ps[b], bank.asked_ps)
-    bank.asked_ps = NEVER
+        node.bank_wake_ps[bank.other] = min(node.bank_wake_ps[bank.other], bank.asked_ps)
+        bank.asked_ps = NEVER
 
 
 @compiled

@@ -1,18 +1,50 @@
-"""Rules between several values of a machine. Type and range of each value are checked before."""
+"""Rules between several values of a machine: what the units' records hold, and what must hold for progress.
+
+The range of each value alone is in `sim.presets.bounds`.
+"""
 
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
-from sim.spec import DmaPolicy, Granularity, L2Sharing
+from sim.spec import HBM, BankMap, DmaPolicy, Granularity, L2Sharing, Machine, QueueOrganisation
+from traces.errors import UserError
+from traces.units import whole_period_ps
 
-SHORTEST_LINK_PS = 1000
-"""Shortest latency of a link. GPUs are simulated in time steps of this latency."""
+BANKS_MAX = 64
+"""DRAM banks of a channel that the record holds."""
+QUEUE_MAX = 512
+"""Entries of a channel's queues that the record holds."""
+TRACKER_SETS_MAX = 4096
+"""Sets of the Tracker that the record holds."""
+SG_ROW_BYTES = 256
+"""Contiguous bytes of a bank in the bank map sg."""
+SHORTEST_WINDOW_PS = 500
+"""Shortest time in which a unit cannot affect another one. Units are simulated in steps of this time."""
+SHORTEST_REFI_CLK = 100
+LONGEST_INSTRUCTION_PS = 2_000_000
+"""Longest time of a warp instruction on its pipe: a run of 2^32 instructions on each warp then overflows no counter."""
+RATES = ("issue_per_clk", "alu_warps_per_clk", "fma_warps_per_clk", "fp64_warps_per_clk", "sfu_warps_per_clk")
 
 
-def check_machine(machine, name, error):
-    """Raise `error` (an exception class) for the first broken rule. It names field, value and what is allowed."""
-    values = dict(leaves(machine))
-    for fits, field, allowed in _rules(machine):
+def check_machine(machine: Machine, name: str = "machine", error: type[UserError] = UserError) -> None:
+    """Refuse a machine that has an impossible value, is larger than the units' records, or could not make progress.
+
+    Args:
+        name: of the machine, for the message.
+        error: exception class to raise. Its message names field, value, what is allowed and why.
+    """
+    _raise_first(dict(leaves(machine)), _rules(machine), name, error)
+
+
+def check_hbm(hbm: HBM, name: str) -> None:
+    """The same for the memory alone."""
+    values = {f"hbm.{field}": value for field, value in leaves(hbm)}
+    rules = (*bound_rules(values.items()), *_hbm_rules(hbm), *_timing_rules(hbm.timing))
+    _raise_first(values, rules, name, UserError)
+
+
+def _raise_first(values, rules, name, error):
+    for fits, field, allowed in rules:
         if not fits:
             raise error(f"{name}: {field}: found {values[field]}, allowed is {allowed}")
 
@@ -32,6 +64,11 @@ def _cu_rules(cu):
     yield lanes in (32, 64), "cu.lanes_per_warp", "32 or 64"
     allowed = f"one warp ({lanes} lanes) to cu.warps x cu.lanes_per_warp = {threads}"
     yield lanes <= cu.threads <= threads, "cu.threads", allowed
+    period_ps = whole_period_ps(cu.clock_MHz)
+    least = period_ps / LONGEST_INSTRUCTION_PS
+    for field in RATES:
+        allowed = f"at least {least:g} at this clock: an instruction takes at most {LONGEST_INSTRUCTION_PS:,} ps"
+        yield getattr(cu, field) >= least, f"cu.{field}", allowed
     yield cu.warps % cu.schedulers == 0, "cu.warps", f"a multiple of cu.schedulers = {cu.schedulers}"
 
 
@@ -44,7 +81,7 @@ def _cache_rules(machine):
     yield fits, "cu.shared_bytes", f"at most l1.bytes = {l1.bytes}, which it is part of"
     yield l2.banks % hbm.channels == 0, "l2.banks", f"a multiple of hbm.channels = {hbm.channels}"
     yield from _partition_rules(machine)
-    yield from _msc_rules(machine.msc, hbm.channels)
+    yield from _msc_rules(machine)
 
 
 def _partition_rules(machine):
@@ -58,28 +95,40 @@ def _partition_rules(machine):
         yield l2.banks % least == 0, "l2.banks", f"a multiple of l2.partitions x hbm.channels = {least}"
     else:
         yield channels % parts == 0, "hbm.channels", f"a multiple of l2.partitions = {parts}"
-        yield l2.sharing != L2Sharing.COPIES or l2.mshrs > 1, "l2.mshrs", "at least 2, one for lines that are at home"
-        yield l2.far_latency_clk >= 1, "l2.far_latency_clk", "at least 1, as lines are in other partitions"
+        copies = l2.sharing == L2Sharing.COPIES
+        yield not copies or parts == 2, "l2.partitions", "2, as a line has one copy with l2.sharing = copies"
+        yield not copies or l2.mshrs > 1, "l2.mshrs", "at least 2, one for lines that are at home"
+        far_ps = l2.far_latency_clk * whole_period_ps(machine.noc.clock_MHz)
+        allowed = f"so many clocks that a packet takes {SHORTEST_WINDOW_PS} ps: partitions run alone for this time"
+        yield far_ps >= SHORTEST_WINDOW_PS, "l2.far_latency_clk", allowed
 
 
-def _msc_rules(msc, channels):
+def _msc_rules(machine):
+    msc, channels = machine.msc, machine.hbm.channels
     way_bytes = channels * msc.ways * LINE_BYTES
     fits = msc.bytes % way_bytes == 0
     yield fits, "msc.bytes", f"a multiple of hbm.channels x msc.ways x {LINE_BYTES} = {way_bytes}"
     yield msc.present or msc.bytes == 0, "msc.bytes", "0, as msc.present = false"
+    least = max(SHORTEST_WINDOW_PS, whole_period_ps(machine.noc.clock_MHz))
+    fits = msc.bytes == 0 or msc.latency_clk * whole_period_ps(msc.clock_MHz) >= least
+    yield fits, "msc.latency_clk", f"so many clocks that an answer takes {least} ps: time windows are whole clocks"
 
 
 def _hbm_rules(hbm):
     for field in ("bank_groups", "banks_per_group", "row_bytes", "interleave_bytes"):
         value = getattr(hbm, field)
         yield value & (value - 1) == 0, f"hbm.{field}", "a power of two"
-    yield hbm.row_bytes >= LINE_BYTES, "hbm.row_bytes", f"at least {LINE_BYTES}"
-    yield hbm.interleave_bytes >= LINE_BYTES, "hbm.interleave_bytes", f"at least a line, {LINE_BYTES}"
+    most = BANKS_MAX // hbm.bank_groups
+    yield hbm.banks_per_group <= most, "hbm.banks_per_group", f"at most {BANKS_MAX} / hbm.bank_groups = {most}"
+    fits = hbm.bank_map != BankMap.SG or hbm.row_bytes >= SG_ROW_BYTES
+    yield fits, "hbm.row_bytes", f"at least {SG_ROW_BYTES} with hbm.bank_map = sg"
     rows_bytes = hbm.channels * hbm.bank_groups * hbm.banks_per_group * hbm.row_bytes
     allowed = f"a multiple of one row in every bank, {rows_bytes}"
     yield hbm.capacity_bytes % rows_bytes == 0, "hbm.capacity_bytes", allowed
+    yield hbm.column_bytes in (32, 64), "hbm.column_bytes", "32 or 64"
     yield hbm.write_low < hbm.write_high, "hbm.write_low", f"less than hbm.write_high = {hbm.write_high}"
-    yield hbm.queue_entries >= 4, "hbm.queue_entries", "at least a line, 4"
+    most = QUEUE_MAX // (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
+    yield hbm.queue_entries <= most, "hbm.queue_entries", f"at most {most} with hbm.queue = {hbm.queue.name.lower()}"
 
 
 def _timing_rules(timing):
@@ -88,17 +137,36 @@ def _timing_rules(timing):
         yield getattr(timing, longer) >= least, f"hbm.timing.{longer}", f"at least {shorter} = {least}"
     row = timing.RAS + timing.RP
     yield row <= timing.RC, "hbm.timing.RC", f"at least RAS + RP = {row}"
-    refreshes = timing.REFI == 0 or timing.REFI > timing.RFC
-    yield refreshes, "hbm.timing.REFI", f"0 (no refresh) or more than RFC = {timing.RFC}"
+    least = max(SHORTEST_REFI_CLK, timing.RFC + _row_clk(timing))
+    refreshes = timing.REFI == 0 or least <= timing.REFI
+    allowed = f"0 (no refresh) or at least {least}: between two refreshes a row must be opened, used and closed"
+    yield refreshes, "hbm.timing.REFI", allowed
+
+
+def _row_clk(timing):
+    """Clocks that it takes to open a row, read or write a line of it, and close it."""
+    column = max(timing.CCD_L, timing.CCDWL, timing.burst)
+    wait = max(timing.RTW, timing.WL + timing.burst + timing.WTR_L)
+    read = timing.RCD_rd + max(timing.RTP, timing.CL)
+    write = timing.RCD_wr + timing.WL + timing.burst + timing.WR
+    return max(timing.RC, max(read, write) + wait + 4 * column + timing.RP)
 
 
 def _fabric_rules(machine):
-    tracker, link, mca = machine.tracker, machine.link, machine.mca
+    tracker, mca, noc = machine.tracker, machine.mca, machine.noc
+    window_ps = noc.latency_clk * whole_period_ps(noc.clock_MHz)
+    allowed = f"so many clocks that a packet takes {SHORTEST_WINDOW_PS} ps: units run alone for this time"
+    yield window_ps >= SHORTEST_WINDOW_PS, "noc.latency_clk", allowed
+    clock_ps = whole_period_ps(noc.clock_MHz)
+    allowed = f"at least {clock_ps} ps, a clock of the crossbar: time windows are whole clocks"
+    yield machine.hbm.request_ps >= clock_ps, "hbm.request_ps", allowed
+    yield machine.link.latency_ps >= clock_ps, "link.latency_ps", allowed
     yield tracker.entries % tracker.ways == 0, "tracker.entries", f"a multiple of tracker.ways = {tracker.ways}"
+    most = TRACKER_SETS_MAX * tracker.ways
+    allowed = f"at most {TRACKER_SETS_MAX} x tracker.ways = {most}, the size of the unit's record; 0 = no limit"
+    yield tracker.entries <= most, "tracker.entries", allowed
     fits = tracker.granularity == Granularity.WORKGROUP or machine.dma.policy != DmaPolicy.CHUNK
     yield fits, "tracker.granularity", "workgroup, as dma.policy = chunk sends whole chunks"
-    yield link.efficiency > 0, "link.efficiency", "more than 0"
-    yield link.latency_ps >= SHORTEST_LINK_PS, "link.latency_ps", f"at least {SHORTEST_LINK_PS}"
     for fewer, more in (("loose_from", "medium_from"), ("medium_from", "strict_from")):
         high = getattr(mca, more)
         yield getattr(mca, fewer) <= high, f"mca.{fewer}", f"at most mca.{more} = {high}"

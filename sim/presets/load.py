@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
+from sim.presets.bounds import BOUNDS
 from sim.presets.check import check_machine
-from sim.presets.preset import KINDS, OVERRIDE, Preset, Source
+from sim.presets.preset import BORROWED, KINDS, OVERRIDE, Preset, Source
 from sim.spec import Machine
+from traces.bounds import Bound
 from traces.choices import allowed_names
 from traces.errors import UserError
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
-"""Links, Tracker, DMA engines and collectives of every machine whose preset gives no other values."""
+"""Links, Tracker, DMA engines and collectives of the machine of the T3 paper. Other machines borrow them."""
 HEADER = ("title", "note", "extends")
 LEAF = ("value", "kind", "source")
 choices = partial(allowed_names, listing="t3sim presets NAME")
@@ -48,7 +50,7 @@ def load_preset(name_or_path, overrides=()):
             values that do not fit each other.
     """
     title, given = _read(_path_of(name_or_path), ())
-    given = _read(FABRIC, ())[1] | given
+    given = _borrowed() | given
     for field, value, where in _overrides(overrides):
         given[field] = (value, Source(OVERRIDE, "set for this run"), where)
     return _assemble(str(name_or_path), title, given)
@@ -60,7 +62,16 @@ def preset_from_dict(stored):
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()
     }
-    return _assemble(stored["name"], stored["title"], _read(FABRIC, ())[1] | given)
+    return _assemble(stored["name"], stored["title"], _borrowed() | given)
+
+
+def _borrowed():
+    """Leaves of the machine of the T3 paper, for a machine that does not give them."""
+    leaves = _read(FABRIC, ())[1].items()
+    return {
+        field: (value, Source(BORROWED, f"as the machine of the T3 paper ({given.kind}: {given.source})"), where)
+        for field, (value, given, where) in leaves
+    }
 
 
 def _path_of(name_or_path):
@@ -157,7 +168,7 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
         table = values
         for unit in units:
             table = table.setdefault(unit, {})
-        table[last] = checked_value(value, kind, f"{where}: {field}")
+        table[last] = checked_value(value, kind, f"{where}: {field}", BOUNDS.get(field))
     machine = msgspec.convert(values, Machine)
     check_machine(machine, name, PresetError)
     return Preset(name, title, machine, {field: given[field][1] for field in fields})
@@ -179,22 +190,25 @@ def _fields_of(unit, prefix=""):
     return fields
 
 
-def checked_value(value: Any, kind: Any, where: str) -> Any:
-    """A plain value in the type of its field. An enum member is given by its lower-case name.
+def checked_value(value: Any, kind: Any, where: str, bound: Bound | None = None) -> Any:
+    """A plain value in the type and the range of its field. An enum member is given by its lower-case name.
 
     Raises:
         PresetError: names `where`, the value and what is allowed.
     """
     if isinstance(kind, type) and issubclass(kind, Enum):
         members = {member.name.lower(): member for member in kind}
-        if value not in members:
+        if not isinstance(value, str) or value not in members:
             raise PresetError(f"{where}: found {value!r}; {choices(str(value), members)}")
         return members[value]
     try:
-        return msgspec.convert(value, kind)
+        typed = msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
         allowed = str(problem).partition("Expected ")[2].partition(",")[0].replace("`", "")
         raise PresetError(f"{where}: found {value!r}, allowed is {allowed}") from None
+    if bound and not bound.holds(typed):
+        raise PresetError(f"{where}: found {value!r}, allowed is {bound.allowed}")
+    return typed
 
 
 def _field_types(unit):

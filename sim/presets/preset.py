@@ -14,11 +14,15 @@ measured: on the real machine. calibrated: chosen to match a named measurement. 
 assumed: our choice; every run lists these values."""
 OVERRIDE = "override"
 """Kind of a value that the user set for one run."""
+BORROWED = "borrowed"
+"""Kind of a value that the preset does not give: it is that of the machine of the T3 paper (`fabric/t3.toml`)."""
+ORIGINS = (*KINDS, BORROWED, OVERRIDE)
+"""All kinds of a loaded value."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Evidence for a value: its kind (KINDS or OVERRIDE) and a reference."""
+    """Evidence for a value: its kind (one of ORIGINS) and a reference."""
 
     kind: str
     source: str
@@ -59,10 +63,19 @@ class Preset:
 
 def assumed(preset):
     """Dotted field -> (value, source), for the values that are only our choice."""
+    return _of_kind(preset, "assumed")
+
+
+def borrowed(preset):
+    """Dotted field -> (value, source), for the values that the preset takes from the machine of the T3 paper."""
+    return _of_kind(preset, BORROWED)
+
+
+def _of_kind(preset, kind):
     return {
         field: (value, preset.sources[field].source)
         for field, value in preset.values().items()
-        if preset.sources[field].kind == "assumed"
+        if preset.sources[field].kind == kind
     }
 
 

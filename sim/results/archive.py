@@ -1,21 +1,22 @@
 """The results archive: results of runs in an HDF5 file that opens in h5py, pandas and xarray.
 
-    /                       attributes: file_type, format_version, writer, runs, study, checksum
+    /                       attributes: file_type, format_version, writer, runs, study
     /registry               text: unit -> counter -> meaning (JSON, `sim.counters.COUNTERS`)
     /runs/00000, ...        one run, or one point of a study that failed: `sim.results.layout`
 
 The same input gives the same bytes: wall time, memory, dates and paths are not in the file. The file is written under
-a temporary name and renamed when it is complete. Every run and the whole file have a checksum, which is checked when
-the file is read. Versions:
+a temporary name and renamed when it is complete. Its seal (`traces.seal`) is checked when the file is read. Versions:
 
     1   one run, its group is the root of the file; no checksums.
     2   any number of runs.
     3   input, ledger, timeline, link traffic and hash of the code of each run; the runs of a scenario.
+    4   a seal. Versions 2 and 3 have checksums of each run and of all runs.
 
-Versions 1 and 2 can be read; `t3sim merge` writes them as version 3. Before version 3 the archives of `t3sim t3` had
+Older versions can be read; `t3sim merge` writes them as version 4. Before version 3 the archives of `t3sim t3` had
 their own file type ("t3sim-evaluation"), which is refused.
 """
 
+import errno
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -26,18 +27,22 @@ from pathlib import Path
 import h5py
 
 from sim.counters import COUNTERS
+from sim.results.check import check_text
 from sim.results.frames import Frames
-from sim.results.layout import FORMAT_VERSION, read_run, run_digest, write_run
+from sim.results.layout import FORMAT_VERSION, SEALED_FROM, read_run, write_run
 from sim.run.result import Failure, ResultsError, RunResult
 from traces.errors import UserError
-from traces.hdf5_file import open_hdf5
+from traces.hdf5_file import known_version, open_hdf5
+from traces.output import replacing
 from traces.version import VERSION
-from traces.write import new_file, replacing
+from traces.write import new_file
 
 FILE_TYPE = "t3sim-results"
 FORMER_TYPE = "t3sim-evaluation"
 WRITER = f"t3sim {VERSION}"
 RUN = "runs/{:05d}"
+OF_THE_MACHINE = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM)
+"""Errors that say nothing about the content of a file."""
 
 
 @dataclass
@@ -87,22 +92,17 @@ def write_runs(path: str | Path, runs: Iterable[RunResult | Failure], study: str
         UserError: folder missing or not writable, disk full. Nothing is left behind.
     """
     with replacing(Path(path)) as temporary, new_file(temporary) as (file, sink):
-        checksums = []
-        for number, run in enumerate(runs):
-            write_run(file.create_group(RUN.format(number)), run)
-            checksums.append(run_digest(run))
+        count = 0
+        for run in runs:
+            write_run(file.create_group(RUN.format(count)), run)
+            count += 1
             sink.check()
         file["registry"] = json.dumps(COUNTERS, indent=1)
         file.attrs["file_type"] = FILE_TYPE
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["writer"] = WRITER
-        file.attrs["runs"] = len(checksums)
+        file.attrs["runs"] = count
         file.attrs["study"] = study
-        file.attrs["checksum"] = _archive_digest(study, checksums)
-
-
-def _archive_digest(study: str, checksums: list[str]) -> str:
-    return hashlib.sha256("\n".join([study, *checksums]).encode()).hexdigest()
 
 
 def open(path: str | Path) -> ResultsArchive:
@@ -110,6 +110,7 @@ def open(path: str | Path) -> ResultsArchive:
 
     Raises:
         ResultsError: the file does not exist, is not a results archive, has a newer version, is truncated or damaged.
+        MemoryError, OSError: a problem of this computer, not of the file.
     """
     with _reading(path) as file:
         file_type = file.attrs.get("file_type")
@@ -119,10 +120,7 @@ def open(path: str | Path) -> ResultsArchive:
             )
         if file_type != FILE_TYPE:
             raise ResultsError(f"{path}: not a results archive: file_type is {file_type!r}, allowed is {FILE_TYPE!r}")
-        version = int(file.attrs["format_version"])
-        if not 1 <= version <= FORMAT_VERSION:
-            raise ResultsError(f"{path}: format_version is {version}, allowed is 1 to {FORMAT_VERSION}")
-        return _results_archive(path, file, version)
+        return _results_archive(path, file, known_version(file, path, FORMAT_VERSION, SEALED_FROM))
 
 
 def _results_archive(path: str | Path, file: h5py.File, version: int) -> ResultsArchive:
@@ -131,9 +129,17 @@ def _results_archive(path: str | Path, file: h5py.File, version: int) -> Results
     groups = [file[RUN.format(number)] for number in range(int(file.attrs["runs"]))]
     runs = [read_run(group, version) for group in groups]
     study = str(file.attrs["study"])
-    if file.attrs["checksum"] != _archive_digest(study, [str(group.attrs["checksum"]) for group in groups]):
-        raise ValueError("the checksum does not fit the runs")
+    check_text(study, "study")
+    if version < SEALED_FROM:
+        _check_checksums(file, study, groups)
     return ResultsArchive(runs, study, str(path))
+
+
+def _check_checksums(file: h5py.File, study: str, groups: list[h5py.Group]) -> None:
+    """Compare the checksum of all runs, of versions 2 and 3."""
+    checksums = [str(group.attrs["checksum"]) for group in groups]
+    if file.attrs["checksum"] != hashlib.sha256("\n".join([study, *checksums]).encode()).hexdigest():
+        raise ValueError("the checksum does not fit the runs")
 
 
 @contextmanager
@@ -144,10 +150,13 @@ def _reading(path: str | Path) -> Iterator[h5py.File]:
     try:
         with open_hdf5(path) as file:
             yield file
-    except ResultsError:
+    except MemoryError:
         raise
-    except UserError as mistake:  # the machine is damaged, or of another version
-        raise ResultsError(f"{path}: {mistake}") from None
+    except UserError as mistake:  # a value is impossible, or the machine of another version
+        place = "" if str(mistake).startswith(f"{path}:") else f"{path}: "
+        raise ResultsError(f"{place}{mistake}") from None
     except Exception as problem:  # for a damaged file h5py raises exceptions of many types
+        if isinstance(problem, OSError) and problem.errno in OF_THE_MACHINE:
+            raise
         text = " ".join(str(problem).split())
         raise ResultsError(f"{path}: damaged, truncated, or not an HDF5 file ({text})") from None

@@ -1,13 +1,20 @@
-"""Differences between two results archives, by name: counters, times, series, values of the machine, figures."""
+"""Differences between two results archives, by name. Causes come first: input, options, machine, versions.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+Then come the results: figures, times, counters, series. A cause that all runs share is named once, for the archive.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sim.results.archive import ResultsArchive
 from sim.run.result import Failure, KernelResult, RunResult
+
+DIGESTS = ("input trace", "input output_sha256")
+"""Inputs that follow from others; they are named after what they follow from."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,7 @@ class Move:
         before: value in the first archive, None = it has none.
         after: value in the second archive, None = it has none.
         instances: number of instances of the unit that differ (0 for values without instances).
+        cause: it is part of what was simulated, and may explain differences of results.
     """
 
     run: int
@@ -29,6 +37,7 @@ class Move:
     before: Any
     after: Any
     instances: int = 0
+    cause: bool = False
 
     @property
     def change(self) -> float | None:
@@ -38,24 +47,58 @@ class Move:
 
 
 def moves(one: ResultsArchive, other: ResultsArchive) -> list[Move]:
-    """All differences. Runs and kernels are compared by number."""
+    """All differences: the causes, then the results. Runs and kernels are compared by number."""
     differences = [] if len(one.runs) == len(other.runs) else [Move(-1, -1, "runs", len(one.runs), len(other.runs))]
-    for number, (ours, theirs) in enumerate(zip(one.runs, other.runs, strict=False)):
-        differences += _run_moves(number, ours, theirs)
-    return differences
+    pairs = list(zip(one.runs, other.runs, strict=False))
+    causes = [list(_causes(number, *pair)) for number, pair in enumerate(pairs)]
+    for number, pair in enumerate(pairs):
+        differences += _run_moves(number, *pair)
+    return [*_shared_once(causes), *differences]
+
+
+def _causes(number: int, one: RunResult | Failure, other: RunResult | Failure) -> Iterator[Move]:
+    """Differences in what was simulated, and by which version."""
+    yield from _dict_moves(number, "point ", one.point, other.point)
+    if isinstance(one, RunResult) and isinstance(other, RunResult):
+        inputs = list(_dict_moves(number, "input ", _flat(one.input), _flat(other.input)))
+        yield from (move for move in inputs if move.name not in DIGESTS)
+        yield from _dict_moves(number, "option ", one.options, other.options)
+        yield from _dict_moves(number, "machine ", one.preset.values(), other.preset.values())
+        yield from (move for move in inputs if move.name in DIGESTS)
+        yield from _dict_moves(number, "", {"interval_ps": one.interval_ps}, {"interval_ps": other.interval_ps})
+        yield from _dict_moves(number, "version ", {"code": one.code}, {"code": other.code})
+    yield from _dict_moves(number, "version ", {"writer": one.writer}, {"writer": other.writer})
+
+
+def _shared_once(causes: list[list[Move]]) -> list[Move]:
+    """The causes of all runs. A cause that every one of several runs has is named once, without a run."""
+    times = Counter((move.name, repr(move.before), repr(move.after)) for found in causes for move in found)
+    named: dict[tuple[int, str], Move] = {}
+    for move in (move for found in causes for move in found):
+        everywhere = times[move.name, repr(move.before), repr(move.after)] == len(causes) > 1
+        move = replace(move, run=-1) if everywhere else move
+        named.setdefault((move.run, move.name), move)
+    return sorted(named.values(), key=lambda move: move.run)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values under names with dots: kernel.tile_m."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
 
 
 def _run_moves(number: int, one: RunResult | Failure, other: RunResult | Failure) -> Iterator[Move]:
-    yield from _dict_moves(number, -1, "point ", one.point, other.point)
+    """Differences in what was found."""
     if isinstance(one, Failure) or isinstance(other, Failure):
         before, after = (run.reason if isinstance(run, Failure) else "" for run in (one, other))
         if before != after:
             yield Move(number, -1, "failure", before, after)
         return
-    yield from _dict_moves(number, -1, "machine ", one.preset.values(), other.preset.values())
-    yield from _dict_moves(number, -1, "option ", one.options, other.options)
-    yield from _dict_moves(number, -1, "figure ", one.figures, other.figures)
-    for name in ("trace_fingerprint", "interval_ps", "time_ps", "link_bytes", "exactly_once"):
+    for figure, before, after in _unequal(one.figures, other.figures):
+        yield Move(number, -1, f"figure {figure}", before, after)
+    for name in ("time_ps", "link_bytes", "exactly_once"):
         if getattr(one, name) != getattr(other, name):
             yield Move(number, -1, name, getattr(one, name), getattr(other, name))
     if len(one.kernels) != len(other.kernels):
@@ -65,11 +108,15 @@ def _run_moves(number: int, one: RunResult | Failure, other: RunResult | Failure
     yield from _series_moves(number, one.series, other.series)
 
 
-def _dict_moves(run: int, kernel: int, prefix: str, one: dict, other: dict) -> Iterator[Move]:
-    for name in one | other:
-        before, after = one.get(name), other.get(name)
-        if before != after:
-            yield Move(run, kernel, prefix + name, before, after)
+def _dict_moves(run: int, prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Move]:
+    for name, before, after in _unequal(one, other):
+        yield Move(run, -1, prefix + name, before, after, cause=True)
+
+
+def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for name in {**one, **other}:
+        if one.get(name) != other.get(name):
+            yield name, one.get(name), other.get(name)
 
 
 def _kernel_moves(run: int, place: int, one: KernelResult, other: KernelResult) -> Iterator[Move]:

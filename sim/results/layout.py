@@ -1,8 +1,8 @@
-"""A run in an HDF5 group: write, read, checksum.
+"""A run in an HDF5 group: write and read; the checksums of versions 2 and 3.
 
 The group of a run (version 1: the root of the file):
 
-    .                       attributes: ATTRIBUTES, kernels, TEXTS and point (JSON), checksum
+    .                       attributes: ATTRIBUTES, kernels, TEXTS and point (JSON)
     spec                    text: the machine, every value with kind and source (JSON, `Preset.as_dict`)
     options                 text: the options of the run (JSON)
     kernels/0000, ...       attributes: name, start_ps, end_ps
@@ -14,8 +14,9 @@ The group of a run (version 1: the root of the file):
     triggers                i8 [tiles, 3]: tile, time of completion (ps), local chunk; if tiles were tracked
     mean_dram_bytes         i8 [4], per stream, for several GPUs
 
-The group of a failed point has only the attributes writer, point, failure (the reason) and checksum. Versions 1 and 2
-have the attribute trace_fingerprint instead of input, and no timeline, ledger or link traffic.
+The group of a failed point has only the attributes writer, point and failure (the reason). Versions 2 and 3 have a
+checksum of each run instead of a seal. Versions 1 and 2 have the attribute trace_fingerprint instead of input, and no
+timeline, ledger or link traffic.
 """
 
 import hashlib
@@ -26,11 +27,16 @@ import h5py
 import numpy as np
 
 from sim.presets import preset_from_dict
+from sim.results.check import check_run, check_text
 from sim.run.result import Failure, KernelResult, RunResult
 from traces.checksum import canonical_json
 
 KERNEL = "kernels/{:04d}"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+SEALED_FROM = 4
+"""First version of the format with a seal (`traces.seal`)."""
+INPUT_FROM = 3
+"""First version with input, timeline, ledger and link traffic."""
 ATTRIBUTES = ("interval_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "code")
 """Attributes with plain values of a RunResult. A value of None is not written."""
 TEXTS = ("input", "figures", "wrong", "warnings")
@@ -42,7 +48,6 @@ def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
     """Write a run or a failure into an empty group."""
     group.attrs["writer"] = run.writer
     group.attrs["point"] = json.dumps(run.point)
-    group.attrs["checksum"] = run_digest(run)
     if isinstance(run, Failure):
         group.attrs["failure"] = run.reason
         return
@@ -95,7 +100,8 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         writer: used if the group has no writer (version 1).
 
     Raises:
-        ValueError: the checksum does not fit. h5py raises further exceptions for a damaged file.
+        ResultsError: an impossible value.
+        ValueError: the checksum of version 2 or 3 does not fit. h5py raises further exceptions for a damaged file.
     """
     attributes = group.attrs
     writer = str(attributes["writer"]) if writer is None else writer
@@ -107,7 +113,12 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
         stored = json.loads(group["spec"].asstr()[()])
         run = _read_result(group, stored, version)
         run.writer, run.point = writer, point
-    if "checksum" in attributes and attributes["checksum"] != run_digest(run, stored, version):
+    check_text(run.writer, f"{group.name}: writer")
+    if isinstance(run, RunResult):
+        check_run(run, group.name)
+    else:
+        check_text(run.reason, f"{group.name}: failure")
+    if 1 < version < SEALED_FROM and attributes["checksum"] != run_digest(run, stored, version):
         raise ValueError(f"{group.name}: the checksum does not fit the content")
     return run
 
@@ -121,7 +132,7 @@ def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -
         "series": {name: values[:] for name, values in group["series"].items() if name != "time_ps"},
         "interval_ps": int(attributes["interval_ps"]),
     }
-    if version < FORMAT_VERSION:
+    if version < INPUT_FROM:
         figures = json.loads(attributes.get("figures", "{}"))
         return RunResult(**given, input={"trace": str(attributes["trace_fingerprint"])}, figures=figures)
     given |= {name: json.loads(attributes[name]) for name in TEXTS}
@@ -162,14 +173,14 @@ def run_digest(
         return digest.hexdigest()
     spec = run.preset.as_dict() if stored_spec is None else stored_spec
     texts = [run.figures, run.trace_fingerprint, run.interval_ps, spec, run.options]
-    if version == FORMAT_VERSION:
+    if version >= INPUT_FROM:
         texts += [getattr(run, name) for name in (*TEXTS, *ATTRIBUTES)]
     digest.update(canonical_json(texts).encode())
     for kernel in run.kernels:
         digest.update(canonical_json([kernel.name, kernel.start_ps, kernel.end_ps, kernel.totals]).encode())
         for unit in sorted(kernel.units):
             _digest_array(digest, unit, kernel.units[unit])
-    for name, values in (*sorted(run.series.items()), *(_arrays(run).items() if version == FORMAT_VERSION else ())):
+    for name, values in (*sorted(run.series.items()), *(_arrays(run).items() if version >= INPUT_FROM else ())):
         _digest_array(digest, name, values)
     return digest.hexdigest()
 

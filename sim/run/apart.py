@@ -20,7 +20,7 @@ import pickle, sys
 try:
     from sim.run.apart import serve
     answer = serve()
-except Exception as error:
+except BaseException as error:
     from sim.run.reason import reason_of
     answer = reason_of(error)
 sys.stdout.buffer.write(pickle.dumps(answer))

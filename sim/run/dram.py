@@ -20,6 +20,7 @@ from sim.hw.hbm.log import LOG
 from sim.hw.hbm.setup import make_hbm_channels
 from sim.hw.request import LINE_BYTES, NEVER, STREAMS, Op
 from sim.hw.request import Stream as RequestStream
+from sim.presets.check import check_hbm
 from sim.run.dram_stream import Stream, read_stream
 from sim.spec import HBM, Arbiter, BankMap, CacheIndex, PagePolicy, QueueOrganisation, UpdateScope
 from tracer.compile.jit import compiled
@@ -102,15 +103,17 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
         "bank_map": BankMap[bank_map],
         "stream_fifo": FIFO_DEPTH,
         "arbiter": Arbiter.FCFS,
-        "request_ps": 1,  # not used: the stream enters at the controller
+        "request_ps": 1000,  # not used: the stream enters at the controller
         "extra_latency_ps": 0,
         "timing": timing,
     }
     fields = {**given, **{name: value for name, value in fields.items() if name not in ("title", "source")}}
     try:
-        return msgspec.convert(fields, HBM)
+        hbm = msgspec.convert(fields, HBM)
     except msgspec.ValidationError as error:
         raise UserError(f"DRAM channel: {error}") from None
+    check_hbm(hbm, "DRAM channel")
+    return hbm
 
 
 class StreamState(NamedTuple):
@@ -205,7 +208,7 @@ def drive(channels, fifos, pool, op, address, earliest_ps, accepted_ps, done_ps,
     log.
     """
     channel = channels[0]
-    entry = fifos[channel.in_fifo[0]]
+    entry = fifos[channel.lanes.in_fifo[0]]
     answers = fifos[channel.out_fifo]
     # np.int64: with a plain 0, numba would compile every called function a second time for the literal.
     pushed = np.int64(0)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracer.compile.jit import compiled
+from traces.bounds import Bound
 from traces.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -23,7 +24,8 @@ CASE_BIT = 0x20
 LETTERS = (ord("R"), ord("W"), ord("U"))
 """In the order of sim.hw.request.Op: READ, WRITE, UPDATE."""
 LIMIT = 1 << 58
-"""Numbers must be below this. Times up to 2 hours still fit into 64 bits after the conversion to picoseconds."""
+"""Numbers must be below this."""
+EARLIEST = Bound(0, 10_000_000_000, "10 s; every refresh until then is simulated")
 NO_OPERATION, NO_NUMBER, TOO_MUCH = 1, 2, 3
 
 
@@ -65,7 +67,11 @@ def read_stream(path: str | Path) -> Stream:
         raise UserError(f"{path}:{line}: {content!r}: {wanted}")
     if requests == 0:
         raise UserError(f"{path}: no requests (lines `R|W|U address [earliest_ns]`)")
-    return Stream(*(column[:requests] for column in stream))
+    stream = Stream(*(column[:requests] for column in stream))
+    latest = int(stream.earliest_ns.max())
+    if not EARLIEST.holds(latest):
+        raise UserError(f"{path}: earliest_ns: found {latest}, allowed is {EARLIEST.allowed}")
+    return stream
 
 
 @compiled

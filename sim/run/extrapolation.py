@@ -18,10 +18,12 @@ from sim.host.gpu import Gpu, Progress
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.spans import SPAN
 from sim.machine.build import units_of
+from sim.occupancy import occupancy
 from sim.presets import Preset
 from sim.run.cut_gemm import CutKernel, plain_gemm
 from sim.run.result import EXTRAPOLATED, KernelResult, RunResult
 from sim.run.steady_waves import END_WAVES, QUARTER_WAVES, quarter_waves, rest, wave_times
+from sim.spec import Machine
 from traces.source import TraceSource
 
 FROM, OF = f"{EXTRAPOLATED}from_workgroups", f"{EXTRAPOLATED}to_workgroups"
@@ -188,6 +190,22 @@ def simulate_gemm(
     return result
 
 
+def why_whole(source: TraceSource, machine: Machine) -> str:
+    """Why this GEMM cannot be cut, whatever its times are: it has too few waves; "" = it may be cut.
+
+    Raises:
+        UserError: another kind of trace; a workgroup that does not fit the machine.
+    """
+    gemm = plain_gemm(source)
+    info = gemm.info
+    fit = occupancy(machine.cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
+    wave = fit.workgroups * machine.cu.count
+    quarter = max(QUARTER_WAVES, -(-gemm.tiles_n // wave))
+    least = (4 * quarter + 1) / (1 - LEAST_SAVED)  # ended when the first check may cut, and the share that is left
+    waves = info.workgroups / wave
+    return "" if waves >= least else f"it has {waves:.1f} waves of {wave:,} workgroups, at least {least:.0f} are needed"
+
+
 def l2_fills(snapshot: Snapshot) -> int:
     """Sectors brought into L2 so far. Before L2 is full it evicts little, and traffic is too low."""
     return int(sum(snapshot.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
@@ -199,11 +217,11 @@ def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
     share = cut.left / (cut.last.workgroups - cut.first.workgroups)
     for name in counters.dtype.names or ():
         if not is_maximum(name):
-            whole[name] += _whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
+            whole[name] += whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
     return whole
 
 
-def _whole_numbers(values: np.ndarray) -> np.ndarray:
+def whole_numbers(values: np.ndarray) -> np.ndarray:
     """Values rounded to integers whose sum is the rounded sum of the values."""
     sums = np.rint(np.cumsum(values.ravel())).astype(np.int64)
     return np.diff(sums, prepend=0).reshape(values.shape)

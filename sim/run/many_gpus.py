@@ -17,9 +17,11 @@ from sim.collective.plans import (
     Plan,
     all_gather,
     all_reduce,
+    all_to_all,
     check_plans_fit,
     fused,
     reduce_scatter,
+    send,
     steps_queue,
     tell_contributors,
 )
@@ -32,6 +34,7 @@ from sim.host.state import SavePoints, cluster_state, flat_state
 from sim.host.window import Launch
 from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import QUEUES
+from sim.machine.memory import check_plan_memory
 from sim.run.cluster_result import cluster_result
 from sim.run.result import RunResult
 from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
@@ -41,7 +44,13 @@ from traces.schema import Cache
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
-COLLECTIVES = {"reduce_scatter": reduce_scatter, "all_gather": all_gather, "all_reduce": all_reduce}
+COLLECTIVES = {
+    "reduce_scatter": reduce_scatter,
+    "all_gather": all_gather,
+    "all_reduce": all_reduce,
+    "all_to_all": all_to_all,
+    "send": send,
+}
 
 
 def run_plan(
@@ -163,6 +172,7 @@ def collective_plans(
     machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
     """Plans of a collective for all GPUs."""
+    check_plan_memory(chunks.tiles, chunks.gpus)
     spec = machine.collective
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
@@ -258,6 +268,7 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPl
         UserError: a kernel, Tracker or plan with which updates would be lost, counted twice or never forwarded.
     """
     check_kernel_is_tracked(source)
+    check_plan_memory(chunks.tiles, chunks.gpus)
     output, granularity = source.output_tiles(), machine.tracker.granularity
     plans = [fused(output, chunks, gpu, own or machine.link.topology, granularity) for gpu in range(chunks.gpus)]
     check_tracker(machine, plans[0].tiles)

@@ -22,6 +22,13 @@ class ResultsError(UserError):
     """The file is not a results archive that this version can read, or it does not hold the requested values."""
 
 
+class Totals(dict[str, int]):
+    """ "unit.counter" -> sum or maximum. An archive of an older version, or a damaged one, can lack counters."""
+
+    def __missing__(self, name: str) -> int:
+        raise ResultsError(f"this result has no counter {name}")
+
+
 @dataclass
 class KernelResult:
     """One kernel of a run.
@@ -40,6 +47,9 @@ class KernelResult:
     end_ps: int
     units: dict[str, np.ndarray]
     totals: dict[str, int]
+
+    def __post_init__(self) -> None:
+        self.totals = Totals(self.totals)
 
     @property
     def time_ps(self) -> int:
@@ -113,7 +123,7 @@ class RunResult:
     @cached_property
     def totals(self) -> dict[str, int]:
         """Counters over all kernels and instances."""
-        return add_totals(kernel.totals for kernel in self.kernels)
+        return Totals(add_totals(kernel.totals for kernel in self.kernels))
 
     @property
     def time_ps(self) -> int:
@@ -152,6 +162,16 @@ class RunResult:
         import pandas as pd
 
         return pd.DataFrame(self.series, index=pd.Index(self.times_ps(), name="time_ps"))
+
+    def column(self, name: str) -> np.ndarray:
+        """One column of the time series, i8 [time].
+
+        Raises:
+            ResultsError: there is no such column.
+        """
+        if name not in self.series:
+            raise ResultsError(f"the time series has no {name}: {', '.join(self.series) or 'this run took none'}")
+        return self.series[name]
 
     def times_ps(self) -> np.ndarray:
         """End of each interval of the series, i8 [time]."""

@@ -10,7 +10,7 @@ not in it, nor are names, titles and sources of values. `sim.run.store` stores r
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -21,7 +21,9 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, policy_key
+from sim.run.even_kernel import is_even, simulate_even
 from sim.run.extrapolation import simulate_gemm
+from sim.run.inputs import gemm_input, kernel_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import bound_digest, is_bound, policy_digest
@@ -36,7 +38,7 @@ from traces.source import Prefill, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0}
+COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0}
 """Line requests per line of the output."""
 
 
@@ -67,6 +69,10 @@ class Run(ABC):
     @abstractmethod
     def cost(self) -> float:
         """Estimate of the line requests. Runs with a high cost start first."""
+
+    def simulated_gpus(self) -> int:
+        """Number of GPUs that are simulated, if one represents all where the user did not ask for every GPU."""
+        return 1
 
     @abstractmethod
     def input(self) -> dict[str, Any]:
@@ -165,7 +171,8 @@ class KernelRun(Run):
         source: the trace.
         kernels: numbers of the kernels to run, counted from 0; None = all.
         flush_l2: write back and empty L2 after every kernel.
-        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`).
+        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`); for operators: extrapolate
+            their even workgroups (`sim.run.even_kernel`).
     """
 
     source: TraceSource
@@ -193,15 +200,19 @@ class KernelRun(Run):
 
     @cached_property
     def _input(self) -> dict[str, Any]:
-        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else {})
+        made = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
+        described = kernel_input(made[0]) if len(made) == 1 and not isinstance(made[0], Prefill) else {}
+        if isinstance(self.source, CommandSequence) and self.source.text:
+            described["text"] = self.source.text
+        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else described)
 
     def input(self) -> dict[str, Any]:
         return self._input
 
     def deciding_input(self) -> dict[str, Any]:
-        return (
-            gemm_input(self._gemm) if self._gemm else self._input
-        )  # the fingerprint differs between lda = None and lda = k
+        if self._gemm:
+            return gemm_input(self._gemm)  # the fingerprint differs between lda = None and lda = k
+        return {name: value for name, value in self._input.items() if name != "text"}
 
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(self.kernels)
@@ -217,6 +228,8 @@ class KernelRun(Run):
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
+        if self.extrapolate and is_even(self.source):
+            return simulate_even(self.source, self.preset, **settings)
         if self.extrapolate:
             return simulate_gemm(self.source, self.preset, **settings)
         result = simulate(self.source, self.preset, kernels=self.kernels, save_points=save_points, **settings)
@@ -239,6 +252,9 @@ class _GpusRun(Run):
     chunks: Chunks
     explicit: bool = False
     own: OwnPlan | None = None
+
+    def simulated_gpus(self) -> int:
+        return self.chunks.gpus if self.explicit else 1
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit}
@@ -305,7 +321,7 @@ class FusedRun(_GpusRun):
         return gemm_cost(self.source) + 2 * self.source.problem.output_bytes / LINE_BYTES
 
     def input(self) -> dict[str, Any]:
-        return {"fused": gemm_input(self.source)} | self._gpus_input()
+        return {"fused": True} | gemm_input(self.source) | self._gpus_input()
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit, "arbiter": self.arbitration.name.lower()}
@@ -344,7 +360,7 @@ class SideBySideRun(_GpusRun):
         return gemm_cost(self.source) + COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES
 
     def input(self) -> dict[str, Any]:
-        return {"gemm": gemm_input(self.source), "collective": self.kind} | self._gpus_input()
+        return gemm_input(self.source) | {"collective": self.kind} | self._gpus_input()
 
     def own_options(self) -> dict[str, Any]:
         return {"collective_cus": self.collective_cus}
@@ -361,17 +377,6 @@ class SideBySideRun(_GpusRun):
 def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:
     """A GEMM on one GPU. Its dirty lines are flushed at the end; the flush is in the traffic, not in the time (D13)."""
     return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps, policy=policy)
-
-
-def gemm_input(source: GemmSource) -> dict[str, Any]:
-    """A GEMM as plain values; defaults are replaced by the values that they mean."""
-    problem = source.problem
-    spelled = replace(
-        problem,
-        **{f"ld{name}": getattr(problem, name).leading_dimension for name in "abc"},
-        **{f"{name}_address": getattr(problem, name).address for name in ("a", "b", "c", "c_source")},
-    )
-    return {"name": source.info.name, "problem": asdict(spelled), "kernel": asdict(source.kernel)}
 
 
 def gemm_cost(source: GemmSource) -> float:

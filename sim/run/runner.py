@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from tempfile import TemporaryDirectory
 
-from sim.machine.limits import check_limits
+from sim.presets.check import check_machine
 from sim.run.apart import execute_apart
 from sim.run.hold import holding
 from sim.run.reason import reason_of
@@ -25,6 +24,7 @@ from sim.run.run import Run
 from sim.run.store import Store
 from sim.run.workers import default_workers, run_on_workers
 from traces.errors import UserError
+from traces.output import remove_leftovers, scratch_folder
 
 Progress = Callable[[int, int], None]
 """Called with (number of finished runs, number of runs to simulate), before the first run and after each run."""
@@ -143,7 +143,7 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
     if not fresh and store.get(key) is not None:
         return ""  # another process has simulated it meanwhile
     try:
-        check_limits(run.preset.machine)
+        check_machine(run.preset.machine)
         policy = run.foreign_policy
         result = execute_apart(run, policy) if policy else run.execute()
     except (MemoryError, OSError):
@@ -158,14 +158,16 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
 def reserved(store: Store, runs: Iterable[Run]) -> Iterator[Store]:
     """Context manager: a store that removes no result of these runs while the block runs.
 
-    It is the given store. If that store cannot be written, it is a temporary folder, with a warning.
+    It is the given store. If that store cannot be written or is refused, it is a temporary folder, with a warning.
     """
     with ExitStack() as stack:
         try:
+            store.make()
+            remove_leftovers(store.folder)
             stack.enter_context(holding(store.folder, [run.key for run in runs]))
-        except OSError as problem:
-            folder = stack.enter_context(TemporaryDirectory(prefix="t3sim-store-"))
-            text = f"results cannot be kept in {store.folder} ({problem.strerror}): a temporary folder takes its place"
+        except (OSError, UserError) as problem:
+            folder = stack.enter_context(scratch_folder("store"))
+            text = f"results cannot be kept in {store.folder} ({problem}): a temporary folder takes its place"
             warnings.warn(text, RuntimeWarning, stacklevel=3)  # of the `with` block
             store = Store(folder, sys.maxsize)
         yield store

@@ -6,23 +6,23 @@
 FOLDER is $T3SIM_STORE, or `t3sim/store` in the user's cache folder. It can be deleted at any time. Files are written
 under a temporary name and then renamed, so many processes can read and write at the same time. Two processes that
 simulate the same run write the same bytes. An entry is removed, and its run simulated again, if it is damaged or if its
-name is not its key. If all files together exceed $T3SIM_STORE_BYTES, the least recently used ones are removed; the time
-of use is the mtime of the file.
+name is not its key. A folder that belongs to another user, or that others can write, is not used. If all files together
+exceed $T3SIM_STORE_BYTES, the least recently used ones are removed; the time of use is the mtime of the file.
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from time import time
 from typing import NamedTuple
 
 from sim.host.checkpoint import Checkpoint
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
-from sim.machine.limits import check_limits
+from sim.presets.check import check_machine
 from sim.results.archive import open as open_results
 from sim.results.archive import write_runs
 from sim.run.hold import held_keys
@@ -30,12 +30,14 @@ from sim.run.result import ResultsError, RunResult
 from sim.run.run import Run
 from tracer.compile.cache import user_cache
 from traces.errors import UserError
+from traces.output import remove_leftovers
+from traces.ownership import OWN_FOLDER, foreign
 
 VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
 DEFAULT_BYTES = 2 << 30
 RESULT, STATE = ".h5", ".npz"
-LEFTOVER_S = 3600.0
-"""Age from which a temporary file counts as left over. A file is normally written in seconds."""
+KEY = re.compile("[0-9a-f]{64}")
+"""Names of entries without ending. Other files of the folder are not touched."""
 
 
 class Entry(NamedTuple):
@@ -79,9 +81,14 @@ class Store:
         self.max_bytes = _bytes_wanted() if max_bytes is None else max_bytes
 
     def get(self, key: str) -> RunResult | None:
-        """The result of a key, None if there is none. A damaged file is removed."""
+        """The result of a key, None if there is none. A damaged file is removed.
+
+        Raises:
+            MemoryError: too little memory to read it.
+        """
         path = self.path(key)
         try:
+            self.check_own()
             archive = open_results(path)
             run = archive.run()
             if archive.study != key:
@@ -90,9 +97,32 @@ class Store:
             with suppress(OSError):
                 path.unlink()
             return None
+        except (UserError, OSError):  # a folder of others, or a problem of this computer
+            return None
         with suppress(OSError):
             os.utime(path)
         return run
+
+    def check_own(self) -> None:
+        """Refuse a folder in which other users may have put files.
+
+        Raises:
+            UserError: it belongs to another user, or others can write it.
+        """
+        if self.folder.is_dir() and (reason := foreign(self.folder.stat(), "results", self.folder)):
+            raise UserError(reason)
+
+    def make(self) -> None:
+        """Make the folder, if it does not exist.
+
+        Raises:
+            UserError: it cannot be made, or it is refused.
+        """
+        try:
+            self.folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UserError(f"{self.folder}: cannot write: {problem.strerror}") from None
+        self.check_own()
 
     def put(self, key: str, result: RunResult) -> None:
         """Store a result. If the folder cannot be written, warn once and continue."""
@@ -105,21 +135,18 @@ class Store:
         """Store a result.
 
         Raises:
-            UserError: the folder cannot be written.
+            UserError: the folder cannot be written, or is refused.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise UserError(f"{self.folder}: cannot write: {problem.strerror}") from None
+        self.make()
         write_runs(self.path(key), [result], key)
         self.prune(self.max_bytes)
 
     def checkpoint(self, key: str, every_s: float) -> Checkpoint | None:
         """The checkpoint of a run in progress. If the folder cannot be written, warn once and return None."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.make()
             return Checkpoint(self.path(key, STATE), key, every_s)
-        except (OSError, UserError) as problem:
+        except UserError as problem:
             _warn_once(f"checkpoints cannot be kept in {self.folder}: {problem}")
             return None
 
@@ -128,10 +155,15 @@ class Store:
         return self.folder / f"{key}{suffix}"
 
     def entries(self) -> list[Entry]:
-        """All files, the most recently used first."""
+        """All files, the most recently used first.
+
+        Raises:
+            UserError: the folder is refused.
+        """
+        self.check_own()
         entries = []
         for path in self.folder.glob("*") if self.folder.is_dir() else ():
-            if path.suffix in (RESULT, STATE):
+            if path.suffix in (RESULT, STATE) and KEY.fullmatch(path.stem):
                 with suppress(OSError):  # another process has removed it
                     about = path.stat()
                     entries.append(Entry(path, about.st_size, about.st_mtime))
@@ -154,8 +186,8 @@ class Store:
 
         Entries that a running study needs are not removed (`sim.run.hold`).
         """
-        self._remove_leftovers()
         entries = self.entries()
+        remove_leftovers(self.folder)
         if sum(entry.size_bytes for entry in entries) <= max_bytes:
             return []
         removed, kept_bytes, held = [], 0, held_keys(self.folder)
@@ -166,13 +198,6 @@ class Store:
                     entry.path.unlink()
                 removed.append(entry.path)
         return removed
-
-    def _remove_leftovers(self) -> None:
-        """Remove temporary files of processes that were killed while writing."""
-        for path in self.folder.glob(".*.tmp") if self.folder.is_dir() else ():
-            with suppress(OSError):
-                if time() > path.stat().st_mtime + LEFTOVER_S:
-                    path.unlink()
 
 
 class RunOutcome(NamedTuple):
@@ -205,7 +230,7 @@ def run_or_get(
     Raises:
         UserError: as `Run.execute`.
     """
-    check_limits(run.preset.machine)  # also of units that this run does not use
+    check_machine(run.preset.machine)  # also of units that this run does not use
     if store is None:
         return RunOutcome(run.execute(progress), False)
     kept = None if fresh else store.get(run.key)

@@ -18,6 +18,7 @@ from sim.run.reason import reason_of
 from sim.run.run import Run, gemm_run
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
+from traces.output import scratch_folder
 
 WORKERS_PER_RUN = 2
 """After a run has lost this many workers of the local cluster, it is lost. Most such runs need too much memory."""
@@ -86,17 +87,23 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # lost runs are reported without tracebacks
     if scheduler is None:
         compile_machine()  # once here, not once in every worker
-        with _interrupts_ignored(), dask.config.set({"distributed.scheduler.allowed-failures": WORKERS_PER_RUN - 1}):
-            cluster = distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                memory_limit=0,
-                host=LOOPBACK,
-                dashboard_address=f"{LOOPBACK}:0",
-                silence_logs=logging.CRITICAL,
-            )
-        with cluster, distributed.Client(cluster) as client:
-            yield client, distributed.as_completed
+        with scratch_folder("dask") as scratch:
+            settings = {
+                "distributed.scheduler.allowed-failures": WORKERS_PER_RUN - 1,
+                "temporary-directory": str(scratch),
+            }
+            with _interrupts_ignored(), dask.config.set(settings):
+                cluster = distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    memory_limit=0,
+                    host=LOOPBACK,
+                    dashboard_address=f"{LOOPBACK}:0",
+                    local_directory=str(scratch),
+                    silence_logs=logging.CRITICAL,
+                )
+            with cluster, distributed.Client(cluster) as client:
+                yield client, distributed.as_completed
         return
     try:
         client = distributed.Client(scheduler, timeout=SCHEDULER_PATIENCE_S)

@@ -1,8 +1,8 @@
 """A scenario in a results archive: one row with the figures of its configurations, then its runs.
 
-The row is a run without kernels. Its `figures` are "<configuration>.<figure>" and "<run>.<figure>", its `options` are
-the workload, its `point` is {"simulation": "all"}. The runs follow in the order of RUNS, with `point` {"simulation":
-<run>}. In the archive of a study every `point` also has the swept fields.
+The row is a run without kernels. Its `figures` are "<configuration>.<figure>" and "<run>.<figure>", its `input` and
+`options` are those of the scenario, its `point` is {"simulation": "all"}. The runs follow in the order of RUNS, with
+`point` {"simulation": <run>}. In the archive of a study every `point` also has the swept fields.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,22 @@ def write_scenario(path: str | Path, scenario: ScenarioResult) -> None:
     Raises:
         UserError: folder missing or not writable, disk full. Nothing is left behind.
     """
-    workload = scenario.as_dict()["workload"]
-    write_runs(path, [scenario_row(scenario, workload), *scenario_runs(scenario)])
+    write_runs(path, [scenario_row(scenario), *scenario_runs(scenario)])
 
 
-def scenario_row(scenario: ScenarioResult, options: Mapping[str, Any]) -> RunResult:
-    """The figures of all configurations as the row of an archive.
-
-    Args:
-        scenario: the result of the scenario.
-        options: the workload as plain values.
-    """
-    code = next((run.code for run in scenario.runs.values()), "")
-    figures = scenario_figures(scenario.as_dict())
-    return RunResult(scenario.preset, {}, dict(options), [], figures=figures, code=code, point={COLUMN: WHOLE})
+def scenario_row(scenario: ScenarioResult) -> RunResult:
+    """The figures of all configurations as the row of an archive, with the whole input of the scenario."""
+    summary = scenario.as_dict()
+    return RunResult(
+        preset=scenario.preset,
+        input=scenario.input,
+        options=summary["workload"] | scenario.options | {"configurations": list(scenario.configurations)},
+        kernels=[],
+        interval_ps=scenario.interval_ps,
+        figures=scenario_figures(summary),
+        code=next((run.code for run in scenario.runs.values()), ""),
+        point={COLUMN: WHOLE},
+    )
 
 
 def scenario_runs(scenario: ScenarioResult) -> list[RunResult]:
@@ -62,14 +64,15 @@ def open_scenario(path: str | Path) -> tuple[RunResult, dict[str, RunResult]]:
     archive = open_results(path)
     if not is_scenario(archive):
         raise ResultsError(f"{path}: holds no scenario; t3sim t3 -o writes an archive of one")
-    runs = dict(archive.results())
-    return runs[0], {run.point[COLUMN]: run for number, run in runs.items() if number}
+    row, *runs = (run for _, run in archive.results())
+    return row, {run.point[COLUMN]: run for run in runs}
 
 
 def is_scenario(archive: ResultsArchive) -> bool:
     """Does the archive hold one scenario: a row of configurations, then its runs?"""
-    points = [run.point for run in archive.runs]
-    return points[:1] == [{COLUMN: WHOLE}] and all(list(point) == [COLUMN] for point in points)
+    points = [run.point for _, run in archive.results()]
+    named = all(list(point) == [COLUMN] and isinstance(point[COLUMN], str) for point in points)
+    return points[:1] == [{COLUMN: WHOLE}] and named and 1 < len(points) == len(archive.runs)
 
 
 def scenario_figures(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ A run is one simulation (RUNS). NEEDS lists the runs of each configuration; conf
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +71,8 @@ class ScenarioResult:
         zeroing_bytes: writes that clear the output before a fused GEMM; not included in any configuration.
         interval_ps: of the time series of the runs, 0 = none.
         plan_sha256: of a user's plan, "" = the plan of the machine's topology.
+        input: the workload as plain values: the GEMM, the number of GPUs, the chunks.
+        options: the options as plain values: explicit, the digest of a user's policy.
         configurations: name -> its figures.
         from_store: names of the runs that came from the store.
     """
@@ -83,6 +86,8 @@ class ScenarioResult:
     zeroing_bytes: int
     interval_ps: int = 0
     plan_sha256: str = ""
+    input: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     configurations: dict[str, Configuration] = field(default_factory=dict)
     from_store: tuple[str, ...] = ()
 

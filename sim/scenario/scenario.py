@@ -11,6 +11,7 @@ from typing import Any
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.own_plan import OwnPlan
 from sim.presets import Preset
+from sim.run.inputs import gemm_input
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
@@ -69,6 +70,16 @@ class Scenario:
             )
         return self.chunks
 
+    def input(self) -> dict[str, Any]:
+        """The workload as plain values."""
+        plan = {"plan_sha256": self.own.digest} if self.own else {}
+        return gemm_input(self.source()) | {"gpus": self.gpus, "edges": list(self.cut().edges)} | plan
+
+    def options(self) -> dict[str, Any]:
+        """The options as plain values, with the digest of the user's policy if a run uses one."""
+        policy = self.run("t3_mca").options.get("policy_sha256")
+        return {"explicit": self.explicit} | ({"policy_sha256": policy} if policy else {})
+
     def run(self, name: str) -> Run:
         """The description of a run. name: one of RUNS.
 
@@ -92,10 +103,10 @@ class Scenario:
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
 
     def _shortest_source(self) -> GemmSource:
-        """A GEMM with the same output and the shortest K."""
+        """A GEMM with the same output, the shortest K and no split of it."""
         problem, k = self.problem, self.kernel.tile_k
         lda = k if problem.lda is not None and problem.a_layout == Layout.ROW else problem.lda
-        return GemmSource(replace(problem, k=k, lda=lda), self.kernel)
+        return GemmSource(replace(problem, k=k, lda=lda), replace(self.kernel, split_k=1))
 
 
 def _mca_of(arbiter: Arbiter) -> Arbiter:
@@ -170,6 +181,8 @@ def assemble(
         *(scenario.preset, scenario.problem, scenario.kernel, scenario.gpus, dict(runs), d, d - first),
         interval_ps=scenario.interval_ps,
         plan_sha256=scenario.own.digest if scenario.own else "",
+        input=scenario.input(),
+        options=scenario.options(),
     )
     for name in configurations:
         whole.configurations[name] = put_together(name, runs)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.collective.chunks import chunks_of
 from sim.collective.own_plan import load_plan
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
@@ -20,7 +21,7 @@ from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm, make_kernel
+from tracer.kernels import make_gemm, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import Archive, open_archive
 from traces.units import PS_PER_NS
@@ -79,7 +80,7 @@ class AskedScenario:
 
     def rows(self, results: Mapping[str, RunResult]) -> list[RunResult]:
         result = assemble(self.scenario, results, self.configurations)
-        row = scenario_row(result, self.options)
+        row = scenario_row(result)
         if result.interval_ps:
             return [row, *scenario_runs(result)]
         del row.point[COLUMN]  # the only row of its point
@@ -106,10 +107,14 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     }
     if kind == Kind.T3:
         text, changes = kernel_of(settings)
-        return _asked_scenario(*make_gemm(text, **changes), part_of(settings, "t3."), common)
+        return _asked_scenario(
+            *make_gemm(text, gpu_facts(common["preset"].machine), **changes), part_of(settings, "t3."), common
+        )
     if kind == Kind.KERNEL:
         text, changes = kernel_of(settings)
-        source: CommandSequence | Archive = CommandSequence([make_kernel(text, **changes)])
+        source: CommandSequence | Archive = CommandSequence(
+            make_kernels(text, gpu_facts(common["preset"].machine), **changes)
+        )
     elif "trace" in settings:
         source = _trace(settings["trace"], os.stat(settings["trace"]).st_mtime_ns)
     else:

@@ -10,7 +10,7 @@ from sim.results import Failure, ResultsError, RunResult, write_runs
 from sim.run.runner import Outcomes, Progress, reserved, run_all
 from sim.run.store import Store
 from sim.study.study import Study
-from traces.write import output_path
+from traces.output import output_path
 
 
 @dataclass

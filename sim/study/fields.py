@@ -12,8 +12,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from sim.hw.space import MAX_GPUS
+from sim.presets.bounds import BOUNDS
 from sim.presets.load import checked_value, choices, machine_fields
 from tracer.kernels import KERNELS, fields_of, read_kernel
+from traces.bounds import Bound
 from traces.errors import UserError
 
 
@@ -30,6 +33,12 @@ class Kind(StrEnum):
 
 
 Count = Annotated[int, Meta(ge=0)]
+"""Number of a kernel or of tiles."""
+STUDY_BOUNDS = {
+    "interval_ns": Bound(0, 100_000_000, "0.1 s; 0 = no time series"),
+    "t3.gpus": Bound(2, MAX_GPUS, "a collective needs two; each GPU is a bit in a set of contributors"),
+}
+"""Ranges of the numbers that are not of the machine or of a kernel."""
 GENERAL: dict[str, Any] = {
     "run": Kind,
     "preset": str,
@@ -37,12 +46,12 @@ GENERAL: dict[str, Any] = {
     "kernel": str,
     "kernels": list[Count],
     "flush_l2": bool,
-    "interval_ns": Count,
+    "interval_ns": int,
     "policy": str,
 }
 """Field -> type, for fields without a dot."""
 T3_FIELDS: dict[str, Any] = {
-    "t3.gpus": Annotated[int, Meta(ge=2)],
+    "t3.gpus": int,
     "t3.configurations": list[str],
     "t3.explicit": bool,
     "t3.chunks": list[Count],
@@ -69,7 +78,7 @@ def checked_field(name: str, value: Any, where: str) -> Any:
     if name not in FIELDS:
         raise StudyError(f"{where}: {name}: unknown field; {choices(name, FIELDS)}")
     try:
-        checked_value(value, FIELDS[name], f"{where}: {name}")
+        checked_value(value, FIELDS[name], f"{where}: {name}", (BOUNDS | STUDY_BOUNDS).get(name))
     except UserError as mistake:
         raise StudyError(str(mistake)) from None
     return value

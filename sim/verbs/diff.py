@@ -1,24 +1,31 @@
 """`t3sim diff`: differences between two results archives."""
 
+import re
 from dataclasses import asdict
 
 import click
 
 from sim.results import open as open_archive
 from sim.results.diff import Move, moves
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 MOVED = 1
 """Exit status if there are differences, as of diff(1)."""
+DIGITS = 12
+"""Digits of a SHA-256 in a table; --json has all."""
 
 
 @click.command("diff")
 @click.argument("one", type=click.Path())
 @click.argument("other", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
-    """List every counter, time, series, figure and value of the machine that differs between two results archives.
+    """List everything that differs between two results archives: first the causes, then the results.
+
+    Causes are the input (the kernel and its tiles), options, values of the machine, and versions. Results are figures,
+    times, counters and series.
 
     Exit status 0: no differences, 1: differences. The column "instances" counts the instances of the unit (or the
     intervals of the series) that differ. A counter is listed too if its instances differ but its sum does not.
@@ -30,11 +37,26 @@ def diff(ctx: click.Context, one: str, other: str, as_json: bool) -> None:
     if as_json:
         print_json({"moved": [asdict(move) | {"change": move.change} for move in differences]})
     elif differences:
+        causes = [move for move in differences if move.cause]
+        found = [move for move in differences if not move.cause]
+        print_table(f"{len(causes)} causes", ("run", "name", one, other), map(_cause_row, causes))
         columns = ("run", "kernel", "name", one, other, "change", "instances")
-        print_table(f"{len(differences)} differences", columns, map(_row, differences))
+        click.echo()
+        print_table(f"{len(found)} differences of results", columns, map(_row, found))
     else:
         click.echo(f"no differences in {len(archives[0].runs)} runs")
     ctx.exit(MOVED if differences else 0)
+
+
+def _cause_row(move: Move) -> tuple[object, ...]:
+    return (str(move.run) if move.run >= 0 else "all", move.name, _cut(move.before), _cut(move.after))
+
+
+def _cut(value: object) -> object:
+    """A digest as its first digits; other values unchanged."""
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return f"{value[:DIGITS]}..."
+    return value
 
 
 def _row(move: Move) -> tuple[object, ...]:

@@ -16,10 +16,15 @@ from sim.machine.engine import run_engine
 from sim.presets import presets
 from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
+from t3sim_packages import PACKAGES, other_owners
 from tracer.compile.cache import CACHE_VARIABLE, cache_root
-from tracer.compile.process import machine_text
+from tracer.compile.process import is_compiled, machine_text
+from tracer.compile.shipped import is_shipped
 from tracer.gemm.tiles import write_workgroup
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+from traces.ownership import OWN_FOLDER, foreign
 from traces.version import VERSION
 
 LIBRARIES = (
@@ -52,7 +57,7 @@ UNWELL = 1
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Show versions, folders, the compile cache, and problems. Exit status 1 if there is a problem.
@@ -83,6 +88,11 @@ def findings() -> dict[str, Any]:
     store = _store()
     if store["writable"] is not True:
         problems.append(f"results cannot be kept in {store['folder']}: {store['writable']}; set {STORE_VARIABLE}")
+    problems += [
+        f"{', '.join(others)} installs a package {name} too: the two overwrite each other, remove one"
+        for name in PACKAGES
+        if (others := other_owners(name))
+    ]
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")
@@ -127,10 +137,13 @@ def _cache() -> dict[str, Any]:
 
 def _store() -> dict[str, Any]:
     store = Store(max_bytes=DEFAULT_BYTES)
-    entries = store.entries()
+    try:
+        entries, writable = store.entries(), _writable(store.folder)
+    except UserError as problem:
+        entries, writable = [], str(problem)
     return {
         "folder": str(store.folder),
-        "writable": _writable(store.folder),
+        "writable": writable,
         "entries": len(entries),
         "bytes": sum(entry.size_bytes for entry in entries),
     }
@@ -142,9 +155,11 @@ def _existing(folder: Path) -> Path:
 
 
 def _writable(folder: Path) -> bool | str:
-    """True, or the reason of the system why the folder cannot be written."""
+    """True, or the reason why the folder cannot be written or is refused."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+        if reason := foreign(folder.stat(), "its files", folder):
+            return reason
         with tempfile.TemporaryFile(dir=folder):
             return True
     except OSError as problem:
@@ -152,8 +167,11 @@ def _writable(folder: Path) -> bool | str:
 
 
 def _compile_state(kernel: Any) -> str:
-    cache = getattr(kernel, "_cache", None)
-    if cache is None:
+    found = is_compiled(kernel)
+    if found is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
-    kept = list(Path(cache.cache_path).glob("*.kernel"))
-    return "compiled" if kept else "not yet compiled: the first run compiles it, or t3sim warm"
+    if found:
+        return "compiled"
+    if is_shipped(kernel._cache.folder):
+        return "came compiled with the installation"
+    return "not yet compiled: the first run compiles it, or t3sim warm"

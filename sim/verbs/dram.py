@@ -3,6 +3,7 @@
 import click
 
 from sim.run.dram import run_stream
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 
@@ -13,7 +14,7 @@ from traces.command.tables import print_json, print_table
 )
 @click.option("--map", "bank_map", default="RO", show_default=True, help="Bank map: RO (row contiguous), BG or RG.")
 @click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:
     """Run STREAM (lines `R|W|U address [earliest_ns]`, plain, .gz or .xz) on one HBM channel.
 

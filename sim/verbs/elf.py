@@ -5,9 +5,11 @@ import click
 from sim.occupancy import kernel_occupancy
 from sim.presets import load_preset
 from sim.spec import ComputeUnit
+from sim.verbs.completions import PRESET
 from tracer.elf.describe import describe_image
 from tracer.elf.device_images import DeviceImage, device_images
 from tracer.elf.resources import KernelResources
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 
@@ -20,7 +22,7 @@ OCCUPANCY_COLUMNS = ("workgroups/CU", "warps/CU", "limited by")
 
 @click.command("info")
 @click.argument("file", type=click.Path())
-@click.option("--preset", help="Also show how many workgroups fit on a CU of this machine.")
+@click.option("--preset", shell_complete=PRESET, help="Also show how many workgroups fit on a CU of this machine.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads per workgroup; default: the value in the binary.")
 @click.option(
     "--dynamic-shared",
@@ -29,7 +31,7 @@ OCCUPANCY_COLUMNS = ("workgroups/CU", "warps/CU", "limited by")
     default=0,
     help="Dynamic shared memory, bytes per workgroup.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: int, as_json: bool) -> None:
     """Resources of every kernel in FILE: a CUDA cubin or fat binary, an AMD code object, or a host program with these.
 

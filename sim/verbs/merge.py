@@ -5,7 +5,7 @@ import click
 from sim.results import open as open_archive
 from sim.results import write_runs
 from traces.command.tables import print_json
-from traces.write import output_path
+from traces.output import output_path
 
 
 @click.command("merge")

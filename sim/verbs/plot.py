@@ -1,4 +1,4 @@
-"""`t3sim plot`: draw figures of a results archive as PNG or SVG."""
+"""`t3sim plot`: draw figures of a results archive as PNG, SVG or PDF."""
 
 from pathlib import Path
 
@@ -7,31 +7,38 @@ import click
 from sim import results
 from sim.view.figures import KINDS, SPEEDUPS, draw
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
-from sim.view.style import check_format, save
+from sim.view.style import THEMES, check_figure, save
+from traces.command.near_choice import NearChoice
 from traces.command.tables import print_table
 from traces.errors import UserError
-from traces.write import output_path
+from traces.output import output_path
 
 
 @click.command("plot")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=NearChoice(KINDS))
 @click.argument("archives", metavar="RESULT...", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="Figure to write, .png or .svg.")
-@click.option(
-    "--run", "number", type=int, default=0, show_default=True, help="Number of the run in RESULT, counted from 0."
-)
-@click.option("--figure", default="time_ns", show_default=True, help="study: the figure to draw, a column of the runs.")
+@click.option("-o", "--output", type=click.Path(), help="Figure to write, .png, .svg or .pdf.")
+@click.option("--run", "number", type=int, help="Number of the run in RESULT, counted from 0.  [the first that fits]")
+@click.option("--figure", help="study: the figure to draw, a column of the runs.  [time_ns, or a speed-up]")
 @click.option("--over", help="study: swept field of the horizontal axis.  [the first]")
 @click.option("--relative", is_flag=True, help="study: draw first value / value; for times this is the speed-up.")
+@click.option(
+    "--theme",
+    type=NearChoice(tuple(THEMES)),
+    default="screen",
+    show_default=True,
+    help="Size: screen, or paper (one column).",
+)
 @click.option("--table", is_flag=True, help="speedups: print the numbers; --output is then optional.")
 def plot(
     kind: str,
     archives: tuple[str, ...],
     output: str | None,
-    number: int,
-    figure: str,
+    number: int | None,
+    figure: str | None,
     over: str | None,
     relative: bool,
+    theme: str,
     table: bool,
 ) -> None:
     """Draw a figure of the results archive RESULT.
@@ -50,7 +57,7 @@ def plot(
         _print_speedups(speedup_cases(opened))
     if path is None:
         return
-    save(draw(kind, opened, number=number, figure=figure, over=over, relative=relative), path)
+    save(draw(kind, opened, number=number, figure=figure, over=over, relative=relative, theme=theme), path)
     click.echo(f"wrote {output}")
 
 
@@ -58,15 +65,15 @@ def _checked_output(kind: str, archives: tuple[str, ...], output: str | None, ta
     """Path of the figure, None = only the table.
 
     Raises:
-        UserError: options that this kind does not have; a file that is not .png or .svg, or cannot be written.
+        UserError: options that this kind does not have; a file that is not .png, .svg or .pdf, or cannot be written.
     """
     if kind != SPEEDUPS and (len(archives) > 1 or table):
         raise UserError(f"plot {kind}: takes one RESULT and no --table; plot {SPEEDUPS} takes several")
     if output is None:
         if not table:
-            raise UserError(f"plot {kind}: --output: missing; name a .png or .svg file")
+            raise UserError(f"plot {kind}: --output: missing; name a .png, .svg or .pdf file")
         return None
-    check_format(Path(output))
+    check_figure(Path(output))
     output_path(output)
     return Path(output)
 

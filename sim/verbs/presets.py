@@ -2,16 +2,21 @@
 
 import click
 
-from sim.presets import Preset, assumed, load_preset
+from sim.presets import Preset, assumed, borrowed, load_preset
 from sim.presets import presets as preset_names
+from sim.verbs.completions import FIELD, PRESET
+from sim.view.heading import origins_text
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 
 
 @click.command()
-@click.argument("name", required=False)
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value.")
-@click.option("--assumed", "only_assumed", is_flag=True, help="Show only the values that are assumed.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("name", required=False, shell_complete=PRESET)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", shell_complete=FIELD, help="Change one value."
+)
+@click.option("--assumed", "only_assumed", is_flag=True, help="Show only the assumed and borrowed values.")
+@with_format
 def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as_json: bool) -> None:
     """List the machines, or every value of the preset NAME (or .toml file) with its kind and source.
 
@@ -23,13 +28,13 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
     preset = load_preset(name, overrides)
     described = preset.as_dict()
     if only_assumed:
-        described["fields"] = {field: described["fields"][field] for field in assumed(preset)}
+        described["fields"] = {field: described["fields"][field] for field in assumed(preset) | borrowed(preset)}
     if as_json:
         print_json(described)
         return
     rows = [(field, leaf["value"], leaf["kind"], leaf["source"]) for field, leaf in described["fields"].items()]
     print_table(f"{preset.name}: {preset.title}", ("field", "value", "kind", "source"), rows)
-    print_text(f"{preset.peaks().text()}\n{assumed_text(preset)}")
+    print_text(f"{preset.peaks().text()}\n{origins_text(preset)}")
 
 
 def _list(all_presets: list[Preset], as_json: bool) -> None:
@@ -37,12 +42,4 @@ def _list(all_presets: list[Preset], as_json: bool) -> None:
         print_json({preset.name: {"title": preset.title, "peaks": preset.peaks().text()} for preset in all_presets})
         return
     for preset in all_presets:
-        print_text(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {assumed_text(preset)}")
-
-
-def assumed_text(preset: Preset) -> str:
-    """One line: number of assumed values of a preset, and the command that lists them."""
-    return (
-        f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed "
-        f"(t3sim presets {preset.name} --assumed lists them)"
-    )
+        print_text(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {origins_text(preset)}")

@@ -5,26 +5,33 @@ from typing import Any
 
 import click
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.results import write_results
+from sim.run.extrapolation import why_whole
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun
 from sim.run.store import RunOutcome, Store, run_or_get
+from sim.spec import Machine
+from sim.verbs.completions import KERNEL, WORKLOAD
+from sim.verbs.estimate_option import show_estimates, with_estimate
+from sim.verbs.machine_options import with_machine
 from sim.verbs.show import results_dict, show_results
-from sim.verbs.store_options import report_resuming, with_store
+from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_warnings
 from traces.errors import UserError
+from traces.output import output_path
 from traces.source import TraceSource
 from traces.units import PS_PER_NS
-from traces.write import output_path
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -32,23 +39,31 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.command()
 @click.argument("trace", required=False, type=click.Path())
 @click.option(
-    "--kernel", metavar="NAME:FIELD=VALUE,...", help="Instead of a trace; `t3sim trace make --help` lists all."
+    "--kernel",
+    metavar="NAME:FIELD=VALUE,...",
+    shell_complete=KERNEL,
+    help="Instead of a trace; `t3sim trace make --help` lists all.",
 )
 @click.option("--gemm", metavar="MxNxK", help="Short for --kernel gemm:shape=MxNxK.")
-@click.option("--workload", metavar="MODEL/LAYER/TPn", help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.")
-@click.option("--preset", default="v100", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@click.option(
+    "--workload",
+    metavar="MODEL/LAYER/TPn",
+    shell_complete=WORKLOAD,
+    help="Short for --kernel gemm:workload=MODEL/LAYER/TPn.",
+)
+@with_machine("v100")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter pick(channel, now_ps).")
 @click.option("--kernels", metavar="LIST", help="Run only these kernels of the trace, counted from 0, e.g. 3-7.")
 @click.option("--flush/--keep-l2", default=True, help="Flush L2 after every kernel, or keep its lines.")
-@click.option("--interval-ns", type=click.IntRange(min=1), help="Take a time series of traffic, one row per interval.")
+@click.option("--interval-ns", type=INTERVAL_NS, help="Take a time series of traffic, one row per interval.")
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )
-@click.option("--extrapolate", is_flag=True, help="For a GEMM of many waves: extrapolate steady waves, within 1 %.")
+@click.option("--extrapolate", is_flag=True, help="For a long GEMM or operator: simulate a part of it and extrapolate.")
 @with_store
+@with_estimate
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def run(
     trace: str | None,
     kernel: str | None,
@@ -64,6 +79,7 @@ def run(
     extrapolate: bool,
     fresh: bool,
     checkpoint_every_s: float | None,
+    only_estimate: bool,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -83,11 +99,12 @@ def run(
     The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
     the whole GEMM is simulated.
     """
-    source = _source(trace, _kernel_texts(kernel, gemm, workload))
+    shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    source = _source(trace, shorthands, machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
     if extrapolate:
@@ -107,11 +124,17 @@ def run(
         interval_ps=(interval_ns or 0) * PS_PER_NS,
         extrapolate=extrapolate,
     )
+    if only_estimate:
+        show_estimates({description.title: description}, as_json)
+        return
+    whole = why_whole(source, machine.machine) if extrapolate else ""
+    if whole:
+        click.echo(f"t3sim: run whole: {whole}", err=True)
     outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
-    if extrapolate and not results.extrapolation:
-        click.echo("t3sim: run whole: too few waves, or they do not predict the rest accurately enough", err=True)
+    if extrapolate and not whole and not results.extrapolation:
+        click.echo("t3sim: run whole: its waves do not predict the rest accurately enough", err=True)
     if output is not None:
         write_results(output, results)
     costs = process_costs()
@@ -160,19 +183,22 @@ def _to_stderr(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _kernel_texts(kernel: str | None, gemm: str | None, workload: str | None) -> list[str]:
-    """The kernels that the options name, in the notation of `tracer.kernels`."""
-    texts = [] if kernel is None else [kernel]
-    texts += [] if gemm is None else [f"gemm:shape={gemm}"]
-    return texts + ([] if workload is None else [f"gemm:workload={workload}"])
+def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]], machine: Machine) -> TraceSource:
+    """The trace, or the kernel that an option names.
 
-
-def _source(trace: str | None, kernels: list[str]) -> TraceSource:
-    if len(kernels) + (trace is not None) != 1:
+    Args:
+        kernels: option -> (begin of the kernel's text, value of the option; None = not given).
+    """
+    given = {option: (begin, value) for option, (begin, value) in kernels.items() if value is not None}
+    if len(given) + (trace is not None) != 1:
         raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
-    if trace is None:
-        return CommandSequence([make_kernel(kernels[0])])
-    return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+    if trace is not None:
+        return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+    ((option, (begin, value)),) = given.items()
+    try:
+        return CommandSequence(make_kernels(f"{begin}{value}", gpu_facts(machine)), f"{begin}{value}")
+    except UserError as mistake:
+        raise UserError(f"{option} {value}: {mistake}") from None
 
 
 def _is_hdf5(path: str) -> bool:

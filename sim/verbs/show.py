@@ -9,12 +9,17 @@ from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.scenario.archive import COLUMN, is_scenario
-from sim.verbs.presets import assumed_text
+from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
+from sim.view.heading import origins_text, run_heading, runs_heading
+from sim.view.scenario_tables import show_scenario
+from sim.view.shares import bounded_by, shares, tera_flop_per_s
+from tracer.elf.names import short_name
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
-from traces.units import ps_to_ns, time_text
+from traces.units import TERA, ps_to_ns, time_text
 
 COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
@@ -32,7 +37,7 @@ COLUMNS = (
 )
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def show(
     result: str, number: int | None, unit: str | None, names: str | None, energy: str | None, as_json: bool
 ) -> None:
@@ -68,10 +73,21 @@ def show(
         _show_unit(run, unit)
     else:
         show_results(run)
-        print_text(f"trace {run.trace_fingerprint}\nwritten by {run.writer}")
+        print_text("\n".join([*_origin(archive, run), f"written by {run.writer}"]))
+
+
+def _origin(archive: ResultsArchive, run: RunResult) -> list[str]:
+    """Lines that say how the result was made: its trace, and the command that makes it again."""
+    lines = [f"trace {run.trace_fingerprint}"] if run.trace_fingerprint else []
+    command = again(archive.run(0) if is_scenario(archive) else run)
+    return lines + ([f"made by: {command.command}", *command.files] if command else [])
 
 
 def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
+    if is_scenario(archive) and not as_json:
+        show_scenario(archive.run(0), {run.point[COLUMN]: run for number, run in archive.results() if number})
+        print_text("\n".join(_origin(archive, archive.run(0))))
+        return
     if as_json:
         runs = [
             {"point": run.point, "failure": run.reason}
@@ -88,6 +104,7 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
         (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
     ]
     print_table(f"{len(frame)} runs, {len(archive.failures())} failed", ("run", *columns), rows)
+    print_text("\n".join(runs_heading(archive)))
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
@@ -112,7 +129,7 @@ def _show_names(results: RunResult, names: str, as_json: bool) -> None:
         (counterpart.name, *numbers, counterpart.unit, formula(counterpart), counterpart.remark)
         for counterpart, numbers in values.items()
     ]
-    columns = (TITLES[names], *(kernel.name for kernel in results.kernels), "unit", "t3sim", "remark")
+    columns = (TITLES[names], *(short_name(kernel.name) for kernel in results.kernels), "unit", "t3sim", "remark")
     print_table(f"{results.preset.name}, as {TITLES[names]} counts", columns, rows)
 
 
@@ -130,15 +147,17 @@ def _scenario_energies(archive: ResultsArchive, energies: str) -> dict[str, Ener
 def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     """A run as plain values: the headline, ratios, energy, figures, and the headline per kernel."""
     if not results.kernels:
-        return {"preset": results.preset.name, "options": results.options, "figures": results.figures}
+        return _described(results) | {"figures": results.figures}
     return {
         **results.headline(),
         "extrapolation": results.extrapolation,
+        "tera_flop_per_s": tera_flop_per_s(results),
+        "shares": shares(results),
+        "bounded_by": bounded_by(results),
         "ratios": results.ratios(),
         "energy": run_energy(results, energies).as_dict(),
-        "preset": results.preset.name,
         "trace_fingerprint": results.trace_fingerprint,
-        "options": results.options,
+        **_described(results),
         "kernels": [
             {"name": kernel.name, "start_ns": ps_to_ns(kernel.start_ps), "end_ns": ps_to_ns(kernel.end_ps)}
             | kernel.headline()
@@ -147,23 +166,42 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     }
 
 
+def _described(results: RunResult) -> dict[str, Any]:
+    command = again(results)
+    return {
+        "preset": results.preset.name,
+        "input": results.input,
+        "options": results.options,
+        "command": command.command if command else None,
+    }
+
+
 def show_results(results: RunResult) -> None:
     """Print the tables of a run; for a run without kernels, its figures."""
-    print_text(f"{results.preset.name}: {results.preset.title}\n{results.preset.peaks().text()}\n")
+    lines = [f"{results.preset.name}: {results.preset.title}", results.preset.peaks().text(), *run_heading(results)]
+    print_text("\n".join([*lines, ""]))
     if not results.kernels:
         print_table("Figures", ("figure", "value"), results.figures.items())
         return
     title = "The whole run, EXTRAPOLATED" if results.extrapolation else "The whole run"
     rows = [*results.extrapolation.items(), *results.headline().items(), *results.ratios().items()]
     print_table(title, ("figure", "value"), rows)
+    rate = tera_flop_per_s(results)
+    used = [(unit, f"{share:.1%}") for unit, share in shares(results).items()]
+    print_text("")
+    print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
+    print_text(
+        (f"{rate:,.4g} TFLOP/s of {results.preset.peaks().tensor_flop_per_s / TERA:,.4g}; " if rate else "")
+        + f"bounded by {bounded_by(results)}"
+    )
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
         rows = [
-            (kernel.name, time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
+            (short_name(kernel.name), time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    click.echo(f"\n{assumed_text(results.preset)}")
+    click.echo(f"\n{origins_text(results.preset)}")
 
 
 def _show_unit(results: RunResult, unit: str) -> None:
@@ -178,4 +216,4 @@ def _show_unit(results: RunResult, unit: str) -> None:
     ]
     instances = f"{len(first.units[unit])} instances, " if unit in first.units else ""
     title = f"{unit}: {instances}sums (maxima where the name says max)"
-    print_table(title, ("counter", *(kernel.name for kernel in results.kernels), "unit"), rows)
+    print_table(title, ("counter", *(short_name(kernel.name) for kernel in results.kernels), "unit"), rows)

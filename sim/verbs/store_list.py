@@ -8,6 +8,7 @@ import click
 from sim.results import ResultsError
 from sim.results import open as open_results
 from sim.run.store import Entry, Store
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.units import ps_to_ns
 
@@ -18,7 +19,7 @@ SHOWN = 12
 
 @click.command("list")
 @click.option("--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Number of entries to list.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def store_list(last: int, as_json: bool) -> None:
     """List the runs of the store.
 
@@ -42,8 +43,7 @@ def store_list(last: int, as_json: bool) -> None:
 
 def _described(entry: Entry) -> dict[str, Any]:
     """An entry as plain values."""
-    used = datetime.fromtimestamp(entry.used_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
-    plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": used}
+    plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": _utc_text(entry.used_s)}
     if not entry.finished:
         return plain | {"run": "a state", "machine": "", "time_ns": None, "code": ""}
     try:
@@ -52,6 +52,14 @@ def _described(entry: Entry) -> dict[str, Any]:
         return plain | {"run": "damaged", "machine": "", "time_ns": None, "code": ""}
     names = ", ".join(kernel.name for kernel in run.kernels)
     return plain | {"run": names, "machine": run.preset.name, "time_ns": ps_to_ns(run.time_ps), "code": run.code}
+
+
+def _utc_text(time_s: float) -> str:
+    """A time of a file; "" if no calendar has it, because the clock was wrong."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:

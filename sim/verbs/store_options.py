@@ -1,4 +1,4 @@
-"""Options of the verbs that simulate: use of stored results, and checkpoints of the run in progress."""
+"""Options of the verbs that simulate: stored results, checkpoints of the run in progress, the interval of a series."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,10 @@ import click
 
 from sim.host.checkpoint import EVERY_S
 from sim.run.run import Run
+from sim.study.fields import STUDY_BOUNDS
+
+INTERVAL_NS = click.IntRange(1, int(STUDY_BOUNDS["interval_ns"].most))
+"""Type of the option --interval-ns."""
 
 _OPTIONS = (
     click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the result."),

@@ -8,8 +8,11 @@ from sim import results as archives
 from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
+from sim.view.heading import runs_heading
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
+from traces.errors import UserError
 
 SHOWN = 20
 """Number of points in the printed table; the archive has all points."""
@@ -26,7 +29,7 @@ INCOMPLETE = 1
 @click.option("--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address, e.g. tcp://node7:8786.")
 @click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the results.")
 @click.option("--list", "only_list", is_flag=True, help="List the points and the archive's name; simulate nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 @click.pass_context
 def study(
     ctx: click.Context,
@@ -49,6 +52,10 @@ def study(
     if only_list:
         _list(loaded, as_json)
         return
+    try:
+        Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{output}: cannot write: {error.strerror or error}") from None
     try:
         with Meter("runs") as meter:
             outcome = run_study(
@@ -99,7 +106,7 @@ def _show(study: Study, outcome: Outcome) -> None:
     print_table(study.title, ("run", *columns, *shown), rows)
     for number, failure in archive.failures()[:SHOWN]:
         print_text(f"run {number} failed: {failure.reason}")
-    click.echo(f"{counts}\nwrote {outcome.archive}")
+    print_text("\n".join([*runs_heading(archive), counts, f"wrote {outcome.archive}"]))
 
 
 def _speedups(results: dict[int, RunResult]) -> tuple[str, ...]:

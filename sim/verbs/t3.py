@@ -1,56 +1,72 @@
 """`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
 
+from collections.abc import Sequence
+
 import click
 
 from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
+from sim.run.runner import run_all
 from sim.run.store import Store
-from sim.scenario.archive import write_scenario
-from sim.scenario.result import CONFIGURATIONS, TRAFFIC, ScenarioResult
-from sim.scenario.scenario import Scenario, simulate_scenario
-from sim.verbs.presets import assumed_text
-from sim.verbs.store_options import report_resuming, with_store
+from sim.scenario.archive import scenario_row, write_scenario
+from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
+from sim.verbs.completions import KERNEL, LAYER, MODEL
+from sim.verbs.estimate_option import show_estimates, with_estimate
+from sim.verbs.machine_options import with_machine
+from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
+from sim.view.command_text import again
 from sim.view.energy_tables import configuration_energies, show_energies
+from sim.view.scenario_tables import show_scenario
 from tracer.compile.process import process_costs
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm
 from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
-from traces.command.tables import print_json, print_table
+from traces.command.near_choice import NearChoice
+from traces.command.output_format import with_format
+from traces.command.tables import print_json
 from traces.errors import UserError
-from traces.units import PS_PER_NS, time_text
-from traces.write import output_path
+from traces.output import output_path
+from traces.units import PS_PER_NS
 
 
 @click.command()
-@click.option("--model", help=f"One of {', '.join(MODELS)}.")
-@click.option("--layer", help=f"One of {', '.join(LAYERS)}.")
+@click.option("--model", shell_complete=MODEL, help=f"One of {', '.join(MODELS)}.")
+@click.option("--layer", shell_complete=LAYER, help=f"One of {', '.join(LAYERS)}.")
 @click.option("--tp", type=int, help="Number of GPUs that share the model (tensor parallelism).")
-@click.option("--kernel", metavar="gemm:FIELD=VALUE,...", help="Instead of a model: the GEMM of one GPU.")
+@click.option(
+    "--kernel",
+    metavar="gemm:FIELD=VALUE,...",
+    shell_complete=KERNEL,
+    help="Instead of a model: the GEMM of one GPU.",
+)
 @click.option("--gpus", type=int, help="With --kernel: number of GPUs, unless it has workload=MODEL/LAYER/TPn.")
-@click.option("--preset", default="t3_2024", show_default=True, help="Machine: a preset's name or a .toml file.")
-@click.option("--set", "overrides", multiple=True, metavar="UNIT.FIELD=VALUE", help="Change one value of the machine.")
+@with_machine("t3_2024")
 @click.option("--policy", type=click.Path(), help="A Python file with an arbiter, instead of MCA in T3-MCA.")
 @click.option(
     "--configuration",
     "chosen",
     multiple=True,
-    type=click.Choice(CONFIGURATIONS),
+    type=NearChoice(CONFIGURATIONS),
     help="Only this configuration; can be repeated.",
 )
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU; else one represents all.")
+@click.option("--interval-ns", type=INTERVAL_NS, default=1000, show_default=True, help="Interval of the time series.")
 @click.option(
-    "--interval-ns", type=click.IntRange(min=1), default=1000, show_default=True, help="Interval of the time series."
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes; 2 and more need Dask."
 )
 @with_store
+@with_estimate
 @click.option("--energy", metavar="NAME", help=f"Show energy by unit: {', '.join(energy_presets())}, or a .toml file.")
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write, with the time series.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def t3(
     model: str | None,
     layer: str | None,
@@ -65,8 +81,10 @@ def t3(
     plan_file: str | None,
     explicit: bool,
     interval_ns: int,
+    workers: int,
     fresh: bool,
     checkpoint_every_s: float | None,
+    only_estimate: bool,
     energy: str | None,
     output: str | None,
     as_json: bool,
@@ -83,18 +101,26 @@ def t3(
     simulates it again. With --checkpoint, an interrupted run continues when the same command is started again; the
     results are the same bytes.
     """
-    source, count = _gemm(model, layer, tp, kernel, gpus)
     if policy is not None:
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    source, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output)
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
     scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
+    if only_estimate:
+        show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
+        return
     energies = load_energy(energy or DEFAULT)
+    if workers > 1:
+        if checkpoint_every_s is not None:
+            raise UserError("--workers: not with --checkpoint, which saves one run at a time")
+        _simulate_ahead(scenario, chosen or CONFIGURATIONS, workers, fresh)
+        fresh = False
     with Meter("workgroups") as meter:
         result = simulate_scenario(
             scenario,
@@ -112,10 +138,16 @@ def t3(
     spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
     spent = {name: spent[name] for name in result.configurations}
     if as_json:
-        energy_dicts = {name: values.as_dict() for name, values in spent.items()}
-        print_json(result.as_dict() | {"energy": energy_dicts, "from_store": list(result.from_store)} | costs)
+        command = again(scenario_row(result))
+        more = {
+            "energy": {name: values.as_dict() for name, values in spent.items()},
+            "from_store": list(result.from_store),
+            "input": result.input,
+            "command": command.command if command else None,
+        }
+        print_json(result.as_dict() | more | costs)
         return
-    show_scenario(result)
+    show_scenario(scenario_row(result), result.runs)
     if energy is not None:
         show_energies(spent)
     click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling")
@@ -125,14 +157,31 @@ def t3(
         click.echo(f"wrote {output}")
 
 
+def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: int, fresh: bool) -> None:
+    """Simulate the runs in several processes; their results go into the store."""
+    runs = [scenario.run(name) for name in runs_of(configurations)]
+    with Meter("runs") as meter:
+        outcomes = run_all(
+            *(runs, Store()), workers=workers, fresh=fresh, progress=lambda done, whole: meter.update("t3", done, whole)
+        )
+    for reason in (*outcomes.failed.values(), *outcomes.lost.values()):
+        raise UserError(f"t3: {reason}")
+
+
 def _gemm(
-    model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
+    machine: Preset, model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
 ) -> tuple[GemmSource, int]:
     """The GEMM of one GPU and the number of GPUs."""
     named = (model, layer, tp)
     if (kernel is None) == (named == (None, None, None)) or (kernel is None and None in named):
         raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
-    source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}")
+    try:
+        source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}", gpu_facts(machine.machine))
+    except UserError as mistake:
+        if kernel:
+            raise UserError(f"--kernel {kernel}: {mistake}") from None
+        own = "for another shape give --kernel gemm:m=M,n=N,k=K --gpus N"
+        raise UserError(f"--model {model} --layer {layer} --tp {tp}: {mistake}; {own}") from None
     if bool(count) == (gpus is not None):
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if count == 1:
@@ -148,55 +197,3 @@ def _chunks(text: str, gpus: int) -> Chunks:
     if len(sizes) != gpus:
         raise UserError(f"--chunks: found {len(sizes)} sizes, allowed is one for each of {gpus} GPUs")
     return chunks_of(sizes)
-
-
-def show_scenario(result: ScenarioResult) -> None:
-    """Print the tables of a scenario."""
-    preset: Preset = result.preset
-    problem = result.problem
-    click.echo(
-        f"{preset.name}: {preset.title}\n"
-        f"GEMM {problem.m} x {problem.n} x {problem.k} fp16 on each of {result.gpus} GPUs, "
-        f"output {result.output_bytes / 1e6:,.1f} MB\n"
-    )
-    rows = [
-        (
-            name,
-            *(time_text(ps) for ps in (chosen.time_ps, chosen.gemm_ps, chosen.rs_ps, chosen.ag_ps)),
-            f"{result.speedup(name):.3f}" if "Sequential" in result.configurations else "-",
-            "yes" if chosen.exactly_once else "NO",
-        )
-        for name, chosen in result.configurations.items()
-    ]
-    print_table("Time", ("configuration", "all", "GEMM", "RS", "AG", "speed-up", "exactly once"), rows)
-    traffic = [
-        (
-            name,
-            *(f"{chosen.dram_bytes[kind] / 1e6:,.1f}" for kind in TRAFFIC),
-            f"{sum(chosen.dram_bytes.values()) / 1e6:,.1f}",
-            f"{chosen.link_bytes / 1e6:,.1f}",
-        )
-        for name, chosen in result.configurations.items()
-    ]
-    print_table("DRAM and link traffic per GPU, MB", ("configuration", *TRAFFIC, "all", "link"), traffic)
-    click.echo(
-        f"A fused kernel has one time for GEMM and RS, which overlap. The writes that clear the output before it "
-        f"({result.zeroing_bytes / 1e6:,.1f} MB) are not included."
-    )
-    for name, run in result.runs.items():
-        if run.figures.get("tracker_triggers"):
-            click.echo(_tracker_text(name, run.figures))
-        for fault in run.wrong:
-            click.echo(f"{name}: ledger: {fault}")
-    click.echo(f"\n{assumed_text(preset)}")
-
-
-def _tracker_text(name: str, figures: dict) -> str:
-    threshold = "no limit" if figures["mca_threshold"] is None else f"{figures['mca_threshold']} entries"
-    return (
-        f"{name}: Tracker {figures['tracker_triggers']:,} triggers of {figures['tracker_wavefronts']:,} wavefronts, "
-        f"{figures['dma_descriptors']:,} DMA descriptors, at most {figures['tracker_live_max']:,} tiles live, "
-        f"{figures['tracker_stalls']:,} stores stalled, {figures['tracker_spilled']:,} counts spilled, "
-        f"{figures['tracker_bytes']:,} bytes (paper: 19 KB); first stage: {figures['mca_occupancy']:.1f} entries "
-        f"queued on average -> MCA threshold {threshold}"
-    )

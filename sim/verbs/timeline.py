@@ -10,7 +10,7 @@ from sim.results import open as open_results
 from sim.scenario.archive import is_scenario, open_scenario
 from sim.view.timeline import chrome_trace
 from traces.errors import UserError
-from traces.write import output_path, replacing
+from traces.output import output_path, replacing
 
 PREFERRED = ("t3_mca", "t3")
 PAGE = Path(__file__).parents[1] / "view" / "timeline_page.html"
@@ -54,5 +54,5 @@ def _chosen(archive: str, name: str | None) -> tuple[RunResult, str]:
     name = name or next((known for known in PREFERRED if known in runs), next(iter(runs)))
     if name not in runs:
         raise UserError(f"--run: found {name!r}, allowed are {', '.join(runs)}")
-    work = row.options
-    return runs[name], f"{name}: GEMM {work['m']} x {work['n']} x {work['k']} on {work['gpus']} GPUs, {row.preset.name}"
+    m, n, k, gpus = (row.options.get(name, "?") for name in ("m", "n", "k", "gpus"))
+    return runs[name], f"{name}: GEMM {m} x {n} x {k} on {gpus} GPUs, {row.preset.name}"

@@ -1,8 +1,5 @@
 """`t3sim warm`: compile everything now."""
 
-import tempfile
-from pathlib import Path
-
 import click
 import numpy as np
 
@@ -17,6 +14,7 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive, write_archive
 from traces.command.tables import print_json
+from traces.output import scratch_folder
 from traces.source import Prefill
 from traces.units import PS_PER_US
 
@@ -58,8 +56,8 @@ def warm(as_json: bool) -> None:
     Example: t3sim warm
     """
     gemm = GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))
-    with tempfile.TemporaryDirectory() as folder:
-        archive, text = Path(folder) / "gemm.h5", Path(folder) / "kernel-1.traceg"
+    with scratch_folder("warm") as folder:
+        archive, text = folder / "gemm.h5", folder / "kernel-1.traceg"
         write_archive(archive, CommandSequence([Prefill(0, PREFILL_BYTES), gemm]))
         with open_archive(archive) as source:
             simulate(source, load_preset("t3_2024"), interval_ps=PS_PER_US)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sim.results import RunResult
 from sim.view.style import BLUE, ORANGE, SKY, VERMILION, legend_below, new_figure, title_of
 from traces.errors import UserError
-from traces.units import GIGA, PS_PER_US, bytes_per_s
+from traces.units import GIGA, KILO, MEGA, PS_PER_US, bytes_per_s
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 STREAMS = {
     "dram_compute_read_bytes": ("GEMM reads", BLUE),
     "dram_compute_write_bytes": ("GEMM writes", ORANGE),
-    "dram_comm_read_bytes": ("communication reads", SKY),
-    "dram_comm_write_bytes": ("communication writes and updates", VERMILION),
+    "dram_comm_read_bytes": ("comm. reads", SKY),
+    "dram_comm_write_bytes": ("comm. writes, updates", VERMILION),
 }
 """Column of the time series -> label and colour."""
+AMOUNTS = ((GIGA, "GB"), (MEGA, "MB"), (KILO, "KB"))
 
 
 def draw_traffic(results: RunResult) -> "Figure":
@@ -31,9 +32,9 @@ def draw_traffic(results: RunResult) -> "Figure":
     """
     if not results.series:
         raise UserError("this run has no time series: repeat it with --interval-ns")
-    moved = [name for name in STREAMS if results.series[name].any()]
-    rates = [bytes_per_s(results.series[name], results.interval_ps) / GIGA for name in moved]
-    labels = [f"{STREAMS[name][0]}, {results.series[name].sum() / GIGA:.3g} GB in all" for name in moved]
+    moved = [name for name in STREAMS if results.column(name).any()]
+    rates = [bytes_per_s(results.column(name), results.interval_ps) / GIGA for name in moved]
+    labels = [f"{STREAMS[name][0]}, {_amount(int(results.column(name).sum()))}" for name in moved]
     times_us = results.times_ps() / PS_PER_US
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
     figure, axes = new_figure()
@@ -49,3 +50,9 @@ def draw_traffic(results: RunResult) -> "Figure":
     )
     legend_below(axes, min(len(moved) + 1, 3))
     return figure
+
+
+def _amount(data_bytes: int) -> str:
+    """Bytes as text: `17.4 MB`."""
+    scale, unit = next(step for step in AMOUNTS if data_bytes >= step[0] or step[0] == KILO)
+    return f"{data_bytes / scale:.3g} {unit}"

@@ -11,6 +11,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """A second distinction, for grey prints."""
 DPI = 110
+CHARACTER_EM = 0.5 * 0.694
+"""Mean width of a character in an x-small font over the size of the font."""
 LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
 
 
@@ -18,8 +20,10 @@ new_figure = partial(style.new_figure, dpi=DPI)
 
 
 def case_title(name: str) -> str:
-    """Title of a sub-layer such as `t-nlg/fc2/tp8`, on two lines."""
-    model, layer, degree = name.split("/")
+    """Title of a sub-layer such as `t-nlg/fc2/tp8`, on two lines. Another name is its own title."""
+    model, layer, degree = parts if len(parts := name.split("/")) == 3 else ("", "", "")
+    if layer not in LAYER_TITLES:
+        return name
     return f"{LAYER_TITLES[layer]} TP {degree.removeprefix('tp')}\n{model}"
 
 
@@ -32,12 +36,16 @@ def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence
         mark = HATCHES[place % len(HATCHES)]
         colour = COLOURS[place % len(COLOURS)]
         axes.bar(across, heights, share, bottom=base, label=label, color=colour, hatch=mark, edgecolor="white")
-    axes.set_xticks(range(len(groups)), groups, fontsize="x-small", rotation=90 if len(groups) > 12 else 0)
+    room_in = axes.figure.get_figwidth() / (len(groups) + 1)
+    turned = widest_in(groups) > room_in
+    axes.set_xticks(range(len(groups)), groups, fontsize="x-small", rotation=90 if turned else 0)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
 
 
-def legend_below(figure: Any, axes: Any, columns: int) -> None:
-    """Draw one legend under all axes."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
+def widest_in(labels: Sequence[str]) -> float:
+    """About the width of the longest line of labels in an x-small font."""
+    import matplotlib
+
+    character_in = CHARACTER_EM * matplotlib.rcParams["font.size"] / style.POINTS_PER_IN
+    return float(character_in * max((len(line) for label in labels for line in label.splitlines()), default=0))

@@ -26,18 +26,18 @@ def draw_queue(results: RunResult) -> "Figure":
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
     times_us = results.times_ps() / PS_PER_US
     figure, axes = new_figure()
-    entries = results.series["queue_columns"] / hbm.channels
+    entries = results.column("queue_columns") / hbm.channels
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
     axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")
     axes.set(
         xlabel="time (µs)",
-        ylabel="DRAM queue (32-byte entries)",
+        ylabel="DRAM queue (entries)",
         title=title_of(results),
         xlim=(0, times_us[-1]),
         ylim=(0, depth * 1.05),
     )
     right = axes.twinx()
-    workgroups = results.series["resident_workgroups"]
+    workgroups = results.column("resident_workgroups")
     right.step(times_us, workgroups, where="pre", color=GREEN, linestyle=":")
     axes.plot([], [], color=GREEN, linestyle=":", label="workgroups (right)")  # an entry for the common legend
     right.set(ylabel="resident workgroups", ylim=(0, None))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from sim.counters import ratios
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
-from sim.view.style import PALETTE, new_figure, title_of
+from sim.view.style import PALETTE, label_of, legend_below, new_figure, title_of
+from tracer.elf.names import short_name
 from traces.errors import UserError
 from traces.units import GIGA, bytes_per_s
 
@@ -41,9 +42,10 @@ def draw_rates(results: RunResult) -> "Figure":
         raise UserError("this run has no kernels")
     figure, (left, right) = new_figure(height_in=2.2 + 0.25 * len(kernels), columns=2)
     for place, kernel in enumerate(kernels):
-        _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], kernel.name)
+        name = label_of(f"{place}: {short_name(kernel.name)}")
+        _bars(left, place, len(kernels), [bandwidth(kernel, terms) for terms in BANDWIDTHS.values()], name)
         hit_rates = ratios(kernel.totals)
-        _bars(right, place, len(kernels), [100 * (hit_rates[name] or 0.0) for name in RATES.values()], kernel.name)
+        _bars(right, place, len(kernels), [100 * (hit_rates[rate] or 0.0) for rate in RATES.values()], name)
     peaks = results.preset.peaks()
     for peak, label, style in ((peaks.dram_bytes_per_s, "DRAM", "--"), (peaks.l2_bytes_per_s, "L2", ":")):
         left.axvline(peak / GIGA, color="black", linestyle=style, linewidth=1, label=f"{label} peak")
@@ -51,7 +53,7 @@ def draw_rates(results: RunResult) -> "Figure":
     _label(right, list(RATES), "hit rate (%)")
     right.set_xlim(0, 115)
     figure.suptitle(title_of(results))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    legend_below(left, 4)
     return figure
 
 
@@ -72,4 +74,4 @@ def _label(axes, names: list[str], quantity: str) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlabel(quantity)
-    axes.margins(x=0.15)
+    axes.margins(x=0.2)

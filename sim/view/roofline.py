@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
-from sim.view.style import BLUE, VERMILION, legend_below, new_figure, title_of
+from sim.view.style import BLUE, VERMILION, label_of, legend_below, new_figure, title_of
+from tracer.elf.names import short_name
 from traces.errors import UserError
 from traces.units import GIGA, PS_PER_S, TERA
 
@@ -36,8 +37,8 @@ def draw_roofline(results: RunResult) -> "Figure":
         UserError: no kernel has matrix operations and traffic.
     """
     points = [
-        (level, kernel, intensity(kernel, level), operations_per_s(kernel))
-        for kernel in results.kernels
+        (level, f"{number}: {short_name(kernel.name)}", intensity(kernel, level), operations_per_s(kernel))
+        for number, kernel in enumerate(results.kernels)
         for level in LEVELS
         if kernel.totals["cu.tensor_macs"] and sectors(kernel, level)
     ]
@@ -54,9 +55,9 @@ def draw_roofline(results: RunResult) -> "Figure":
         axes.loglog(*line, color=LEVELS[level][1], label=f"{level}, {slope / GIGA:,.0f} GB/s")
     peak = peaks.tensor_flop_per_s / TERA
     axes.hlines(peak, min(ridges), high, color="black", label=f"matrix pipes, {peak:.1f} TFLOP/s")
-    for level, kernel, per_byte, per_s in points:
+    for level, name, per_byte, per_s in points:
         marker, colour, *_ = LEVELS[level]
-        label = f"{kernel.name}, {level}: {per_s / TERA:.3g} TFLOP/s at {per_byte:,.4g} FLOP/B"
+        label = label_of(f"{name}, {level}: {per_s / TERA:.3g} TFLOP/s")
         axes.plot(per_byte, per_s / TERA, marker, color=colour, markeredgecolor="black", linestyle="", label=label)
     axes.set(xlabel="intensity (FLOP per byte)", ylabel="TFLOP/s", title=title_of(results), xlim=(low, high))
     legend_below(axes, 2)

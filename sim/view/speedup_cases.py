@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
@@ -45,9 +47,16 @@ def speedup_cases(archives: Sequence[ResultsArchive]) -> list[SpeedupCase]:
     for name, (archive, run) in zip(names, runs, strict=True):
         title = name if titles[name] == 1 else f"{name}\n{Path(archive.path).stem}"
         speedups = {key: run.figures.get(f"{key}.speedup") for key in CONFIGURATIONS if key != SEQUENTIAL}
-        known = {key: float(value) for key, value in speedups.items() if value is not None}
-        cases.append(SpeedupCase(title, float(run.figures[f"{SEQUENTIAL}.time_ns"]), known))
+        known = {key: _number(archive, f"{key}.speedup", value) for key, value in speedups.items() if value is not None}
+        time = f"{SEQUENTIAL}.time_ns"
+        cases.append(SpeedupCase(title, _number(archive, time, run.figures[time]), known))
     return cases
+
+
+def _number(archive: ResultsArchive, name: str, value: Any) -> float:
+    if not isinstance(value, int | float) or not 0 < value < inf:
+        raise UserError(f"{archive.path}: {name}: found {value!r}, allowed is a number above 0")
+    return float(value)
 
 
 def _runs_with_configurations(archive: ResultsArchive) -> list[RunResult]:
@@ -66,10 +75,12 @@ def _runs_with_configurations(archive: ResultsArchive) -> list[RunResult]:
 def _name(run: RunResult) -> str:
     """Name of the workload, and the other swept fields."""
     if "kernel.workload" in run.point:
-        name = case_title(run.point["kernel.workload"])
+        name = case_title(str(run.point["kernel.workload"]))
     else:
-        problem = run.options.get("problem", run.options)
-        name = f"{problem['m']} x {problem['n']} x {problem['k']}\n{run.options['gpus']} GPUs"
+        nested = run.options.get("problem")
+        problem = nested if isinstance(nested, dict) else run.options
+        shape = " x ".join(str(problem.get(side, "?")) for side in "mnk")
+        name = f"{shape}\n{run.options.get('gpus', '?')} GPUs"
     swept = [f"{field} = {value}" for field, value in run.point.items() if field not in IN_WORKLOAD_NAME]
     return "\n".join([name, *swept])
 

@@ -6,42 +6,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import case_title, grouped_bars, new_figure, widest_in
+from sim.view.style import label_of, legend_below, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WIDEST_IN = 14.0
+"""Largest width of the figure; labels that need more are turned."""
 
-def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None:
-    """Draw the speed-ups of an experiment from its answers."""
+
+def draw(
+    answers: Mapping[str, float], cases: Sequence[str], path: Path, published: Mapping[str, float] | None = None
+) -> None:
+    """Draw the speed-ups of an experiment from its answers. published: configuration -> geometric mean in the paper."""
     shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
     speedups = {name: [answers[f"{case}/{name}/speedup"] for case in cases] for name in shown}
     means = {name: answers[f"geomean/{name}/speedup"] for name in shown}
-    save(draw_speedups([case_title(case) for case in cases], speedups, means), path)
+    save(draw_speedups([case_title(case) for case in cases], speedups, means, published), path)
 
 
 def draw_speedups(
-    titles: Sequence[str], speedups: Mapping[str, Sequence[float | None]], means: Mapping[str, float | None]
+    titles: Sequence[str],
+    speedups: Mapping[str, Sequence[float | None]],
+    means: Mapping[str, float | None],
+    published: Mapping[str, float] | None = None,
 ) -> "Figure":
     """Draw bars that begin at 1, the time of Sequential.
 
     Args:
-        titles: titles of the cases.
+        titles: titles of the cases. Lines that all titles share are in the title of the figure.
         speedups: configuration -> speed-up of each case; None = no bar.
         means: configuration -> geometric mean; None = no bar. Empty: no means are shown.
+        published: configuration -> published geometric mean, beside the means.
     """
+    common, labels = _short_labels(titles)
+    ends = [*(["geomean"] if means else []), *(["geomean,\npublished"] if published else [])]
     series = {}
     for name, values in speedups.items():
         mean = means.get(name)
-        bars = [nan if value is None else value for value in [*values, *([mean] if means else [])]]
+        last = [*([mean] if means else []), *([published.get(name)] if published else [])]
+        bars = [nan if value is None else value for value in [*values, *last]]
         series[name if mean is None else f"{name}, geomean {mean:.3f}"] = bars
-    figure, axes = new_figure(max(6.0, 0.75 * len(titles) + 2), 4.2)
-    grouped_bars(axes, [*titles, *(["geomean"] if means else [])], series, base=1.0)
+    groups = [*labels, *ends]
+    width_in = max(6.0, min(WIDEST_IN, max(0.75, widest_in(groups)) * (len(groups) + 1)))
+    figure, axes = new_figure(width_in, 4.2)
+    grouped_bars(axes, [*map(label_of, groups)], series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
     axes.set(
-        ylabel="speed-up over Sequential (x)", title="GEMM and all-reduce of a sub-layer: speed-ups over Sequential"
+        ylabel="speed-up (x)", title=label_of("\n".join(["Speed-ups over Sequential", *([common] if common else [])]))
     )
-    legend_below(figure, axes, 2)
+    legend_below(axes, 2)
     drawn: Figure = figure
     return drawn
+
+
+def _short_labels(titles: Sequence[str]) -> tuple[str, list[str]]:
+    """(lines that all titles share, the other lines of each title); fields without their units of the machine."""
+    lines = [[_without_unit(line) for line in title.splitlines()] for title in titles]
+    shared = [line for line in lines[0] if all(line in other for other in lines)] if len(lines) > 1 else []
+    return ", ".join(shared), ["\n".join(line for line in own if line not in shared) for own in lines]
+
+
+def _without_unit(line: str) -> str:
+    """`queue_entries = 16` of `hbm.queue_entries = 16`; other lines unchanged."""
+    name, equals, value = line.partition(" = ")
+    return f"{name.rpartition('.')[2]} = {value}" if equals else line

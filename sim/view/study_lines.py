@@ -2,24 +2,34 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sim.counters import unit_of_measure
 from sim.results import ResultsArchive
-from sim.view.style import PALETTE, legend_below, new_figure
+from sim.scenario.result import T3, T3_MCA
+from sim.view.style import PALETTE, label_of, legend_below, new_figure
+from traces.choices import allowed_names
 from traces.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DEFAULTS = ("time_ns", f"{T3_MCA}.speedup", f"{T3}.speedup", f"{T3_MCA}.time_ns", f"{T3}.time_ns")
+"""Figures to draw if the user names none, the best first."""
 MARKERS = "os^Dv<>P"
 LINES_MAX = len(PALETTE)
+FAR_APART = 8
+"""Largest value / smallest value from which the horizontal axis is logarithmic."""
+LABEL_CHARACTERS = 90
+"""Characters of all labels of the horizontal axis that fit beside each other."""
 
 
-def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, relative: bool) -> "Figure":
+def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | None, relative: bool) -> "Figure":
     """Draw one line for each combination of the other swept fields.
 
     Args:
         archive: archive of a study.
-        figure_name: column of `ResultsArchive.runs_frame`.
+        figure_name: column of `ResultsArchive.runs_frame`; None = the first of DEFAULTS that it has.
         over: swept field of the horizontal axis; None = the first with more than one value.
         relative: True = plot first value / value. For a time this is the speed-up.
 
@@ -30,11 +40,14 @@ def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, rela
     frame = archive.runs_frame()
     if not swept:
         raise UserError("this archive has no study: no field was swept")
+    frame[swept] = frame[swept].map(lambda value: str(value) if isinstance(value, list | dict) else value)
     over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
     _check(over, swept, "--over")
-    _check(figure_name, [name for name in frame.select_dtypes("number") if name not in swept], "--figure")
+    columns = [name for name in frame.select_dtypes("number") if name not in swept]
+    figure_name = figure_name or next((name for name in DEFAULTS if name in columns), DEFAULTS[0])
+    _check(figure_name, columns, "--figure")
     lines: dict[tuple, list[tuple[Any, float]]] = {}
-    rows = frame[frame[figure_name].notna()].to_dict("records")
+    rows = frame[np.isfinite(frame[figure_name].astype(float))].to_dict("records")
     for row in rows:
         others = tuple((name, row[name]) for name in swept if name != over)
         lines.setdefault(others, []).append((row[over], row[figure_name]))
@@ -45,18 +58,25 @@ def draw_study(archive: ResultsArchive, figure_name: str, over: str | None, rela
 
 def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: str, relative: bool) -> "Figure":
     figure, axes = new_figure()
-    places = {str(x): place for place, x in enumerate(dict.fromkeys(x for line in lines.values() for x, _ in line))}
+    values_over = list(dict.fromkeys(x for line in lines.values() for x, _ in line))
+    places = _places(axes, values_over)
     same = set.intersection(*(set(others) for others in lines))
     drawn: list[list[float]] = []
     for number, (others, line) in enumerate(lines.items()):
         label = ", ".join(f"{name} = {value}" for name, value in others if (name, value) not in same) or None
         drawn.append(values := [line[0][1] / value if relative and value else value for _, value in line])
-        x = [places[str(value)] for value, _ in line]
-        axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label)
+        x = [places[value] for value, _ in line]
+        axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label and label_of(label))
     unit = "first / this" if relative else unit_of_measure(figure_name)
-    axes.set_xticks(list(places.values()), list(places))
+    turned = max(len(str(value)) for value in values_over) * len(values_over) > LABEL_CHARACTERS
+    axes.set_xticks(
+        list(places.values()), [label_of(str(value)) for value in values_over], rotation=90 if turned else 0
+    )
+    axes.minorticks_off()
     axes.set(
-        xlabel=over, ylabel=figure_name + (f" ({unit})" if unit != "1" else ""), title=f"{figure_name} over {over}"
+        xlabel=label_of(over),
+        ylabel=label_of(figure_name) + (f" ({unit})" if unit != "1" else ""),
+        title=label_of(f"{figure_name} over {over}"),
     )
     axes.set_ylim(0, 1.1 * max(value for line in drawn for value in line))
     if len(lines) > 1:
@@ -64,6 +84,15 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
     return figure
 
 
+def _places(axes: Any, values: list[Any]) -> dict[Any, float]:
+    """Place of each swept value on the axis: numbers at their value, on a log axis if they are far apart; else even."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return {value: float(place) for place, value in enumerate(values)}
+    if min(values) > 0 and max(values) >= FAR_APART * min(values):
+        axes.set_xscale("log", base=2)
+    return {value: float(value) for value in values}
+
+
 def _check(name: str, allowed: list[str], option: str) -> None:
     if name not in allowed:
-        raise UserError(f"{option}: found {name!r}, allowed are {', '.join(allowed)}")
+        raise UserError(f"{option}: found {name!r}; {allowed_names(name, allowed, 't3sim show RESULT --json')}")

@@ -134,7 +134,7 @@ def _counters(run: RunResult) -> Iterator[Event]:
     for title, columns in RATES.items():
         for k in range(rows):
             rates = {
-                name: round(float(run.series[column][k]) * 1000 / interval_ps, 3) for name, column in columns.items()
+                name: round(float(run.column(column)[k]) * 1000 / interval_ps, 3) for name, column in columns.items()
             }
             yield {"ph": "C", "name": title, "pid": COUNTERS, "tid": 0, "ts": times[k], "args": rates}
     for title, column in LEVELS.items():
@@ -145,5 +145,5 @@ def _counters(run: RunResult) -> Iterator[Event]:
                 "pid": COUNTERS,
                 "tid": 0,
                 "ts": times[k],
-                "args": {"level": int(run.series[column][k])},
+                "args": {"level": int(run.column(column)[k])},
             }

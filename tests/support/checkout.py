@@ -9,6 +9,7 @@ ROOMS = ("traces", "tracer", "sim", "validation")
 TOP_LEVEL = {
     *ROOMS,
     "t3sim.py",
+    "t3sim_packages.py",
     "tests",
     ".ci",
     ".gitignore",

@@ -1,9 +1,11 @@
 """Runs that any process can do without a simulator, and results of real runs that were never simulated."""
 
 import os
+import resource
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -27,8 +29,8 @@ DRAM_MB = {
 STREAMS = ("compute_read", "compute_write", "comm_read", "comm_write")
 
 
-REFUSED, SLOW, KILLER, FAULTY = -1, -2, -3, -4
-"""Numbers of runs that cannot run, take minutes, kill their process, or meet a fault."""
+REFUSED, SLOW, KILLER, FAULTY, HUNGRY = -1, -2, -3, -4, -5
+"""Numbers of runs that cannot run, take minutes, kill their process, meet a fault, or find a full memory once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +68,20 @@ class CountedRun(Run):
                 os.kill(os.getpid(), signal.SIGKILL)
             case -4:
                 raise ValueError("a fault")
+            case -5:
+                _eat_once(Path(f"{self.log}.eaten"))
         with open(self.log, "a", encoding="utf-8") as file:
             file.write(f"run {self.number}\n")
         return RunResult(self.preset, {}, {}, [], figures={"square": self.number**2})
+
+
+def _eat_once(mark):
+    """Ask for more memory than this process may have, if the file `mark` does not exist."""
+    if not mark.exists():
+        mark.touch()
+        used_bytes = resource.getpagesize() * int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (used_bytes + (64 << 20), resource.RLIM_INFINITY))
+        np.ones(1 << 28)
 
 
 def counted_runs(log, *numbers):

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 
 from tests.support.hostile import ordinary_kernel
+from tests.support.sealed import changed_archive
 from tests.support.trace_samples import ListSource
 from traces.archive import write_archive
 
@@ -21,7 +22,7 @@ def _changed(change):
 
     def make(path):
         one_kernel_archive(path)
-        with h5py.File(path, "r+", libver=("v110", "v110")) as file:
+        with changed_archive(path) as file:
             rows = len(file[COLUMN])
             del file[COLUMN]
             change(file, rows, path)

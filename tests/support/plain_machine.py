@@ -26,7 +26,7 @@ from tracer.sequence import CommandSequence
 def without_compiler():
     """Let the engine see its node through plain views."""
     warnings.simplefilter("ignore", RuntimeWarning)  # 64-bit products of hashes wrap
-    for name in ("run_engine", "sample", "settle", "prefill_l2", "rest_ps"):
+    for name in ("run_engine", "close_interval", "settle", "prefill_l2", "rest_ps"):
         setattr(sim.host.gpu, name, _through_views(getattr(sim.host.gpu, name)))
     for name in ("structure_fault", "event_fault"):
         setattr(tracer.workgroup_check, name, _on_plain_arrays(getattr(tracer.workgroup_check, name)))

@@ -18,8 +18,11 @@ from traces.schema import Cache
 @pytest.mark.parametrize(
     ("text", "source"),
     [
-        ("layernorm:rows=4,cols=64", LayerNorm(4, 64)),
-        ("layernorm: rows=4, cols=64, dtype=bf16, stats=true", LayerNorm(4, 64, DataType.BF16, stats=True)),
+        ("layernorm:rows=4,cols=64", LayerNorm(rows=4, cols=64).kernel),
+        (
+            "layernorm: rows=4, cols=64, dtype=bf16, stats=true",
+            LayerNorm(rows=4, cols=64, dtype=DataType.BF16, stats=True).kernel,
+        ),
         ("chase:buffer_bytes=4096,loads=9,cache=bypass_l1", PointerChase(4096, 9, cache=Cache.BYPASS_L1)),
         ("stream:flow=copy,buffer_bytes=4096", BufferStream(Flow.COPY, 4096)),
     ],
@@ -29,7 +32,7 @@ def test_a_text_names_a_source_and_its_fields(text, source):
 
 
 def test_changes_are_added_and_replace():
-    expected = LayerNorm(8, 128, stats=True)
+    expected = LayerNorm(rows=8, cols=128, stats=True).kernel
     assert make_kernel("layernorm:rows=4,cols=128", rows=8, stats=True) == expected
     assert make_kernel("layernorm", rows="8", cols=128, stats="true") == expected
     assert make_gemm("gemm:m=8,n=8,k=8", order=TileOrder.COLUMN, tile=(64, 64, 32), warps=(2, 2))[0].kernel == (
@@ -89,14 +92,14 @@ def test_the_description_names_every_field():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ["found ''", "gemm, layernorm, chase, stream"]),
+        ("", ["found ''", "t3sim trace make --help"]),
         ("layernrm:rows=1", ["'layernrm'", "layernorm"]),
         ("gemm", ["gemm: m: missing", "m, n, k or shape or workload"]),
         ("gemm:m=8,n=8", ["gemm: k: missing"]),
         ("layernorm:cols=8", ["layernorm: rows: missing", "rows, cols"]),
         ("gemm:m=8,n=8,k=8,tile_q=3", ["tile_q: unknown", "did you mean tile_"]),
         ("gemm:m=8,n=8,k=8,zzzzz=3", ["zzzzz: unknown", "t3sim trace make --help"]),
-        ("layernorm:rows=8,cols=8,colour=3", ["colour: unknown", "allowed are rows, cols, dtype"]),
+        ("residual:rows=8,cols=8,colour=3", ["colour: unknown", "allowed are rows, cols, dtype"]),
         ("gemm:m", ["found 'm'", "field=value"]),
         ("gemm:m=8,,n=8", ["found ''", "field=value"]),
         ("gemm:m=", ["found 'm='", "field=value"]),
@@ -136,10 +139,10 @@ def test_a_collective_needs_a_gemm():
 
 
 GOLDEN = [
-    (GemmSource(GemmProblem(300, 200, 77, with_c=True), GemmKernel(64, 64, 32, 2, 2)), "4c18b5d34679 c4d6758a76b834cc"),
+    (GemmSource(GemmProblem(300, 200, 77, with_c=True), GemmKernel(64, 64, 32, 2, 2)), "d44788f43354 c4d6758a76b834cc"),
     (
         GemmSource(GemmProblem(100, 90, 77), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.ASYNC, lanes=64, persistent=3)),
-        "f5ac6e9c1628 ebed572fcecc95c3",
+        "5608455d0972 ebed572fcecc95c3",
     ),
     (PointerChase(4096, 100), "f6dcf0d875eb 86af898918355e94"),
     (BufferStream(Flow.READ, 1 << 18, 16, 4, 3, passes=2), "565c9c55d75a 077ec57a3da95f89"),

@@ -7,11 +7,14 @@ import resource
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from tests.support.paths import SMALL_TRACE
+from tests.support.sealed import changed_archive
 from tests.support.trace_samples import ListSource, assert_same_workgroup, random_kernel, random_source
 from tracer.verify import verify_archive
 from traces import archive as archive_module
@@ -178,18 +181,28 @@ def test_refuses_what_is_not_an_archive(tmp_path, stored):
         file["x"] = 1
     with pytest.raises(UserError, match="file_type is None, expected 't3sim-trace'"):
         open_archive(tmp_path / "other.h5")
-    with h5py.File(stored, "r+") as file:
-        file.attrs["format_version"] = 2
-    with pytest.raises(UserError, match="format_version 2, this program reads 1 to 1"):
+    with changed_archive(stored) as file:
+        file.attrs["format_version"] = 99
+    with pytest.raises(UserError, match="format_version is 99, allowed is 1 to 2"):
         open_archive(stored)
+
+
+def test_reads_version_1(tmp_path):
+    """Written by t3sim before archives had a seal."""
+    old = Path(__file__).parent / "archives" / "trace_v1.h5"
+    with open_archive(old) as archive, open_archive(SMALL_TRACE) as same:
+        assert (archive.version, same.version) == (1, 2)
+        assert archive.fingerprint() == same.fingerprint() == verify_archive(old).checksum
+        write_archive(tmp_path / "new.h5", archive)
+    assert (tmp_path / "new.h5").read_bytes() == SMALL_TRACE.read_bytes()
 
 
 def test_refuses_missing_and_misshapen_datasets(stored):
-    with h5py.File(stored, "r+") as file:
+    with changed_archive(stored) as file:
         del file["/kernels/0001/mask"]
     with pytest.raises(UserError, match="/kernels/0001 lacks mask"):
         open_archive(stored)
-    with h5py.File(stored, "r+") as file:
+    with changed_archive(stored) as file:
         file["/kernels/0001/mask"] = np.zeros(3)
     with pytest.raises(UserError, match="/kernels/0001/mask: found float64"):
         open_archive(stored)
@@ -197,14 +210,14 @@ def test_refuses_missing_and_misshapen_datasets(stored):
 
 @pytest.mark.parametrize("where", ["/kernels/0001/base", "/kernels/0000/warp_index", "/commands/command_bytes"])
 def test_verify_finds_a_changed_value(stored, where):
-    with h5py.File(stored, "r+") as file:
+    with changed_archive(stored) as file:
         file[where][0] += 1
     with pytest.raises(UserError, match="checksum mismatch"):
         verify_archive(stored)
 
 
 def test_verify_finds_offsets_that_do_not_rise(stored):
-    with h5py.File(stored, "r+") as file:
+    with changed_archive(stored) as file:
         file["/kernels/0000/warp_first_event"][1] = 10**9
     with open_archive(stored) as archive, pytest.raises(UserError, match="warp_first_event: offsets do not rise"):
         list(archive.kernels[0].workgroups())

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from sim.hw.address_map import bank_row_column, channel_local
-from sim.machine.build import build, lookahead_ps
+from sim.machine.build import build
+from sim.machine.wiring import lookahead_ps
 from sim.presets import load_preset, presets
 from sim.run.one_gpu import simulate
 from sim.spec import BankHash

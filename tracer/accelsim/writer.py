@@ -21,9 +21,10 @@ from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
 from tracer.workgroup_check import checked_workgroups
 from traces.errors import UserError
+from traces.output import replacing
 from traces.schema import Kind
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
-from traces.write import Progress, replacing
+from traces.write import Progress
 
 ARCHITECTURE = 80
 """Binary version of a kernel without one: the first version with LDGSTS."""

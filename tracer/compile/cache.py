@@ -5,33 +5,39 @@ add different signatures of one function at the same time, its index can point t
 name contains the fingerprint of all sources that matter (`tracer.compile.fingerprint`) and of the compiler settings.
 The file name contains the signature. So no file is ever updated: it is written once, atomically.
 
-Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload.
-`<root>` is $T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this
-program runs. So a folder or entry that belongs to another user (except root), or that others can write, is not used.
+Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload: a
+program (machine code). `.part` instead of `.kernel`: a part (LLVM code; `tracer.compile.library`). `<root>` is
+$T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this program runs. So
+a folder or entry that belongs to another user (except root), or that others can write, is not used.
+A program that the cache lacks may have come with the installation (`tracer.compile.shipped`).
 """
 
 import hashlib
 import os
 import pickle
 import platform
-import stat
 import sys
-import tempfile
 import warnings
 from functools import lru_cache
 from pathlib import Path
 
+import llvmlite
 import numba
 import numpy as np
 from numba.core import config, types
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
+from numba.core.caching import NullCache, _Cache
+from numba.core.compiler import compile_result
 from numba.core.serialize import dumps
 
 from tracer.compile.fingerprint import source_fingerprint
+from tracer.compile.library import Part, PartLibrary, ProgramLibrary
+from tracer.compile.shipped import shipped, shipped_cpu
+from traces.errors import UserError
+from traces.output import replacing
+from traces.ownership import OWN_FOLDER, foreign
 
 CACHE_VARIABLE = "T3SIM_CACHE_DIR"
-OWN_FOLDER, OTHERS_WRITE = 0o755, stat.S_IWGRP | stat.S_IWOTH
+OWN_FILE = 0o600
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -54,8 +60,12 @@ def user_cache():
 
 
 def compiler_settings():
-    """Versions and settings that determine the machine code, as one string. The CPU is in the signature key."""
-    versions = (f"python {platform.python_version()}", f"numba {numba.__version__}", f"numpy {np.__version__}")
+    """Versions and settings that determine the machine code, as one string. The CPU is in the signature key.
+
+    Machine code works with all patch releases of a minor version of Python and numpy.
+    """
+    python, numpy = (".".join(version.split(".")[:2]) for version in (platform.python_version(), np.__version__))
+    versions = (f"python {python}", f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}", f"numpy {numpy}")
     switches = (
         f"boundscheck {config.BOUNDSCHECK}",
         f"disable_jit {config.DISABLE_JIT}",
@@ -65,94 +75,145 @@ def compiler_settings():
     return "; ".join(versions + switches)
 
 
+class NoCache(NullCache):
+    """The cache of functions that cannot be stored, with the interface of KernelCache."""
+
+    folder = ""
+
+    def load_part(self, args, target, library_of):
+        return None
+
+    def save_part(self, args, part):
+        pass
+
+
 class KernelCache(_Cache):
-    """The disk cache of one compiled function, with the interface that a numba dispatcher expects."""
+    """The disk cache of one compiled function. Programs: the interface that a numba dispatcher expects. Parts: ours.
+
+    Attributes:
+        folder: name of the directory: module and fingerprint.
+    """
 
     def __init__(self, function, path):
         fingerprint = hashlib.sha256(
             f"{source_fingerprint(function.__module__, path)}; {compiler_settings()}".encode()
         ).hexdigest()
-        self._directory = cache_root() / f"{function.__module__}-{fingerprint[:20]}"
+        self.folder = f"{function.__module__}-{fingerprint[:20]}"
+        self._directory = cache_root() / self.folder
         self._name = f"{function.__qualname__.replace('<locals>', 'local')}.{function.__code__.co_firstlineno}"
-        self._enabled = True
 
     @property
     def cache_path(self):
         return str(self._directory)
 
+    def enable(self):
+        """The cache is always enabled."""
+
+    disable = enable
+
     def load_overload(self, sig, target_context):
-        """The compiled overload for a signature; None if it is missing or damaged."""
-        if not self._enabled:
-            return None
+        """The program for a signature; None if it is missing or damaged."""
         target_context.refresh()
-        key = self._key(sig, target_context.codegen())
+        args = getattr(sig, "args", sig)
+        state = self._load("kernel", args, target_context.codegen()) or self._shipped(args)
+        return state and _program(target_context, *state)
+
+    def save_overload(self, sig, data):
+        """Store a program."""
+        library, fndesc = data.library, data.fndesc
+        if library.has_dynamic_globals or not library.stored:
+            return
+        fndesc.typemap = fndesc.calltypes = None  # large, and not always possible to store
+        environments = tuple(data._find_referenced_environments())
+        stored = (library.name, *library.machine_code())
+        state = (stored, fndesc, data.environment, data.signature, data.reload_init, environments)
+        self._save("kernel", getattr(sig, "args", sig), data.codegen, state)
+
+    def load_part(self, args, target_context, library_of):
+        """The part for argument types; None if it, or a part that it calls, is missing or damaged.
+
+        Args:
+            args: tuple of numba types.
+            target_context: of numba.
+            library_of: function of the `origin` of a part that returns its library, or None.
+        """
+        target_context.refresh()
+        state = self._load("part", args, target_context.codegen())
+        if state is None:
+            return None
+        origin, bitcode, origins, *rest = state
+        needed = [library_of(needed) for needed in origins]
+        if None in needed:
+            return None
+        return Part(PartLibrary.of_bitcode(target_context.codegen(), origin, bitcode, needed), *rest)
+
+    def save_part(self, args, part):
+        """Store a part, if all parts that it calls are stored."""
+        library = part.library
+        if not library.stored:
+            return
+        origins = [needed.origin for needed in library.needed_parts()]
+        self._save("part", args, library.codegen, (library.origin, library.as_bitcode(), origins, *part[1:]))
+
+    def flush(self):
+        for file in self._directory.glob(f"{self._name}-*"):
+            file.unlink(missing_ok=True)
+
+    def _load(self, kind, args, codegen):
+        """What was stored for argument types; None if it is missing or damaged."""
+        key = _key(args, codegen)
         try:
-            with open(self._file(key), "rb") as file:
-                refused = self._refused() or _refusal(os.fstat(file.fileno()))
+            with open(self._file(kind, key), "rb") as file:
+                refused = self._refused() or _foreign(os.fstat(file.fileno()))
                 content = b"" if refused else file.read()
         except OSError:
             return None
         if refused:
             _warn_once(refused)
             return None
-        payload = content[_DIGEST_BYTES:]
-        if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
-            return None
-        stored_key, reduced = pickle.loads(payload)
-        return CompileResult._rebuild(target_context, *reduced) if stored_key == key else None
+        return _checked(content, key)
 
-    def save_overload(self, sig, data):
-        """Store a compiled overload. If the folder cannot be written, warn once."""
-        if not self._enabled or data.library.has_dynamic_globals:
+    def _shipped(self, args):
+        """A program that came with the installation; None if there is none for this machine."""
+        cpu = shipped_cpu()
+        if cpu is None:
+            return None
+        key = signature_text(args), str(cpu)
+        content = shipped(f"{self.folder}/{self._file('kernel', key).name}")
+        return content and _checked(content, key)
+
+    def _save(self, kind, args, codegen, state):
+        """Store what was compiled for argument types. If the folder cannot be written, warn once.
+
+        A function among the arguments is known by its address only, so what was compiled for it is not stored.
+        """
+        if any(isinstance(kind, types.Callable) for kind in args):
             return
-        key = self._key(sig, data.codegen)
-        payload = dumps((key, data._reduce()))
+        key = _key(args, codegen)
+        payload = dumps((key, state))
         try:
             cache_root().mkdir(OWN_FOLDER, parents=True, exist_ok=True)
             self._directory.mkdir(OWN_FOLDER, exist_ok=True)
             if refused := self._refused():
                 _warn_once(refused)
                 return
-            _write_atomically(self._file(key), hashlib.sha256(payload).digest() + payload)
-        except OSError as problem:
-            _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem.strerror or problem}")
-
-    def enable(self):
-        self._enabled = True
-
-    def disable(self):
-        self._enabled = False
-
-    def flush(self):
-        for file in self._directory.glob(f"{self._name}-*.kernel"):
-            file.unlink(missing_ok=True)
+            with replacing(self._file(kind, key), OWN_FILE) as temporary:
+                temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
+        except (OSError, UserError) as problem:
+            _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem}")
 
     def _refused(self):
         """Reason why code of the folder must not run; "" if it may run."""
         folders = (cache_root(), self._directory)
-        return next((reason for folder in folders if (reason := _refusal(os.stat(folder)))), "")
+        return next((reason for folder in folders if (reason := _foreign(os.stat(folder)))), "")
 
-    def _key(self, sig, codegen):
-        """Signature, field names and CPU, as plain values with a stable text. The text gives the file name."""
-        return f"{sig} {_field_names(getattr(sig, 'args', sig))}", str(codegen.magic_tuple())
-
-    def _file(self, key):
-        return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.kernel"
+    def _file(self, kind, key):
+        return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.{kind}"
 
 
-def _refusal(status):
-    """Reason why a folder or file may hold code of another user; "" if it cannot. Not checked on Windows.
-
-    Files of root are trusted, because root can change everything else too.
-    """
-    if not hasattr(os, "geteuid"):
-        return ""
-    place = f"compiled functions in {cache_root()} are not used"
-    if status.st_uid not in (os.geteuid(), 0):
-        return f"{place}: some of it belongs to user {status.st_uid}, not to you"
-    if status.st_mode & OTHERS_WRITE:
-        return f"{place}: others may write there; chmod -R go-w {cache_root()}"
-    return ""
+def signature_text(args):
+    """Text of argument types. It has the field names of named tuples, which numba's text does not have."""
+    return f"{args} {_field_names(args)}"
 
 
 def _field_names(kinds):
@@ -161,16 +222,44 @@ def _field_names(kinds):
     return [(kind.fields, _field_names(kind.types)) for kind in tuples]
 
 
-def _write_atomically(path, content):
-    """Write a file so that other processes see all of it or nothing."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _key(args, codegen):
+    """Signature, field names and CPU, as plain values with a stable text. The text gives the file name."""
+    return signature_text(args), str(codegen.magic_tuple())
+
+
+def _checked(content, key):
+    """The state in the content of an entry; None if it is damaged or belongs to another key."""
+    payload = content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != content[:_DIGEST_BYTES]:
+        return None
+    stored_key, state = pickle.loads(payload)
+    return state if stored_key == key else None
+
+
+def _program(target_context, stored, fndesc, environment, signature, reload_init, environments):
+    """The compile result of a stored program, ready to run."""
+    for initialize in reload_init:
+        initialize()
+    codegen = target_context.codegen()
+    library = ProgramLibrary.of_machine_code(codegen, *stored)
+    entry = target_context.get_executable(library, fndesc, environment)
+    for referenced in environments:
+        codegen.set_env(referenced.env_name, referenced)
+    return compile_result(
+        typing_context=target_context.typing_context,
+        target_context=target_context,
+        entry_point=entry,
+        library=library,
+        environment=environment,
+        fndesc=fndesc,
+        signature=signature,
+        objectmode=False,
+        reload_init=reload_init,
+    )
+
+
+def _foreign(status):
+    return foreign(status, "compiled functions", cache_root())
 
 
 @lru_cache(maxsize=1)

@@ -9,14 +9,15 @@ closes over variables, is compiled again in every process. So call compiled func
 import os
 import sys
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
-import numba
 from numba.core import config, types
 from numba.core.event import Listener, register
 from numba.np import arrayobj
 
-from tracer.compile.cache import KernelCache
+from tracer.compile.dispatcher import Dispatcher
+from tracer.compile.fingerprint import import_closure
 
 REPORT_EVERY_S = 5.0
 """Time between two progress lines of a long compilation."""
@@ -39,11 +40,17 @@ def compiled(function=None, *, allocates=False, inline=False):
         return partial(compiled, allocates=allocates, inline=inline)
     if config.DISABLE_JIT:
         return function
-    dispatcher = numba.njit(error_model="numpy", nogil=True, _nrt=allocates, forceinline=inline)(function)
     path = function.__code__.co_filename
-    if os.path.isfile(path) and function.__closure__ is None:  # a notebook cell has no file for a fingerprint
-        dispatcher._cache = KernelCache(function, path)
-    return dispatcher
+    stored = os.path.isfile(path) and function.__closure__ is None  # a notebook cell has no file for a fingerprint
+    options = {
+        "nopython": True,
+        "boundscheck": None,
+        "error_model": "numpy",
+        "nogil": True,
+        "_nrt": allocates,
+        "forceinline": inline,
+    }
+    return Dispatcher(function, options, path if stored else None)
 
 
 def _count_from_the_end(context, builder, index_type, index, length, wrap=arrayobj.fix_integer_index):
@@ -70,6 +77,14 @@ def compiled_functions():
     return _watch.count
 
 
+def _functions_of(dispatcher):
+    """Number of compiled functions that a function can call: those of its module and of modules that this imports."""
+    function = dispatcher.py_func
+    path = Path(function.__code__.co_filename)
+    modules = import_closure(function.__module__, path.resolve()) if path.is_file() else (function.__module__,)
+    return sum(module in modules for module, _ in Dispatcher.known)
+
+
 class _CompileWatch(Listener):
     """Counts compilations, measures the time of the outermost one, and reports progress on stderr."""
 
@@ -79,16 +94,23 @@ class _CompileWatch(Listener):
         self._depth = 0
         self._began_s = 0.0
         self._reported_s = 0.0
+        self._program = ""
+        self._compiled = 0
+        self._callable = 0
 
     def on_start(self, event):
         now_s = perf_counter()
         if self._depth == 0:
             self._began_s = now_s
+            dispatcher = event.data["dispatcher"]
+            self._program, self._compiled = dispatcher.__name__, 0
+            self._callable = _functions_of(dispatcher) if isinstance(dispatcher, Dispatcher) else 1
         if self.count == 0:
             self._report("compiling functions, once", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
-            self._report(f"{self.count} functions compiled", now_s)
+            self._report(f"{self._program}: {self._compiled} of about {self._callable} functions compiled", now_s)
         self._depth += 1
+        self._compiled += 1
         self.count += 1
 
     def on_end(self, event):

@@ -5,6 +5,7 @@ import platform
 import sys
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 from tracer.compile.jit import compile_seconds
 
@@ -38,6 +39,12 @@ def machine_text() -> str:
     except OSError:
         pass  # not Linux
     return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def is_compiled(function: Any) -> bool | None:
+    """Has the cache the machine code of a compiled function? None = it runs as plain Python (NUMBA_DISABLE_JIT)."""
+    cache = getattr(function, "_cache", None)
+    return None if cache is None else any(Path(cache.cache_path).glob("*.kernel"))
 
 
 def _peak_rss_bytes() -> int | None:

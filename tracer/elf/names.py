@@ -1,5 +1,9 @@
 """The readable form of a C++ kernel name."""
 
+SHORT = 36
+"""Characters of a name in a table."""
+CUT = "..."
+
 
 def plain_name(name: str) -> str:
     """The qualified name inside an Itanium-mangled one: `_ZN7stencil5scaleIfEEvPT_` -> `stencil::scale`.
@@ -24,3 +28,12 @@ def plain_name(name: str) -> str:
             break
     complete = parts and all(parts) and at <= len(name) and (not nested or name[at : at + 1] in ("I", "E"))
     return "::".join(parts) if complete else name
+
+
+def short_name(name: str) -> str:
+    """The plain name for a column of a table: at most SHORT characters, cut in the middle. Full names stay in data."""
+    plain = plain_name(name)
+    if len(plain) <= SHORT:
+        return plain
+    kept = SHORT - len(CUT)
+    return plain[: kept // 2] + CUT + plain[-(kept - kept // 2) :]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tracer.data_type import DataType
+from tracer.gemm.batched import BatchedGemm
+from tracer.gemm.library import GpuFacts, choose_kernel
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
@@ -21,6 +23,7 @@ class GemmShorthand:
     tile: tuple[int, int, int] | None = None  # tile_m, tile_n, tile_k
     warps: tuple[int, int] | None = None  # warps_m, warps_n
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
+    batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
 
 
 EXTENTS = ("m", "n", "k")
@@ -35,8 +38,13 @@ STANDS_FOR = {
 KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))
 
 
-def gemm_of(pad: Pad = Pad.ALIGNED, **given: Any) -> GemmSource:
+def gemm_of(
+    pad: Pad = Pad.ALIGNED, batch: int = 1, gpu: GpuFacts | None = None, **given: Any
+) -> GemmSource | BatchedGemm:
     """The GEMM of these fields.
+
+    A field of the kernel, or a workload of the T3 paper, names the kernel: other fields have their defaults. Otherwise
+    the library chooses the kernel for the machine `gpu`, if there is one.
 
     Raises:
         UserError: two fields give the same value, or the kernel cannot run the problem.
@@ -49,8 +57,14 @@ def gemm_of(pad: Pad = Pad.ALIGNED, **given: Any) -> GemmSource:
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
-    kernel = GemmKernel(**{name: values.pop(name) for name in KERNEL_FIELDS if name in values})
-    return GemmSource(aligned_problem(**values, pad=pad), kernel)
+    named = {name: values.pop(name) for name in KERNEL_FIELDS if name in values}
+    problem = aligned_problem(**values, pad=pad)
+    if gpu is not None and not named and "workload" not in given:
+        kernel = choose_kernel(problem, gpu, given.get("dtype"), batch)
+    else:
+        lanes = {} if gpu is None else {"lanes": gpu.lanes}
+        kernel = GemmKernel(**lanes | named)
+    return GemmSource(problem, kernel) if batch == 1 else BatchedGemm(problem, kernel, batch)
 
 
 def _parts(value: Any) -> Sequence[int]:

@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from tracer.gemm.problem import GemmProblem, Layout
 from tracer.gemm.raster import TileOrder
+from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
 from traces.schema import Cache
 
@@ -15,10 +16,39 @@ REGISTERS_MAX = {32: 255, 64: 512}
 SHARED_BYTES_MAX = 227 << 10
 """Shared memory of one workgroup on the largest machine known here (sm_90)."""
 PIPELINE_DEPTH_MAX = 32
+MAC_COST_MAX = 64.0
 ADDRESS_REGISTERS = 24
 """Registers for addresses, loop counters and predicates (assumed)."""
 FRAGMENT_K = 16
 """Depth in k of the operand fragments in registers: one tensor instruction (assumed)."""
+
+
+TILE = Bound(1, 1024, "a larger tile fits no register file")
+WARPS = Bound(1, 32, f"a workgroup has at most {THREADS_MAX} threads")
+BOUNDS = {
+    "tile_m": TILE,
+    "tile_n": TILE,
+    "tile_k": TILE,
+    "warps_m": WARPS,
+    "warps_n": WARPS,
+    "pipeline_depth": Bound(1, PIPELINE_DEPTH_MAX, "a K-step in flight has a slot of the scoreboard"),
+    "fragment_pieces": Bound(1, 1024, "pieces of a K-step"),
+    "group": Bound(1, 1 << 24, "tiles of a column"),
+    "split_k": Bound(1, 1 << 24, "K-steps"),
+    "start_tile": Bound(0, 1 << 24, "tiles"),
+    "persistent": Bound(1, 1 << 24, "workgroups"),
+    "registers": Bound(1, max(REGISTERS_MAX.values()), "registers that an instruction can name"),
+    "shared_bytes": Bound(0, SHARED_BYTES_MAX, "shared memory of the largest machine"),
+}
+"""Fields of GemmKernel that are numbers."""
+TILES_MAX = 1 << 22
+"""Tiles of an output: the tables of a plan have a row for each."""
+WARP_STEPS_MAX = 1 << 20
+"""K-steps of a workgroup, times its warps: the events of a workgroup are in memory."""
+ALL_WARP_STEPS_MAX = 10_000_000_000
+"""The same of the whole kernel: more is days of simulation."""
+OUTPUT_BYTES_MAX = 1 << 40
+"""Size of C: to store or reduce more is days of simulation."""
 
 
 class Copy(IntEnum):
@@ -63,27 +93,22 @@ class GemmKernel:
     store_cache: Cache = Cache.DEFAULT
     registers: int | None = None  # per thread; None: derived
     shared_bytes: int | None = None  # per workgroup; None: derived
+    mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
-        extents = ("tile_m", "tile_n", "tile_k", "warps_m", "warps_n")
-        for field in (*extents, "pipeline_depth", "fragment_pieces", "group", "split_k"):
-            _at_least(self, field, 1)
+        check_whole_numbers("kernel", self, BOUNDS)
         if self.tile_k % self.fragment_pieces:
             raise UserError(
                 f"kernel fragment_pieces = {self.fragment_pieces}: must divide tile_k = {self.tile_k} evenly"
             )
         if self.fragment_pieces > 1 and self.pipeline_depth == 1:
             raise UserError(f"kernel fragment_pieces = {self.fragment_pieces}: needs a pipeline_depth of at least 2")
-        _at_least(self, "start_tile", 0)
-        for field in ("persistent", "registers", "shared_bytes"):
-            if getattr(self, field) is not None:
-                _at_least(self, field, 0 if field == "shared_bytes" else 1)
+        if not 0 < self.mac_cost <= MAC_COST_MAX:
+            raise UserError(f"kernel mac_cost = {self.mac_cost!r}: must be > 0 and <= {MAC_COST_MAX}")
         if self.lanes not in REGISTERS_MAX:
             raise UserError(f"kernel lanes = {self.lanes!r}: must be 32 or 64")
         if self.vector_bytes not in VECTOR_BYTES:
             raise UserError(f"kernel vector_bytes = {self.vector_bytes!r}: must be one of {VECTOR_BYTES}")
-        if self.pipeline_depth > PIPELINE_DEPTH_MAX:
-            raise UserError(f"kernel pipeline_depth = {self.pipeline_depth}: must be <= {PIPELINE_DEPTH_MAX}")
         for tile, warps in (("tile_m", "warps_m"), ("tile_n", "warps_n")):
             if getattr(self, tile) % getattr(self, warps):
                 raise UserError(
@@ -152,6 +177,9 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n)
     if kernel.start_tile >= tiles:
         raise UserError(f"kernel start_tile = {kernel.start_tile}: must be < {tiles}, the number of tiles")
+    if problem.output_bytes > OUTPUT_BYTES_MAX:
+        raise UserError(f"GEMM with an output of {problem.output_bytes:,} bytes: allowed are {OUTPUT_BYTES_MAX:,}")
+    _check_size(tiles, steps, kernel)
     registers = registers_per_thread(problem, kernel)
     if registers > REGISTERS_MAX[kernel.lanes]:
         raise UserError(
@@ -165,6 +193,24 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         raise UserError(
             f"kernel needs {shared_bytes(problem, kernel)} bytes of shared memory, no machine has more than "
             f"{SHARED_BYTES_MAX}: smaller tiles or pipeline_depth"
+        )
+
+
+def _check_size(tiles: int, steps: int, kernel: GemmKernel) -> None:
+    """Refuse more tiles, or longer workgroups, than the memory of this computer could hold."""
+    if tiles > TILES_MAX:
+        raise UserError(f"GEMM of {tiles:,} tiles of C: allowed are {TILES_MAX:,}; smaller m or n, or larger tiles")
+    own = 1 if kernel.persistent is None else -(-tiles // kernel.persistent)
+    warp_steps = own * -(-steps // kernel.split_k) * kernel.warps
+    if warp_steps > WARP_STEPS_MAX:
+        raise UserError(
+            f"GEMM of {steps:,} K-steps x {own:,} tiles x {kernel.warps} warps in a workgroup, whose events are in "
+            f"memory: allowed are {WARP_STEPS_MAX:,}; a smaller k, a larger split_k, or more workgroups"
+        )
+    if steps * tiles * kernel.warps > ALL_WARP_STEPS_MAX:
+        raise UserError(
+            f"GEMM of {steps:,} K-steps x {tiles:,} tiles x {kernel.warps} warps: allowed are {ALL_WARP_STEPS_MAX:,}, "
+            "which are a few days of simulation; smaller m, n or k, or larger tiles"
         )
 
 
@@ -183,9 +229,3 @@ def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:
                 f"kernel vector_bytes = {kernel.vector_bytes} does not fit {matrix.name}: elements of "
                 f"{matrix.element_bytes} bytes, {run_bytes} adjacent bytes per tile"
             )
-
-
-def _at_least(kernel: GemmKernel, field: str, least: int) -> None:
-    value = getattr(kernel, field)
-    if not isinstance(value, int) or value < least:
-        raise UserError(f"kernel {field} = {value!r}: must be a whole number >= {least}")

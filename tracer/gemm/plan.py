@@ -134,7 +134,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
             Pipe.TENSOR,
             -(-macs // TENSOR_INSTRUCTION_MACS),
             TENSOR_LATENCY_CLK,
-            work=macs,
+            work=max(1, round(macs * kernel.mac_cost)),
             wait=1 << Slot.FRAGMENTS,
         ),
         Site.REUSE_BARRIER: event(Kind.BARRIER, slot=0),

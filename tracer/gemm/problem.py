@@ -1,9 +1,10 @@
 """The matrices of C = A B (+ C): shape, element size, layout and address. Independent of kernel and timing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
+from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
 
 REGION_BYTES = 2 << 20
@@ -11,6 +12,8 @@ REGION_BYTES = 2 << 20
 FIRST_ADDRESS = 1 << 36
 """Address of the first of these matrices. It is far from 0, so a wrong base is easy to see."""
 ELEMENT_BYTES = (1, 2, 4, 8)
+EXTENT = Bound(1, 1 << 24, "far more than the rows of any matrix of a model")
+EXTENTS = {"m": EXTENT, "n": EXTENT, "k": EXTENT}
 
 
 class Layout(IntEnum):
@@ -79,9 +82,7 @@ class GemmProblem:
     c_source_address: int | None = None
 
     def __post_init__(self):
-        for field in ("m", "n", "k"):
-            if not isinstance(getattr(self, field), int) or getattr(self, field) < 1:
-                raise UserError(f"GEMM {field} = {getattr(self, field)!r}: must be a whole number >= 1")
+        check_whole_numbers("GEMM", self, EXTENTS)
         for field in ("a_bytes", "b_bytes", "c_bytes", "accumulate_bytes"):
             if getattr(self, field) not in ELEMENT_BYTES:
                 raise UserError(f"GEMM {field} = {getattr(self, field)!r}: must be one of {ELEMENT_BYTES}")
@@ -131,6 +132,13 @@ class GemmProblem:
         address = getattr(self, f"{letter}_address")
         address = default_address if address is None else address
         return Matrix(name, rows, columns, getattr(self, f"{letter}_bytes"), layout, leading, address)
+
+
+def spelled_out(problem: GemmProblem) -> GemmProblem:
+    """The same problem with all leading dimensions and addresses given."""
+    leading = {f"ld{name}": getattr(problem, name).leading_dimension for name in "abc"}
+    addresses = {f"{name}_address": getattr(problem, name).address for name in ("a", "b", "c", "c_source")}
+    return replace(problem, **leading, **addresses)
 
 
 def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes: int = 16) -> int:

@@ -5,6 +5,7 @@ import click
 from tracer.accelsim.writer import export_accelsim
 from traces.archive import open_archive
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 
@@ -12,7 +13,7 @@ from traces.command.tables import print_json, print_table
 @click.argument("archive", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="Folder for kernelslist.g and the kernels.")
 @click.option("--xz", is_flag=True, help="Compress the kernels' files.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def export_trace(archive: str, output: str, xz: bool, as_json: bool) -> None:
     """Write a trace ARCHIVE as Accel-Sim text of tracer version 5, which Accel-Sim and `t3sim trace import` can read.
 

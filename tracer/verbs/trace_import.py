@@ -7,6 +7,7 @@ from tracer.accelsim.reader import open_accelsim
 from traces.archive import write_archive
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_warnings
 from traces.source import warnings_of
 
@@ -18,7 +19,7 @@ from traces.source import warnings_of
 @click.option("--kernels", metavar="LIST", help="Only these kernels of the list, counted from 0, e.g. 3-7.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes that read kernels.")
 @click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def import_trace(
     trace: str, output: str, lenient: bool, kernels: str | None, jobs: int, compression: str, as_json: bool
 ) -> None:

@@ -1,7 +1,10 @@
 """`t3sim trace info`: show the content of a trace archive."""
 
+from typing import Any
+
 import click
 
+from tracer.elf.names import short_name
 from tracer.verbs.by_line import show_by_line
 from traces.archive import describe
 from traces.command.tables import print_json, print_table, print_text
@@ -37,11 +40,14 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
     if as_json:
         print_json(content)
         return
-    rows = [
-        ["x".join(map(str, kernel[name])) if name in ("grid", "block") else kernel[name] for name in COLUMNS]
-        for kernel in content["kernels"]
-    ]
+    rows = [[_cell(name, kernel[name]) for name in COLUMNS] for kernel in content["kernels"]]
     print_table(f"{archive} ({bytes_text(content['file_bytes'])}, {content['writer']})", COLUMNS, rows)
     print_text(
         f"{content['prefills']} host copies, {bytes_text(content['prefill_bytes'])}\nchecksum {content['checksum']}"
     )
+
+
+def _cell(column: str, value: Any) -> Any:
+    if column == "name":
+        return short_name(value)
+    return "x".join(map(str, value)) if column in ("grid", "block") else value

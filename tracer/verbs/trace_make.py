@@ -6,6 +6,7 @@ from tracer.kernels import describe_kernels, make_kernel
 from tracer.sequence import CommandSequence
 from traces.archive import write_archive
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 
@@ -21,7 +22,7 @@ class KernelHelp(click.Command):
 @click.argument("kernel", metavar="NAME:FIELD=VALUE,...")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Trace archive to write.")
 @click.option("--compression", default="gzip", show_default=True, help="gzip, zstd or blosc2.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def make_trace(kernel: str, output: str, compression: str, as_json: bool) -> None:
     """Synthesise the warp-level trace of a kernel into a trace archive.
 

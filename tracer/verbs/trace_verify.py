@@ -4,12 +4,13 @@ import click
 
 from tracer.verify import verify_archive
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 
 @click.command("verify")
 @click.argument("archive", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def verify_trace(archive: str, as_json: bool) -> None:
     """Read all of a trace ARCHIVE, compare the checksums and check that its values are possible.
 

@@ -5,13 +5,15 @@ Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user (one 
 
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
 
 import click
 
 from traces.command.verbs import VerbGroup
-from traces.errors import UserError
+from traces.errors import UserError, error_in_file, line_in_file
 from traces.plain_text import shown
 from traces.version import VERSION
 
@@ -44,6 +46,8 @@ t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Returns the exit status."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts `t3sim ... &` with interrupts ignored
     try:
         status = t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
         sys.stdout.flush()
@@ -65,15 +69,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:
-        policy = os.environ.get(POLICY_VARIABLE)
+    except BaseException as error:
+        policy = os.environ.get(POLICY_VARIABLE, "")
+        if line_in_file(policy, error):
+            return _mistake(str(error_in_file(policy, policy, error)))
         if not policy or not _raised_in_compiler(error):
             raise
         return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
     return status if isinstance(status, int) else DONE  # the status that a verb gave to ctx.exit
 
 
-def _raised_in_compiler(error: Exception) -> bool:
+def _raised_in_compiler(error: BaseException) -> bool:
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)
 

@@ -11,7 +11,6 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -23,9 +22,12 @@ LINE_S = 10.0
 """Time between two lines if stderr is no terminal."""
 
 
-class _Rate(ProgressColumn):
+class _Count(ProgressColumn):
+    """Units done, of all, the mean rate and the time left."""
+
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.3g} {task.fields['unit']}/s" if task.speed else "")
+        total = f"/{task.total:,.0f}" if task.total else ""
+        return Text(f"{task.completed:,.0f}{total} {task.fields['unit']}{task.fields['pace']}")
 
 
 class Meter:
@@ -35,7 +37,7 @@ class Meter:
         self._unit = unit
         self._printed_s = perf_counter() + QUIET_S - LINE_S
         self._work: str | None = None
-        self._work_began_s = 0.0
+        self._work_began_s, self._work_began = 0.0, 0
         self._bar: Progress | None = None
 
     def __enter__(self) -> "Meter":
@@ -50,45 +52,42 @@ class Meter:
         work, now_s = shown(work), perf_counter()
         is_new = work != self._work
         if is_new:
-            self._work, self._work_began_s = work, now_s
+            self._work, self._work_began_s, self._work_began = work, now_s, done
         if now_s < self._printed_s + LINE_S and self._bar is None:
             return
+        pace = _pace(done - self._work_began, None if total is None else total - done, now_s - self._work_began_s)
         if sys.stderr.isatty():
-            self._draw(work, done, total, is_new)
+            self._draw(work, done, total, pace, is_new)
         else:
             self._printed_s = now_s
-            print(_line(work, done, total, self._unit, now_s - self._work_began_s), file=sys.stderr, flush=True)
+            whole = f"of {total:,} " if total else ""
+            print(f"t3sim: {work}: {done:,} {whole}{self._unit}{pace}", file=sys.stderr, flush=True)
 
-    def _draw(self, work: str, done: int, total: int | None, is_new: bool) -> None:
+    def _draw(self, work: str, done: int, total: int | None, pace: str, is_new: bool) -> None:
         if self._bar is None:
             self._bar = _bar()
-            self._bar.add_task(work, total=total, unit=self._unit)
+            self._bar.add_task(work, total=total, unit=self._unit, pace="")
             self._bar.start()
         task = self._bar.task_ids[0]
         if is_new:
             self._bar.reset(task, description=work)
-        self._bar.update(task, completed=done, total=total)
+        self._bar.update(task, completed=done, total=total, pace=pace)
 
 
-def _line(work: str, done: int, total: int | None, unit: str, passed_s: float) -> str:
-    """One line of progress: units done, rate and time left."""
-    rate = done / passed_s if passed_s > 0 else 0.0
-    line = f"t3sim: {work}: {done:,} {f'of {total:,} ' if total else ''}{unit}"
-    if rate:
-        line += f", {rate:,.3g}/s"
-        line += f", {(total - done) / rate:,.0f} s left" if total else ""
-    return line
+def _pace(done: int, left: int | None, passed_s: float) -> str:
+    """The mean rate since a piece of work began, and the time left at this rate; "" = not known yet."""
+    if done <= 0 or passed_s <= 0:
+        return ""
+    rate = done / passed_s
+    return f", {rate:,.3g}/s" + ("" if left is None else f", {left / rate:,.0f} s left")
 
 
 def _bar() -> Progress:
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed:,.0f}"),
-        _Rate(),
+        _Count(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         refresh_per_second=4,
     )

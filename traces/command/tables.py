@@ -1,18 +1,26 @@
-"""Output of the verbs: tables for people and one JSON object for programs."""
+"""Output of the verbs: tables for people, CSV and Markdown, and one JSON object for programs."""
 
+import csv
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from traces.command.document import Table as TableBlock
+from traces.command.document import to_markdown
+from traces.command.output_format import CSV, MARKDOWN, table_format
 from traces.plain_text import shown
 
-WIDE = 100_000
-"""Width of a console in characters on which every table fits."""
+GAP = 2
+"""Characters between two columns."""
+FOLDED = 30
+"""Text in wider columns is folded where the terminal is narrow; narrower columns stay whole."""
 
 
 def print_json(content: dict) -> None:
@@ -22,21 +30,70 @@ def print_json(content: dict) -> None:
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table. Numbers are right-aligned with separated thousands. In a pipe the table has its full width."""
-    cells = [list(row) for row in rows]
-    title = shown(title)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        numbers = all(isinstance(row[place], int | float) for row in cells)
-        table.add_column(Text(shown(column)), justify="right" if numbers else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(shown(number_text(value))) for value in row))
+    """Print a table in the format that the user chose (`traces.command.output_format`).
+
+    For people, numbers are right-aligned with separated thousands. Columns that do not fit the terminal follow in
+    further blocks, each with the first column. In a pipe the table has its full width. CSV has plain values.
+    """
+    form, stream = table_format()
+    names, cells = [shown(column) for column in columns], [list(row) for row in rows]
+    numbers = [_is_number([row[place] for row in cells]) for place in range(len(names))]
+    if form == CSV:
+        _print_csv(title, names, cells, stream)
+        return
+    texts = [[shown(number_text(value)) for value in row] for row in cells]
+    if form == MARKDOWN:
+        right = [name for name, is_number in zip(names, numbers, strict=True) if is_number]
+        print(f"**{shown(title)}**\n\n" + to_markdown([TableBlock(names, texts, right)]), file=stream)
+        return
+    _print_blocks(shown(title), names, numbers, texts)
+
+
+def _is_number(column: Sequence[object]) -> bool:
+    """Has a column numbers, and nothing else but missing values?"""
+    kinds = {isinstance(value, int | float) for value in column if value is not None and value != ""}
+    return kinds == {True}
+
+
+def _print_csv(title: str, names: Sequence[str], cells: Sequence[Sequence[object]], stream: TextIO) -> None:
+    """One table: a comment line with the title, the header, the rows, an empty line."""
+    stream.write(f"# {shown(title)}\n")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([shown(value) if isinstance(value, str) else value for value in row] for row in cells)
+    stream.write("\n")
+
+
+def _print_blocks(title: str, names: list[str], numbers: list[bool], texts: list[list[str]]) -> None:
     console = Console()
+    widths = [max(map(cell_len, column)) for column in zip(names, *texts, strict=True)]
     if not console.is_terminal:
-        console = Console(width=WIDE)
-        console = Console(width=max(len(title), console.measure(table).maximum))
+        console = Console(width=max(len(title), sum(widths) + GAP * len(widths)))
     console.print(Text(title, style="bold"))
-    console.print(table)
+    for block in _blocks(widths, console.width):
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for place in block:
+            whole = widths[place] <= FOLDED
+            table.add_column(
+                Text(names[place]), justify="right" if numbers[place] else "left", overflow="fold", no_wrap=whole
+            )
+        for row in texts:
+            table.add_row(*(Text(row[place]) for place in block))
+        console.print(table)
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Columns of each block that fits `room` characters. Every block begins with the first column."""
+    blocks = [[0]]
+    used = least = min(widths[0], FOLDED)
+    for place, width in enumerate(widths[1:], 1):
+        needed = GAP + min(width, FOLDED)
+        if used + needed > room and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = least
+        blocks[-1].append(place)
+        used += needed
+    return blocks
 
 
 def print_text(text: str, err: bool = False) -> None:

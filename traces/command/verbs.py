@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from traces.choices import nearest
 from traces.errors import UserError
 
 GROUP = "t3sim.verbs"
@@ -85,7 +86,7 @@ class VerbGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self._points():
-            raise click.UsageError(f"no verb {args[0]!r}; allowed are {', '.join(self._points())}", ctx)
+            raise click.UsageError(f"no verb {args[0]!r}; {nearest(args[0], self._points())}", ctx)
         if self._before_verb:
             self._before_verb(args)
         return super().resolve_command(ctx, args)

@@ -47,7 +47,7 @@ class TimedGpu(Gpu):
     def _run_until(self, until_ps: int) -> Status:
         while True:
             began_s = process_time()
-            status, begin_ps, end_ps = open_window(self.node)
+            status, begin_ps, end_ps = open_window(self.node, until_ps)
             self._spent(BETWEEN, began_s)
             if status != Status.OPEN:
                 return Status(status)

@@ -20,7 +20,8 @@ from sim.hw.lsu import lsu_retry_ps
 from sim.hw.noc import noc_requests
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, Op
-from sim.machine.build import build, lookahead_ps
+from sim.machine.build import build
+from sim.machine.wiring import lookahead_ps
 from sim.presets import load_preset
 from sim.run.dram import channel_spec, drive, stream_state
 from sim.run.dram_stream import Stream

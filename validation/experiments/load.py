@@ -12,6 +12,7 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
 from validation.experiments.machines import GemmTime, MachineCollectives, Microbenchmarks
+from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
 from validation.experiments.sublayers import Sublayers
@@ -31,6 +32,7 @@ Kind = (
     | Microbenchmarks
     | GemmTime
     | MachineCollectives
+    | OperatorTime
 )
 
 

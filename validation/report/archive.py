@@ -15,8 +15,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from traces.output import replacing
 from traces.version import VERSION
-from traces.write import new_file, replacing
+from traces.write import new_file
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import TIMED_RUNS, scenario_run
 from validation.report.answers import Findings

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from traces.errors import UserError
-from traces.write import replacing
+from traces.output import replacing
 from validation.claims.claim import FOLDER, OVER_CLAIMS, Claim
 
 BASELINE = FOLDER / "baseline.json"

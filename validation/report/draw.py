@@ -1,6 +1,7 @@
 """Draw the figures of the experiments that have answers."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL
@@ -77,9 +78,10 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
 
 def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: Path) -> Iterator[Picture]:
     answers, sublayers = found.answers[name], scenario_names(experiment.scenarios)
+    published = published_means(name, [row.claim for row in found.rows])
     drawings = (
         (time_distribution.draw, "time", f"Time distribution of {SEQUENTIAL}: GEMM, reduce-scatter, all-gather"),
-        (speedups.draw, "speedups", "Speed-ups of the configurations over Sequential"),
+        (partial(speedups.draw, published=published), "speedups", "Speed-ups of the configurations over Sequential"),
         (traffic_by_kind.draw, "traffic", "DRAM traffic by kind, Sequential against T3-MCA"),
     )
     for draw, kind, caption in drawings:
@@ -96,6 +98,16 @@ def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: P
         peak = scenario.preset.peaks().dram_bytes_per_s
         overlap_traffic.draw(series, scenario.interval_ps, peak, f"{scenario_name} on {scenario.preset.name}", path)
         yield picture
+
+
+def published_means(experiment: str, claims: list[Claim]) -> dict[str, float]:
+    """Configuration -> published geometric mean of the speed-ups, from the claims on an experiment."""
+    means = {}
+    for claim in claims:
+        parts = claim.answer.split("/")
+        if claim.experiment == experiment and len(parts) == 3 and (parts[0], parts[2]) == ("geomean", "speedup"):
+            means[parts[1]] = claim.published
+    return means
 
 
 def measured_curves(claims: list[Claim]) -> list[scatter_sizes.Curve]:

@@ -1,6 +1,6 @@
 """The report of a validation: first the claims, then each experiment with its figures, numbers and assumptions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from traces.command.document import (
@@ -15,7 +15,7 @@ from traces.command.document import (
     to_markdown,
 )
 from traces.command.tables import number_text
-from traces.write import replacing
+from traces.output import replacing
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers, operator_table
 from validation.report.answers import Findings
@@ -23,7 +23,7 @@ from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, R
 from validation.report.tables import answer_tables
 
 NOTES = Path(__file__).parent / "evaluation_notes.md"
-"""Meaning of the committed numbers, and reasons for claims that are missed."""
+"""Meaning of the committed numbers, and reasons for claims that are missed. Each heading names experiments."""
 TITLE = "t3sim against what was published and measured"
 CLAIM_COLUMNS = ("claim", "published", "simulated", "error", "error %", "verdict", "kind")
 CLAIM_NUMBERS = ("published", "simulated", "error", "error %")
@@ -47,12 +47,26 @@ def report_blocks(found: Findings, pictures: Mapping[str, list[Picture]]) -> lis
             blocks += [Heading(f"Claims: {title}", 2), claim_table(rows)]
             notes = dict.fromkeys(f"{row.claim.note}" for row in rows if row.claim.note)
             blocks += [Bullets(list(notes))] if notes else []
-    if NOTES.is_file():
-        blocks += from_markdown(NOTES.read_text(encoding="utf-8"))
+    said = conclusions(found.answers)
+    blocks += [Heading("What the numbers say", 2), *said] if said else []
     claimed = [name for name in by_experiment(found.rows) if name in found.answers]
     for name in dict.fromkeys((*claimed, *found.answers)):
         blocks += _experiment_blocks(name, found, pictures.get(name, []))
     return blocks + _missing(found)
+
+
+def conclusions(held: Collection[str]) -> list[Block]:
+    """The notes whose experiments are all in `held`. Lists that follow each other are one list."""
+    blocks: list[Block] = []
+    kept = False
+    for block in from_markdown(NOTES.read_text(encoding="utf-8")):
+        if isinstance(block, Heading):
+            kept = set(block.text.split(", ")) <= set(held)
+        elif kept and isinstance(block, Bullets) and blocks and isinstance(blocks[-1], Bullets):
+            blocks[-1] = Bullets([*blocks[-1].lines, *block.lines])
+        elif kept:
+            blocks.append(block)
+    return blocks
 
 
 WORDS = (
@@ -120,5 +134,6 @@ def _missing(found: Findings) -> list[Block]:
     for name, experiment in found.experiments.items():
         if name in found.failed or found.answers.get(name):
             continue
-        lines.append(f"{name}: {experiment.title}: not run (t3sim validate --full)")
+        how = "--full" if experiment.full else f"--only {name}"
+        lines.append(f"{name}: {experiment.title}: not run (t3sim validate {how})")
     return [Heading("Not in this report", 2), Bullets(lines)] if lines else []

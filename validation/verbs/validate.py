@@ -6,9 +6,12 @@ from pathlib import Path
 import click
 
 from sim.run.store import Store
+from sim.view.style import WITHOUT_MATPLOTLIB, can_draw
 from tracer.compile.process import process_costs
 from traces.command.meter import Meter
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
+from traces.output import output_path
 from validation.experiments.experiment import Experiment
 from validation.experiments.load import load_experiments
 from validation.report.answers import Findings, answer_claims
@@ -29,7 +32,7 @@ LEFT = 1
 @click.option("--out", type=click.Path(), default="t3sim-validation", show_default=True, help="Folder of the report.")
 @click.option("--accept", "accepting", is_flag=True, help="Make the claims that are inside now the baseline.")
 @click.option("--list", "listing", is_flag=True, help="List the experiments and leave.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_format
 def validate(
     full: bool,
     only: tuple[str, ...],
@@ -53,6 +56,10 @@ def validate(
         _list(load_experiments(), as_json)
         return
     folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    output_path(folder / "validation.h5")
+    if not can_draw():
+        click.echo(f"the report will have no figures: {WITHOUT_MATPLOTLIB}", err=True)
     with Meter("runs") as meter:
         found = answer_claims(
             Store(),
@@ -62,9 +69,10 @@ def validate(
             fresh=fresh,
             progress=lambda done, whole: meter.update("validate", done, whole),
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_report(folder, found, draw_figures(found, folder))
     write_findings(folder / "validation.h5", found)
+    write_report(folder, found, {})  # the numbers are safe, whatever happens to the figures
+    if can_draw():
+        write_report(folder, found, draw_figures(found, folder))
     lost = worse(found.rows, BASELINE)
     if accepting:
         accept(found.rows, BASELINE)
@@ -94,7 +102,7 @@ def _show(found: Findings, folder: Path) -> None:
     click.echo(summary(found.rows))
     for name, why in found.failed.items():
         click.echo(f"{name} failed: {why}")
-    click.echo(f"wrote {folder}/report.md, report.html, validation.h5 and figures")
+    click.echo(f"wrote {folder}/report.md, report.html and validation.h5{' and figures' if can_draw() else ''}")
 
 
 def _list(experiments: dict[str, Experiment], as_json: bool) -> None:

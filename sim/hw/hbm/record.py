@@ -16,6 +16,8 @@ from sim.hw.request import REQUEST, STREAMS
 MAX_BANKS = 64
 MAX_GROUPS = 64
 MAX_ROW_BYTES = 1 << 16
+RECENT_BURSTS = 256
+"""Bursts whose end a channel keeps for a time series."""
 
 BANK = np.dtype(
     [
@@ -105,6 +107,7 @@ CHANNEL = np.dtype(
         ("data_fifo", "i8"),  # from which DMA engines take their data, -1 = none
         ("dma_fifo", "i8"),  # of data for DMA engines: data_fifo, or out_fifo if a memory-side cache takes all data
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
+        ("keeps_bursts", "i8"),  # 1: the run takes a time series (sim.hw.hbm.bursts)
         # state: earliest next command anywhere in the channel
         ("read_ps", "i8"),
         ("write_ps", "i8"),
@@ -151,6 +154,11 @@ CHANNEL = np.dtype(
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
         ("pad", "i8", 5),  # fills whole cache lines of the host
+        # state: the last bursts on the bus, a ring; empty without a time series
+        ("bursts", "i8"),  # so far
+        ("burst_end_ps", "i8", RECENT_BURSTS),
+        ("burst_stream", "u1", RECENT_BURSTS),
+        ("burst_pad", "u1", 48),  # with it, the fields of bursts fill whole cache lines of the host
     ],
     align=True,
 )

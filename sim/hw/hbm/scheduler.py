@@ -12,6 +12,7 @@ allows an earlier command lowers them.
 import numpy as np
 
 from sim.hw.fifo import fifo_push_copy
+from sim.hw.hbm.bursts import keep_burst
 from sim.hw.hbm.lists import row_closed, row_opened
 from sim.hw.hbm.log import NONE, Command, log_column_command, log_row_command
 from sim.hw.hbm.modes import direction_of, keeps_for_aged
@@ -69,6 +70,7 @@ def issue_column(channel, fifos, pool, now_ps, log):
     end_ps = _move_column(channel, atom, now_ps, log)
     channel.bus_end_ps = max(channel.bus_end_ps, end_ps)
     channel.bus_busy_ps += channel.tBURST_ps
+    keep_burst(channel, stream, end_ps)
     channel.phase_left -= channel.column_entries
     channel.age_max_ps[stream] = max(channel.age_max_ps[stream], now_ps - channel.accepted_ps[atom.request])
     finished = column_moved(channel, slot, direction)

@@ -1,18 +1,17 @@
-"""Channel records from the spec: all clocks become picoseconds, all sizes are checked."""
+"""Channel records from the spec: all clocks become picoseconds. `sim.presets.check` checks the values."""
 
 import math
 
 import numpy as np
 
-from sim.hw.address_map import CHUNK_BITS
 from sim.hw.hbm.queue import MAX_ATOMS
-from sim.hw.hbm.record import CHANNEL, MAX_BANKS, MAX_GROUPS, MAX_ROW_BYTES
+from sim.hw.hbm.record import CHANNEL, MAX_BANKS
 from sim.hw.mca import lift_limits
 from sim.hw.policy import VARIABLE, pick
 from sim.hw.prefetch import host_aligned
-from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, SECTORS_PER_LINE
+from sim.hw.request import NEVER, SECTOR_BYTES, SECTORS_PER_LINE
 from sim.hw.stream_heads import oldest_head
-from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation
+from sim.spec import HBM, Arbiter, QueueOrganisation
 from traces.errors import UserError
 from traces.units import whole_period_ps
 
@@ -21,15 +20,15 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     """Idle channels, all banks closed.
 
     Args:
-        hbm: the spec.
+        hbm: the spec, checked (`sim.presets.check.check_hbm`).
         in_fifos: (channels, STREAMS) fifo indices, one in-order fifo per stream in front of the queue.
         out_fifos: (channels,) fifo indices of the answers to reads. An answer is in this fifo from the issue of its
             last column on, so the depth limits the reads in flight between column command and consumer.
 
     Raises:
-        UserError: a size is not allowed. The message names the field, the value and the allowed values.
+        UserError: the arbiter is a user's policy, but there is none.
     """
-    check(hbm)
+    check_policy_bound(hbm)
     channels = host_aligned(len(out_fifos), CHANNEL)
     channels["lanes"]["in_fifo"], channels["lanes"]["fabric_fifo"] = in_fifos, -1
     channels["out_fifo"] = out_fifos
@@ -50,37 +49,10 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     return channels
 
 
-def check(hbm: HBM) -> None:
-    """Refuse sizes and timings that a channel cannot have."""
-    banks = hbm.bank_groups * hbm.banks_per_group
-    queues = 2 if hbm.queue == QueueOrganisation.SPLIT else 1
-    _require(banks <= MAX_BANKS, "bank_groups * banks_per_group", banks, f"at most {MAX_BANKS}")
-    _require(hbm.bank_groups <= MAX_GROUPS, "bank_groups", hbm.bank_groups, f"at most {MAX_GROUPS}")
-    for name in ("bank_groups", "banks_per_group", "row_bytes"):
-        value = getattr(hbm, name)
-        _require(value & (value - 1) == 0, name, value, "a power of two")
-    least = 1 << CHUNK_BITS if hbm.bank_map == BankMap.SG else LINE_BYTES
-    _require(least <= hbm.row_bytes <= MAX_ROW_BYTES, "row_bytes", hbm.row_bytes, f"{least} to {MAX_ROW_BYTES}")
-    _require(
-        hbm.interleave_bytes % LINE_BYTES == 0, "interleave_bytes", hbm.interleave_bytes, f"a multiple of {LINE_BYTES}"
-    )
-    _require(hbm.column_bytes in (32, 64), "column_bytes", hbm.column_bytes, "32 or 64")
-    least, most = SECTORS_PER_LINE, MAX_ATOMS // queues
-    _require(least <= hbm.queue_entries <= most, "queue_entries", hbm.queue_entries, f"{least} to {most}")
-    _require(hbm.write_low < hbm.write_high, "write_low", hbm.write_low, f"below write_high = {hbm.write_high}")
-    _require(hbm.timing.burst >= 1, "timing.burst", hbm.timing.burst, "at least 1")
-    if hbm.timing.REFI:
-        busy = hbm.timing.RFC + hbm.timing.RP
-        _require(
-            busy < hbm.timing.REFI, "timing.REFI", hbm.timing.REFI, f"0 (no refresh) or more than RFC + RP = {busy}"
-        )
+def check_policy_bound(hbm: HBM) -> None:
+    """Refuse the arbiter `user` without a user's policy."""
     if hbm.arbiter == Arbiter.USER and pick is oldest_head:
         raise UserError(f"hbm.arbiter = user, but the environment variable {VARIABLE} names no policy file")
-
-
-def _require(true: bool, field: str, value: object, allowed: str) -> None:
-    if not true:
-        raise UserError(f"hbm.{field} = {value}: must be {allowed}")
 
 
 def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:

@@ -136,13 +136,16 @@ def test_in_a_study(plan_of, tmp_path):
     ("text", "words"),
     [
         (None, "plan: no file torus.py"),
-        ("def distances(:\n", "torus.py: cannot be read: SyntaxError"),
+        ("def distances(:\n", "torus.py:1: cannot be read: SyntaxError"),
+        (TORUS.replace("return (1, ROW)", "raise SystemExit(0)"), "torus.py:11: distances: SystemExit: 0"),
+        (TORUS.replace("regions = []", "raise KeyboardInterrupt"), "fused_regions: KeyboardInterrupt"),
+        ("raise SystemExit\n", "torus.py:1: cannot be read: SystemExit"),
         ("x = 1\n", "no function distances; a plan has distances and fused_regions"),
         (TORUS.replace("(1, ROW)", "(1, 4)"), "distances(4): found (1, 4), allowed are whole numbers from 1 to 3"),
         (TORUS.replace("(1, ROW)", "(1, 1)"), "each once"),
         (TORUS.replace("(1, ROW)", "(1, 3)"), "torus.py of 4 GPUs: no link to the GPU 2 ahead; allowed are 1, 3"),
         (TORUS.replace("return regions", "return chunks"), "fused_regions: found Chunks("),
-        (TORUS.replace("far % ROW", "far % (ROW - 2)"), "torus.py: fused_regions: ZeroDivisionError"),
+        (TORUS.replace("far % ROW", "far % (ROW - 2)"), ": fused_regions: ZeroDivisionError"),
         (TORUS.replace("far == 0:", "far == 0 and gpu > 0:"), "tile 12 is final on GPUs [], allowed is exactly one"),
         (
             TORUS.replace("expects=expects, sends=sends, chunk", "chunk").replace("op=Op.UPDATE, c", "c"),

@@ -139,7 +139,8 @@ def test_the_thresholds_are_those_of_the_machine():
     def channels(*overrides):
         machine = small_preset(*overrides).machine
         fifos = np.arange(2 * STREAMS).reshape(2, STREAMS)
-        return make_channels(machine, fifos, np.array([8, 9]), np.array([10, 11]))
+        none = np.array([-1, -1])
+        return make_channels(machine, fifos, np.array([8, 9]), (np.full_like(fifos, -1), none, none))
 
     fixed = channels("hbm.arbiter=mca_fixed", "mca.threshold=7", "mca.age_limit_ps=123")
     assert set(fixed["mca"]["limit"]) == {7} and set(fixed["mca"]["age_ps"]) == {123}
@@ -209,8 +210,9 @@ def test_a_policy_that_is_not_there(tmp_path):
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):
         bound_policy(str(broken))
-    broken.write_text("raise SystemExit(0)\n")
-    with pytest.raises(UserError, match=r"broken\.py: SystemExit"):
-        bound_policy(str(broken))
+    for raised in ("SystemExit(0)", "KeyboardInterrupt", "GeneratorExit", "ValueError('no')"):
+        broken.write_text(f"def check():\n    raise {raised}\n\n\ncheck()\n")
+        with pytest.raises(UserError, match=rf"broken\.py:2: {raised.partition('(')[0]}"):
+            bound_policy(str(broken))
     with pytest.raises(UserError, match="T3SIM_POLICY"):
         channel_with(Arbiter.USER, [1, 2, 3, 4])

@@ -164,7 +164,8 @@ def test_random_kernels_come_to_rest(sharing, size, seed):
         (("l2.partitions=3",), r"cu.count: found 4, allowed is a multiple of l2.partitions = 3"),
         (("l2.partitions=4", "l2.far_latency_clk=9"), r"hbm.channels: found 2, allowed is a multiple of l2.partitions"),
         (("l2.partitions=4", "l2.sharing=private"), r"l2.banks: found 4, allowed is a multiple of .* = 8"),
-        (("l2.partitions=2",), r"l2.far_latency_clk: found 0, allowed is at least 1"),
+        (("l2.partitions=2",), r"l2.far_latency_clk: found 0, allowed is so many clocks"),
+        (("l2.partitions=4", "l2.sharing=copies", "hbm.channels=4"), r"l2.partitions: found 4, allowed is 2, as"),
         (("l2.sharing=shared",), r"l2.sharing.*home, copies, private"),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.machine import build as wiring
 from sim.machine.deadlock import DeadlockError
+from sim.run.many_gpus import replace_unit
 from sim.run.one_gpu import simulate
 from tests.support.paths import ROOT
 from tests.support.plain_machine import outcome
@@ -92,16 +94,21 @@ def test_a_barrier_that_a_warp_never_reaches_is_a_deadlock_that_names_it():
         simulate(CommandSequence([kernel([warps], name="stuck_kernel")]), small_preset())
 
 
-def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos():
-    """A bank wants room for two requests towards DRAM, so with one place it never takes any."""
-    machine = small_preset("l2.dram_fifo=1", "noc.bank_fifo=2", "noc.cu_fifo=1")
+@pytest.fixture
+def stuck_machine(monkeypatch):
+    """A bank wants room for two requests towards DRAM, so with one place it never takes any. Its check is off."""
+    monkeypatch.setattr("sim.host.gpu.check_machine", lambda machine: None)
+    preset = small_preset("noc.bank_fifo=2", "noc.cu_fifo=1")
+    return replace(preset, machine=replace_unit(preset.machine, l2={"dram_fifo": 1}))
+
+
+def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos(stuck_machine):
     with pytest.raises(DeadlockError, match=r"l2.requests\d 2 of 2"):
-        simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), machine)
+        simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), stuck_machine)
 
 
-def test_a_deadlock_under_a_line_trace_is_the_same_deadlock():
+def test_a_deadlock_under_a_line_trace_is_the_same_deadlock(stuck_machine):
     """The engine is asked for one window at a time, and still has to notice that nothing moves in several."""
-    machine = small_preset("l2.dram_fifo=1", "noc.bank_fifo=2", "noc.cu_fifo=1")
     seen: list[str] = []
 
     def trace(line):
@@ -112,14 +119,16 @@ def test_a_deadlock_under_a_line_trace_is_the_same_deadlock():
     for line_trace in (None, trace):
         with pytest.raises(DeadlockError, match="nothing can move") as caught:
             simulate(
-                CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), machine, line_trace=line_trace
+                CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]),
+                stuck_machine,
+                line_trace=line_trace,
             )
         said.append(str(caught.value))
     assert said[0] == said[1] and seen
 
 
 def test_a_long_wait_is_not_a_deadlock():
-    machine = small_preset("hbm.extra_latency_ps=5000000", "l1.mshrs=2", "noc.bank_fifo=1", "l2.mshrs=1")
+    machine = small_preset("hbm.extra_latency_ps=5000000", "l1.mshrs=2", "noc.bank_fifo=2", "l2.mshrs=1")
     results = simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 8, slot=1)]] * 2])]), machine)
     assert results.kernels[0].totals["l1.read_sectors"] == 16
 

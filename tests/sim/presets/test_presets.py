@@ -5,9 +5,9 @@ import math
 import pytest
 
 from sim import spec
-from sim.presets import assumed, load_preset, preset_from_dict, presets
+from sim.presets import assumed, borrowed, load_preset, preset_from_dict, presets
 from sim.presets.load import FOLDER, PresetError
-from sim.presets.preset import KINDS
+from sim.presets.preset import BORROWED, KINDS
 
 LEAF = '{ value = %s, kind = "assumed", source = "test" }'
 
@@ -16,7 +16,7 @@ LEAF = '{ value = %s, kind = "assumed", source = "test" }'
 def test_every_value_has_kind_and_source(name):
     preset = load_preset(name)
     assert preset.values().keys() == preset.sources.keys()
-    assert all(source.kind in KINDS and source.source for source in preset.sources.values())
+    assert all(source.kind in (*KINDS, BORROWED) and source.source for source in preset.sources.values())
     assert set(assumed(preset)) == {field for field, source in preset.sources.items() if source.kind == "assumed"}
 
 
@@ -42,6 +42,18 @@ def test_peaks_are_those_of_the_machine(name, dram_GBps, tensor_TFLOPs, l2_bytes
     assert math.isclose(peaks.dram_bytes_per_s / 1e9, dram_GBps, rel_tol=1e-3)
     assert math.isclose(peaks.tensor_flop_per_s / 1e12, tensor_TFLOPs, rel_tol=1e-3)
     assert peaks.l2_bytes == l2_bytes
+
+
+def test_machines_say_what_they_borrow_from_the_paper():
+    paper, other = load_preset("t3_2024"), load_preset("h200")
+    for unit in ("link", "tracker", "dma", "mca", "collective"):
+        fields = [field for field in other.sources if field.startswith(f"{unit}.")]
+        assert fields and all(other.sources[field].kind == BORROWED for field in fields)
+    assert other.sources["link.GB_per_s"].source.startswith("as the machine of the T3 paper (paper: T3 (ASPLOS 2024")
+    assert not borrowed(paper) and not borrowed(load_preset("gpu_2x_cu"))
+    assert paper.sources["link.GB_per_s"].kind == "paper"
+    assert preset_from_dict(other.as_dict()) == other
+    assert "link.GB_per_s" not in borrowed(load_preset("h200", ["link.GB_per_s=450"]))
 
 
 def test_t3_memory_is_set_g():
@@ -79,7 +91,7 @@ def test_stored_preset_reads_back():
         ("zz=1", ["zz", "t3sim presets NAME"]),
         ("hbm.queue=unfied", ["hbm.queue", "'unfied'", "allowed are unified, split"]),
         ("hbm.queue=0", ["hbm.queue", "found 0", "unified"]),
-        ("hbm.queue_entries=0", ["hbm.queue_entries", "found 0", ">= 1"]),
+        ("hbm.queue_entries=0", ["hbm.queue_entries", "found 0", "4 to 512: a line"]),
         ("hbm.timing.CL=1.5", ["hbm.timing.CL", "found 1.5", "int"]),
         ("cu.count='a'", ["cu.count", "found 'a'", "int"]),
         ("cu.clock_MHz=-1", ["cu.clock_MHz", "found -1"]),
@@ -96,6 +108,12 @@ def test_stored_preset_reads_back():
         ("hbm.timing.CCD_L=0", ["hbm.timing.CCD_L", "CCD_S"]),
         ("hbm.timing.RC=39", ["hbm.timing.RC", "43"]),
         ("hbm.timing.REFI=100", ["hbm.timing.REFI"]),
+        ("hbm.timing.REFI=350", ["hbm.timing.REFI", "0 (no refresh) or at least "]),
+        ("hbm.bank_groups=32", ["hbm.banks_per_group", "at most 64 / hbm.bank_groups = 2"]),
+        ("hbm.interleave_bytes=192", ["hbm.interleave_bytes", "a power of two"]),
+        ("hbm.column_bytes=48", ["hbm.column_bytes", "32 or 64"]),
+        ("hbm.queue_entries=300", ["hbm.queue_entries", "at most 256 with hbm.queue = split"]),
+        ("l2.dram_fifo=1", ["l2.dram_fifo", "2 to 65,536", "an eviction and for the request"]),
         ("hbm.queue_entries", ["--set hbm.queue_entries", "unit.field=value"]),
     ],
 )
@@ -155,3 +173,9 @@ def test_unknown_name_lists_the_presets():
     with pytest.raises(PresetError, match="no such preset file"):
         load_preset("missing/v100.toml")
     assert {path.stem for path in FOLDER.glob("*.toml")} == set(presets())
+
+
+@pytest.mark.parametrize("value", ["[1]", "{a = 1}", "[]", "true", "1.5"])
+def test_a_named_value_that_is_none(value):
+    with pytest.raises(PresetError, match=r"hbm\.index: found .*; allowed are interleave, hash"):
+        load_preset("v100", [f"hbm.index={value}"])

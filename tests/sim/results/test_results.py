@@ -18,6 +18,7 @@ from sim.presets import load_preset
 from sim.results import Failure, ResultsError, layout, write_results, write_runs
 from sim.results.layout import run_digest
 from tests.support.result_samples import sample_results
+from tests.support.sealed import changed_archive
 
 
 @pytest.fixture
@@ -99,16 +100,16 @@ def test_refuses_other_files(archive, tmp_path):
     (tmp_path / "text.h5").write_text("hello")
     with pytest.raises(ResultsError, match=r"text\.h5: .*not an HDF5 file"):
         sim.results.open(tmp_path / "text.h5").run()
-    with h5py.File(archive, "r+") as file:
+    with changed_archive(archive) as file:
         file.attrs["file_type"] = "t3sim-trace"
     with pytest.raises(ResultsError, match="'t3sim-trace', allowed is 't3sim-results'"):
         sim.results.open(archive).run()
 
 
 def test_refuses_a_newer_version(archive):
-    with h5py.File(archive, "r+") as file:
+    with changed_archive(archive) as file:
         file.attrs["format_version"] = 99
-    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 3"):
+    with pytest.raises(ResultsError, match="format_version is 99, allowed is 1 to 4"):
         sim.results.open(archive).run()
 
 
@@ -154,7 +155,7 @@ def test_reads_version_1(tmp_path):
     again = sim.results.open(tmp_path / "new.h5").run()
     assert run_digest(again) == run_digest(found)
     with h5py.File(tmp_path / "new.h5") as file:
-        assert file.attrs["format_version"] == 3
+        assert file.attrs["format_version"] == 4
 
 
 def test_reads_version_2(results, tmp_path):
@@ -173,11 +174,23 @@ def test_reads_version_2(results, tmp_path):
     assert [run_digest(one) for one in again.runs] == [run_digest(one) for one in old.runs]
 
 
-def test_a_changed_value_of_version_2_is_noticed(tmp_path):
+def test_reads_version_3(tmp_path):
+    """Written by t3sim before archives had a seal: a checksum of each run."""
+    old = sim.results.open(Path(__file__).parent / "archives" / "results_v3.h5")
+    run, failure = old.runs
+    assert (run.figures, failure.reason, old.study) == ({"speedup": 1.5}, "does not fit", "ab" * 32)
+    assert run.input == {"trace": "ab" * 32} and run.totals["cu.events"] == 209
+    write_runs(tmp_path / "new.h5", old.runs, old.study)
+    again = sim.results.open(tmp_path / "new.h5")
+    assert [run_digest(one) for one in again.runs] == [run_digest(one) for one in old.runs]
+
+
+@pytest.mark.parametrize(("version", "name"), [(2, "trace_fingerprint"), (3, "input"), (3, "point"), (3, "checksum")])
+def test_a_changed_value_of_an_older_version_is_noticed(tmp_path, version, name):
     path = tmp_path / "changed.h5"
-    path.write_bytes((Path(__file__).parent / "archives" / "results_v2.h5").read_bytes())
-    with h5py.File(path, "r+") as file:
-        file["runs/00000"].attrs["trace_fingerprint"] = "cd" * 32
+    path.write_bytes((Path(__file__).parent / "archives" / f"results_v{version}.h5").read_bytes())
+    with changed_archive(path) as file:
+        file["runs/00000"].attrs[name] = "{}"
     with pytest.raises(ResultsError, match="checksum"):
         sim.results.open(path)
 

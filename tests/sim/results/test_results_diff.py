@@ -58,6 +58,25 @@ def test_machine_options_times_series_and_figures():
     }
 
 
+def test_causes_come_first_and_once():
+    one, other = (archive(*(sample_results() for _ in range(3))) for _ in range(2))
+    for number, run in enumerate(other.runs):
+        run.input = {**run.input, "trace": "cd" * 32, "kernel": {"tile_m": 64}}
+        run.kernels[0].end_ps += 7
+        run.code, run.point = "new", {"gpus": number}
+    for run in one.runs:
+        run.input = {**run.input, "kernel": {"tile_m": 128}}
+    found = moves(one, other)
+    assert [(move.run, move.name) for move in found if move.run < 0] == [
+        (-1, "input kernel.tile_m"),
+        (-1, "input trace"),
+        (-1, "version code"),
+    ]
+    assert [move.cause for move in found] == sorted((move.cause for move in found), reverse=True)
+    assert found[0].before == 128 and found[0].after == 64
+    assert [move.run for move in found if move.name == "point gpus"] == [0, 1, 2]
+
+
 def test_runs_kernels_and_failures_that_are_not_in_both():
     one, other = sample_results(), sample_results()
     del other.kernels[1:]

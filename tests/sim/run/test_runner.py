@@ -5,22 +5,26 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 
 import pytest
 
-from sim.run import hold, runner
+from sim.run import runner
+from sim.run.hold import held_keys, holding
 from sim.run.run import KernelRun, gemm_run
 from sim.run.runner import OtherRunError, do_run, reserved, run_all
 from sim.run.store import Store
 from tests.support.fake_runs import FAULTY, KILLER, REFUSED, counted_runs
+from tests.support.killed import kill, started
 from tests.support.paths import ROOT
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
+from traces.output import remove_leftovers
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def test_a_lost_worker_costs_its_run_only(tmp_path, log):
 
 def test_a_full_memory_is_no_failure(tmp_path, log, monkeypatch):
     (run,) = counted_runs(log, 1)
-    monkeypatch.setattr(runner, "check_limits", lambda machine: (_ for _ in ()).throw(MemoryError("all of it")))
+    monkeypatch.setattr(runner, "check_machine", lambda machine: (_ for _ in ()).throw(MemoryError("all of it")))
     outcomes = run_all([run], Store(tmp_path / "store"), workers=0)
     assert outcomes.lost == {run.key: "MemoryError: all of it"} and not outcomes.failed
 
@@ -122,12 +126,23 @@ def test_the_store_keeps_what_a_study_needs(tmp_path, log):
     assert len(store.prune(0)) == 2 and list(store.folder.iterdir()) == []
 
 
-def test_a_hold_of_a_killed_process_counts_no_more(tmp_path, monkeypatch):
-    (tmp_path / "hold-x.keys").write_text("a\nb")
-    assert hold.held_keys(tmp_path) == {"a", "b"}  # perhaps it is about to be locked
-    monkeypatch.setattr(hold, "HOLD_S", -1.0)
-    with hold.holding(tmp_path, ["c"]):
-        assert hold.held_keys(tmp_path) == {"c"}
+HOLD = """
+import sys, time
+from pathlib import Path
+from sim.run.hold import holding
+with holding(Path(sys.argv[1]), sys.argv[2:]):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_hold_of_a_killed_process_counts_no_more(tmp_path):
+    killed = started(HOLD, tmp_path, "a", "b")
+    with holding(tmp_path, ["c"]):
+        assert held_keys(tmp_path) == {"a", "b", "c"}
+        kill(killed)
+        assert held_keys(tmp_path) == {"c"}
+    remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -169,10 +184,12 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_after_a_kill_nothing_done_is_lost_and_no_worker_stays(tmp_path, log):
+def test_after_a_kill_nothing_done_is_lost_and_no_worker_stays(tmp_path, log, monkeypatch):
     (tmp_path / "killed.py").write_text(KILLED)
     command = [sys.executable, str(tmp_path / "killed.py"), str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     store, until = Store(tmp_path / "store"), time.monotonic() + 90
     while len(store.entries()) < 3 and process.poll() is None and time.monotonic() < until:
@@ -185,6 +202,10 @@ def test_after_a_kill_nothing_done_is_lost_and_no_worker_stays(tmp_path, log):
     while _alive(process.pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not _alive(process.pid)
+    assert any(scratch.glob("t3sim-dask-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    assert not run_all(counted_runs(log, 4, 5), store, workers=2).lost
+    assert list(scratch.iterdir()) == [], "the next study removes what the killed one left"
 
 
 def _alive(group):

@@ -11,15 +11,20 @@ import pytest
 from sim.results import ResultsError, open, write_results
 from sim.results.layout import run_digest
 from sim.run import store as store_module
+from sim.run.many_gpus import replace_unit
 from sim.run.run import gemm_run
+from sim.run.runner import reserved
 from sim.run.store import Store, run_or_get
 from sim.scenario.scenario import Scenario, simulate_scenario
+from tests.support.killed import kill, started
 from tests.support.paths import ROOT
 from tests.support.programs import small_preset
 from tests.support.result_samples import sample_results
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
+from traces.command.cli import main
 from traces.errors import UserError
+from traces.output import SUFFIX
 
 RUN = gemm_run(small_preset(), GemmSource(fp16_problem(64, 64, 32), TILE))
 
@@ -63,7 +68,8 @@ def test_an_entry_answers_with_the_machine_that_was_asked_for(store):
 def test_a_machine_that_is_too_large_is_refused_whatever_the_store_has(store):
     run_or_get(RUN, store)
     with pytest.raises(UserError, match=r"link\.credits: found 1000000"):
-        run_or_get(replace(RUN, preset=small_preset("link.credits=1000000")), store)
+        machine = replace_unit(RUN.preset.machine, link={"credits": 1_000_000})
+        run_or_get(replace(RUN, preset=replace(RUN.preset, machine=machine)), store)
 
 
 def test_scenarios_over_link_speeds_simulate_their_gemm_once(store):
@@ -137,14 +143,80 @@ def test_what_was_not_used_for_longest_goes_first(store):
     assert len(store.entries()) == 3
 
 
-def test_what_a_killed_process_was_writing_goes_after_an_hour(store):
+HALF = """
+import sys, time
+from sim.run.store import Store
+from tests.support.result_samples import sample_results
+from traces.sink import Sink
+def stop(*_):
+    print("ready", flush=True)
+    time.sleep(600)
+Sink.close = stop
+Store(sys.argv[1]).put("0" * 64, sample_results())
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_was_writing_goes(store):
+    killed, living = (started(HALF, store.folder) for _ in range(2))
+    try:
+        kill(killed)
+        assert len(list(store.folder.iterdir())) == 2 and store.entries() == []
+        run_or_get(RUN, store)
+        left = sorted(path.name for path in store.folder.iterdir())
+        assert left == [f".{keys(1)[0]}.h5.{living.pid}{SUFFIX}", f"{RUN.key}.h5"]
+    finally:
+        kill(living)
+    store.prune(store.max_bytes)
+    assert [path.name for path in store.folder.iterdir()] == [f"{RUN.key}.h5"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps profiles apart")
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_folder_that_others_may_write_is_not_used(store, mode, tmp_path, monkeypatch, capsys):
+    """A planted result is not shown, and nothing is removed."""
+    run_or_get(RUN, store)
+    planted = replace(store.get(RUN.key), figures={"planted": 1})
+    store.write(RUN.key, planted)
+    store.folder.chmod(mode)
+    store_module._warn_once.cache_clear()
+    with pytest.warns(RuntimeWarning, match="results in .*store are not used: others may write there; chmod"):
+        found = run_or_get(RUN, store, checkpoint_every_s=0)
+    assert not found.from_store and "planted" not in found.result.figures
+    with (
+        pytest.warns(RuntimeWarning, match=r"others may write there.*a temporary folder"),
+        reserved(store, [RUN]) as used,
+    ):
+        assert used.folder != store.folder
+    monkeypatch.setenv("T3SIM_STORE", str(store.folder))
+    for verb in ("list", "check", "prune"):
+        assert main(["store", verb]) == 2
+        assert "are not used: others may write there; chmod -R go-w" in capsys.readouterr().err
+    assert main(["doctor"]) == 1 and "others may write there" in capsys.readouterr().out
+    store.folder.chmod(0o755)
+    assert store.get(RUN.key).figures == {"planted": 1}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_of_another_user_is_not_used(store):
     store.put(keys(1)[0], sample_results())
-    old, new = (store.folder / f".{name}.h5.77.tmp" for name in ("old", "new"))
-    old.write_bytes(b"half")
-    new.write_bytes(b"half")
-    os.utime(old, (1000, 1000))
-    store.put(keys(1)[0], sample_results())
-    assert new.exists() and not old.exists()
+    os.chown(store.folder, 12345, -1)
+    assert store.get(keys(1)[0]) is None and store.path(keys(1)[0]).exists()
+    with pytest.raises(UserError, match="some of it belongs to user 12345, not to you"):
+        store.write(keys(1)[0], sample_results())
+
+
+def test_a_new_folder_is_closed_to_others_and_other_files_stay(store):
+    before = os.umask(0)
+    try:
+        store.put(keys(1)[0], sample_results())
+    finally:
+        os.umask(before)
+    assert store.folder.stat().st_mode & 0o777 == 0o700
+    (store.folder / "thesis.h5").write_text("not an entry")
+    store.check()
+    store.prune(0)
+    assert [path.name for path in store.folder.iterdir()] == ["thesis.h5"]
 
 
 def test_the_bound_and_the_place_come_from_the_environment(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def swap_contributors(wire):
 
 
 def halve(wire):
-    wire["packet"]["sectors"][(wire["sent"] - 1) % 4096] &= 0b0011
+    wire["packet"]["sectors"][(wire["sent"] - 1) % 4096] &= 0b0101
 
 
 def swap_wavefronts(wire):

@@ -13,6 +13,7 @@ import pytest
 from distributed import LocalCluster
 
 from sim import results
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from sim.run.run import Run
@@ -69,11 +70,9 @@ def expected(tmp_path_factory):
 
 def test_a_point_is_a_run_and_failures_have_reasons(expected):
     found = results.open(expected)
-    plain = simulate(
-        CommandSequence([make_kernel("gemm:m=256,n=128,k=64")]),
-        load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12}),
-        interval_ps=1_000_000,
-    )
+    preset = load_preset("v100", {"hbm.queue_entries": 64, "l2.ways": 12})
+    kernel = make_kernel("gemm:m=256,n=128,k=64", gpu_facts(preset.machine))
+    plain = simulate(CommandSequence([kernel]), preset, interval_ps=1_000_000)
     run = found.runs[3]
     assert run.point == {"hbm.queue_entries": 64, "l2.ways": 12}
     assert run.totals == plain.totals and run.preset == plain.preset and run.series.keys() == plain.series.keys()

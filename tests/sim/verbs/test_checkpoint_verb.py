@@ -77,9 +77,10 @@ def test_a_scenario_killed_and_started_again(store, tmp_path, capsys):
     with start(arguments) as process:
         kill_when(process, lambda: in_progress(store) and len(store.entries()) > 1)
     assert not parts.exists() and len(store.entries()) < 7
+    left = bool(in_progress(store))  # False if the run in progress ended just before the signal came
     capsys.readouterr()
     assert main(arguments) == 0
-    assert "continuing from the checkpoint of" in capsys.readouterr().err
+    assert ("continuing from the checkpoint of" in capsys.readouterr().err) == left
     assert main([*T3, "-o", str(whole), "--fresh"]) == 0
     assert parts.read_bytes() == whole.read_bytes()
     assert all(entry.finished for entry in store.entries())

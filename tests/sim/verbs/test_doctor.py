@@ -73,6 +73,15 @@ def test_completion_scripts(shell, capsys):
         ("t3sim trace ex", ["export"]),
         ("t3sim run --pol", ["--policy"]),
         ("t3sim plot r", ["rates", "roofline"]),
+        ("t3sim run --preset t3", ["t3_2024"]),
+        ("t3sim run --preset nothing", ["nothing"]),
+        ("t3sim presets gpu", ["gpu_2x_cu"]),
+        ("t3sim t3 --set link.e", ["link.efficiency=", "link.egress_fifo="]),
+        ("t3sim t3 --model t", ["t-nlg"]),
+        ("t3sim t3 --layer f", ["fc2", "fc1"]),
+        ("t3sim run --workload mega-gpt-2/op/", ["mega-gpt-2/op/tp8", "mega-gpt-2/op/tp16"]),
+        ("t3sim run --kernel lay", ["layernorm:"]),
+        ("t3sim t3 --kernel gemm:tile_n=64,tile_", ["gemm:tile_n=64,tile_m=", "gemm:tile_n=64,tile_k="]),
     ],
 )
 def test_what_a_shell_is_told(words, expected):
@@ -80,3 +89,14 @@ def test_what_a_shell_is_told(words, expected):
     environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
     assert [line.partition(",")[2] for line in done.stdout.split()] == expected, done.stderr
+
+
+def test_another_distribution_with_a_package_of_our_name(tmp_path, monkeypatch, capsys):
+    record = tmp_path / "traces-0.6.4.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: traces\nVersion: 0.6.4\n")
+    (record / "top_level.txt").write_text("traces\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["doctor", "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem.startswith("traces installs a package traces too")

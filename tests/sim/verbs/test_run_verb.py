@@ -12,7 +12,7 @@ from tests.support.paths import ROOT
 from traces.command.cli import main
 from traces.errors import UserError
 
-SMALL = ["--gemm", "256x256x64", "--preset", "v100"]
+SMALL = ["--kernel", "gemm:m=256,n=256,k=64,tile_m=128", "--preset", "v100"]
 KEYS = {
     *("time_ns", "warp_instructions", "line_requests", "wall_s", "compile_s", "peak_rss_bytes"),
     *("l1_read_sectors", "l1_read_hit_sectors", "l1_write_sectors"),
@@ -48,12 +48,12 @@ def test_same_input_gives_the_same_bytes(tmp_path, capsys):
     assert found.interval_ps == 500_000 and len(found.series_frame()) >= 1
 
 
-@pytest.mark.parametrize("kernel", ["gemm:m=256,n=256,k=64", "layernorm:rows=20,cols=1024,stats=true"])
+@pytest.mark.parametrize("kernel", ["gemm:m=256,n=256,k=64,tile_m=128", "layernorm:rows=20,cols=1024,stats=true"])
 def test_a_stored_trace_gives_what_the_kernel_gives(kernel, tmp_path, capsys):
     trace = tmp_path / "kernel.h5"
     assert main(["trace", "make", kernel, "-o", str(trace)]) == 0
     stored, direct = run_json(capsys, trace), run_json(capsys, "--kernel", kernel)
-    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint", "from_store"}
+    varying = {"wall_s", "compile_s", "peak_rss_bytes", "trace_fingerprint", "from_store", "input", "command"}
     assert {name: stored[name] for name in stored.keys() - varying} == {
         name: direct[name] for name in direct.keys() - varying
     }
@@ -90,7 +90,7 @@ def test_machine_changes_by_set(capsys):
         ([], ["one of TRACE"]),
         (["x.h5", "--gemm", "8x8x8"], ["one of TRACE"]),
         (["missing.h5"], ["missing.h5"]),
-        (["--gemm", "8x8"], ["shape", "'8x8'"]),
+        (["--gemm", "8x8"], ["--gemm 8x8: ", "shape", "'8x8'"]),
         (["--gemm", "0x8x8"], ["m = 0"]),
         (["--workload", "t-nlg/fc9/tp8"], ["fc9", "fc2"]),
         (["--workload", "t-nlg"], ["model/layer/tpN"]),

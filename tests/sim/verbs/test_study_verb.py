@@ -58,6 +58,8 @@ def test_table_and_list(desk, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [found[name] for name in ("points", "runs", "kept", "failed", "lost")] == [4, 2, 2, 2, []]
     assert results.open(found["archive"]).study == found["study"]
+    assert main(["study", "study.toml", "--workers", "0", "-o", "new/folder"]) == 0
+    assert (desk / "new" / "folder" / name).read_bytes() == (desk / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -82,7 +84,7 @@ def test_time_series_of_the_configurations_can_be_drawn(desk, capsys):
     ("arguments", "words"),
     [
         (["none.toml"], ["none.toml", "no such file"]),
-        (["study.toml", "-o", "nowhere"], ["nowhere", "no such folder"]),
+        (["study.toml", "-o", "study.toml"], ["study.toml", "File exists"]),
         (["study.toml", "--workers", "-1"], ["--workers", "-1"]),
         (["newest.py"], ["newest.py", "not a TOML file"]),
         (["study.toml", "--scheduler", "tcp://127.0.0.1:1"], ["--scheduler", "no Dask scheduler answers"]),

@@ -1,6 +1,7 @@
 """`t3sim t3`: the promised JSON, tables, archive, and mistakes as one line."""
 
 import json
+import re
 
 import h5py
 import numpy as np
@@ -38,6 +39,8 @@ def test_json_has_the_promised_figures(capsys):
         assert one["dram_bytes"]["ag_reads"] == one["dram_bytes"]["ag_writes"] == 3 * D // 4
     assert found["workload"] == {"m": 256, "n": 256, "k": 32, "gpus": 4, "output_bytes": D, "zeroing_bytes": 3 * D // 4}
     assert found.keys() >= {"wall_s", "compile_s", "peak_rss_bytes", "preset"}
+    assert found["input"]["kernel"]["tile_m"] == 64
+    assert found["command"].startswith("t3sim t3 --kernel gemm:m=256,n=256,k=32,tile_m=64,tile_n=64,warps_m=2 --gpus 4")
 
 
 @pytest.mark.slow
@@ -116,7 +119,11 @@ def test_archive(tmp_path, capsys):
     path = tmp_path / "a.h5"
     found = run_json(capsys, *SHAPE, "-o", path, "--interval-ns", 500)
     row, runs = open_scenario(path)
-    assert row.figures["T3.time_ns"] == found["configurations"]["T3"]["time_ns"] and row.options == found["workload"]
+    assert row.figures["T3.time_ns"] == found["configurations"]["T3"]["time_ns"]
+    assert row.options.items() >= (found["workload"] | {"explicit": False}).items()
+    assert row.options["configurations"] == list(CONFIGURATIONS) and row.interval_ps == 500_000
+    assert row.input["gpus"] == 4 and row.input["kernel"]["tile_m"] == 64 and row.input["kernel"]["copy"] == "ldg"
+    assert runs["t3"].input["kernel"] == row.input["kernel"] and row.input["problem"]["k"] == 32
     assert list(runs) == ["gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca"]
     fused = runs["t3_mca"]
     assert fused.exactly_once and fused.wrong == () and fused.figures == found["runs"]["t3_mca"]
@@ -141,14 +148,20 @@ def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
     for words in (
         "T3-MCA",
         "speed-up",
-        "exactly once",
+        "exact",
         "yes",
-        "Tracker 12 triggers of 48 wavefronts, 8 DMA",
+        "link: ring, 150 GB/s each way",
+        "GEMM kernel: tile 64 x 64 x 32, 2 x 2 warps",
         "are assumed",
         "wrote",
     ):
         assert words in shown
     assert "NO" not in shown.split()
+    assert re.search(r"tiles that it completed +12 +12 *\nDMA descriptors +8 +8 *\n", shown)
+    assert re.search(r"\nt3 .* latency \(|\nt3 .*\b(link|DRAM|L2|matrix)", shown)
+    tables = shown[: shown.index("wrote")].partition("0.0 s of it")[0].partition(" s, ")[0].rpartition("\n")[0]
+    assert main(["show", str(paths[0])]) == 0
+    assert capsys.readouterr().out.startswith(tables)
 
 
 def test_an_archive_that_is_none_is_refused(tmp_path):
@@ -202,7 +215,10 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         (MODEL, ["or --model, --layer and --tp"]),
         ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),
         (["--kernel", "layernorm:rows=8,cols=8", "--gpus", "4"], ["found layernorm", "gemm"]),
-        (["--model", "gpt-9", "--layer", "fc2", "--tp", "8"], ["gpt-9", "t-nlg"]),
+        (
+            ["--model", "gpt-9", "--layer", "fc2", "--tp", "8"],
+            ["--model gpt-9 --layer fc2", "--kernel gemm:m=M,n=N,k=K --gpus N"],
+        ),
         (["--model", "t-nlg", "--layer", "fc7", "--tp", "8"], ["fc7", "fc2"]),
         (["--kernel", "gemm:m=0,n=8,k=8", "--gpus", "2"], ["m = 0"]),
         ([*SHAPE, "--chunks", "4,4,4"], ["--chunks", "found 3", "4 GPUs"]),

@@ -1,13 +1,16 @@
 """Figures are drawn from results archives; what they show is what was counted; what they cannot draw they say."""
 
+import io
 import sys
 
+import numpy as np
 import pytest
 
 from sim import results
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive, write_runs
 from sim.view.dram_traffic import STREAMS, draw_traffic
+from sim.view.figures import draw
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
 from sim.view.roofline import intensity, operations_per_s
@@ -16,6 +19,7 @@ from sim.view.style import new_figure, save
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
 from traces.command.cli import main as t3sim
+from traces.errors import UserError
 from traces.units import GIGA
 
 POINTS = [(16, 2), (16, 3), (32, 2), (32, 3)]
@@ -44,15 +48,15 @@ def desk(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 @pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline", "study"])
-def test_every_figure_in_both_formats(kind, ending, desk, tmp_path):
+def test_every_figure_in_every_format(kind, ending, desk, tmp_path):
     result = desk / ("study.h5" if kind == "study" else "gemm.h5")
     paths = [tmp_path / f"{name}.{ending}" for name in "ab"]
     for path in paths:
         assert t3sim(["plot", kind, str(result), "-o", str(path)]) == 0
     content = paths[0].read_bytes()
-    assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml"}[ending])
+    assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending])
     assert content == paths[1].read_bytes()
     if ending == "svg":
         text = content.decode()
@@ -79,7 +83,7 @@ def test_queue_stays_under_its_depth(desk):
     assert left.get_ylim()[1] >= 2 * hbm.queue_entries
     assert entries.sum() * hbm.channels == found.series["queue_columns"].sum()
     assert right.lines[0].get_ydata().max() == found.series["resident_workgroups"].max() > 0
-    assert len(left.get_legend().get_texts()) == 3
+    assert len(left.figure.legends[0].get_texts()) == 3
 
 
 def test_bandwidths_are_bytes_over_time(desk):
@@ -116,7 +120,7 @@ def test_study_lines():
         (["roofline", "copy.h5", "-o", "x.png"], "matrix operations"),
         (["traffic", "none.h5", "-o", "x.png"], "no such file"),
         (["traffic", "gemm.h5", "-o", "no/x.png"], "no such folder"),
-        (["traffic", "gemm.h5", "-o", "x.pdf"], ".png and .svg"),
+        (["traffic", "gemm.h5", "-o", "x.jpg"], ".png, .svg, .pdf"),
         (["traffic", "gemm.h5", "-o", "x"], "no ending"),
         (["pie", "gemm.h5", "-o", "x.png"], "traffic"),
         (["rates", "study.h5", "--run", "9", "-o", "x.png"], "run: found 9"),
@@ -142,10 +146,102 @@ def test_mistakes(arguments, words, desk, monkeypatch, capsys):
 
 def test_without_matplotlib_it_says_what_to_install(desk, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert t3sim(["plot", "rates", str(desk / "gemm.h5"), "-o", str(desk / "y.png")]) == 2
-    assert "pip install 't3sim[plots]'" in capsys.readouterr().err
+    assert t3sim(["plot", "rates", "before-any-file-is-read.h5", "-o", str(desk / "y.png")]) == 2
+    assert "y.png: figures need matplotlib: pip install 't3sim[plots]'" in capsys.readouterr().err
+    with pytest.raises(UserError, match="matplotlib"):
+        draw("rates", [])
 
 
 def test_save_refuses_other_formats(tmp_path):
     with pytest.raises(Exception, match=r"found \.jpg"):
         save(new_figure()[0], tmp_path / "x.jpg")
+
+
+def scenario_archive():
+    """A row of figures and two runs, the second one fused."""
+    row, gemm, fused = sample_results(), sample_results(), sample_results()
+    row.kernels, row.series, row.point = [], {}, {"simulation": "all"}
+    row.figures = {"T3.speedup": 1.5, "T3-MCA.speedup": 1.6, **{f"figure_{number}": number for number in range(100)}}
+    gemm.series, gemm.point = {}, {"simulation": "gemm"}
+    gemm.kernels[0].name, fused.kernels[0].name = "plain", "fused"
+    fused.point = {"simulation": "t3"}
+    for run in (gemm, fused):
+        run.series = {name: np.arange(11) for name in [*STREAMS, "queue_columns", "resident_workgroups"]}
+        run.kernels[0].totals["cu.tensor_macs"] += 1
+    return ResultsArchive([row, gemm, fused])
+
+
+@pytest.mark.parametrize("kind", ["traffic", "rates"])
+def test_the_fused_kernel_of_a_scenario_is_drawn_if_none_is_chosen(kind):
+    assert "fused" in figure_texts(draw(kind, [scenario_archive()]))
+    assert "plain" in figure_texts(draw(kind, [scenario_archive()], number=1))
+    with pytest.raises(UserError, match=r"time series|no kernels"):
+        draw(kind, [scenario_archive()], number=0)
+
+
+def figure_texts(figure):
+    return " ".join([figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)])
+
+
+@pytest.mark.parametrize("theme", ["screen", "paper"])
+@pytest.mark.parametrize("kind", ["traffic", "queue", "rates", "roofline"])
+def test_nothing_is_cut(kind, theme):
+    """Texts and legend lie within the figure, for long names of kernels too."""
+    archive = scenario_archive()
+    for kernel in archive.runs[2].kernels:
+        kernel.name = "_ZN7cutlass6kernel" + "x" * 80
+    figure = draw(kind, [archive], theme=theme)
+    figure.savefig(io.BytesIO(), format="png")  # sets the layout
+    width, height = figure.canvas.get_width_height()
+    boxes = [
+        text.get_window_extent() for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)
+    ]
+    boxes = [box for box in boxes if box.width]  # an empty text has none
+    boxes += [legend.get_window_extent() for legend in figure.legends]
+    assert figure.legends and all(box.x0 >= -1 and box.y0 >= -1 for box in boxes)
+    assert all(box.x1 <= width + 1 and box.y1 <= height + 1 for box in boxes)
+    if kind == "rates":
+        assert any("cutlass" in text.get_text() or "_ZN7" in text.get_text() for text in figure.legends[0].get_texts())
+    if theme == "paper":
+        assert figure.get_figwidth() == 3.35
+
+
+def test_swept_numbers_stand_at_their_values():
+    def axes_over(values):
+        runs = [sample_results() for _ in values]
+        for run, value in zip(runs, values, strict=True):
+            run.point = {"x": value}
+        return draw("study", [ResultsArchive(runs)]).axes[0]
+
+    even = axes_over([1, 2, 4])
+    assert list(even.get_xticks()) == [1, 2, 4] and even.get_xscale() == "linear"
+    far = axes_over([1, 2, 64])
+    assert far.get_xscale() == "log" and [text.get_text() for text in far.get_xticklabels()] == ["1", "2", "64"]
+    names = axes_over(["ring", "switch", "fully_connected"])
+    assert list(names.get_xticks()) == [0, 1, 2] and names.get_xscale() == "linear"
+    many = axes_over([f"a long name of a value {number}" for number in range(6)])
+    assert many.get_xticklabels()[0].get_rotation() == 90
+
+
+def test_amounts_have_a_unit_that_fits():
+    run = sample_results()
+    run.series = {name: np.full(11, 600_000 // 11) for name in STREAMS}
+    (legend,) = draw_traffic(run).legends
+    assert legend.get_texts()[0].get_text() == "GEMM reads, 600 KB"
+
+
+def test_a_study_of_scenarios_shows_a_speed_up(capsys):
+    rows = [scenario_archive().runs[0] for _ in range(3)]
+    for row, cus in zip(rows, (1, 2, 4), strict=True):
+        row.point = {"cu.count": cus}
+    figure = draw("study", [ResultsArchive(rows)])
+    assert figure.axes[0].get_ylabel() == "T3-MCA.speedup"
+    with pytest.raises(
+        UserError, match=r"--figure: found 'T3-MCA\.spedup'; did you mean T3-MCA\.speedup or T3\.speedup"
+    ):
+        draw("study", [ResultsArchive(rows)], figure="T3-MCA.spedup")
+
+
+def test_a_kind_that_is_none_is_answered_with_the_nearest(capsys):
+    assert t3sim(["plot", "trafic", "a.h5", "-o", "a.png"]) == 2
+    assert "found 'trafic'; did you mean traffic? allowed are traffic, queue, rates" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from sim import results
 from sim.results import Failure, ResultsArchive
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
 from sim.view.speedup_cases import mean_speedups, speedup_cases
+from sim.view.speedups import draw_speedups
 from tests.support.result_samples import sample_results
 from traces.command.cli import main
 
@@ -84,3 +85,19 @@ def test_without_sequential_there_is_nothing_to_compare_with(desk, capsys):
     assert main(["plot", "speedups", str(desk / "one.h5"), str(desk / "t3.h5"), "--table"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and "t3.h5: speed-ups are over Sequential, which was not simulated" in said.err
+
+
+def test_labels_say_only_what_differs():
+    from_titles = [
+        f"256 x 256 x 64\n4 GPUs\nhbm.queue_entries = {entries}\nlink.GB_per_s = 75.0" for entries in (16, 32)
+    ]
+    figure = draw_speedups(from_titles, {"T3": [1.5, 1.6]}, {"T3": 1.55}, {"T3": 1.2})
+    (axes,) = figure.axes
+    labels = [text.get_text() for text in axes.get_xticklabels()]
+    assert labels == ["queue_entries = 16", "queue_entries = 32", "geomean", "geomean,\npublished"]
+    assert axes.get_title() == "Speed-ups over Sequential\n256 x 256 x 64, 4 GPUs, GB_per_s = 75.0"
+    heights = [bar.get_height() for bar in axes.containers[0]]
+    assert heights == pytest.approx([0.5, 0.6, 0.55, 0.2])
+    assert all(text.get_rotation() == 0 for text in axes.get_xticklabels())
+    many = draw_speedups([f"{name}\n{'a long label ' * 3}{name}" for name in range(20)], {"T3": [1.5] * 20}, {})
+    assert many.axes[0].get_xticklabels()[0].get_rotation() == 90 and many.get_figwidth() == 14

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numba.core import config
 
+from tests.support.killed import kill, started
 from tracer.compile.fingerprint import ROOT, import_closure, source_fingerprint
 from tracer.compile.jit import compiled
 
@@ -64,6 +65,11 @@ def run(folder, *arguments, **settings):
     done = subprocess.run(command, env=env | settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
+
+
+def entries(cache):
+    """Files of compiled functions."""
+    return [path for path in cache.rglob("*") if path.is_file()]
 
 
 def replace_in(path, old, new):
@@ -142,7 +148,7 @@ def test_a_cache_folder_that_not_even_root_can_make(modules):
 @pytest.mark.slow
 def test_damaged_cache_file_is_compiled_again(modules):
     run(modules)
-    for file in (modules / "cache").rglob("*.kernel"):
+    for file in entries(modules / "cache"):
         file.write_bytes(file.read_bytes()[:-10])
     assert run(modules)[0][:3] == ["207", "-1", "3"]
     assert run(modules)[0][2] == "0"
@@ -155,7 +161,7 @@ def test_damaged_cache_file_is_compiled_again(modules):
 def test_what_others_may_write_does_not_run(modules, what, mode):
     run(modules)
     cache = modules / "cache"
-    places = {"root": [cache], "folder": list(cache.iterdir()), "entry": list(cache.rglob("*.kernel"))}
+    places = {"root": [cache], "folder": list(cache.iterdir()), "entry": entries(cache)}
     for place in places[what]:
         place.chmod(mode)
     words, says = run(modules)
@@ -185,6 +191,27 @@ def test_an_open_umask_does_not_open_the_cache(modules):
     assert words[2] == "0" and says == ""
 
 
+STOPPED = """
+import runpy, sys, time
+from pathlib import Path
+def stop(*_):
+    print("ready", flush=True)
+    time.sleep(600)
+Path.write_bytes = stop
+runpy.run_path(sys.argv.pop())
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_was_compiling_goes(modules):
+    cache = modules / "cache"
+    path = os.pathsep.join((str(ROOT), str(modules)))
+    kill(started(STOPPED, modules / "program.py", NUMBA_DISABLE_JIT="0", T3SIM_CACHE_DIR=str(cache), PYTHONPATH=path))
+    assert [file.suffix for file in cache.rglob("*") if file.is_file()] == [".t3sim"]
+    assert run(modules)[0][2] == "3"
+    assert ".t3sim" not in {file.suffix for file in cache.rglob("*") if file.is_file()}
+
+
 @pytest.mark.slow
 def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules):
     (modules / "other.py").write_text(
@@ -193,6 +220,36 @@ def test_a_kernel_that_closes_over_a_value_is_never_taken_from_the_cache(modules
         "alone = make(int(os.environ['SCALE']))\n"
     )
     assert [run(modules, SCALE=scale)[0][1] for scale in ("2", "3")] == ["2", "3"]
+
+
+@pytest.mark.slow
+def test_a_caller_of_such_a_kernel_is_not_taken_from_the_cache_either(modules):
+    (modules / "other.py").write_text(
+        "import os\nfrom tracer.compile.jit import compiled\n"
+        "def make(n):\n    @compiled\n    def scaled(x):\n        return n * x\n    return scaled\n"
+        "scaled = make(int(os.environ['SCALE']))\n"
+        "@compiled\ndef between(x):\n    return scaled(x)\n"
+        "@compiled\ndef alone(x):\n    return between(x) + 1\n"
+    )
+    assert [run(modules, SCALE=scale)[0][1] for scale in ("2", "3")] == ["3", "4"]
+
+
+@pytest.mark.slow
+def test_a_kernel_that_python_and_a_kernel_call(modules):
+    program = (modules / "program.py").read_text()
+    (modules / "program.py").write_text(program.replace("caller.outer(1)", "caller.inner(2) * 1000 + caller.outer(1)"))
+    assert run(modules)[0] == ["3207", "-1", "4", "True"]  # `inner` for Python, and as a part of `outer`
+    assert run(modules)[0] == ["3207", "-1", "0", "False"]
+
+
+@pytest.mark.slow
+def test_a_part_whose_callee_is_lost_is_compiled_again(modules):
+    run(modules)
+    replace_in(modules / "caller.py", "* 100", "* 10")
+    for entry in entries(modules / "cache"):
+        if entry.name.startswith("inner"):
+            entry.unlink()
+    assert run(modules)[0][:3] == ["27", "-1", "2"]
 
 
 @pytest.mark.slow

@@ -238,7 +238,8 @@ def test_default_kernel_leaves_room_for_two_workgroups_per_compute_unit():
         ({"b_layout": Layout.COLUMN, "ldb": 64}, "must be >= 96"),
         ({"c_address": 4097}, "multiple of 2"),
         ({"a_address": 4096, "c_address": 4096}, "overlaps A"),
-        ({"m": 1 << 60}, "62-bit"),
+        ({"m": 1 << 60}, "m = .* 1 to 16,777,216"),
+        ({"lda": 1 << 60}, "62-bit"),
     ],
 )
 def test_impossible_problems_are_refused(fields, message):
@@ -265,6 +266,7 @@ def test_impossible_problems_are_refused(fields, message):
         ({"split_k": 4}, "only 3 steps"),
         ({"start_tile": 1}, "start_tile = 1: must be < 1"),
         ({"persistent": 0}, "persistent = 0"),
+        ({"tile_m": 1 << 31}, "tile_m = .* 1 to 1,024: a larger tile"),
     ],
 )
 def test_impossible_kernels_are_refused(fields, message):

@@ -11,7 +11,8 @@ from tests.support.lane_twin import lane_addresses
 from tests.support.layernorm_twin import NaiveLayerNorm
 from tests.support.request_count import count_requests
 from tracer.data_type import DataType
-from tracer.operators.layernorm import KEPT_ACCESSES, LayerNorm
+from tracer.operators.layernorm import LayerNorm
+from tracer.operators.row_kernel import KEPT_ACCESSES
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Kind, Space
 
@@ -36,7 +37,9 @@ def shapes(draw):
     dtype = draw(st.sampled_from([DataType.INT8, DataType.FP16, DataType.FP32, DataType.FP64]))
     cols = draw(st.one_of(st.integers(1, 300), st.integers(1, 300).map(lambda n: 64 * n)))
     fields = {"warps": draw(st.sampled_from([1, 3, 8])), "stats": draw(st.booleans())}
-    return LayerNorm(draw(st.integers(1, 20)), cols, dtype, **fields, lanes=draw(st.sampled_from([32, 64])))
+    return LayerNorm(
+        rows=draw(st.integers(1, 20)), cols=cols, dtype=dtype, **fields, lanes=draw(st.sampled_from([32, 64]))
+    )
 
 
 @pytest.mark.slow
@@ -66,12 +69,22 @@ def provenance(events):
         yield event, needed
 
 
-@pytest.mark.parametrize("source", [LayerNorm(9, 1024), LayerNorm(2, 8192), LayerNorm(2, 40000), LayerNorm(1, 33)])
+@pytest.mark.parametrize(
+    "source",
+    [
+        LayerNorm(rows=9, cols=1024),
+        LayerNorm(rows=2, cols=8192),
+        LayerNorm(rows=2, cols=40000),
+        LayerNorm(rows=1, cols=33),
+    ],
+)
 def test_no_output_before_its_operands(source):
     for workgroup in source.workgroups():
         for events in warps_of(workgroup):
             loads = memory_events(events)
-            x = set(loads["base"][loads["base"] < source.address + source.rows * source.row_bytes].tolist())
+            x = set(
+                loads["base"][loads["base"] < source.address + source.rows * source.cols * source.dtype.bytes].tolist()
+            )
             stores = [
                 needed for event, needed in provenance(events) if event["kind"] == Kind.STORE and event["space"] == 0
             ]
@@ -83,7 +96,11 @@ def test_no_output_before_its_operands(source):
 
 
 def test_warps_of_a_row_meet_at_barriers_as_often_as_they_sum():
-    for source, sums in ((LayerNorm(2, 8192), 2), (LayerNorm(2, 40000), 1), (LayerNorm(16, 512), 0)):
+    for source, sums in (
+        (LayerNorm(rows=2, cols=8192), 2),
+        (LayerNorm(rows=2, cols=40000), 1),
+        (LayerNorm(rows=16, cols=512), 0),
+    ):
         for workgroup in source.workgroups():
             barriers = [int((events["kind"] == Kind.BARRIER).sum()) for events in warps_of(workgroup)]
             assert barriers == [sums] * source.warps
@@ -91,7 +108,7 @@ def test_warps_of_a_row_meet_at_barriers_as_often_as_they_sum():
 
 @pytest.mark.parametrize("cols", [16, 1024, 2048, 2064, 8192, 16384, 16400, 40000])
 def test_sectors_in_closed_form(cols):
-    source = LayerNorm(5, cols, stats=True)
+    source = LayerNorm(rows=5, cols=cols, stats=True)
     lines, sectors = np.zeros((2, 5), np.int64)
     for workgroup in source.workgroups():
         count_requests(workgroup.events, workgroup.addresses, lines, sectors)
@@ -101,7 +118,7 @@ def test_sectors_in_closed_form(cols):
 
 
 def test_work_may_begin_at_any_workgroup():
-    source = LayerNorm(20, 256)
+    source = LayerNorm(rows=20, cols=256)
     whole, rest = [*source.workgroups()], [*source.workgroups(1)]
     assert [w.index for w in rest] == [1, 2]
     assert all((one.events == other.events).all() for one, other in zip(whole[1:], rest, strict=True))
@@ -112,11 +129,12 @@ def test_work_may_begin_at_any_workgroup():
     [
         ({"rows": 0}, "rows = 0"),
         ({"cols": -1}, "cols = -1"),
-        ({"warps": 33}, "warps = 33: must be <= 32"),
+        ({"warps": 33}, "warps = 33: allowed is a whole number, 1 to 32"),
         ({"warps": 17, "lanes": 64}, "warps = 17: must be <= 16"),
         ({"lanes": 16}, "lanes = 16"),
         ({"address": 8}, "address = 8"),
-        ({"rows": 1 << 50, "cols": 1 << 12}, "62-bit address space"),
+        ({"rows": 1 << 50, "cols": 1 << 12}, "rows = .* 1 to 2,147,483,648"),
+        ({"rows": 1 << 31, "cols": 1 << 24}, "warp accesses: allowed are 100,000,000,000"),
     ],
 )
 def test_impossible_kernels_are_refused(fields, words):

@@ -1,6 +1,7 @@
 """The examples in the help of every verb do what they say; after `t3sim warm` nothing is left to compile."""
 
 import gzip
+import json
 import os
 import re
 import shlex
@@ -19,6 +20,16 @@ from traces.command.verbs import verbs
 GROUPS = ("trace", "elf")
 VERB_PATHS = [tuple(name.split(".")) for name in verbs() if name not in GROUPS]
 PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
+
+
+TINY_MODEL = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 1024,
+}
 
 
 def help_of(path):
@@ -40,6 +51,7 @@ def desk(tmp_path_factory):
     shutil.copytree(SMALL_TRACE_TEXT, folder / "traces")
     shutil.copy(BINARIES / "lines_sm90.cubin", folder / "app")
     write_archive(folder / "app.h5", Trace(OneKernel("promised", {"architecture": "sm_90"})))
+    (folder / "config.json").write_text(json.dumps(TINY_MODEL))
     (folder / "study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     (folder / "requests.trace.gz").write_bytes(gzip.compress(b"R 0 0\nW 64 10\nU 4096 10\n"))
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,7 @@
 """Progress: silent for short work, one line now and then where stderr is no terminal."""
 
+from io import StringIO
+
 import pytest
 
 from traces.command import meter
@@ -43,3 +45,24 @@ def test_each_piece_of_work_has_its_own_rate(clock, capsys):
         clock["s"] += 10
         progress.update("second", 50)
     assert capsys.readouterr().err.splitlines()[-1] == "t3sim: second: 50 workgroups, 5/s"
+
+
+def test_work_that_was_done_before_is_not_in_the_rate(clock, capsys):
+    with Meter("runs") as progress:
+        progress.update("study", 10, 12)
+        clock["s"] += 20
+        progress.update("study", 11, 12)
+    assert capsys.readouterr().err == "t3sim: study: 11 of 12 runs, 0.05/s, 20 s left\n"
+
+
+def test_the_bar_of_a_terminal_shows_all_and_the_mean_rate(clock, monkeypatch):
+    terminal = StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(meter.sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    with Meter("runs") as progress:
+        for done in range(3):
+            clock["s"] += 100
+            progress.update("study", done, 12)
+    assert "2/12 runs, 0.01/s, 1,000 s left" in terminal.getvalue()

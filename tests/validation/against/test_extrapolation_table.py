@@ -39,7 +39,7 @@ def test_a_whole_run_says_so(capsys):
     arguments = ["run", "--gemm", "256x256x64", "--preset", "t3_2024", "--json"]
     assert main([*arguments, "--extrapolate"]) == 0
     shown = capsys.readouterr()
-    assert "run whole" in shown.err
+    assert "run whole: it has 0.0 waves of 160 workgroups, at least 17 are needed" in shown.err
     found = json.loads(shown.out)
     assert main(arguments) == 0
     whole = json.loads(capsys.readouterr().out)

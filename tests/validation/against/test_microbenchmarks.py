@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.machine.build import lookahead_ps
+from sim.machine.wiring import lookahead_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
 from traces.command.document import table_line

@@ -1,12 +1,14 @@
 """From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
 
 import json
+import sys
 
 import h5py
 import pytest
 
 from sim.run.store import Store
 from tests.support.fake_runs import fake_results
+from tests.support.paths import ROOT
 from traces.command.cli import main as t3sim
 from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
@@ -15,6 +17,7 @@ from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
+from validation.experiments.load import load_experiments
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
@@ -22,8 +25,8 @@ from validation.report import answers as answers_module
 from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
-from validation.report.draw import draw_figures
-from validation.report.page import write_report
+from validation.report.draw import draw_figures, published_means
+from validation.report.page import NOTES, conclusions, write_report
 from validation.verbs import validate as verb
 
 NAME = "mega-gpt-2/op/tp8"
@@ -108,6 +111,22 @@ def test_report_archive_and_figures(store, tmp_path):
         assert file[f"series/small/{NAME}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
 
 
+def test_published_means_are_drawn_beside_ours():
+    assert published_means("both", CLAIMS) == {"T3-MCA": 3.0} and published_means("small", CLAIMS) == {}
+
+
+def test_conclusions_are_of_experiments_that_the_report_holds():
+    known = load_experiments()
+    headings = [block for block in from_markdown(NOTES.read_text(encoding="utf-8")) if isinstance(block, Heading)]
+    named = [name for heading in headings for name in heading.text.split(", ")]
+    assert set(named) <= set(known)
+    committed = (ROOT / "validation" / "tables" / "report" / "report.md").read_text(encoding="utf-8")
+    assert to_markdown(conclusions(known)) in committed
+    assert conclusions(["small", "quick"]) == []
+    words = to_markdown(conclusions(["cu_split", "ablation"]))
+    assert "Software overlap" in words and "FC-2" not in words
+
+
 @pytest.mark.slow
 def test_the_same_answers_give_the_same_bytes(store, tmp_path):
     for name in ("a", "b"):
@@ -156,6 +175,27 @@ def test_the_command(command, capsys):
     assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
     assert command("--full", inside=["gain"]) == 0
     assert "1 inside, 1 outside, 1 shown" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_no_number_is_lost_for_want_of_a_picture(command, capsys, monkeypatch, tmp_path):
+    """Without matplotlib, or where a figure cannot be drawn."""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        assert command("--full", inside=["gain"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("the report will have no figures: figures need matplotlib: pip install 't3sim[plots]'")
+    assert "report.html and validation.h5\n" in said.out and "![" not in (tmp_path / "report.md").read_text()
+    (tmp_path / "report.md").unlink()
+
+    def fails(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(verb, "draw_figures", fails)
+    with pytest.raises(ZeroDivisionError):
+        command("--full")
+    assert "| the gain | 1.3 x |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "validation.h5").exists()
 
 
 @pytest.mark.slow

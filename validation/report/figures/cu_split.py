@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.view.paper import case_title, grouped_bars, legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import case_title, grouped_bars, new_figure
+from sim.view.style import legend_below, save
 
 
 def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[str], path: Path) -> None:
@@ -17,5 +17,5 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[st
     grouped_bars(axes, [case_title(case) for case in cases], series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
     axes.set(ylabel="speed-up over Sequential (x)", title="Software overlap: CUs split between GEMM and reduce-scatter")
-    legend_below(figure, axes, 3)
+    legend_below(axes, 3)
     save(figure, path)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import grouped_bars, legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import grouped_bars, new_figure
+from sim.view.style import legend_below, save
 
 RUNS = {"training": "training step", "inference": "inference, prompt phase"}
 
@@ -28,5 +28,5 @@ def draw(answers: Mapping[str, float], models: Sequence[str], path: Path) -> Non
         axes.set_title(title, fontsize="medium")
     panels[0].set_ylabel("speed-up over Sequential (x)")
     figure.suptitle("End-to-end speed-ups (below: share of the sub-layers with an all-reduce)")
-    legend_below(figure, panels[0], 4)
+    legend_below(panels[0], 4)
     save(figure, path)

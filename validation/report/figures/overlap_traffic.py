@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.view.dram_traffic import STREAMS
-from sim.view.paper import legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import new_figure
+from sim.view.style import legend_below, save
 from traces.units import GIGA, PS_PER_US, bytes_per_s
 
 PANELS = {"gemm": "GEMM alone (then the flush of L2)", "t3": "T3 (round-robin)", "t3_mca": "T3-MCA"}
@@ -36,5 +36,5 @@ def draw(series: Mapping[str, Series], interval_ps: int, peak_bytes_per_s: float
         axes.set_ylabel("GB/s")
     panels[-1].set_xlabel("time (µs)")
     figure.suptitle(f"DRAM traffic over time, {title}")
-    legend_below(figure, panels[0], 3)
+    legend_below(panels[0], 3)
     save(figure, path)

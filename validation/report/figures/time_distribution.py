@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL
-from sim.view.paper import COLOURS, HATCHES, case_title, legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import COLOURS, HATCHES, case_title, new_figure
+from sim.view.style import legend_below, save
 
 PHASES = {"gemm_us": "GEMM", "rs_us": "reduce-scatter", "ag_us": "all-gather"}
 PERCENT = 100
@@ -30,5 +30,5 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
     names = [case_title(case) for case in cases]
     axes.set_xticks(range(len(cases)), names, fontsize="x-small", rotation=90 if len(cases) > 8 else 0)
     axes.set(ylim=(0, 122), ylabel="share of the time (%)", title="Time of a sub-layer without overlap (Sequential)")
-    legend_below(figure, axes, len(PHASES))
+    legend_below(axes, len(PHASES))
     save(figure, path)

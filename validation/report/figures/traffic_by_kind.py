@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL, T3_MCA
-from sim.view.paper import COLOURS, case_title, legend_below, new_figure
-from sim.view.style import save
+from sim.view.paper import COLOURS, case_title, new_figure
+from sim.view.style import legend_below, save
 
 KINDS = {
     "gemm_reads": "GEMM reads",
@@ -42,5 +42,5 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
         ylabel="DRAM traffic (% of Sequential)",
         title="DRAM traffic by kind: Sequential (left) and T3-MCA (right, outlined)",
     )
-    legend_below(figure, axes, 3)
+    legend_below(axes, 3)
     save(figure, path)

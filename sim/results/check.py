@@ -1,0 +1,81 @@
+"""Check that a run that was read has the form that tables, figures and comparisons expect.
+
+A file of an older version has no seal, and whoever wrote a seal can have written anything before it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.hw.request import STREAMS
+from sim.hw.spans import SPAN
+from sim.run.result import KernelResult, ResultsError, RunResult
+
+LATEST_PS = (1 << 63) - 1
+PLAIN = (int, float, str, bool, type(None))
+
+
+def check_run(run: RunResult, where: str) -> None:
+    """Refuse a run with impossible values.
+
+    Args:
+        run: as read.
+        where: group of the run, for the message.
+
+    Raises:
+        ResultsError: names the first impossible value, and what is allowed.
+    """
+    for fits, name, allowed in _rules(run):
+        if not fits:
+            raise ResultsError(f"{where}: {name}: allowed is {allowed}")
+    for number, kernel in enumerate(run.kernels):
+        _check_kernel(kernel, f"{where}: kernel {number}")
+
+
+def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
+    """(True if the rule holds, what it is about, what is allowed) for every rule."""
+    for name in ("input", "options", "figures", "point"):
+        yield isinstance(getattr(run, name), dict), name, "a JSON object"
+    yield all(isinstance(value, PLAIN) for value in run.figures.values()), "figures", "plain values"
+    for name in ("wrong", "warnings"):
+        yield all(isinstance(text, str) for text in getattr(run, name)), name, "a list of texts"
+    timed = bool(run.series) or len(run.spans) > 0
+    yield run.interval_ps >= int(timed), "interval_ps", "0, and 1 and more with a time series"
+    lengths = {values.shape for values in run.series.values()}
+    yield len(lengths) <= 1 and all(len(shape) == 1 for shape in lengths), "series", "columns of one length"
+    yield all(values.dtype == np.int64 for values in run.series.values()), "series", "64-bit integers"
+    yield run.spans.dtype == SPAN and run.spans.ndim == 1, "spans", "a column of spans"
+    triggers = run.triggers
+    yield triggers.dtype == np.int64 and triggers.ndim == 2 and triggers.shape[1] == 3, "triggers", "i8 [tiles, 3]"
+    mean = run.mean_dram_bytes
+    yield mean is None or (mean.dtype == np.int64 and mean.shape == (STREAMS,)), "mean_dram_bytes", f"i8 [{STREAMS}]"
+
+
+def check_text(text: str, where: str) -> None:
+    """Refuse a text that no file can hold: h5py reads bytes that are no UTF-8 as unpaired surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ResultsError(f"{where}: found {text!a}, allowed is UTF-8") from None
+
+
+def _check_kernel(kernel: KernelResult, where: str) -> None:
+    check_text(kernel.name, f"{where}: name")
+    if not 0 <= kernel.start_ps <= kernel.end_ps <= LATEST_PS:
+        raise ResultsError(f"{where}: found {kernel.start_ps} to {kernel.end_ps} ps, allowed are rising times from 0")
+    for unit, counters in kernel.units.items():
+        names = counters.dtype.names or ()
+        if counters.ndim != 1 or not names or not all(_is_counter(counters.dtype[name]) for name in names):
+            raise ResultsError(f"{where}: units/{unit}: allowed is a row of integer counters per instance")
+    _check_totals(kernel.totals, f"{where}: totals")
+
+
+def _is_counter(kind: np.dtype) -> bool:
+    return kind.base == np.int64 and kind.shape in ((), (STREAMS,))
+
+
+def _check_totals(totals: dict[str, int], where: str) -> None:
+    if not all(type(value) is int for value in totals.values()):
+        raise ResultsError(f"{where}: allowed are whole numbers")
+    if not all(1 <= name.count(".") <= 2 for name in totals):
+        raise ResultsError(f"{where}: allowed names are unit.counter and unit.counter.stream")

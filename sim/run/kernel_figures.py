@@ -1,0 +1,139 @@
+"""Figures of one operator on one machine: time, launch, traffic, operations, and what bounds it, from counters."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sim.counters import add_totals
+from sim.hw.request import SECTOR_BYTES
+from sim.presets import Preset
+from sim.run.even_kernel import is_even
+from sim.run.result import KernelResult, RunResult
+from sim.run.run import KernelRun
+from tracer.gemm.source import GemmSource
+from tracer.operators.even_kernel import EvenKernel
+from tracer.sequence import CommandSequence
+from tracer.streams import BufferStream, Flow
+from traces.source import KernelSource
+from traces.units import PS_PER_S, ps_to_ns
+
+BUSY = 0.5
+"""Least share of the time for which a unit must be busy to be what bounds a kernel; else it is latency (assumed)."""
+DIRTY_ADDRESS = 1 << 50
+"""Of the buffer that another kernel has written before."""
+DIRTY_SIZES = 1.25
+"""Size of that buffer in sizes of L2, so that all of L2 is dirty."""
+DIRTY_WARPS, DIRTY_UNROLL, DIRTY_LANE_BYTES = 8, 4, 16
+
+
+class L2State(StrEnum):
+    """Content of L2 at the launch."""
+
+    EMPTY = "empty"  # nothing; the writes that stay in L2 at the end are counted too
+    DIRTY = "dirty"  # lines that another kernel has written, as in the middle of a model
+    WARM = "warm"  # what the same operator has left, as in a loop over one operator
+
+
+@dataclass(frozen=True)
+class KernelFigures:
+    """Figures of an operator; times in ns.
+
+    Attributes:
+        time_ns: with the launches. launch_ns: launches and gaps between kernels.
+        flops: operations; two for each multiply-accumulate of a matrix unit.
+        bound_by: the busiest unit (dram, l2, tensor, shared, issue); latency if none is busy; launch if that is longer.
+        busy: share of the kernels' time for which each unit is busy.
+        kernels: number of kernels.
+    """
+
+    time_ns: float
+    launch_ns: float
+    dram_read_bytes: int
+    dram_write_bytes: int
+    flops: int
+    bound_by: str
+    busy: dict[str, float]
+    kernels: int
+
+
+def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, extrapolate: bool) -> KernelRun:
+    """The run of an operator with this content of L2. extrapolate: allowed for a long operator in an empty L2."""
+    before: tuple[KernelSource, ...] = ()
+    if l2 == L2State.DIRTY:
+        before = (dirty_lines(preset),)
+    elif l2 == L2State.WARM:
+        before = kernels
+    source = CommandSequence([*before, *kernels])
+    empty = l2 == L2State.EMPTY
+    return KernelRun(
+        preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty and is_even(source)
+    )
+
+
+def dirty_lines(preset: Preset) -> BufferStream:
+    """A kernel that fills L2 with lines that must be written back."""
+    lanes = preset.machine.cu.lanes_per_warp
+    workgroup_bytes = DIRTY_WARPS * DIRTY_UNROLL * DIRTY_LANE_BYTES * lanes
+    count = -(-int(DIRTY_SIZES * preset.machine.l2.bytes) // workgroup_bytes)
+    return BufferStream(
+        Flow.WRITE,
+        count * workgroup_bytes,
+        workgroup_count=count,
+        warps=DIRTY_WARPS,
+        unroll=DIRTY_UNROLL,
+        address=DIRTY_ADDRESS,
+        lanes=lanes,
+    )
+
+
+def figures_of(result: RunResult, preset: Preset, kernels: tuple[KernelSource, ...]) -> KernelFigures:
+    """Figures of the last kernels of a run (`kernel_run`).
+
+    Args:
+        result: of the run. preset: its machine. kernels: of the operator.
+    """
+    own = result.kernels[-len(kernels) :]
+    total = add_totals(kernel.totals for kernel in own)
+    busy_ps = sum(kernel.time_ps for kernel in own)
+    dispatch = preset.machine.dispatch
+    launch_ps = dispatch.launch_ps + (len(own) - 1) * dispatch.gap_ps
+    shares = busy_shares(total, preset, busy_ps)
+    name, share = max(shares.items(), key=lambda item: item[1])
+    bound_by = "launch" if launch_ps > busy_ps else name if share >= BUSY else "latency"
+    return KernelFigures(
+        time_ns=ps_to_ns(busy_ps + launch_ps),
+        launch_ns=ps_to_ns(launch_ps),
+        dram_read_bytes=SECTOR_BYTES * total["hbm.read_columns"],
+        dram_write_bytes=SECTOR_BYTES * (total["hbm.write_columns"] + total["hbm.update_columns"]),
+        flops=operations(own, kernels),
+        bound_by=bound_by,
+        busy={unit: round(value, 4) for unit, value in shares.items()},
+        kernels=len(own),
+    )
+
+
+def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -> int:
+    """Operations: as an operator states them; of a GEMM 2 M N K; of any other kernel those of the matrix units."""
+    found = 0
+    for result, kernel in zip(results, kernels, strict=True):
+        if isinstance(kernel, GemmSource):
+            found += 2 * kernel.problem.m * kernel.problem.n * kernel.problem.k
+        else:
+            found += kernel.flops if isinstance(kernel, EvenKernel) else 2 * result.totals["cu.tensor_macs"]
+    return found
+
+
+def busy_shares(total: dict[str, int], preset: Preset, time_ps: int) -> dict[str, float]:
+    """Unit -> share of the time for which it is busy, over all its instances; dram, l2: share of the peak bandwidth."""
+    machine, peaks = preset.machine, preset.peaks()
+    schedulers = machine.cu.count * machine.cu.schedulers
+    l2_sectors = total["l2.read_sectors"] + total["l2.write_sectors"] + total["l2.atomic_sectors"]
+    columns = sum(total[f"hbm.{kind}_columns"] for kind in ("read", "write", "update"))
+    dram_sectors = columns - total["l2.flush_sectors"]  # the flush comes after the kernel
+    time_ps = max(1, time_ps)
+    return {
+        "dram": dram_sectors * SECTOR_BYTES * PS_PER_S / (peaks.dram_bytes_per_s * time_ps),
+        "l2": l2_sectors * SECTOR_BYTES * PS_PER_S / (peaks.l2_bytes_per_s * time_ps),
+        "tensor": total["cu.tensor_busy_ps"] / (schedulers * time_ps),
+        "shared": total["cu.shared_busy_ps"] / (machine.cu.count * time_ps),
+        "issue": total["cu.issue_busy_ps"] / (schedulers * time_ps),
+    }

@@ -1,0 +1,302 @@
+"""A model on a machine: its schedule, the runs that it needs, and its time in the configurations of the paper.
+
+Each different kernel and exchange is one run. `sim.scenario.timeline` plays the schedule with the times of the runs. A
+GEMM and the exchange that reduces its output are a pair: in a configuration with T3 the pair has the times of the
+fused kernel and of the all-gather behind it. A pair that the machine cannot fuse keeps its times (`Pair.refused`).
+
+Assumptions: kernels and exchanges that run at the same time do not slow each other down; all GPUs and stages do the
+same; expert parallelism is balanced.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset
+from sim.run.kernel_figures import KernelFigures, L2State, figures_of, kernel_run
+from sim.run.many_gpus import fused_plans
+from sim.run.result import RunResult
+from sim.run.run import Run
+from sim.scenario.exchange import exchange_run
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3
+from sim.scenario.scenario import Scenario
+from sim.scenario.timeline import Timeline
+from tracer.gemm.library import choose_kernel
+from tracer.gemm.source import GemmSource
+from tracer.kernels import make_kernels
+from tracer.models.deployment import Deployment
+from tracer.models.memory import check_memory
+from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
+from tracer.models.shape import ModelShape
+from tracer.models.whole import make_schedule
+from traces.errors import UserError
+from traces.source import KernelSource
+from traces.units import PS_PER_NS
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A GEMM and the exchange of its output.
+
+    Attributes:
+        scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
+        kind: of the exchange: all_reduce or reduce_scatter.
+        refused: why the machine cannot fuse them, "" = it can.
+    """
+
+    scenario: Scenario
+    kind: str
+    refused: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`)."""
+        fused = () if self.refused else ("t3", "t3_mca")
+        return ("rs", "rs_nmc", *fused, *(("ag",) if self.kind == "all_reduce" else ()))
+
+    def runs(self) -> dict[str, Run]:
+        return {name: self.scenario.run(name) for name in self.names}
+
+
+@dataclass
+class Figures:
+    """Figures of a step: time and traffic on one GPU. operations: 0 for an exchange."""
+
+    time_ps: int
+    dram_bytes: int
+    operations: int
+    bound_by: str
+
+
+@dataclass(frozen=True)
+class ModelScenario:
+    """A model on a machine.
+
+    Raises:
+        UserError: the model cannot run like this, or does not fit the memory.
+    """
+
+    preset: Preset
+    model: ModelShape
+    how: Deployment
+
+    def __post_init__(self):
+        check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
+        self.schedule  # noqa: B018  # what cannot run is refused at once
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return make_schedule(self.model, self.how)
+
+    def steps(self) -> Iterator[tuple[Block, Step]]:
+        """All steps, once each, with their blocks; the handover between stages last."""
+        for block in self.schedule.blocks():
+            for step in block.steps:
+                yield block, step
+        for step in self.schedule.handover:
+            yield Block("handover", self.schedule.handover), step
+
+    @cached_property
+    def kernels(self) -> dict[str, tuple[KernelSource, ...]]:
+        """Text -> the kernels of every different kernel step."""
+        gpu = gpu_facts(self.preset.machine)
+        texts = {step.work for _, step in self.steps() if isinstance(step.work, str)}
+        return {text: make_kernels(text, gpu) for text in sorted(texts)}
+
+    @cached_property
+    def pairs(self) -> dict[tuple[str, Exchange], Pair]:
+        """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
+        found: dict[tuple[str, Exchange], Pair] = {}
+        for block, step in self.steps():
+            if step.reduces and isinstance(step.work, Exchange):
+                text = next(str(each.work) for each in block.steps if each.name == step.reduces)
+                if (text, step.work) not in found:
+                    found[text, step.work] = self._pair(text, step.work)
+        return found
+
+    def _pair(self, text: str, exchange: Exchange) -> Pair:
+        (source,) = self.kernels[text]
+        assert isinstance(source, GemmSource)
+        kernel = choose_kernel(source.problem, gpu_facts(self.preset.machine), self.how.dtype, splits=(1,))
+        scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus)
+        try:
+            fused_plans(self.preset.machine, scenario.source(), scenario.cut())
+        except UserError as reason:
+            return Pair(scenario, exchange.kind, str(reason))
+        return Pair(scenario, exchange.kind, "")
+
+    def kernel_run(self, text: str) -> Run:
+        """The run of a kernel step, alone in an empty L2."""
+        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, extrapolate=True)
+
+    def runs(self) -> list[Run]:
+        """All different runs."""
+        paired = {exchange for _, exchange in self.pairs}
+        runs = [self.kernel_run(text) for text in self.kernels]
+        exchanges = {step.work for _, step in self.steps() if isinstance(step.work, Exchange)} - paired
+        runs += [exchange_run(self.preset, each) for each in sorted(exchanges, key=str)]
+        runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
+        return list({run.key: run for run in runs}.values())
+
+
+@dataclass
+class ConfigurationTime:
+    """A whole iteration in one configuration.
+
+    Attributes:
+        time_ps: of the iteration.
+        class_ps: time of all steps by class; hidden communication included.
+        exposed_ps: time in which communication runs and no kernel does.
+        timeline: of one micro-batch, the last, with what follows it.
+    """
+
+    time_ps: int
+    class_ps: dict[OperatorClass, int]
+    exposed_ps: int
+    timeline: Timeline
+
+
+@dataclass
+class ModelResult:
+    """A model in all configurations."""
+
+    scenario: ModelScenario
+    figures: dict[str | Exchange, Figures]
+    configurations: dict[str, ConfigurationTime] = field(default_factory=dict)
+
+    def speedup(self, name: str) -> float:
+        """Time of Sequential / time of this configuration."""
+        return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
+
+    def operators(self) -> list[dict]:
+        """Every step with its count in an iteration, as plain values."""
+        schedule = self.scenario.schedule
+        rows = []
+        for block, step in self.scenario.steps():
+            figures = self.figures[step.work]
+            once = block in schedule.finish
+            rows.append(
+                {
+                    "name": f"{block.name}/{step.name}",
+                    "class": str(step.operator_class),
+                    "count": block.repeats * (1 if once else schedule.micro_batches),
+                    "time_ns": figures.time_ps / PS_PER_NS,
+                    "dram_bytes": figures.dram_bytes,
+                    "flops": figures.operations,
+                    "bound_by": figures.bound_by,
+                }
+            )
+        return rows
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON."""
+        base = self.configurations[SEQUENTIAL]
+        return {
+            "model": self.scenario.model.name,
+            "preset": self.scenario.preset.name,
+            "phase": str(self.scenario.how.phase),
+            "gpus": self.scenario.how.gpus,
+            "time_ns": base.time_ps / PS_PER_NS,
+            "classes": {str(name): value / PS_PER_NS for name, value in base.class_ps.items()},
+            "exposed_communication_ns": base.exposed_ps / PS_PER_NS,
+            "hidden_communication_ns": (base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps) / PS_PER_NS,
+            "configurations": {
+                name: {"time_ns": each.time_ps / PS_PER_NS, "speedup": self.speedup(name)}
+                for name, each in self.configurations.items()
+            },
+            "operators": self.operators(),
+            "not_fused": sorted({pair.refused for pair in self.scenario.pairs.values() if pair.refused}),
+        }
+
+
+def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) -> ModelResult:
+    """Put a model together from finished runs. results: key of a run -> its result."""
+    figures: dict[str | Exchange, Figures] = {}
+    for text, kernels in scenario.kernels.items():
+        found = figures_of(results[scenario.kernel_run(text).key], scenario.preset, kernels)
+        figures[text] = _kernel_figures(found)
+    pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
+    for (_, exchange), runs in pairs.items():
+        alone = [runs[name] for name in ("rs", "ag") if name in runs]
+        moved = sum(int(run.dram_bytes.sum()) for run in alone)
+        figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link")
+    for _, step in scenario.steps():
+        if isinstance(step.work, Exchange) and step.work not in figures:
+            result = results[exchange_run(scenario.preset, step.work).key]
+            figures[step.work] = Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link")
+    whole = ModelResult(scenario, figures)
+    for name in CONFIGURATIONS:
+        times = _durations(scenario, figures, pairs, name)
+        whole.configurations[name] = _play(scenario.schedule, times)
+    return whole
+
+
+def _kernel_figures(found: KernelFigures) -> Figures:
+    return Figures(
+        round(found.time_ns * PS_PER_NS), found.dram_read_bytes + found.dram_write_bytes, found.flops, found.bound_by
+    )
+
+
+Times = dict[tuple[str, str], int]
+"""(name of the block, name of the step) -> time in ps."""
+
+
+def _durations(
+    scenario: ModelScenario,
+    figures: Mapping[str | Exchange, Figures],
+    pairs: Mapping[tuple[str, Exchange], Mapping[str, RunResult]],
+    name: str,
+) -> Times:
+    """Times of all steps in a configuration."""
+    times = {(block.name, step.name): figures[step.work].time_ps for block, step in scenario.steps()}
+    if name == SEQUENTIAL:
+        return times
+    for block, step in scenario.steps():
+        if step.reduces and isinstance(step.work, Exchange):
+            text = next(str(each.work) for each in block.steps if each.name == step.reduces)
+            runs = pairs[text, step.work]
+            overlapped_ps = _overlapped_ps(name, figures[text].time_ps, runs)
+            if overlapped_ps is not None:
+                times[block.name, step.reduces] = overlapped_ps
+                times[block.name, step.name] = runs["ag"].time_ps if "ag" in runs else 0
+    return times
+
+
+def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int | None:
+    """Time of a GEMM and its reduce-scatter in a configuration; None = the machine cannot run it."""
+    if name in (IDEAL, IDEAL_NMC):
+        return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
+    fused = "t3" if name == T3 else "t3_mca"
+    return runs[fused].time_ps if fused in runs else None
+
+
+def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
+    """Time of an iteration: all micro-batches, the bubble of the pipeline, the last micro-batch with its gradients."""
+
+    def time_of(block: Block, step: Step) -> int:
+        return times[block.name, step.name]
+
+    plain = Timeline()
+    plain.play(_without(schedule.forward + schedule.backward, Lane.DATA), time_of)
+    last = Timeline()
+    last.play(schedule.forward, time_of)
+    last.play(schedule.backward, time_of)
+    last.join()
+    last.play(schedule.finish, time_of)
+    handover_ps = sum(times["handover", step.name] for step in schedule.handover)
+    earlier = schedule.micro_batches - 1 + schedule.stages - 1
+    time_ps = earlier * plain.end_ps + (schedule.stages - 1) * handover_ps + last.end_ps
+    classes = {name: earlier * plain.class_ps()[name] + value for name, value in last.class_ps().items()}
+    classes[OperatorClass.COMMUNICATION] += (schedule.stages - 1) * handover_ps
+    exposed_ps = earlier * plain.exposed_ps() + last.exposed_ps() + (schedule.stages - 1) * handover_ps
+    return ConfigurationTime(time_ps, classes, exposed_ps, last)
+
+
+def _without(blocks: Iterable[Block], lane: Lane) -> list[Block]:
+    """The blocks without the steps of a lane."""
+    kept = []
+    for block in blocks:
+        steps = tuple(step for step in block.steps if step.lane != lane)
+        kept.append(Block(block.name, steps, block.repeats, block.leaves))
+    return kept

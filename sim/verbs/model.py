@@ -1,0 +1,179 @@
+"""`t3sim model`: time of a whole model on a machine, and what overlap would buy."""
+
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from sim.presets import load_preset
+from sim.run.runner import run_all
+from sim.run.store import Store
+from sim.scenario.model import ModelResult, ModelScenario, assemble_model
+from sim.scenario.result import SEQUENTIAL
+from sim.verbs.machine_options import with_machine
+from sim.view.heading import origins_text
+from tracer.compile.process import process_costs
+from tracer.data_type import DataType
+from tracer.models.catalogue import load_model, models
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute
+from tracer.models.schedule import OperatorClass
+from traces.command.meter import Meter
+from traces.command.output_format import with_format
+from traces.command.tables import print_json, print_table
+from traces.errors import UserError
+from traces.units import PS_PER_NS, bytes_text, time_text
+
+PERCENT = 100
+NUMBERS = {
+    "tp": "GPUs of tensor parallelism.",
+    "pp": "Stages of the pipeline.",
+    "dp": "GPUs of data parallelism.",
+    "ep": "GPUs of expert parallelism; they are GPUs of tensor and data parallelism.",
+    "zero": "ZeRO stage, 0 to 3.",
+    "micro-batch": "Sequences per micro-batch; in generation, sequences that get a token.",
+    "micro-batches": "Micro-batches per training step.",
+    "sequence": "Tokens of a sequence.",
+    "kv-length": "Tokens in the KV cache before a generation step.",
+}
+"""Options that are whole numbers: fields of `Deployment`."""
+CHOICES = {
+    "phase": (ModelPhase, "What an iteration is."),
+    "dtype": (DataType, "Type of weights and activations."),
+    "recompute": (Recompute, "What the backward pass computes again."),
+    "optimizer": (Optimizer, "Optimizer of a training step."),
+}
+SWITCHES = {
+    "sequence-parallel": "Divide norms and residuals over the tensor-parallel GPUs.",
+    "flash": "Fused attention.",
+    "fused": "Fused element-wise operators.",
+    "dropout": "Dropout in training.",
+}
+DEFAULTS = {field.name: field.default for field in fields(Deployment)}
+
+
+def deployment_options(command: Any) -> Any:
+    """Add an option for each field of Deployment."""
+    for name, text in reversed(NUMBERS.items()):
+        default = DEFAULTS[name.replace("-", "_")]
+        command = click.option(f"--{name}", type=int, default=default, show_default=True, help=text)(command)
+    for name, (kind, text) in CHOICES.items():
+        allowed = click.Choice([member.value for member in kind])
+        default = DEFAULTS[name].value
+        command = click.option(f"--{name}", type=allowed, default=default, show_default=True, help=text)(command)
+    for name, text in SWITCHES.items():
+        default = DEFAULTS[name.replace("-", "_")]
+        command = click.option(f"--{name}/--no-{name}", default=default, show_default=True, help=text)(command)
+    return command
+
+
+@click.command()
+@click.argument("name", required=False, metavar="NAME|CONFIG.JSON")
+@with_machine("a100_80g")
+@click.option("--gpus", type=int, help="Number of GPUs; checked against tp x pp x dp.  [tp x pp x dp]")
+@click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
+@deployment_options
+@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
+@click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
+@click.option("--list", "as_list", is_flag=True, help="List the models that have a name.")
+@with_format
+def model(
+    name: str | None,
+    preset: str,
+    overrides: tuple[str, ...],
+    gpus: int | None,
+    tokens: int | None,
+    workers: int,
+    fresh: bool,
+    as_list: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Time of a whole model on a machine by class of operator, and the speed-up that overlap would give.
+
+    Example: t3sim model ./config.json --preset t3_2024 --gpus 2 --tp 2 --tokens 128 --phase prompt
+
+    Example: t3sim model --list
+
+    A large model takes minutes: t3sim model llama-3-70b --preset h200 --gpus 8 --tp 8 --tokens 8192
+
+    Each different kernel and collective is simulated once and kept in the store of finished runs, so the same model
+    with another link takes seconds. What runs at the same time is assumed not to slow each other down.
+    """
+    if as_list:
+        rows = [(each.name, f"{each.weights / 1e9:,.1f}", each.layers, each.hidden) for each in models().values()]
+        print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
+        return
+    if name is None:
+        raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
+    scenario = ModelScenario(load_preset(preset, overrides), load_model(name), _deployment(given, gpus, tokens))
+    runs, store = scenario.runs(), Store()
+    with Meter("runs") as meter:
+        outcomes = run_all(
+            runs, store, workers=workers, fresh=fresh, progress=lambda done, whole: meter.update("model", done, whole)
+        )
+    wrong = {**outcomes.failed, **outcomes.lost}
+    if wrong:
+        title = next(run.title for run in runs if run.key in wrong)
+        raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
+    result = assemble_model(scenario, {run.key: outcomes.result(run) for run in runs})
+    simulated = len(runs) - len(outcomes.from_store)
+    if as_json:
+        print_json(result.as_dict() | {"runs": len(runs), "simulated": simulated} | process_costs())
+        return
+    show_model(result)
+    click.echo(f"\n{len(runs)} runs, {simulated} simulated now; {process_costs()['wall_s']:.1f} s")
+
+
+def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> Deployment:
+    """The deployment of the options.
+
+    Raises:
+        UserError: GPUs that are not tp x pp x dp, tokens that are no whole sequences.
+    """
+    kinds = {name: kind for name, (kind, _) in CHOICES.items()}
+    typed: dict[str, Any] = {name: kinds[name](value) if name in kinds else value for name, value in given.items()}
+    how = Deployment(**typed)
+    if gpus is not None and gpus != how.gpus:
+        raise UserError(f"--gpus: found {gpus}, allowed is tp x pp x dp = {how.gpus}")
+    if tokens is None:
+        return how
+    if how.phase == ModelPhase.GENERATE or how.micro_batch < 1 or tokens < 1 or tokens % how.micro_batch:
+        raise UserError(f"--tokens: found {tokens}, allowed is a multiple of --micro-batch, for prompt and train")
+    return Deployment(**vars(how) | {"sequence": tokens // how.micro_batch})
+
+
+def show_model(result: ModelResult) -> None:
+    """Print the tables of a model."""
+    scenario, how = result.scenario, result.scenario.how
+    click.echo(
+        f"{scenario.preset.name}: {scenario.preset.title}\n"
+        f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, pp {how.pp}, dp {how.dp}, ep {how.ep}), "
+        f"{how.tokens:,} tokens per micro-batch, {how.dtype}\n"
+    )
+    base = result.configurations[SEQUENTIAL]
+    compute = {name: value for name, value in base.class_ps.items() if name != OperatorClass.COMMUNICATION}
+    hidden_ps = base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps
+    rows = [(str(name), time_text(value), _share(value, base.time_ps)) for name, value in compute.items() if value]
+    rows.append(("exposed communication", time_text(base.exposed_ps), _share(base.exposed_ps, base.time_ps)))
+    rows.append(("hidden communication", time_text(hidden_ps), "-"))
+    print_table(f"Time of an iteration: {time_text(base.time_ps)}", ("class", "time", "share"), rows)
+    speedups = [
+        (name, time_text(each.time_ps), f"{result.speedup(name):.3f}") for name, each in result.configurations.items()
+    ]
+    print_table("Configurations", ("configuration", "time", "speed-up"), speedups)
+    steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
+    largest = [
+        (
+            *(row["name"], row["count"], time_text(row["time_ns"] * PS_PER_NS)),
+            *(bytes_text(row["dram_bytes"]), row["bound_by"]),
+        )
+        for row in steps[:12]
+    ]
+    print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
+    for reason in result.as_dict()["not_fused"]:
+        click.echo(f"not fused in T3: {reason}")
+    click.echo(f"\n{origins_text(scenario.preset)}")
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{PERCENT * part / whole:.1f} %"

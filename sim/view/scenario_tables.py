@@ -1,0 +1,159 @@
+"""Tables of a scenario, from its row and its runs: times, traffic, rates, and what the fused kernels waited for."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from sim.results import RunResult
+from sim.scenario.result import CONFIGURATIONS, TRAFFIC
+from sim.view.heading import origins_text, run_heading
+from sim.view.shares import bounded_by, shares, tera_flop_per_s
+from traces.command.tables import print_table, print_text
+from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, time_text
+
+Runs = Mapping[str, RunResult]
+SHOWN = {"matrix": "matrix pipes", "L2": "L2", "DRAM": "DRAM", "link": "link"}
+"""Column of the table of runs -> unit whose share it has."""
+TIMES = {"all": "time", "GEMM": "gemm", "RS": "rs", "AG": "ag"}
+"""Column of the table of times -> figure."""
+TRAFFIC_COLUMNS = ("GEMM r", "GEMM w", "RS r", "RS w", "AG r", "AG w")
+"""Short names of TRAFFIC: reads and writes."""
+LARGE_BYTES = 10 * MEGA
+"""Traffic from which a table is in MB."""
+FUSED = ("t3", "t3_mca")
+BURST = 0.8
+"""An interval of the time series with more than this share of the peak of DRAM counts as a burst."""
+NOTE = (
+    "A fused kernel has one time for GEMM and RS, which overlap. The writes that clear\n"
+    "the output before it ({cleared} MB) are not included."
+)
+
+
+def show_scenario(row: RunResult, runs: Runs) -> None:
+    """Print the tables. row: the figures of the configurations (`sim.scenario.archive`); runs: RUNS name -> run."""
+    preset, given = row.preset, row.options
+    head = (
+        f"GEMM {given['m']} x {given['n']} x {given['k']} on each of {given['gpus']} GPUs, "
+        f"output {given['output_bytes'] / MEGA:,.1f} MB"
+    )
+    print_text("\n".join([f"{preset.name}: {preset.title}", head, *run_heading(row), ""]))
+    names = [name for name in CONFIGURATIONS if f"{name}.time_ns" in row.figures]
+    print_table("Time, us", ("configuration", *TIMES, "speed-up", "exact"), [_time_row(name, row) for name in names])
+    print_text("exact: the ledger found every contribution exactly once\n")
+    _show_traffic({name: _traffic(name, row) for name in names})
+    print_text(NOTE.format(cleared=f"{given['zeroing_bytes'] / MEGA:,.1f}") + "\n")
+    shown = ("run", "us", "TFLOP/s", *SHOWN, "bounded by")
+    print_table("Runs: time, rate, percent of each peak", shown, [_run_row(name, run) for name, run in runs.items()])
+    _show_fused(runs)
+    faults = [f"{name}: ledger: {fault}" for name, run in runs.items() for fault in run.wrong]
+    print_text("\n".join(["", *faults, origins_text(preset)]))
+
+
+def _time_row(name: str, row: RunResult) -> tuple[object, ...]:
+    times_us = [row.figures[f"{name}.{figure}_ns"] * PS_PER_NS / PS_PER_US for figure in TIMES.values()]
+    exact = "yes" if row.figures[f"{name}.exactly_once"] else "NO"
+    return (name, *times_us, row.figures.get(f"{name}.speedup"), exact)
+
+
+def _show_traffic(traffic: Mapping[str, list[int]]) -> None:
+    scale, unit = (MEGA, "MB") if max(map(max, traffic.values())) >= LARGE_BYTES else (KILO, "KB")
+    rows = [(name, *(part / scale for part in parts)) for name, parts in traffic.items()]
+    print_table(f"DRAM and link traffic per GPU, {unit}", ("configuration", *TRAFFIC_COLUMNS, "all", "link"), rows)
+
+
+def _traffic(name: str, row: RunResult) -> list[int]:
+    """Bytes of each kind, all of DRAM, link."""
+    parts = [row.figures[f"{name}.dram_{kind}_bytes"] for kind in TRAFFIC]
+    return [*parts, sum(parts), row.figures[f"{name}.link_bytes"]]
+
+
+def _run_row(name: str, run: RunResult) -> tuple[object, ...]:
+    found = shares(run)
+    used = (100 * found[unit] if unit in found else None for unit in SHOWN.values())
+    return (name, run.time_ps / PS_PER_US, tera_flop_per_s(run), *used, bounded_by(run))
+
+
+def _show_fused(runs: Runs) -> None:
+    """Why each fused kernel took as long as it did."""
+    fused = {name: run for name, run in runs.items() if name in FUSED}
+    if not fused:
+        return
+    print_text("")
+    rows = [(label, *(text(run, runs) for run in fused.values())) for label, text in WHY.items()]
+    print_table("Why the fused kernel takes as long as it does", ("figure", *fused), rows)
+
+
+def _alone(runs: Runs, value: Callable[[RunResult], str]) -> str:
+    return value(runs["gemm"]) if "gemm" in runs else "-"
+
+
+def _longer(run: RunResult, runs: Runs) -> str:
+    if "gemm" not in runs:
+        return "-"
+    alone_ps = runs["gemm"].time_ps
+    return f"{time_text(_kernel_ps(run) - alone_ps)} ({_kernel_ps(run) / alone_ps - 1:+.1%})"
+
+
+def _kernel_ps(run: RunResult) -> int:
+    return run.time_ps if run.kernel_ps is None else run.kernel_ps
+
+
+def _link_idle(run: RunResult, _: Runs) -> str:
+    idle_ps = run.time_ps - run.figures["link_busy_ps"]
+    return f"{time_text(idle_ps)} ({idle_ps / run.time_ps:.0%})"
+
+
+def _read_wait(run: RunResult) -> str:
+    """Mean time of a compute read before and in the queue of DRAM (Little's law for the time in the queue)."""
+    total, columns = run.totals, run.totals["hbm.read_columns.compute_read"]
+    if not columns or not total["hbm.accepted.compute_read"]:
+        return "-"
+    before_ps = total["hbm.wait_ps.compute_read"] / total["hbm.accepted.compute_read"]
+    return time_text(round(before_ps + total["hbm.occupancy.compute_read"] / columns))
+
+
+def _in_intervals(run: RunResult) -> np.ndarray:
+    """Share of the peak of DRAM in each interval of the time series; empty without one."""
+    columns = [values for name, values in run.series.items() if name.startswith("dram_") and name.endswith("_bytes")]
+    peak_bytes = run.preset.peaks().dram_bytes_per_s * run.interval_ps / PS_PER_S
+    return sum(columns) / peak_bytes if columns else np.zeros(0)
+
+
+def _bursts(run: RunResult, _: Runs) -> str:
+    used = _in_intervals(run)
+    return f"{(used > BURST).mean():.0%}" if used.size else "- (no time series)"
+
+
+def _highest(run: RunResult, _: Runs) -> str:
+    used = _in_intervals(run)
+    return f"{used.max():.0%}" if used.size else "- (no time series)"
+
+
+def _threshold(run: RunResult, _: Runs) -> str:
+    threshold = run.figures["mca_threshold"]
+    return "no limit" if threshold is None else f"{threshold} entries"
+
+
+WHY: dict[str, Callable[[RunResult, Runs], str]] = {
+    "time": lambda run, _: time_text(run.time_ps),
+    "GEMM alone": lambda run, runs: _alone(runs, lambda gemm: time_text(gemm.time_ps)),
+    "longer, to the last warp": _longer,
+    "after the last warp": lambda run, _: time_text(run.time_ps - _kernel_ps(run)),
+    "workgroups": lambda run, _: f"{run.totals['cu.workgroups']:,} on {run.preset.machine.cu.count} CUs",
+    "link busy": lambda run, _: time_text(run.figures["link_busy_ps"]),
+    "link idle": _link_idle,
+    "DRAM read waits, alone": lambda run, runs: _alone(runs, _read_wait),
+    "DRAM read waits, fused": lambda run, _: _read_wait(run),
+    f"time above {BURST:.0%} of DRAM": _bursts,
+    "highest use of DRAM": _highest,
+    "tiles in the Tracker": lambda run, _: (
+        f"at most {run.figures['tracker_live_max']:,} of {run.preset.machine.tracker.entries:,}"
+    ),
+    "stores that it stopped": lambda run, _: f"{run.figures['tracker_stalls']:,}",
+    "tiles that it spilled": lambda run, _: f"{run.figures['tracker_spilled']:,}",
+    "tiles that it completed": lambda run, _: f"{run.figures['tracker_triggers']:,}",
+    "DMA descriptors": lambda run, _: f"{run.figures['dma_descriptors']:,}",
+    "queued in stage 1": lambda run, _: f"{run.figures['mca_occupancy']:.1f} entries",
+    "MCA threshold": _threshold,
+}
+"""Figure -> its text, from a fused run and all runs of the scenario."""

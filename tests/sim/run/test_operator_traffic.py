@@ -1,0 +1,144 @@
+"""DRAM traffic of operators, simulated, against the closed forms of their docstrings, to the byte."""
+
+import numpy as np
+import pytest
+
+from sim.gemm_facts import gpu_facts
+from sim.presets import load_preset
+from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from tracer.kernels import make_kernels
+from tracer.operators.column_sum import parts_of
+from tracer.operators.index import mixed
+
+PRESET = "a100_80g"
+N, C = 96, 1024
+E = N * C * 2
+"""Bytes of a 16-bit tensor of N x C elements."""
+ROW = C * 2
+SCALARS = N * 4
+PARTS = parts_of(N) * C * 4
+PARAMETERS = 50_000
+TOKENS, EXPERTS, TOP_K = 64, 16, 2
+CHOICES = TOKENS * TOP_K
+
+SHAPE = f"rows={N},cols={C}"
+CASES = {
+    f"layernorm:{SHAPE}": (E + 2 * ROW, E),
+    f"layernorm:{SHAPE},stats=true": (E + 2 * ROW, E + 2 * SCALARS),
+    f"layernorm:{SHAPE},backward=true": (2 * E + ROW + 2 * SCALARS + 2 * PARTS, E + 2 * PARTS + 2 * ROW),
+    f"rmsnorm:{SHAPE}": (E + ROW, E),
+    f"rmsnorm:{SHAPE},residual=true": (2 * E + ROW, 2 * E),
+    f"rmsnorm:{SHAPE},residual=true,dropout=true": (2 * E + ROW, 2 * E + E // 2),
+    f"rmsnorm:{SHAPE},residual=true,dropout=true,fused=false": (4 * E + ROW, 3 * E + E // 2),
+    f"rmsnorm:{SHAPE},backward=true": (2 * E + ROW + SCALARS + PARTS, E + PARTS + ROW),
+    f"rmsnorm:{SHAPE},backward=true,residual=true,dropout=true": (
+        3 * E + E // 2 + ROW + SCALARS + PARTS,
+        2 * E + PARTS + ROW,
+    ),
+    f"softmax:{SHAPE}": (E, E),
+    f"softmax:{SHAPE},backward=true": (2 * E, E),
+    f"gelu:{SHAPE}": (E, E),
+    f"gelu:{SHAPE},bias=true": (E + ROW, E),
+    f"gelu:{SHAPE},bias=true,fused=false": (2 * E + ROW, 2 * E),
+    f"gelu:{SHAPE},backward=true": (2 * E, E),
+    f"swiglu:{SHAPE}": (2 * E, E),
+    f"swiglu:{SHAPE},fused=false": (3 * E, 2 * E),
+    f"swiglu:{SHAPE},backward=true": (3 * E, 2 * E),
+    f"swiglu:{SHAPE},backward=true,fused=false": (6 * E, 3 * E),
+    f"dropout:{SHAPE}": (E, E + E // 2),
+    f"dropout:{SHAPE},backward=true": (E + E // 2, E),
+    f"residual:{SHAPE}": (2 * E, E),
+    f"bias:{SHAPE}": (E + ROW, E),
+    f"bias:{SHAPE},backward=true": (E + PARTS, PARTS + ROW),
+    "rotary:tokens=48,heads=8,kv_heads=2,head_dim=128": (48 * 11 * 256, 48 * 10 * 256),
+    f"cross_entropy:rows={N},vocab={C}": (E + SCALARS, E + SCALARS),
+    f"cross_entropy:rows={N},vocab={C},backward=true": (E, E),
+    f"cross_entropy:rows={N},vocab={C},fused=false": (E + SCALARS + N * 32, E + SCALARS),
+    f"cross_entropy:rows={N},vocab={C},fused=false,backward=true": (2 * E, 2 * E),
+    f"adam:parameters={PARAMETERS}": (16 * PARAMETERS, 12 * PARAMETERS),
+    f"adam:parameters={PARAMETERS},dtype=bf16": (14 * PARAMETERS, 14 * PARAMETERS),
+    f"adam:parameters={PARAMETERS},fused=false": (48 * PARAMETERS, 32 * PARAMETERS),
+    f"lamb:parameters={PARAMETERS}": (36 * PARAMETERS, 16 * PARAMETERS),
+    f"lamb:parameters={PARAMETERS},dtype=fp16": (30 * PARAMETERS, 16 * PARAMETERS),
+    f"gradient_clip:parameters={PARAMETERS}": (8 * PARAMETERS, 4 * PARAMETERS),
+    f"moe_route:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K}": (
+        TOKENS * EXPERTS * 2 + 4 * CHOICES,
+        12 * CHOICES,
+    ),
+    f"moe_permute:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K},hidden={C}": (
+        TOKENS * ROW + 4 * CHOICES,
+        CHOICES * ROW,
+    ),
+    f"moe_permute:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K},hidden={C},backward=true": (
+        CHOICES * ROW + 4 * CHOICES,
+        TOKENS * ROW,
+    ),
+    f"moe_unpermute:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K},hidden={C}": (
+        CHOICES * ROW + 4 * CHOICES,
+        TOKENS * ROW,
+    ),
+    f"moe_unpermute:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K},hidden={C},backward=true": (
+        TOKENS * ROW + 4 * CHOICES,
+        CHOICES * ROW,
+    ),
+    "attention:batch=2,heads=4,kv_heads=2,seq=256,head_dim=64": (
+        2 * 128 * 256 * (4 + 2 + 2) + 2 * 2 * 4 * 256 * 512,
+        2 * 2 * 4 * 256 * 512 + 2 * 4 * 256 * 128,
+    ),
+    "kv_cache:tokens=100,kv_heads=4": (100 * 2 * 1024, 100 * 2 * 1024),
+    "flash_attention:batch=1,heads=4,kv_heads=2,seq=200,paged=true": ((4 + 2 * 2) * 200 * 256, 4 * 200 * 256),
+    "flash_attention:batch=1,heads=4,kv_heads=2,seq=256": ((4 + 2 * 2) * 256 * 256, 4 * 256 * 256),
+    "flash_attention:batch=2,heads=2,seq=200,causal=false,stats=true": (2 * 2 * 3 * 200 * 256, 2 * 2 * 200 * (256 + 4)),
+    "flash_attention:batch=2,heads=8,kv_heads=2,seq=1000,queries=1,splits=1": (
+        2 * 256 * (8 + 2 * 2 * 1000),
+        2 * 256 * 8,
+    ),
+    "flash_attention:batch=2,heads=8,kv_heads=2,seq=1000,queries=1,splits=4": (
+        2 * 256 * (8 + 2 * 2 * 1000) + 2 * 8 * 4 * (4 * 128 + 4),
+        2 * 256 * 8 + 2 * 8 * 4 * (4 * 128 + 4),
+    ),
+}
+
+
+def simulated(text, preset=PRESET):
+    machine = load_preset(preset)
+    kernels = make_kernels(text, gpu_facts(machine.machine))
+    return figures_of(kernel_run(machine, kernels, L2State.EMPTY, False).execute(), machine, kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", CASES)
+def test_traffic_in_closed_form(text):
+    found = simulated(text)
+    assert (found.dram_read_bytes, found.dram_write_bytes) == CASES[text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["v100", "mi210", "h200"])
+def test_traffic_does_not_depend_on_the_machine(preset):
+    for text in (f"rmsnorm:{SHAPE}", f"swiglu:{SHAPE}", f"adam:parameters={PARAMETERS}"):
+        found = simulated(text, preset)
+        assert (found.dram_read_bytes, found.dram_write_bytes) == CASES[text]
+
+
+@pytest.mark.slow
+def test_quantisation_on_a_machine_that_has_fp8():
+    for scaling, expected in {
+        "row": (E, E // 2 + SCALARS),
+        "static": (E, E // 2),
+        "tensor": (2 * E, E // 2),
+    }.items():
+        found = simulated(f"quantize:{SHAPE},scaling={scaling}", "h200")
+        assert (found.dram_read_bytes, found.dram_write_bytes) == expected
+
+
+@pytest.mark.slow
+def test_an_embedding_reads_each_distinct_row_once():
+    distinct = len(set((mixed(np.arange(100, dtype=np.uint64)) % np.uint64(50)).tolist()))
+    found = simulated(f"embedding:tokens=100,hidden={C},vocab=50")
+    assert 30 < distinct < 50
+    assert found.dram_read_bytes == distinct * ROW + 416  # the 400 bytes of indices touch 13 sectors
+    assert found.dram_write_bytes == 100 * ROW
+    back = simulated(f"embedding:tokens=100,hidden={C},vocab=50,backward=true")
+    assert back.dram_read_bytes == 100 * ROW + 416 + distinct * 2 * ROW
+    assert back.dram_write_bytes == distinct * 2 * ROW

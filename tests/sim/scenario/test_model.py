@@ -1,0 +1,186 @@
+"""A model on a machine: its time follows from its runs, pairs become fused kernels, exchanges have their traffic."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from sim.presets import load_preset
+from sim.run.runner import run_all
+from sim.run.store import Store
+from sim.scenario.exchange import buffer_of, exchange_run
+from sim.scenario.model import ModelScenario, assemble_model
+from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, T3
+from sim.verbs.model import model as verb
+from tracer.models.deployment import Deployment, ModelPhase
+from tracer.models.schedule import Exchange, OperatorClass
+from tracer.models.shape import ModelShape, Norm
+from traces.errors import UserError
+
+TINY = ModelShape(
+    name="tiny",
+    layers=3,
+    hidden=256,
+    intermediate=512,
+    heads=4,
+    kv_heads=2,
+    head_dim=64,
+    vocab=1024,
+    max_positions=512,
+    gated=True,
+    norm=Norm.RMSNORM,
+    rotary=True,
+    bias=False,
+)
+HOW = Deployment(tp=2, sequence=128)
+CONFIG = {
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 2,
+    "vocab_size": 1024,
+}
+
+
+def _result(scenario, store):
+    runs = scenario.runs()
+    outcomes = run_all(runs, store, workers=1)
+    assert not outcomes.failed and not outcomes.lost
+    return assemble_model(scenario, {run.key: outcomes.result(run) for run in runs}), outcomes
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def prompt(store):
+    return _result(ModelScenario(load_preset("t3_2024"), TINY, HOW), store)[0]
+
+
+def test_a_prompt_takes_the_sum_of_its_steps(prompt):
+    """Nothing overlaps in a prompt on one stage."""
+    rows = prompt.operators()
+    total_ns = sum(row["count"] * row["time_ns"] for row in rows)
+    base = prompt.configurations[SEQUENTIAL]
+    assert base.time_ps / 1000 == pytest.approx(total_ns)
+    assert base.exposed_ps == base.class_ps[OperatorClass.COMMUNICATION]
+    assert {row["count"] for row in rows if row["name"].startswith("layer/")} == {3}
+
+
+def test_every_gemm_before_an_all_reduce_is_a_pair(prompt):
+    texts = {text.partition(",dtype")[0] for text, _ in prompt.scenario.pairs}
+    assert texts == {"gemm:m=128,n=256,k=128", "gemm:m=128,n=256,k=256"}
+    assert not any(pair.refused for pair in prompt.scenario.pairs.values())
+
+
+def test_the_ideal_hides_the_shorter_of_gemm_and_reduce_scatter(prompt):
+    times = {name: each.time_ps for name, each in prompt.configurations.items()}
+    assert set(times) == set(CONFIGURATIONS)
+    saved_ps = 0
+    for pair in prompt.scenario.pairs.values():
+        gemm_ps, rs_ps = (_time_ps(prompt, pair.scenario.run(name)) for name in ("gemm", "rs"))
+        saved_ps += TINY.layers * min(gemm_ps, rs_ps)
+    assert times[SEQUENTIAL] - times[IDEAL] == pytest.approx(saved_ps, rel=0.02)  # a GEMM alone is run with a flush
+    assert times[T3] < times[SEQUENTIAL]
+
+
+def _time_ps(result, run):
+    return result.store.get(run.key).time_ps
+
+
+@pytest.fixture(autouse=True)
+def _with_store(prompt, store):
+    prompt.store = store
+
+
+def test_training_hides_gradients_under_the_backward_pass(store):
+    how = replace(HOW, phase=ModelPhase.TRAIN, dp=2, zero=1, micro_batches=3)
+    result, _ = _result(ModelScenario(load_preset("t3_2024"), TINY, how), store)
+    base = result.configurations[SEQUENTIAL]
+    communication_ps = base.class_ps[OperatorClass.COMMUNICATION]
+    assert 0 < base.exposed_ps < communication_ps
+    names = [row["name"] for row in result.operators()]
+    assert {"backward/gradients", "optimizer/adam", "optimizer/new_weights"} <= set(names)
+    counts = {row["name"]: row["count"] for row in result.operators()}
+    assert (counts["backward/qkv_weight"], counts["optimizer/adam"]) == (9, 1)
+
+
+def test_more_stages_add_their_bubble(prompt, store):
+    two, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=2), replace(HOW, pp=2)), store)
+    one, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=1), HOW), store)
+    send_ns = next(row["time_ns"] for row in two.operators() if row["name"] == "handover/send")
+    alone_ps = one.configurations[SEQUENTIAL].time_ps
+    assert two.configurations[SEQUENTIAL].time_ps == pytest.approx(2 * alone_ps + send_ns * 1000)
+
+
+def test_another_link_simulates_only_what_crosses_it(prompt, store):
+    slow = ModelScenario(load_preset("t3_2024", ["link.GB_per_s=10.0"]), TINY, HOW)
+    result, outcomes = _result(slow, store)
+    kernels = {slow.kernel_run(text).key for text in slow.kernels}
+    assert kernels <= outcomes.from_store
+    assert result.configurations[SEQUENTIAL].time_ps > prompt.configurations[SEQUENTIAL].time_ps
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+@pytest.mark.parametrize("data_bytes", [1, 5000, 100_000, 1 << 20, 3 << 20])
+def test_a_buffer_has_at_least_its_bytes_and_a_tile_for_each_gpu(gpus, data_bytes):
+    source = buffer_of(data_bytes, gpus)
+    assert source.tiles >= gpus
+    spare = gpus * 512 if data_bytes < 1 << 20 else 1 << 20
+    assert data_bytes <= source.problem.output_bytes < data_bytes + spare + 512
+
+
+def test_an_all_to_all_moves_each_byte_once():
+    preset = load_preset("t3_2024", ["link.topology=fully_connected"])
+    result = exchange_run(preset, Exchange("all_to_all", 1 << 18, 4)).execute()
+    assert result.exactly_once
+    assert result.dram_bytes.tolist() == [0, 0, 1 << 18, 1 << 18]  # the own chunk is copied too
+    assert result.link_bytes == 3 * (1 << 18) // 4
+
+
+def test_a_send_moves_its_bytes_both_ways():
+    result = exchange_run(load_preset("t3_2024"), Exchange("send", 1 << 17, 2)).execute()
+    assert result.exactly_once
+    assert result.dram_bytes.tolist() == [0, 0, 1 << 17, 1 << 17]
+    assert result.link_bytes == 1 << 17
+
+
+def test_an_all_to_all_needs_a_link_between_all_gpus():
+    with pytest.raises(UserError, match="topology ring of 4 GPUs: no link to the GPU 2 ahead"):
+        exchange_run(load_preset("t3_2024"), Exchange("all_to_all", 1 << 18, 4)).execute()
+
+
+def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
+    monkeypatch.setenv("T3SIM_STORE", str(store.folder))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    options = [str(path), "--preset", "t3_2024", "--tp", "2", "--tokens", "128", "--gpus", "2"]
+    plain = CliRunner().invoke(verb, options, catch_exceptions=False)
+    assert "exposed communication" in plain.stdout and "T3-MCA" in plain.stdout
+    found = json.loads(CliRunner().invoke(verb, [*options, "--json"], catch_exceptions=False).stdout)
+    assert found["simulated"] == 0  # the shape is TINY's: everything was in the store
+    assert found["time_ns"] == prompt.configurations[SEQUENTIAL].time_ps / 1000
+    assert set(found) >= {"phase", "classes", "exposed_communication_ns", "configurations", "operators"}
+    assert {"name", "class", "count", "time_ns", "dram_bytes", "flops"} <= set(found["operators"][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["llama-3-70b"], r"needs 13\d\.\d GiB on each GPU"),
+        (["llama-3-8b", "--tp", "3"], "tp = 3: allowed is a divisor of heads = 32"),
+        (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
+        (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
+        ([], "found no name"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_runs(options, message):
+    with pytest.raises(UserError, match=message):
+        verb.main(["--preset", "a100_80g", "--dtype", "bf16", *options], standalone_mode=False)

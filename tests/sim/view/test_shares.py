@@ -1,0 +1,60 @@
+"""Shares of the peaks and what bounds a run: re-derived from counters of runs that one unit bounds."""
+
+import pytest
+
+from sim.presets import load_preset
+from sim.run.one_gpu import simulate
+from sim.view.shares import bounded_by, shares, tera_flop_per_s
+from tests.support.result_samples import sample_results
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
+
+
+def run_of(text, *changes):
+    return simulate(CommandSequence([make_kernel(text)]), load_preset("v100", changes))
+
+
+def test_a_stream_is_bound_by_dram():
+    result = run_of("stream:flow=read,buffer_bytes=33554432")
+    time_s = result.kernels[0].time_ps * 1e-12
+    expected = result.totals["hbm.read_columns"] * 32 / time_s / result.preset.peaks().dram_bytes_per_s
+    assert shares(result)["DRAM"] == pytest.approx(expected, rel=1e-6) and expected > 0.8
+    assert bounded_by(result) == "DRAM" and tera_flop_per_s(result) is None
+
+
+def test_a_chase_has_too_few_workgroups():
+    assert bounded_by(run_of("chase:buffer_bytes=65536,loads=50")) == "too few workgroups (1)"
+
+
+@pytest.mark.slow
+def test_a_gemm_is_bound_by_the_pipes_if_the_memory_is_fast_and_by_latency_if_not():
+    text = "gemm:m=1280,n=1024,k=512,tile=128x128x32"
+    slow = run_of(text)
+    assert bounded_by(slow).startswith("latency (")
+    macs = 1280 * 1024 * 512
+    assert tera_flop_per_s(slow) == pytest.approx(2 * macs / slow.kernels[0].time_ps, rel=1e-9)
+    fewer = run_of(text, "cu.tensor_macs_per_clk=32")
+    assert bounded_by(fewer) == "matrix pipes"
+    assert shares(fewer)["matrix pipes"] == pytest.approx(
+        tera_flop_per_s(fewer) * 1e12 / fewer.preset.peaks().tensor_flop_per_s, rel=0.01
+    )
+
+
+def test_a_flush_after_the_kernel_is_not_in_its_shares():
+    run = sample_results()
+    before = shares(run)["DRAM"]
+    for kernel in run.kernels:
+        kernel.totals["l2.flush_sectors"] += 100
+        kernel.totals["hbm.write_columns"] += 100
+    del run.totals
+    assert shares(run)["DRAM"] == before
+
+
+def test_the_link_of_several_gpus():
+    run = sample_results()
+    run.figures = {"link_busy_ps": 10_000 * 9 // 10}
+    for kernel in run.kernels:
+        kernel.totals = dict.fromkeys(kernel.totals, 0)
+    assert shares(run)["link"] == pytest.approx(0.9) and bounded_by(run) == "link"
+    run.kernels = []
+    assert shares(run) == {} and bounded_by(run) == ""

@@ -1,0 +1,105 @@
+"""The library's choice of a kernel: known before the run, able to run the shape, by the rule in its text."""
+
+import numpy as np
+import pytest
+
+from sim.gemm_facts import gpu_facts
+from sim.presets import load_preset
+from tracer.data_type import DataType
+from tracer.gemm.architecture import GemmLibrary
+from tracer.gemm.kernel import GemmKernel, check_kernel
+from tracer.gemm.library import architecture, choose_kernel, expected_s
+from tracer.gemm.raster import TileOrder
+from tracer.kernels import make_gemm, make_kernel
+from tracer.workloads import aligned_problem
+from traces.errors import UserError
+from traces.schema import Kind, Pipe
+
+MACHINES = ("v100", "a100_80g", "h200", "mi210", "t3_2024")
+
+
+def _gpu(preset):
+    return gpu_facts(load_preset(preset).machine)
+
+
+def _tile(kernel):
+    return kernel.tile_m, kernel.tile_n
+
+
+@pytest.mark.parametrize("preset", MACHINES)
+def test_a_chosen_kernel_can_run_any_shape(preset):
+    gpu, random = _gpu(preset), np.random.default_rng(5)
+    for _ in range(12):
+        problem = aligned_problem(*(int(2**extent) for extent in random.uniform(0, 15, 3)))
+        kernel = choose_kernel(problem, gpu)
+        check_kernel(problem, kernel)
+        assert kernel.lanes == (64 if preset == "mi210" else 32)
+
+
+@pytest.mark.parametrize("library", GemmLibrary)
+def test_every_kernel_of_a_table_runs_a_large_gemm(library):
+    for kernel in architecture(library).kernels:
+        check_kernel(aligned_problem(8192, 8192, 8192), kernel)
+
+
+def test_large_gemms_take_large_tiles_and_small_ones_small_tiles():
+    gpu = _gpu("a100_80g")
+    assert _tile(choose_kernel(aligned_problem(8192, 12288, 12288), gpu)) == (256, 128)
+    skinny = choose_kernel(aligned_problem(16, 8192, 2048), gpu)
+    assert skinny.tile_m <= 64
+    assert choose_kernel(aligned_problem(512, 512, 16384), gpu).split_k > 1  # else few CUs have work
+
+
+def test_the_choice_has_the_shortest_expected_time():
+    gpu, problem = _gpu("a100_80g"), aligned_problem(2048, 4096, 4096)
+    best = choose_kernel(problem, gpu)
+    slow = GemmKernel(tile_m=64, tile_n=64, tile_k=64, warps_m=2, warps_n=2, pipeline_depth=3)
+    assert expected_s(problem, best, gpu, 1) < expected_s(problem, slow, gpu, 1)
+
+
+def test_more_bytes_in_flight_and_more_cus_never_make_a_kernel_slower():
+    gpu, problem, kernel = _gpu("a100_80g"), aligned_problem(2048, 4096, 4096), GemmKernel()
+    time = expected_s(problem, kernel, gpu, 1)
+    assert expected_s(problem, kernel, gpu._replace(cus=216), 1) < time
+    assert expected_s(problem, kernel, gpu._replace(latency_ps=10 * gpu.latency_ps), 1) > time
+    assert expected_s(problem, kernel, gpu._replace(dram_bytes_per_s=1e9), 1) > 10 * time
+    assert expected_s(problem, kernel, gpu, 1, batch=108) > 30 * time
+
+
+def test_the_papers_machine_keeps_the_papers_kernel_and_chooses_its_order():
+    gpu = _gpu("t3_2024")
+    assert make_gemm("gemm:m=1024,n=1024,k=256", gpu)[0].kernel == GemmKernel()
+    long = make_gemm("gemm:m=2048,n=12288,k=1536", gpu)[0].kernel  # by rows each wave would read all of B
+    assert long == GemmKernel(order=TileOrder.COLUMN)
+    assert make_gemm("gemm:workload=gpt-3/fc2/tp32", gpu)[0].kernel == GemmKernel()  # the paper's case names it
+
+
+def test_a_field_of_the_kernel_names_the_kernel():
+    gpu = _gpu("a100_80g")
+    assert make_gemm("gemm:m=4096,n=4096,k=512,tile=64x64x32", gpu)[0].kernel.tile_m == 64
+    assert make_gemm("gemm:m=4096,n=4096,k=512", gpu)[0].kernel == choose_kernel(aligned_problem(4096, 4096, 512), gpu)
+    assert make_gemm("gemm:m=4096,n=4096,k=512")[0].kernel == GemmKernel()
+
+
+@pytest.mark.parametrize(
+    ("preset", "dtype", "cost"),
+    [("a100_80g", "tf32", 2.0), ("a100_80g", "int8", 0.5), ("h200", "fp8", 0.5), ("v100", "fp32", 8.0)],
+)
+def test_a_type_costs_what_its_architecture_needs(preset, dtype, cost):
+    source = make_kernel(f"gemm:m=256,n=256,k=256,dtype={dtype}", _gpu(preset))
+    kernel = source.kernel
+    events = source.workgroup(0).events
+    tensor = events[(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.TENSOR)]
+    whole = kernel.tile_m * kernel.tile_n * -(-256 // (kernel.tile_k * kernel.split_k)) * kernel.tile_k
+    assert tensor["work"].sum() == pytest.approx(cost * whole)
+
+
+@pytest.mark.parametrize(("preset", "dtype"), [("a100_80g", "fp8"), ("v100", "bf16"), ("mi210", "tf32")])
+def test_a_type_that_the_machine_lacks_is_refused(preset, dtype):
+    with pytest.raises(UserError, match=f"dtype: found {dtype}, which the machine lacks; allowed are fp16"):
+        make_kernel(f"gemm:m=256,n=256,k=256,dtype={dtype}", _gpu(preset))
+
+
+def test_types_of_one_size_differ_only_in_cost():
+    gpu, problem = _gpu("a100_80g"), aligned_problem(4096, 4096, 4096)
+    assert choose_kernel(problem, gpu, DataType.FP16) == choose_kernel(problem, gpu, DataType.BF16)

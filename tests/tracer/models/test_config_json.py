@@ -1,0 +1,132 @@
+"""Shapes read from config.json, and what is refused."""
+
+import json
+
+import pytest
+
+from tracer.models.catalogue import load_model, models
+from tracer.models.config_json import read_config, shape_of
+from tracer.models.shape import Norm
+from traces.errors import UserError
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 80,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 128256,
+}
+MIXTRAL = LLAMA | {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 32000,
+}
+DEEPSEEK = LLAMA | {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "num_hidden_layers": 61,
+    "vocab_size": 129280,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 8,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 2048,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_head": 12,
+    "n_layer": 12,
+    "n_positions": 1024,
+    "vocab_size": 50257,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+}
+BERT = {
+    "model_type": "bert",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "vocab_size": 30522,
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [(LLAMA, "llama-3-70b"), (MIXTRAL, "mixtral-8x7b"), (DEEPSEEK, "deepseek-v3"), (BERT, "bert-large")],
+)
+def test_a_config_gives_the_shape_of_the_table(raw, name, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    found = load_model(str(tmp_path / "config.json"))
+    assert found.weights == pytest.approx(models()[name].weights, rel=1e-3)
+    for field in ("gated", "causal", "norm", "rotary", "kv_heads", "head_dim", "latent"):
+        assert getattr(found, field) == getattr(models()[name], field), field
+
+
+def test_gpt2_has_other_names_for_its_fields():
+    model = shape_of(GPT2, "gpt2", "config")
+    assert (model.hidden, model.layers, model.intermediate, model.max_positions) == (768, 12, 3072, 1024)
+    assert (model.gated, model.norm, model.rotary, model.tied) == (False, Norm.LAYERNORM, False, True)
+    assert model.weights / 1e6 == pytest.approx(124, rel=0.01)  # GPT-2 small has 124 million parameters
+
+
+def test_a_nested_text_config_is_read(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "vl", "text_config": LLAMA}))
+    assert read_config(tmp_path / "config.json").layers == 80
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": None}, "hidden_size is missing; also allowed: n_embd"),
+        ({"vocab_size": "many"}, "vocab_size: found 'many', allowed is a whole number"),
+        ({"num_hidden_layers": True}, "num_hidden_layers: found True"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers: found -1"),
+        ({"num_attention_heads": 60}, "heads = 60: must divide hidden = 8192, or give head_dim"),
+        ({"num_attention_heads": 0}, "heads"),
+        ({"num_key_value_heads": 7}, "kv_heads = 7: must divide heads = 64"),
+        ({"num_local_experts": 8}, "num_experts_per_tok is missing"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 9}, "experts_per_token = 9: must be 1 to 8"),
+        ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "layer_types: found layers of another kind"),
+    ],
+)
+def test_wrong_fields_are_refused_with_their_names(change, message, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | change))
+    with pytest.raises(UserError, match=message):
+        read_config(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"hidden_size": 1e400}', "[" * 100_000])
+def test_a_file_without_an_object_is_refused(text, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"config\.json: "):
+        read_config(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        load_model(str(tmp_path / "none.json"))

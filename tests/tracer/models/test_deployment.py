@@ -1,0 +1,78 @@
+"""What a model cannot run on, and the memory that it needs."""
+
+from dataclasses import replace
+
+import pytest
+
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Deployment, ModelPhase, Recompute, check_deployment
+from tracer.models.memory import check_memory, local_weights, memory_need
+from traces.errors import UserError
+from traces.units import GIB
+
+TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, flash=False, dropout=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "message"),
+    [
+        ("llama-3-70b", {"tp": 3}, "tp = 3: allowed is a divisor of heads = 64"),
+        ("qwen3-30b-a3b", {"tp": 3}, "tp = 3"),
+        ("llama-3-70b", {"tp": 0}, "tp = 0: allowed is 1 to"),
+        ("llama-3-70b", {"pp": 81}, "pp = 81: allowed is 1 to layers = 80"),
+        ("llama-3-70b", {"ep": 2}, "ep = 2: allowed is 1: llama-3-70b has no experts"),
+        ("mixtral-8x7b", {"tp": 4, "ep": 3}, "ep = 3: allowed is a divisor of experts = 8"),
+        ("mixtral-8x7b", {"tp": 1, "dp": 2, "ep": 4}, "ep = 4: allowed is a divisor of tp \\* dp = 2"),
+        ("gpt-22b", {"sequence": 4096}, "sequence = 4096: allowed is 1 to max_positions = 2048"),
+        ("bert-large", {"phase": ModelPhase.GENERATE, "sequence": 128}, "phase = generate: allowed is train or prompt"),
+        ("llama-3-70b", {"zero": 1}, "zero = 1: allowed is 0 without training"),
+        ("llama-3-70b", {"recompute": Recompute.FULL}, "recompute = full: allowed is none without training"),
+        ("llama-3-70b", {"tp": 8, "sequence_parallel": True, "sequence": 5}, "tp = 8: allowed is a divisor of tokens"),
+    ],
+)
+def test_what_a_model_cannot_have_is_refused(model, change, message):
+    with pytest.raises(UserError, match=message):
+        check_deployment(load_model(model), replace(Deployment(), **change))
+
+
+def test_activations_are_those_of_megatron():
+    """arXiv 2205.05198: s b h (10 + 24 / t + 5 a s / (h t)); with sequence parallelism all of it divided by t; with
+    selective recomputation without the last term; with full recomputation 2 s b h."""
+    model = load_model("gpt-22b")
+    s, b, h, a, t = 2048, 4, model.hidden, model.heads, 8
+    plain, scores = s * b * h, 5 * a * s / h / t
+    expected = {
+        TRAIN: plain * (10 + 24 / t + scores),
+        replace(TRAIN, sequence_parallel=True): plain * (10 / t + 24 / t + scores),
+        replace(TRAIN, sequence_parallel=True, recompute=Recompute.SELECTIVE): plain * 34 / t,
+        replace(TRAIN, recompute=Recompute.FULL): 2 * plain,
+    }
+    for how, layer_bytes in expected.items():
+        assert memory_need(model, how).activations == pytest.approx(model.layers * layer_bytes, rel=1e-6)
+
+
+def test_zero_divides_state_gradients_and_weights_in_turn():
+    model, how = load_model("llama-3-8b"), Deployment(phase=ModelPhase.TRAIN, dp=4)
+    none, one, two, three = (memory_need(model, replace(how, zero=stage)) for stage in range(4))
+    assert none.optimizer == 4 * one.optimizer == 12 * local_weights(model, how)
+    assert one.gradients == 4 * two.gradients == 4 * local_weights(model, how)
+    assert two.weights == 4 * three.weights == 2 * local_weights(model, how)
+
+
+def test_all_gpus_together_hold_all_weights():
+    for name in ("llama-3-70b", "mixtral-8x7b"):
+        model = load_model(name)
+        assert 8 * local_weights(model, Deployment(tp=8)) == pytest.approx(model.weights, rel=0.001)
+
+
+def test_the_kv_cache_of_llama_70b():
+    """80 layers x 2 x 8 heads x 128 x 2 bytes = 327,680 bytes a token."""
+    how = Deployment(phase=ModelPhase.GENERATE, tp=8, micro_batch=16, kv_length=4095)
+    assert memory_need(load_model("llama-3-70b"), how).kv_cache == 16 * 4096 * 327_680 // 8
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_missing_size():
+    model = load_model("llama-3-70b")
+    with pytest.raises(UserError, match=r"needs 13\d\.\d GiB on each GPU .*80\.0 GiB, 5\d\.\d GiB are missing"):
+        check_memory(model, Deployment(), 80 * GIB)
+    assert check_memory(model, Deployment(tp=2), 80 * GIB).total < 80 * GIB

@@ -1,0 +1,126 @@
+"""The forms of operators: valid workgroups, stores after their operands, matrix work, requests in closed form."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.support.request_count import count_requests
+from tracer.kernels import OPERATORS, make_kernels
+from tracer.operators.index import Index, Spread
+from tracer.workgroup_check import checked_workgroups
+from traces.errors import UserError
+from traces.schema import Kind, Pipe, Space
+
+TEXTS = [
+    "layernorm:rows=21,cols=96,residual=1,dropout=1",
+    "layernorm:rows=300,cols=96,backward=1",
+    "rmsnorm:rows=9,cols=5000,lanes=64",
+    "softmax:rows=5,cols=33",
+    "attention:batch=1,heads=2,kv_heads=1,seq=130,head_dim=64",
+    "flash_attention:batch=1,heads=2,kv_heads=1,seq=300",
+    "flash_attention:batch=1,heads=4,kv_heads=2,seq=300,queries=1,splits=2",
+    "flash_attention:batch=1,heads=2,kv_heads=1,seq=300,head_dim=64,backward=1",
+    "kv_cache:tokens=7,kv_heads=3",
+    "gelu:rows=7,cols=36,bias=1,fused=0",
+    "swiglu:rows=7,cols=36,backward=1,vector=1",
+    "dropout:rows=7,cols=33",
+    "residual:rows=300,cols=64",
+    "bias:rows=300,cols=40,backward=1",
+    "rotary:tokens=5,heads=3,kv_heads=1,head_dim=64",
+    "embedding:tokens=9,hidden=96,backward=1",
+    "cross_entropy:rows=3,vocab=3000,fused=0",
+    "adam:parameters=5001,dtype=bf16,turns=2,warps=4",
+    "lamb:parameters=5001",
+    "gradient_clip:parameters=5001",
+    "moe_route:tokens=9,experts=8,top_k=2",
+    "moe_permute:tokens=9,experts=8,top_k=2,hidden=48",
+    "moe_unpermute:tokens=9,experts=8,top_k=2,hidden=48",
+    "quantize:rows=9,cols=48,scaling=tensor",
+]
+
+
+def test_every_operator_is_here():
+    assert {text.partition(":")[0] for text in TEXTS} == {operator.NAME for operator in OPERATORS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", TEXTS)
+def test_workgroups_are_valid_and_may_begin_anywhere(text):
+    for kernel in make_kernels(text):
+        found = list(checked_workgroups(kernel))
+        assert [workgroup.index for workgroup in found] == list(range(kernel.info.workgroups))
+        middle = kernel.info.workgroups // 2
+        again = next(kernel.workgroups(middle))
+        assert (again.events == found[middle].events).all() and kernel.flops >= 0
+
+
+def outputs(workgroup):
+    """For each store or reduction to global memory: number of loads before it, and of those that had not arrived."""
+    for first, end in pairwise(workgroup.first_event.tolist()):
+        waiting, loads = {}, 0
+        for event in workgroup.events[first:end]:
+            for slot in [slot for slot in waiting if int(event["wait"]) >> slot & 1]:
+                del waiting[slot]
+            in_memory = event["space"] == Space.GLOBAL
+            if event["kind"] == Kind.LOAD and in_memory:
+                waiting[int(event["slot"])] = True
+                loads += 1
+            if event["kind"] in (Kind.STORE, Kind.REDUCE) and in_memory:
+                yield loads, len(waiting)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["adam:parameters=128,warps=1", "gelu:rows=1,cols=256,bias=1", "moe_permute:tokens=4,experts=4,top_k=1,hidden=64"],
+)
+def test_no_store_before_its_operands(text):
+    """One access per warp: every load must have arrived when the first store leaves."""
+    (kernel,) = make_kernels(text)
+    found = [pair for workgroup in kernel.workgroups() for pair in outputs(workgroup)]
+    assert found and all(loads > 0 and missing == 0 for loads, missing in found)
+
+
+@pytest.mark.parametrize(("causal", "blocks"), [(0, 3 * 5), (1, 2 + 4 + 5)])
+def test_attention_does_the_matrix_work_of_its_blocks(causal, blocks):
+    """300 queries in blocks of 128, 300 keys in blocks of 64; 256 queries see 4 blocks of keys, the last 44 all 5."""
+    (kernel,) = make_kernels(f"flash_attention:batch=2,heads=3,seq=300,causal={causal}")
+    macs = 0
+    for workgroup in kernel.workgroups():
+        tensor = (workgroup.events["kind"] == Kind.COMPUTE) & (workgroup.events["pipe"] == Pipe.TENSOR)
+        macs += int(workgroup.events["work"][tensor].sum())
+    assert macs == 2 * 3 * blocks * 2 * 128 * 64 * 128
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_generation_step_requests_every_key_once(parts):
+    text = f"flash_attention:batch=2,heads=8,kv_heads=2,seq=1000,queries=1,splits={parts}"
+    kernel = make_kernels(text)[0]
+    lines, sectors = np.zeros((2, 5), np.int64)
+    for workgroup in kernel.workgroups():
+        count_requests(workgroup.events, workgroup.addresses, lines, sectors)
+    queries = 2 * 8 * parts  # each part reads the queries
+    assert sectors[Kind.ASYNC_COPY] == (2 * 2 * 2 * 1000 + queries) * 256 // 32
+    assert sectors[Kind.STORE] == (2 * 8 * 256 // 32 if parts == 1 else queries * 512 // 32 + 2 * 2 * parts)
+
+
+def test_places_after_sorting_are_a_permutation_and_its_inverse():
+    to = Index(Spread.TO_EXPERTS, 50, 2, 8, 2).listed
+    back = Index(Spread.FROM_EXPERTS, 50, 1, 8, 2).listed[:, 0]
+    assert sorted(to.ravel().tolist()) == list(range(100))
+    assert (back[to] == np.arange(50)[:, None]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gelu:rows=1,cols=64,vector=64", "at most 32 bytes"),
+        ("swiglu:rows=1,cols=64,warps=64", "1 to 32"),
+        ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
+        ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
+        ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
+    ],
+)
+def test_impossible_kernels_are_refused(text, words):
+    with pytest.raises(UserError, match=words):
+        make_kernels(text)

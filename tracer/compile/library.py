@@ -1,0 +1,139 @@
+"""LLVM code of compiled functions: of one function for its callers, and of a whole program.
+
+numba makes each function ready to run on its own: it links, optimises and generates machine code for a callee, then
+does all of this again for each caller, with the callee inside. Almost all functions of this project are called by other
+compiled functions only. So a function is a *part* first: LLVM code, simplified, but not linked and without machine
+code. A function that Python calls is a *program*: it is linked with all its parts, optimised, and turned into machine
+code once. This takes half of numba's time.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from llvmlite import binding as llvm
+from numba.core.codegen import JITCodeLibrary
+from numba.core.environment import Environment
+from numba.core.funcdesc import FunctionDescriptor
+from numba.core.runtime import rtsys
+from numba.core.typing.templates import Signature
+
+
+class PartLibrary(JITCodeLibrary):
+    """Code of one compiled function, for its callers.
+
+    Attributes:
+        origin: (module, qualified name, argument types) of the function.
+        stored: True if the function and all functions that it calls can be stored.
+    """
+
+    def __init__(self, codegen, origin, stored=True):
+        super().__init__(codegen, origin[1])
+        self.origin = origin
+        self.stored = stored
+
+    def finalize(self):
+        self._finalize_dynamic_globals()
+        self.stored = self.stored and not self._dynamic_globals and all(part.stored for part in self.needed_parts())
+        self._finalized = True
+
+    def _get_module_for_linking(self):
+        return self._final_module
+
+    def needed(self):
+        """Libraries that the function calls, each once."""
+        return list(dict.fromkeys(self._linking_libraries))
+
+    def needed_parts(self):
+        """Those that are parts."""
+        return [library for library in self.needed() if isinstance(library, PartLibrary)]
+
+    def as_bitcode(self):
+        """The code as bytes, together with the code of libraries of numba that the function calls.
+
+        numba's runtime is left out: every program has it.
+        """
+        module = self._final_module.clone()
+        for library in self.needed():
+            if not isinstance(library, PartLibrary) and library is not rtsys.library:
+                module.link_in(library._get_module_for_linking(), preserve=True)
+        return module.as_bitcode()
+
+    @classmethod
+    def of_bitcode(cls, codegen, origin, bitcode, needed_parts):
+        """The library of stored bytes."""
+        library = cls(codegen, origin)
+        library._final_module = llvm.parse_bitcode(bitcode)
+        library._linking_libraries += needed_parts
+        library.finalize()
+        return library
+
+
+class ProgramLibrary(JITCodeLibrary):
+    """Machine code of a function that Python calls, and of all its parts.
+
+    Attributes:
+        stored: True if all these functions can be stored.
+    """
+
+    def __init__(self, codegen, name):
+        super().__init__(codegen, name)
+        self.stored = True
+        self.enable_object_caching()
+
+    def finalize(self):
+        """Link, optimise and generate machine code. Parts become local, so what is inlined everywhere is dropped."""
+        self._raise_if_finalized()
+        local = set()
+        for library in self._all_needed():
+            self._reload_init.update(library._reload_init)
+            module = library._get_module_for_linking()
+            if isinstance(library, PartLibrary):
+                self.stored = self.stored and library.stored
+                local |= {function.name for function in module.functions if not function.is_declaration}
+            self._final_module.link_in(module, preserve=True)
+        for name in local:
+            self._final_module.get_function(name).linkage = "internal"
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._finalize_final_module()
+
+    def machine_code(self):
+        """(object file as bytes, names of the symbols that it defines)."""
+        module = self._final_module
+        defined = [
+            symbol.name
+            for kind in (module.functions, module.global_variables)
+            for symbol in kind
+            if not symbol.is_declaration
+        ]
+        return self._get_compiled_object(), defined
+
+    @classmethod
+    def of_machine_code(cls, codegen, name, object_file, symbols):
+        """The library of a stored object file, ready to run."""
+        library = cls(codegen, name)
+        library._set_compiled_object(object_file)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.update(symbols)
+        return library
+
+    def _all_needed(self):
+        """Libraries that the program calls, directly or through its parts, each once, in a fixed order."""
+        seen, pending = {}, list(self._linking_libraries)
+        while pending:
+            library = pending.pop()
+            if library not in seen:
+                seen[library] = True
+                if isinstance(library, PartLibrary):
+                    pending += library.needed()
+        return list(seen)
+
+
+class Part(NamedTuple):
+    """A compiled function for argument types, as its callers use it."""
+
+    library: PartLibrary
+    fndesc: FunctionDescriptor
+    signature: Signature
+    environment: Environment
+    reload_init: list[Callable[[], None]]

@@ -1,0 +1,154 @@
+"""Reads a Hugging Face config.json: the shape of a model from the field names that its families use."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tracer.models.shape import Experts, Latent, ModelShape, Norm
+from traces.errors import UserError
+
+NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
+    "heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "vocab": ("vocab_size",),
+    "max_positions": ("max_position_embeddings", "n_positions", "seq_length"),
+    "activation": ("hidden_act", "activation_function", "hidden_activation"),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
+    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token"),
+    "shared_experts": ("n_shared_experts",),
+    "dense_layers": ("first_k_dense_replace",),
+}
+"""Our field -> its names in a config.json, the most common one first."""
+REQUIRED = ("layers", "hidden", "heads", "vocab")
+GATED = ("silu", "swiglu", "swish", "geglu")
+"""Activations whose MLP has a second projection, in families that do not say otherwise."""
+PLAIN_MLP = ("bert", "roberta", "gpt2", "gpt_neo", "gpt_neox", "opt", "bloom", "phi", "gptj", "falcon")
+"""Families with a plain MLP, LayerNorm and biases."""
+ENCODERS = ("bert", "roberta", "electra", "deberta", "deberta-v2", "albert", "distilbert")
+ADDED_POSITIONS = ("bert", "roberta", "gpt2", "gpt_neo", "opt", "electra", "albert", "distilbert")
+"""Families whose positions are added to the embedding."""
+OTHER_LAYERS = ("layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period")
+"""Fields of models that have layers of another kind (linear attention, state spaces)."""
+
+
+def read_config(path: Path) -> ModelShape:
+    """The shape that a config.json describes.
+
+    Raises:
+        UserError: names the file and the field, what was found and what is allowed.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: found {type(raw).__name__}, allowed is an object with the fields of a model")
+    inner = raw.get("text_config")
+    return shape_of(raw | inner if isinstance(inner, dict) else raw, path.parent.name or path.stem, str(path))
+
+
+def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
+    """The shape that the fields of a config.json describe. where: begins each message.
+
+    Raises:
+        UserError: as `read_config`.
+    """
+    _refuse_other_layers(raw, where)
+    given = {field: _number(raw, field, where) for field in NAMES if field != "activation"}
+    for field in REQUIRED:
+        if given[field] is None:
+            raise UserError(
+                f"{where}: {NAMES[field][0]} is missing; also allowed: {', '.join(NAMES[field][1:]) or '-'}"
+            )
+    family = str(raw.get("model_type", "")).lower()
+    plain = family in PLAIN_MLP or family in ENCODERS
+    sizes = {field: value or 0 for field, value in given.items()}
+    hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
+    activation = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu")
+    return ModelShape(
+        name=name,
+        layers=sizes["layers"],
+        hidden=hidden,
+        intermediate=given["intermediate"] or 4 * hidden,
+        heads=heads,
+        kv_heads=1 if raw.get("multi_query") is True else given["kv_heads"] or heads,
+        head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
+        vocab=sizes["vocab"],
+        max_positions=given["max_positions"] or 2048,
+        gated=not plain and (activation in GATED or "gelu_pytorch_tanh" in activation),
+        causal=family not in ENCODERS,
+        norm=Norm.LAYERNORM if plain or "layer_norm_epsilon" in raw else Norm.RMSNORM,
+        rotary=family not in ADDED_POSITIONS,
+        bias=plain,
+        tied=bool(raw.get("tie_word_embeddings", family in ADDED_POSITIONS)),
+        latent=latent,
+        experts=_experts(raw, given, where),
+    )
+
+
+def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
+    for field in OTHER_LAYERS:
+        kinds = raw.get(field)
+        if field == "layer_types" and isinstance(kinds, list):
+            kinds = [kind for kind in kinds if kind not in ("full_attention", "sliding_attention")]
+        if kinds:
+            raise UserError(f"{where}: {field}: found layers of another kind; allowed are layers with full attention")
+
+
+def _head_dim(raw: dict[str, Any], hidden: int, heads: int, where: str) -> int:
+    head_dim = _plain_number(raw, "head_dim", where)
+    if head_dim is None and (heads == 0 or hidden % heads):
+        raise UserError(f"{where}: heads = {heads}: must divide hidden = {hidden}, or give head_dim")
+    return head_dim or hidden // heads
+
+
+def _latent(raw: dict[str, Any], where: str) -> Latent | None:
+    """The ranks of low-rank attention, None if the model has ordinary attention."""
+    rank = _plain_number(raw, "kv_lora_rank", where)
+    if rank is None:
+        return None
+    fields = ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+    values = [_plain_number(raw, field, where) for field in fields]
+    for field, value in zip(fields, values, strict=True):
+        if value is None:
+            raise UserError(f"{where}: {field} is missing; a model with kv_lora_rank needs it")
+    rotary, plain, value = (int(number or 0) for number in values)
+    query_rank = _plain_number(raw, "q_lora_rank", where) or 0
+    return Latent(query_rank=query_rank, kv_rank=rank, rotary_dim=rotary, plain_dim=plain, value_dim=value)
+
+
+def _experts(raw: dict[str, Any], given: dict[str, Any], where: str) -> Experts | None:
+    if not given["experts"] or given["experts"] == 1:
+        return None
+    if given["experts_per_token"] is None:
+        raise UserError(f"{where}: num_experts_per_tok is missing; a model with experts needs it")
+    inner = _plain_number(raw, "moe_intermediate_size", where) or given["intermediate"]
+    if inner is None:
+        raise UserError(f"{where}: moe_intermediate_size is missing; a model with experts needs it")
+    return Experts(
+        count=given["experts"],
+        per_token=given["experts_per_token"],
+        intermediate=inner,
+        shared=given["shared_experts"] or 0,
+        dense_layers=min(given["dense_layers"] or 0, given["layers"]),
+    )
+
+
+def _number(raw: dict[str, Any], field: str, where: str) -> int | None:
+    """The value of a field under the first of its names that is present; None if none is."""
+    values = (_plain_number(raw, name, where) for name in NAMES[field])
+    return next((value for value in values if value is not None), None)
+
+
+def _plain_number(raw: dict[str, Any], name: str, where: str) -> int | None:
+    value = raw.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
+        raise UserError(f"{where}: {name}: found {value!r}, allowed is a whole number from 0 to 2^40")
+    return value

@@ -1,0 +1,157 @@
+"""How a model runs: phase, batch, precision, degrees of parallelism, recomputation. Checked against the model."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tracer.data_type import DataType
+from tracer.models.shape import ModelShape
+from traces.errors import UserError
+
+
+class ModelPhase(StrEnum):
+    """What one iteration is."""
+
+    TRAIN = "train"  # forward, backward, optimizer
+    PROMPT = "prompt"  # forward of a prompt (prefill)
+    GENERATE = "generate"  # forward of one new token per sequence, with a KV cache (decode)
+
+
+class Recompute(StrEnum):
+    """What the backward pass computes again instead of keeping it (arXiv 2205.05198, section 5)."""
+
+    NONE = "none"
+    SELECTIVE = "selective"  # scores and softmax of the attention
+    FULL = "full"  # the whole layer
+
+
+class Optimizer(StrEnum):
+    """The optimizer of a training step."""
+
+    ADAM = "adam"
+    LAMB = "lamb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """How a model runs on a number of GPUs.
+
+    Attributes:
+        tp, pp, dp, ep: degrees of tensor, pipeline, data and expert parallelism. Expert parallelism uses the GPUs of
+            tensor and data parallelism; the GPUs are tp * pp * dp.
+        sequence_parallel: norms and residuals are divided over the tensor-parallel GPUs (arXiv 2205.05198, section 4).
+        zero: ZeRO stage (0 to 3) of the data-parallel group.
+        micro_batch: sequences per GPU and micro-batch; in generation, sequences that get a token.
+        micro_batches: micro-batches per training step and pipeline.
+        sequence: tokens of a sequence.
+        kv_length: tokens in the KV cache before a generation step.
+        dtype: of weights and activations.
+        flash: fused attention; False = separate kernels for scores, softmax and output.
+        fused: element-wise operators are fused as good libraries do; False = one kernel for each operator.
+        dropout: training has dropout.
+    """
+
+    phase: ModelPhase = ModelPhase.PROMPT
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    zero: int = 0
+    micro_batch: int = 1
+    micro_batches: int = 1
+    sequence: int = 2048
+    kv_length: int = 0
+    dtype: DataType = DataType.BF16
+    recompute: Recompute = Recompute.NONE
+    optimizer: Optimizer = Optimizer.ADAM
+    flash: bool = True
+    fused: bool = True
+    dropout: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a micro-batch that a layer computes."""
+        return self.micro_batch * (1 if self.phase == ModelPhase.GENERATE else self.sequence)
+
+    @property
+    def train(self) -> bool:
+        return self.phase == ModelPhase.TRAIN
+
+    @property
+    def expert_cut(self) -> int:
+        """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
+        return max(1, self.tp // (self.ep // min(self.ep, self.dp)))
+
+    @property
+    def expert_copies(self) -> int:
+        """Number of GPUs that hold the same part of an expert."""
+        return self.tp * self.dp // (self.ep * self.expert_cut)
+
+    @property
+    def rows(self) -> int:
+        """Rows of norms and residuals on one GPU."""
+        return self.tokens // self.tp if self.sequence_parallel else self.tokens
+
+
+POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence")
+ZERO_STAGES = 3
+LARGEST = 1 << 24
+"""Largest value of a number (no machine has more GPUs, no model more tokens)."""
+
+
+def check_deployment(model: ModelShape, how: Deployment) -> None:
+    """Refuse a deployment that the model cannot have.
+
+    Raises:
+        UserError: names the field, what was found and what is allowed.
+    """
+    for field in POSITIVE:
+        _check(1 <= getattr(how, field) <= LARGEST, field, getattr(how, field), f"1 to {LARGEST}")
+    _check(0 <= how.kv_length <= LARGEST, "kv_length", how.kv_length, f"0 to {LARGEST}")
+    _check(0 <= how.zero <= ZERO_STAGES, "zero", how.zero, f"0 to {ZERO_STAGES}")
+    _check_divides("tp", how.tp, "heads", model.heads)
+    _check(
+        model.kv_heads % how.tp == 0 or how.tp % model.kv_heads == 0,
+        *("tp", how.tp, f"a divisor or a multiple of kv_heads = {model.kv_heads}"),
+    )
+    _check_divides("tp", how.tp, "intermediate", model.intermediate)
+    _check_divides("pp", how.pp, "layers", model.layers, exact=False)
+    _check_experts(model, how)
+    if how.sequence_parallel:
+        _check_divides("tp", how.tp, "tokens of a micro-batch", how.tokens)
+    positions = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
+    _check(
+        model.rotary or positions <= model.max_positions,
+        *("sequence", positions, f"1 to max_positions = {model.max_positions}"),
+    )
+    _check(model.causal or how.phase != ModelPhase.GENERATE, "phase", how.phase, "train or prompt: an encoder")
+    for field in ("zero", "micro_batches"):
+        default = getattr(Deployment, field)
+        _check(how.train or getattr(how, field) == default, field, getattr(how, field), f"{default} without training")
+    _check(how.train or how.recompute == Recompute.NONE, "recompute", how.recompute, "none without training")
+
+
+def _check_experts(model: ModelShape, how: Deployment) -> None:
+    if model.experts is None:
+        _check(how.ep == 1, "ep", how.ep, f"1: {model.name} has no experts")
+        return
+    _check_divides("ep", how.ep, "experts", model.experts.count)
+    group = how.tp * how.dp
+    _check(group % how.ep == 0, "ep", how.ep, f"a divisor of tp * dp = {group}")
+
+
+def _check_divides(field: str, degree: int, what: str, size: int, exact: bool = True) -> None:
+    if not exact:
+        _check(degree <= size, field, degree, f"1 to {what} = {size}")
+        return
+    _check(size % degree == 0, field, degree, f"a divisor of {what} = {size}")
+
+
+def _check(right: bool, field: str, found: object, allowed: str) -> None:
+    if not right:
+        raise UserError(f"model: {field} = {found}: allowed is {allowed}")

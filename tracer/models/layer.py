@@ -1,0 +1,230 @@
+"""The steps of one Transformer layer on one GPU, forward and backward, with tensor and expert parallelism.
+
+Tensor parallelism as in Megatron-LM (arXiv 1909.08053, section 3): QKV, gate and up projections are cut by columns, the
+output projections by rows. A row-cut projection ends in an all-reduce; with sequence parallelism (arXiv 2205.05198,
+section 4) in a reduce-scatter, and an all-gather precedes each column-cut projection. The backward pass mirrors this.
+There the exchange of an input's gradient runs beside the GEMM of the weights' gradient.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from tracer.models.deployment import Deployment, Recompute
+from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
+from tracer.models.shape import ModelShape
+from tracer.models.texts import KernelTexts
+
+MATRIX, ATTENTION, NORM = OperatorClass.MATRIX, OperatorClass.ATTENTION, OperatorClass.NORM
+
+
+@dataclass
+class Steps:
+    """A growing list of the steps of a block.
+
+    Attributes:
+        model, how: the model and how it runs.
+        prefix: before each name (a pass that is computed again).
+        steps: so far.
+    """
+
+    model: ModelShape
+    how: Deployment
+    prefix: str = ""
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.texts = KernelTexts(self.model, self.how)
+
+    def add(self, name: str, kind: OperatorClass, *works: str) -> None:
+        """One kernel, or several as name_0, name_1, ...; no work adds nothing."""
+        for number, work in enumerate(works):
+            own = name if len(works) == 1 else f"{name}_{number}"
+            self.steps.append(Step(self.prefix + own, kind, work))
+
+    def matrix(self, name: str, m: int, n: int, k: int, after: str = "") -> str:
+        """A GEMM. after: the only step that it waits for, if this is not the step before it."""
+        step = Step(self.prefix + name, MATRIX, self.texts.matrix(m, n, k), (after,) if after else ())
+        self.steps.append(step)
+        return step.name
+
+    def exchange(self, name: str, kind: str, data_bytes: int, gpus: int, **options) -> None:
+        """An exchange; a group of one GPU needs none."""
+        if gpus > 1:
+            work = Exchange(kind, data_bytes, gpus)
+            step = Step(self.prefix + name, OperatorClass.COMMUNICATION, work, lane=Lane.TENSOR)
+            self.steps.append(replace(step, **options))
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of the activations of a micro-batch, all tokens times the hidden size."""
+        return self.how.tokens * self.model.hidden * self.how.dtype.bytes
+
+    def reduced(self, name: str, gemm: str) -> None:
+        """The exchange behind a GEMM whose output is a partial sum."""
+        kind = "reduce_scatter" if self.how.sequence_parallel else "all_reduce"
+        self.exchange(name, kind, self.row_bytes, self.how.tp, after=(gemm,), reduces=gemm)
+
+    def gathered(self, name: str) -> None:
+        """The all-gather before a GEMM whose input is divided (sequence parallelism)."""
+        if self.how.sequence_parallel:
+            self.exchange(name, "all_gather", self.row_bytes, self.how.tp)
+
+
+def forward_steps(model: ModelShape, how: Deployment, dense: bool, prefix: str = "") -> tuple[Step, ...]:
+    """Steps of the forward pass of a layer. dense: False = its MLP consists of experts."""
+    steps = Steps(model, how, prefix)
+    _attention_forward(steps)
+    if dense:
+        _mlp_forward(steps, model.intermediate, "mlp")
+    else:
+        _experts_forward(steps)
+    steps.add("mlp_residual", NORM, *steps.texts.residual())
+    return tuple(steps.steps)
+
+
+def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Step, ...]:
+    """Steps of the backward pass of a layer, with what it computes again."""
+    steps = Steps(model, how)
+    if how.recompute == Recompute.FULL:
+        steps.steps += forward_steps(model, how, dense, "again_")
+    steps.add("mlp_residual_back", NORM, *steps.texts.residual_backward())
+    if dense:
+        _mlp_backward(steps, model.intermediate, "mlp")
+    else:
+        _experts_backward(steps)
+    _attention_backward(steps)
+    return tuple(steps.steps)
+
+
+def _attention_forward(steps: Steps) -> None:
+    texts, model, how = steps.texts, steps.model, steps.how
+    steps.add("attention_norm", NORM, texts.first_norm())
+    steps.gathered("attention_gather")
+    for name, (n, k) in _projections(model, how).items():
+        steps.matrix(name, how.tokens, n, k)
+    if model.rotary:
+        steps.add("rotary", NORM, texts.rotary())
+    for name, kind, work in texts.attention():
+        steps.add(name, kind, work)
+    gemm = steps.matrix("output", how.tokens, model.hidden, model.value_width // how.tp)
+    steps.reduced("attention_reduce", gemm)
+    steps.add("attention_residual_norm", NORM, *texts.residual_norm())
+
+
+def _projections(model: ModelShape, how: Deployment) -> dict[str, tuple[int, int]]:
+    """Linear layers before the attention: name -> (columns on one GPU, depth)."""
+    if model.latent is None:
+        kv = 2 * model.head_dim * max(1, model.kv_heads // how.tp)
+        return {"qkv": (model.query_width // how.tp + kv, model.hidden)}
+    rank, heads = model.latent, model.heads // how.tp
+    down = {"q_down": (rank.query_rank, model.hidden)} if rank.query_rank else {}
+    return down | {
+        "q_up": (heads * rank.key_dim, rank.query_rank or model.hidden),
+        "kv_down": (rank.kv_rank + rank.rotary_dim, model.hidden),
+        "kv_up": (heads * (rank.plain_dim + rank.value_dim), rank.kv_rank),
+    }
+
+
+def _mlp_forward(steps: Steps, intermediate: int, name: str) -> None:
+    width, how = intermediate // steps.how.tp, steps.how
+    steps.gathered(f"{name}_gather")
+    steps.matrix(f"{name}_up", how.tokens, width * (2 if steps.model.gated else 1), steps.model.hidden)
+    steps.add(f"{name}_activation", NORM, *steps.texts.activation(how.tokens, width))
+    gemm = steps.matrix(f"{name}_down", how.tokens, steps.model.hidden, width)
+    steps.reduced(f"{name}_reduce", gemm)
+
+
+def _mlp_backward(steps: Steps, intermediate: int, name: str) -> None:
+    width, how, hidden = intermediate // steps.how.tp, steps.how, steps.model.hidden
+    up = width * (2 if steps.model.gated else 1)
+    steps.gathered(f"{name}_gather_back")
+    steps.matrix(f"{name}_down_input", how.tokens, width, hidden)
+    steps.matrix(f"{name}_down_weight", width, hidden, how.tokens)
+    steps.add(f"{name}_activation_back", NORM, *steps.texts.activation(how.tokens, width, backward=True))
+    gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up)
+    steps.reduced(f"{name}_reduce_back", gemm)
+    steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, after=gemm)
+
+
+def _attention_backward(steps: Steps) -> None:
+    texts, model, how = steps.texts, steps.model, steps.how
+    wait = [step.name for step in steps.steps if step.lane == Lane.TENSOR][-1:]
+    steps.add("attention_residual_norm_back", NORM, texts.norm_backward(), *texts.residual_backward())
+    _wait_for(steps, "attention_residual_norm_back", wait)
+    steps.gathered("attention_gather_back")
+    steps.matrix("output_input", how.tokens, model.value_width // how.tp, model.hidden)
+    steps.matrix("output_weight", model.value_width // how.tp, model.hidden, how.tokens)
+    if how.recompute == Recompute.SELECTIVE:
+        for name, kind, work in texts.attention():
+            steps.add(f"again_{name}", kind, work)
+    for name, kind, work in texts.attention_backward():
+        steps.add(name, kind, work)
+    if model.rotary:
+        steps.add("rotary_back", NORM, texts.rotary(backward=True))
+    projections = list(_projections(model, how).items())
+    for name, (n, k) in reversed(projections):
+        gemm = steps.matrix(f"{name}_input", how.tokens, k, n)
+        if k == model.hidden and name == projections[0][0]:
+            steps.reduced("attention_reduce_back", gemm)
+        steps.matrix(f"{name}_weight", k, n, how.tokens, after=gemm)
+    wait = [step.name for step in steps.steps if step.name == "attention_reduce_back"]
+    steps.add("attention_norm_back", NORM, texts.norm_backward())
+    _wait_for(steps, "attention_norm_back", wait)
+
+
+def _wait_for(steps: Steps, name: str, others: list[str]) -> None:
+    """The first step called name (or name_0, ...) waits for `others` and for the step before it."""
+    for number, step in enumerate(steps.steps):
+        if step.name in (name, f"{name}_0") and others:
+            before = [each.name for each in steps.steps[:number] if each.lane == Lane.COMPUTE][-1:]
+            steps.steps[number] = replace(step, after=(*before, *others))
+
+
+def _experts_forward(steps: Steps) -> None:
+    """Router, dispatch, the local experts, combine; then the shared experts as an ordinary MLP."""
+    texts, experts, model = steps.texts, steps.model.mixture, steps.model
+    tokens, rows, local = expert_rows(model, steps.how)
+    width = experts.intermediate // steps.how.expert_cut
+    steps.matrix("router", tokens, experts.count, model.hidden)
+    steps.add("route", NORM, *texts.route(tokens))
+    steps.add("permute", NORM, texts.permute(tokens))
+    steps.exchange("dispatch", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    up = width * (2 if model.gated else 1)
+    steps.add("expert_up", MATRIX, texts.grouped(local, rows, up, model.hidden))
+    steps.add("expert_activation", NORM, *texts.activation(local * rows, width))
+    steps.add("expert_down", MATRIX, texts.grouped(local, rows, model.hidden, width))
+    steps.exchange("combine", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    steps.add("unpermute", NORM, texts.permute(tokens, back=True))
+    if experts.shared:
+        _mlp_forward(steps, experts.shared * experts.intermediate, "shared")
+
+
+def _experts_backward(steps: Steps) -> None:
+    texts, experts, model = steps.texts, steps.model.mixture, steps.model
+    tokens, rows, local = expert_rows(model, steps.how)
+    width = experts.intermediate // steps.how.expert_cut
+    up = width * (2 if model.gated else 1)
+    if experts.shared:
+        _mlp_backward(steps, experts.shared * experts.intermediate, "shared")
+    steps.add("unpermute_back", NORM, texts.permute(tokens))
+    steps.exchange("combine_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    steps.add("expert_down_input", MATRIX, texts.grouped(local, rows, width, model.hidden))
+    steps.add("expert_down_weight", MATRIX, texts.grouped(local, width, model.hidden, rows))
+    steps.add("expert_activation_back", NORM, *texts.activation(local * rows, width, backward=True))
+    steps.add("expert_up_input", MATRIX, texts.grouped(local, rows, model.hidden, up))
+    steps.add("expert_up_weight", MATRIX, texts.grouped(local, model.hidden, up, rows))
+    steps.exchange("dispatch_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    steps.add("permute_back", NORM, texts.permute(tokens, back=True))
+    steps.matrix("router_input", tokens, model.hidden, experts.count)
+    steps.matrix("router_weight", model.hidden, experts.count, tokens)
+
+
+def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
+    """Tokens that this GPU routes, rows of each local expert if the load is balanced (assumed), local experts."""
+    tokens = max(1, how.tokens * how.expert_cut // how.tp)
+    rows = max(1, tokens * model.mixture.per_token * how.ep // model.mixture.count)
+    return tokens, rows, model.mixture.count // how.ep
+
+
+def _dispatch_bytes(steps: Steps, tokens: int) -> int:
+    """What one GPU sends to all experts of its group, its own included."""
+    return tokens * steps.model.mixture.per_token * steps.model.hidden * steps.how.dtype.bytes

@@ -1,0 +1,109 @@
+"""Memory that a model needs on each GPU: weights, gradients, optimizer state, activations, KV cache."""
+
+from dataclasses import dataclass
+
+from tracer.models.deployment import Deployment, ModelPhase, Recompute
+from tracer.models.shape import ModelShape
+from traces.errors import UserError
+from traces.units import GIB
+
+MASTER_BYTES = 4
+MOMENT_BYTES = 8
+"""fp32 master copy (mixed precision only), and the two fp32 moments of Adam or LAMB, per parameter."""
+GRADIENT_BYTES = 4
+"""Gradients are accumulated in fp32, as Megatron-LM does it."""
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes on the GPU that needs most."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    kv_cache: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations + self.kv_cache
+
+
+def local_weights(model: ModelShape, how: Deployment) -> int:
+    """Weights on one GPU of the first pipeline stage.
+
+    Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves.
+    """
+    layers = -(-model.layers // how.pp)
+    dense = min(layers, model.dense_layers)
+    total = layers * model.attention_weights // how.tp
+    total += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
+    if how.pp == 1 and not model.tied:
+        total += model.vocab * model.hidden // how.tp
+    if model.experts:
+        each = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
+        each += model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count
+        total += (layers - dense) * each
+    return total
+
+
+def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
+    """What the first pipeline stage needs on each of its GPUs.
+
+    Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5). Activations: arXiv 2205.05198,
+    equations 1 to 6 for a plain layer, with the gated width and the grouped heads of this model put in.
+    """
+    weights = local_weights(model, how)
+    if how.phase != ModelPhase.TRAIN:
+        length = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
+        width = model.kv_width if model.latent else -(-model.kv_width // min(how.tp, model.kv_heads))
+        cache = how.micro_batch * length * width * how.dtype.bytes * -(-model.layers // how.pp)
+        working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp) * how.dtype.bytes
+        return MemoryNeed(weights * how.dtype.bytes, 0, 0, working, cache if model.causal else 0)
+    mixed = how.dtype.bytes < MASTER_BYTES
+    state = MOMENT_BYTES + (MASTER_BYTES if mixed else 0)
+    share = [how.dp if how.zero >= stage else 1 for stage in (1, 2, 3)]
+    held = min(how.pp, how.micro_batches)
+    return MemoryNeed(
+        weights * how.dtype.bytes // share[2],
+        weights * GRADIENT_BYTES // share[1],
+        weights * state // share[0],
+        held * -(-model.layers // how.pp) * _layer_activation_bytes(model, how),
+        0,
+    )
+
+
+def _layer_activation_bytes(model: ModelShape, how: Deployment) -> int:
+    """Activations of one layer that the backward pass needs, for one micro-batch on one GPU."""
+    element, whole = how.dtype.bytes, how.tp if how.sequence_parallel else 1
+    row = how.tokens * model.hidden
+    if how.recompute == Recompute.FULL:
+        return row * element // whole
+    masks = 2 * row if how.dropout else 0
+    outside = (4 * row * element + masks) // whole  # inputs of two norms and of two linear layers, dropout masks
+    width = model.query_width + model.kv_width + model.value_width
+    width += (3 if model.gated else 2) * model.intermediate
+    inside = how.tokens * width * element // how.tp
+    scores = 0
+    if not how.flash and how.recompute == Recompute.NONE:
+        elements = how.micro_batch * model.heads // how.tp * how.sequence**2
+        scores = elements * (2 * element + 1 if how.dropout else element)
+    return outside + inside + scores
+
+
+def check_memory(model: ModelShape, how: Deployment, capacity_bytes: int) -> MemoryNeed:
+    """Refuse a model that does not fit.
+
+    Raises:
+        UserError: says what it needs and by how much this is too much.
+    """
+    need = memory_need(model, how)
+    if need.total > capacity_bytes:
+        parts = ", ".join(
+            f"{name} {value / GIB:.1f}" for name, value in vars(need).items() if isinstance(value, int) and value
+        )
+        raise UserError(
+            f"model {model.name}: needs {need.total / GIB:.1f} GiB on each GPU ({parts}); the GPU has "
+            f"{capacity_bytes / GIB:.1f} GiB, {(need.total - capacity_bytes) / GIB:.1f} GiB are missing"
+        )
+    return need

@@ -1,0 +1,150 @@
+"""The shape of a Transformer: everything that decides which operators a layer has, and how large they are."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from traces.errors import UserError
+
+
+class Norm(StrEnum):
+    """The normalisation of a model."""
+
+    LAYERNORM = "layernorm"
+    RMSNORM = "rmsnorm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Attention with low-rank queries, keys and values (MLA, arXiv 2405.04434, section 2.1)."""
+
+    query_rank: int  # 0 = queries are not compressed
+    kv_rank: int
+    rotary_dim: int  # of a head, for queries and the one shared key
+    plain_dim: int  # of a head, without rotation
+    value_dim: int  # of a head
+
+    @property
+    def key_dim(self) -> int:
+        """Elements of a query, and of a key, per head."""
+        return self.plain_dim + self.rotary_dim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experts:
+    """The experts of a mixture-of-experts layer."""
+
+    count: int
+    per_token: int
+    intermediate: int  # of one expert
+    shared: int = 0  # experts that every token visits
+    dense_layers: int = 0  # the first layers have an ordinary MLP
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """A Transformer.
+
+    Attributes:
+        gated: the MLP multiplies two projections (SwiGLU, GeGLU).
+        causal: a decoder; False = an encoder, in which every token sees all others.
+        rotary: positions rotate queries and keys; False = positions are added to the embedding.
+        bias: linear layers have a bias.
+        latent, experts: None = ordinary attention, an ordinary MLP.
+        tied: the output layer uses the weights of the embedding.
+
+    Raises:
+        UserError: names the field, what was found and what is allowed.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    max_positions: int
+    gated: bool
+    causal: bool = True
+    norm: Norm = Norm.LAYERNORM
+    rotary: bool = False
+    bias: bool = True
+    tied: bool = True
+    latent: Latent | None = None
+    experts: Experts | None = None
+
+    def __post_init__(self):
+        for field in ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "max_positions"):
+            if getattr(self, field) < 1:
+                raise UserError(f"model {self.name}: {field} = {getattr(self, field)}: must be at least 1")
+        if self.heads % self.kv_heads:
+            raise UserError(f"model {self.name}: kv_heads = {self.kv_heads}: must divide heads = {self.heads}")
+        if self.experts and not 1 <= self.experts.per_token <= self.experts.count:
+            raise UserError(
+                f"model {self.name}: experts_per_token = {self.experts.per_token}: must be 1 to {self.experts.count}"
+            )
+
+    @property
+    def query_width(self) -> int:
+        """Elements of all queries of a token."""
+        return self.heads * (self.latent.key_dim if self.latent else self.head_dim)
+
+    @property
+    def value_width(self) -> int:
+        """Elements of the attention's output of a token."""
+        return self.heads * (self.latent.value_dim if self.latent else self.head_dim)
+
+    @property
+    def kv_width(self) -> int:
+        """Elements that the KV cache keeps for a token in a layer."""
+        if self.latent:
+            return self.latent.kv_rank + self.latent.rotary_dim
+        return 2 * self.kv_heads * self.head_dim
+
+    @property
+    def mixture(self) -> Experts:
+        """The experts of a model that has them."""
+        if self.experts is None:
+            raise UserError(f"model {self.name}: has no experts")
+        return self.experts
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers with an ordinary MLP."""
+        return self.experts.dense_layers if self.experts else self.layers
+
+    @property
+    def attention_weights(self) -> int:
+        """Weights of the linear layers of one attention."""
+        output = self.value_width * self.hidden
+        if self.latent is None:
+            return self.hidden * (self.query_width + self.kv_width) + output
+        rank = self.latent.query_rank
+        query = rank * (self.hidden + self.query_width) if rank else self.hidden * self.query_width
+        up = self.latent.kv_rank * self.heads * (self.latent.plain_dim + self.latent.value_dim)
+        return query + self.hidden * self.kv_width + up + output
+
+    def mlp_weights(self, intermediate: int) -> int:
+        """Weights of an MLP with this inner width."""
+        return (3 if self.gated else 2) * self.hidden * intermediate
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of one expert, 0 if there are none."""
+        return self.mlp_weights(self.experts.intermediate) if self.experts else 0
+
+    @property
+    def embedding_weights(self) -> int:
+        """Weights of the embedding, with learned positions if the model has them."""
+        return (self.vocab + (0 if self.rotary else self.max_positions)) * self.hidden
+
+    @property
+    def weights(self) -> int:
+        """All weights of linear layers and embeddings. Norms and biases (below 0.1 %) are left out."""
+        total = self.layers * self.attention_weights + self.dense_layers * self.mlp_weights(self.intermediate)
+        total += self.embedding_weights + (0 if self.tied else self.vocab * self.hidden)
+        if self.experts:
+            each = (self.experts.count + self.experts.shared) * self.expert_weights + self.hidden * self.experts.count
+            total += (self.layers - self.dense_layers) * each
+        return total

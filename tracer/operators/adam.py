@@ -1,0 +1,89 @@
+"""Adam, one step over all parameters: gradient, weight and two moments; weight and moments are written back.
+
+Bytes per parameter, weights and moments in fp32 (`dtype` is the type of the gradients):
+
+fused        28 with fp32 gradients: reads 16 (weight, gradient, two moments), writes 12.
+             28 with 16-bit gradients and fp32 master weights: reads 14, writes 12 and the 16-bit weight 2.
+fused=false  80: one kernel for each operation of an eager program: m *= b1 (8), m += (1 - b1) g (12), v *= b2 (8),
+             v += (1 - b2) g^2 (12), d = sqrt(v) (8), d = d / c (8), d += eps (8), w -= m / d (16); fp32 only.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tracer.data_type import DataType
+from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.operator import Operator
+from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
+
+FMA, SFU = 12, 2
+STATE_BYTES = 4
+"""Weights, moments: fp32."""
+GRADIENT_TYPES = (DataType.FP32, DataType.FP16, DataType.BF16)
+
+
+def check_gradients(operator: Operator) -> None:
+    """Refuse gradients of a type that no optimizer here reads."""
+    if operator.dtype not in GRADIENT_TYPES:
+        allowed = ", ".join(GRADIENT_TYPES)
+        raise UserError(f"{operator.NAME} dtype = {operator.dtype}: allowed for gradients are {allowed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(Operator):
+    """One step of Adam.
+
+    Attributes:
+        dtype: of the gradients; with a 16-bit type the weights have a 16-bit copy beside the fp32 master.
+        fused: one kernel.
+        warps: of a workgroup. unroll: accesses of a warp at a time. turns: how often, one after the other.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "adam"
+
+    parameters: int
+    dtype: DataType = DataType.FP32
+    fused: bool = True
+    warps: int = 8
+    unroll: int = 4
+    turns: int = 1
+
+    def check(self) -> None:
+        self.check_sizes("parameters", "warps", "unroll", "turns")
+        check_gradients(self)
+        if not self.fused and self.dtype != DataType.FP32:
+            raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")
+
+    def parts(self) -> tuple[EvenKernel, ...]:
+        size, g = self.parameters * STATE_BYTES, self.dtype.bytes
+        weight, m, v, gradient, copy, denominator = self.buffers(size, size, size, self.parameters * g, size, size)
+        if not self.fused:
+            return self._eager(weight, m, v, gradient, denominator)
+        state = tuple(Tensor(address, STATE_BYTES, Use.UPDATE) for address in (weight, m, v))
+        half = (Tensor(copy, g, Use.WRITE),) if g < STATE_BYTES else ()
+        return (self._map("adam", (*state, Tensor(gradient, g), *half), FMA, SFU),)
+
+    def _eager(self, weight: int, m: int, v: int, gradient: int, denominator: int) -> tuple[EvenKernel, ...]:
+        def updated(address: int) -> Tensor:
+            return Tensor(address, STATE_BYTES, Use.UPDATE)
+
+        read = {address: Tensor(address, STATE_BYTES) for address in (m, v, gradient, denominator)}
+        return (
+            self._map("mul", (updated(m),)),
+            self._map("add", (updated(m), read[gradient])),
+            self._map("mul", (updated(v),)),
+            self._map("addcmul", (updated(v), read[gradient]), 2),
+            self._map("sqrt", (read[v], Tensor(denominator, STATE_BYTES, Use.WRITE)), 1, 1),
+            self._map("div", (updated(denominator),)),
+            self._map("add", (updated(denominator),)),
+            self._map("addcdiv", (updated(weight), read[m], read[denominator]), 2, 1),
+        )
+
+    def _map(self, name: str, tensors: tuple[Tensor, ...], fma: int = 1, sfu: int = 0) -> ElementMap:
+        shape = {"warps": self.warps, "unroll": self.unroll, "turns": self.turns, "lanes": self.lanes}
+        return ElementMap(name, 1, self.parameters, tensors, fma=fma, sfu=sfu, **shape)

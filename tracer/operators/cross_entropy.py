@@ -1,0 +1,76 @@
+"""Cross-entropy of logits [rows, vocab] and the number of the right column of each row.
+
+E = rows * vocab * B bytes (B bytes of the type), R = ceil(rows / 8) sectors of 32 bytes for 4 bytes per row.
+
+`fused` (loss and gradient in one kernel, as training libraries do): a row is read for maximum and sum, read again, and
+the gradient takes its place. Requested by loads 2 E and the targets; DRAM writes E and the losses; DRAM reads E if the
+caches hold a row between its two passes, else 2 E. Backward, the gradient is scaled: DRAM reads E, writes E.
+
+`fused=false`: log-softmax (`passes` passes, then y is written), and a kernel that picks y of the target of each row.
+Backward: the gradient of the choice is written (zeros, and one number per row), then dx = dy - exp(y) * sum(dy): DRAM
+reads 2 E, writes 2 E.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.operator import Operator
+from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
+from tracer.operators.tensor import Tensor, Use
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropy(Operator):
+    """Cross-entropy loss of a batch of tokens.
+
+    Attributes:
+        rows: tokens.
+        fused: loss and gradient in one kernel.
+        backward: the gradient of the logits.
+        warps: of a workgroup; a row belongs to a workgroup.
+        passes: reading passes for maximum and sum, if not fused.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "cross_entropy"
+
+    rows: int
+    vocab: int
+    fused: bool = True
+    backward: bool = False
+    warps: int = 32
+    passes: int = 2
+
+    def check(self) -> None:
+        self.check_sizes("rows", "vocab", "warps", "passes")
+
+    def parts(self) -> tuple[EvenKernel, ...]:
+        b, shape = self.dtype.bytes, (self.rows, self.vocab)
+        size, scalars = self.rows * self.vocab * b, self.rows * SCALAR_BYTES
+        x, y, dy, target, loss = self.buffers(size, size, size, scalars, scalars)
+        settings: dict[str, Any] = {
+            "warps": min(self.warps, 1024 // self.lanes),
+            "lanes": self.lanes,
+            "shared_rows": True,
+        }
+        if self.fused and self.backward:
+            return (ElementMap("scale", *shape, (Tensor(x, b, Use.UPDATE),), lanes=self.lanes),)
+        if self.fused:
+            settings |= {"scalars_in": (target,), "scalars_out": (loss,), "keep": False}
+            return (RowKernel("cross_entropy", *shape, (Tensor(x, b),), (Tensor(x, b, Use.WRITE),), sfu=1, **settings),)
+        if self.backward:
+            inputs, outputs = (Tensor(dy, b), Tensor(y, b)), (Tensor(x, b, Use.WRITE),)
+            return (
+                ElementMap("nll_backward", *shape, (Tensor(dy, b, Use.WRITE),), lanes=self.lanes),
+                RowKernel("log_softmax_backward", *shape, inputs, outputs, sfu=1, **settings),
+            )
+        settings |= {"passes": self.passes, "reductions": 2, "sfu": 1, "keep": False}
+        chosen = (Tensor(target, SCALAR_BYTES), Tensor(y, b, pitch_bytes=self.vocab * b))
+        return (
+            RowKernel("log_softmax", *shape, (Tensor(x, b),), (Tensor(y, b, Use.WRITE),), **settings),
+            ElementMap("nll", self.rows, 1, (*chosen, Tensor(loss, SCALAR_BYTES, Use.WRITE)), lanes=self.lanes),
+        )

@@ -1,0 +1,222 @@
+"""Element-wise kernel: reads some tensors, computes, writes others. Work items are independent.
+
+The work has `rows` x `cols` elements. A lane has `vector` adjacent elements per access, 16 bytes of the widest type if
+they divide a row. A warp takes `unroll` accesses: first it loads all tensors of all of them, then it computes and
+stores one access after the other. If a row has fewer elements than a warp takes, an access covers several rows.
+
+Each element of a tensor is requested once (a shared row once per row of the work), so the traffic in closed form is
+
+    requested by loads     rows * cols * (sum of the bytes of the tensors read), in whole sectors per access
+    requested by stores    rows * cols * (sum of the bytes of the tensors written)
+    DRAM reads             the tensors read, each once, if L2 holds what rows share
+    DRAM writes            the tensors written, each once
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
+from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
+from traces.source import KernelInfo, Workgroup
+
+SETUP_INSTRUCTIONS = 16
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
+LATENCY_CLK = 4
+SFU_LATENCY_CLK = 20
+ADDRESS_REGISTERS = 16
+"""Instruction counts, latencies and registers are assumed."""
+SLICES = 4
+"""Slices of a tensor in flight that take registers (assumed)."""
+THREADS_MAX = 1024
+UNROLL_MAX = 32
+_NO_ADDRESSES = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class ElementMap(EvenKernel):
+    """An element-wise kernel.
+
+    Attributes:
+        name: of the kernel.
+        tensors: what it reads and writes; all have `rows` x `cols` elements, or share rows.
+        fma: arithmetic instructions per element. sfu: transcendental instructions per element.
+        index: instructions per access to find its place, beside the address.
+        vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
+        unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "element_map"
+    VERSION: ClassVar[int] = 1
+
+    name: str
+    rows: int
+    cols: int
+    tensors: tuple[Tensor, ...]
+    fma: int = 1
+    sfu: int = 0
+    index: int = 0
+    vector: int = 0
+    unroll: int = 4
+    warps: int = 8
+    turns: int = 1
+    lanes: int = 32
+
+    def __post_init__(self):
+        self.check_sizes("rows", "cols", "unroll", "warps", "turns")
+        self.check_lanes(self.lanes)
+        if self.warps * self.lanes > THREADS_MAX:
+            raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
+        if self.unroll > UNROLL_MAX:
+            raise UserError(f"{self.name} unroll = {self.unroll}: must be <= {UNROLL_MAX}")
+        if self.vector < 0 or (self.vector and self.cols % self.vector):
+            raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
+        if self.vector * max(tensor.bytes for tensor in self.tensors) > WIDTH_BYTES:
+            raise UserError(f"{self.name} vector = {self.vector}: a lane has at most {WIDTH_BYTES} bytes per access")
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations: one for each instruction and element."""
+        return self.rows * self.cols * (self.fma + self.sfu)
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of all tensors."""
+        moved = sum(t.bytes * (t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ)) for t in self.tensors)
+        return self.rows * self.cols * moved // LINE_BYTES + 1
+
+    @property
+    def lane_elements(self) -> int:
+        """Elements of a lane per access."""
+        widest = VECTOR_BYTES // max(tensor.bytes for tensor in self.tensors)
+        return self.vector or min(max(1, widest), self.cols & -self.cols)
+
+    @property
+    def row_lanes(self) -> int:
+        """Lanes that a row needs."""
+        return -(-self.cols // self.lane_elements)
+
+    @property
+    def fold(self) -> int:
+        """Rows that one access covers: a power of two."""
+        fold = 1
+        shared = [tensor.share for tensor in self.tensors if tensor.share > 1]
+        while 2 * fold * self.row_lanes <= self.lanes and all(share % (2 * fold) == 0 for share in shared):
+            fold *= 2
+        return fold
+
+    @property
+    def row_accesses(self) -> int:
+        """Accesses that cover a row (`fold` rows)."""
+        return -(-self.row_lanes // self.lanes)
+
+    @property
+    def accesses(self) -> int:
+        """Accesses of the whole work to each tensor."""
+        return -(-self.rows // self.fold) * self.row_accesses
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        loaded = sum(t.bytes * min(t.repeat, SLICES) for t in self.tensors if t.use != Use.WRITE)
+        words = -(-self.unroll * self.lane_elements * loaded // 4)
+        return self.make_info(
+            f"{self.name}_{self.rows}x{self.cols}",
+            workgroups=-(-self.accesses // (self.warps * self.unroll * self.turns)),
+            warps=self.warps,
+            lanes=self.lanes,
+            registers=min(255, -(-(words + ADDRESS_REGISTERS) // 8) * 8),
+        )
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups, starting at number `start`. They differ only in addresses, and at the edges in their lanes."""
+        numbers = np.arange(self.warps, dtype=np.uint16)
+        program, tensor, slice_, turn = self._program
+        whole = np.arange(0, (self.warps + 1) * len(program), len(program))
+        for index in range(start, self.info.workgroups):
+            first = (index * self.turns * self.warps + np.arange(self.warps)[:, None]) * self.unroll
+            place = first + turn
+            events = np.tile(program, (self.warps, 1))
+            self._set_addresses(events, tensor, slice_, place)
+            kept = (turn < 0) | (place < self.accesses)
+            if kept.all():
+                yield Workgroup(index, numbers, whole, events.ravel(), _NO_ADDRESSES)
+                continue
+            first_event = np.append(0, np.cumsum(kept.sum(axis=1)))
+            yield Workgroup(index, numbers, first_event, events[kept], _NO_ADDRESSES)
+
+    def _set_addresses(self, events: np.ndarray, tensor: np.ndarray, slice_: np.ndarray, place: np.ndarray) -> None:
+        """Base and lanes of the memory events. place: number of the access of each event."""
+        row, column = place // self.row_accesses * self.fold, place % self.row_accesses
+        element = column * (self.lanes * self.lane_elements)
+        for number, each in enumerate(self.tensors):
+            mine = tensor == number
+            base = each.address + row[:, mine] // each.share * each.pitch(self.cols)
+            base += slice_[mine] * each.step_bytes + (0 if each.per_row else element[:, mine] * each.bytes)
+            events["base"][:, mine] = base
+        rows = np.minimum(self.rows - row, self.fold)
+        lanes = rows * self.row_lanes if self.fold > 1 else np.minimum(self.row_lanes - column * self.lanes, self.lanes)
+        per_row = np.array([each.per_row for each in self.tensors])[tensor]
+        lanes, memory = np.where(per_row, rows, lanes), tensor >= 0
+        events["mask"][:, memory] = ALL_LANES >> (64 - np.clip(lanes[:, memory], 1, 64)).astype(np.uint64)
+
+    @cached_property
+    def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Events of a warp; for each its tensor (-1 = none), slice, and number of the access (-1 = always there)."""
+        parts, facts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)], [(-1, 0, -1)]
+        for turn in range(self.turns):
+            one, places = self._turn(turn * self.warps * self.unroll)
+            parts += one
+            facts += places
+        parts.append(event(Kind.EXIT))
+        facts.append((-1, 0, -1))
+        tensor_of, slice_of, turn_of = np.array(facts).T
+        return join(parts), tensor_of, slice_of, turn_of
+
+    def _turn(self, first: int) -> tuple[list[np.ndarray], list[tuple[int, int, int]]]:
+        """Events of one turn of warp 0, and their tensor, slice and access; the turn begins with access `first`."""
+        parts, facts = [], []
+        for slot in range(self.unroll):
+            for number, tensor in enumerate(self.tensors):
+                for slice_ in range(tensor.repeat if tensor.use != Use.WRITE else 0):
+                    parts.append(self._access(Kind.LOAD, tensor, slot))
+                    facts.append((number, slice_, first + slot))
+        for slot in range(self.unroll):
+            for pipe, instructions, latency_clk in self._arithmetic():
+                parts.append(compute(pipe, instructions, latency_clk, wait=1 << slot))
+                facts.append((-1, 0, first + slot))
+            for number, tensor in enumerate(self.tensors):
+                if tensor.use != Use.READ:
+                    parts.append(self._access(Kind.STORE, tensor, slot))
+                    facts.append((number, 0, first + slot))
+        return parts, facts
+
+    def _arithmetic(self) -> list[tuple[Pipe, int, int]]:
+        """Pipe, instructions and latency of the arithmetic of one access."""
+        each = self.lane_elements
+        accesses = sum(t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ) for t in self.tensors)
+        steps = [
+            (Pipe.ALU, self.index + ACCESS_INSTRUCTIONS * accesses, LATENCY_CLK),
+            (Pipe.FMA, self.fma * each, LATENCY_CLK),
+        ]
+        steps.append((Pipe.SFU, self.sfu * each, SFU_LATENCY_CLK))
+        return [step for step in steps if step[1]]
+
+    def _access(self, kind: Kind, tensor: Tensor, turn: int) -> np.ndarray:
+        slot = turn if kind == Kind.LOAD else NO_SLOT
+        made = access(kind, lanes=1, width_bytes=self.lane_elements * tensor.bytes, slot=slot)
+        if tensor.per_row:
+            made["width_bytes"] = made["stride"] = tensor.bytes
+        if self.fold > 1:
+            made["inner"] = 1 if tensor.per_row else self.row_lanes
+            made["row_stride"] = tensor.pitch(self.cols) if tensor.share == 1 else 0
+        return made

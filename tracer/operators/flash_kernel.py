@@ -1,0 +1,324 @@
+"""The kernels of FlashAttention 2: forward (prompt and generation) and the main one of the backward pass.
+
+Forward: 4 warps; a tile of 128 queries stays in shared memory; keys and values are streamed, 64 at a time. Generation
+and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time.
+Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tracer.events import VECTOR_BYTES, access, compute, event, join, join_warps
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
+from traces.schema import LINE_BYTES, Kind, Pipe
+from traces.source import KernelInfo, Workgroup
+
+STAT_BYTES = 4
+SUM_BYTES = 4
+SETUP_INSTRUCTIONS = 64
+LATENCY_CLK = 4
+REGISTERS = 255
+"""Registers per thread: the accumulators fill them (assumed; two workgroups fit on an SM of sm_80)."""
+SCORE_ALU, SCORE_FMA, SCORE_SFU = 1.5, 2.0, 1.0
+"""Instructions per score: maximum and conversion; scaled difference and sum; exponential."""
+PAGE_INSTRUCTIONS = 25
+"""Instructions per copy of 16 bytes to find it in a paged cache: division by the page size, look-up, address.
+Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
+K, V = 0, 1
+"""Scoreboard slots of the copies; the streams of the loop are K and V."""
+_NO_ADDRESSES = np.empty(0, np.uint64)
+
+
+class FlashShape(NamedTuple):
+    """Sizes of an attention. parts: of the keys, in generation."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    element_bytes: int
+    causal: bool
+    parts: int
+    lanes: int
+    paged: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row of a head."""
+        return self.head_dim * self.element_bytes
+
+    @property
+    def group(self) -> int:
+        """Heads that share a head of k and v."""
+        return self.heads // self.kv_heads
+
+
+@dataclass(frozen=True)
+class FlashForward(EvenKernel):
+    """Forward. q, k, v, o, stats: addresses. out_bytes: of an element of o (parts: 4)."""
+
+    NAME: ClassVar[str] = "flash_attention"
+    VERSION: ClassVar[int] = 1
+    WARPS: ClassVar[int] = 4
+
+    shape: FlashShape
+    q: int
+    k: int
+    v: int
+    o: int
+    stats: int | None = None
+    out_bytes: int = 0
+
+    @property
+    def generation(self) -> bool:
+        """One query: a workgroup has the heads that share keys."""
+        return self.shape.queries == 1
+
+    @property
+    def block_m(self) -> int:
+        """Rows of q of a workgroup."""
+        return 64 if self.generation or self.shape.paged else 128
+
+    @property
+    def block_n(self) -> int:
+        """Keys of an iteration; with 64 lanes (CDNA) few enough for 64 KB of shared memory."""
+        return 128 if (self.generation or self.shape.paged) and self.shape.lanes == 32 else 64
+
+    @property
+    def blocks(self) -> int:
+        """Workgroups of one head (of one head of k and v in generation)."""
+        return self.shape.parts if self.generation else -(-self.shape.queries // self.block_m)
+
+    @property
+    def flops(self) -> int:
+        """Operations of the matrix work: two for each multiply-accumulate, without what causality leaves out."""
+        s = self.shape
+        pairs = s.queries * s.keys - (s.queries * (s.queries - 1) // 2 if s.causal else 0)
+        return 4 * s.batch * s.heads * s.head_dim * pairs
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        s = self.shape
+        return self.make_info(
+            f"flash_attention_{s.batch}x{s.heads}x{s.queries}x{s.keys}x{s.head_dim}",
+            workgroups=s.batch * (s.kv_heads if self.generation else s.heads) * self.blocks,
+            warps=self.WARPS,
+            lanes=s.lanes,
+            registers=REGISTERS,
+            shared_bytes=(self.block_m + 2 * self.block_n) * s.row_bytes,
+        )
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of queries, keys and values."""
+        s, m = self.shape, self.block_m
+        rows = s.keys * s.kv_heads if self.generation else s.queries // m * s.heads * s.keys // (2 if s.causal else 1)
+        return 2 * (s.batch * (rows + s.queries * s.heads) * s.row_bytes // LINE_BYTES + 1)
+
+    @property
+    def period(self) -> int:
+        """Workgroups after which the work repeats with other data."""
+        return self.blocks
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
+        numbers = np.arange(self.WARPS, dtype=np.uint16)
+        for index in range(start, self.info.workgroups):
+            events, first_event = join_warps(self._generated(index) if self.generation else self._prompt(index))
+            yield Workgroup(index, numbers, first_event, events, _NO_ADDRESSES)
+
+    def _prompt(self, index: int) -> list[np.ndarray]:
+        s = self.shape
+        rest, block = divmod(index, self.blocks)
+        batch, head = divmod(rest, s.heads)
+        first = block * self.block_m
+        rows = min(self.block_m, s.queries - first)
+        last = s.keys - s.queries + first + rows if s.causal else s.keys
+        keys = min(s.keys, -(-last // self.block_n) * self.block_n)
+        place = ((batch * s.queries + first) * s.heads + head) * s.row_bytes
+        q = Tile(self.q + place, rows, s.heads * s.row_bytes)
+        stats = (batch * s.heads + head) * s.queries + first
+        return self._warps(q, q._replace(address=self.o + place), stats, batch, head // s.group, 0, keys)
+
+    def _generated(self, index: int) -> list[np.ndarray]:
+        s = self.shape
+        rest, part = divmod(index, s.parts)
+        batch, head = divmod(rest, s.kv_heads)
+        step = -(-s.keys // (s.parts * self.block_n)) * self.block_n
+        first, end = min(s.keys, part * step), min(s.keys, (part + 1) * step)
+        row = batch * s.heads + head * s.group
+        out_row = s.head_dim * (self.out_bytes or s.element_bytes)
+        part_row = row + part * s.batch * s.heads
+        q = Tile(self.q + row * s.row_bytes, s.group, s.row_bytes)
+        o = Tile(self.o + part_row * out_row, s.group, out_row)
+        return self._warps(q, o, part_row, batch, head, first, end)
+
+    def _warps(self, q: Tile, o: Tile, stats: int, batch: int, kv_head: int, first: int, end: int) -> list[np.ndarray]:
+        """Events of the warps of a workgroup that walks the keys from `first` to `end`."""
+        s = self.shape
+        pitch = s.kv_heads * s.row_bytes
+        offset = ((batch * s.keys + first) * s.kv_heads + kv_head) * s.row_bytes
+        streams = (Tile(self.k + offset, end - first, pitch), Tile(self.v + offset, end - first, pitch))
+        out_row = s.head_dim * (self.out_bytes or s.element_bytes)
+        warps = []
+        for warp in range(self.WARPS):
+            first_k = streams[K]._replace(rows=min(self.block_n, end - first))
+            parts = [
+                compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK),
+                self._loop.whole_tile(Kind.ASYNC_COPY, q, s.row_bytes, warp, slot=K),
+                *([self._loop.whole_tile(Kind.ASYNC_COPY, first_k, s.row_bytes, warp, slot=K)] if end > first else []),
+                *([self._loop.loop(streams, (s.row_bytes, s.row_bytes), warp)] if end > first else []),
+                compute(Pipe.FMA, self._rows * s.head_dim // s.lanes, LATENCY_CLK, wait=1 << K),
+                self._loop.whole_tile(Kind.STORE, o, out_row, warp),
+            ]
+            if self.stats is not None and warp == 0:
+                parts.append(_line(Kind.STORE, self.stats + stats * STAT_BYTES, q.rows, s.lanes))
+            warps.append(join([*parts, event(Kind.EXIT)]))
+        return warps
+
+    @property
+    def _rows(self) -> int:
+        """Rows of q of a warp."""
+        return self.block_m // self.WARPS
+
+    @cached_property
+    def _loop(self) -> TileLoop:
+        s = self.shape
+        scores = self._rows * self.block_n
+        macs, tile_bytes = scores * s.head_dim, self.block_n * s.row_bytes
+        each = scores / s.lanes
+        softmax = {
+            "alu": round(SCORE_ALU * each),
+            "fma": round(SCORE_FMA * each) + self._rows * s.head_dim // s.lanes,
+            "sfu": round(SCORE_SFU * each),
+        }
+        copies = tile_bytes // (VECTOR_BYTES * s.lanes * self.WARPS)
+        pages = PAGE_INSTRUCTIONS * copies if s.paged else 0
+        phases = (
+            Phase(K, V, 0, macs, tile_bytes + self._rows * s.row_bytes, copy_alu=pages, **softmax),
+            Phase(V, K, 1, macs, tile_bytes, copy_alu=pages),
+        )
+        return TileLoop(self.WARPS, s.lanes, self.block_n, phases)
+
+
+@dataclass(frozen=True)
+class FlashBackward(EvenKernel):
+    """The main kernel of the backward pass.
+
+    Attributes:
+        queries: addresses of q and of the gradient of o. keys: of k and v.
+        stats: of the two numbers per query. sums: of the gradient of q. out: of the gradients of k and v.
+    """
+
+    NAME: ClassVar[str] = "flash_backward"
+    VERSION: ClassVar[int] = 1
+    WARPS: ClassVar[int] = 8
+    BLOCK_M: ClassVar[int] = 64
+    BLOCK_N: ClassVar[int] = 128
+
+    shape: FlashShape
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    stats: tuple[int, int]
+    sums: int
+    out: tuple[int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Workgroups of one head."""
+        return -(-self.shape.keys // self.BLOCK_N)
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of the streamed tiles and of the sums."""
+        s = self.shape
+        rows = s.batch * s.heads * self.blocks * s.queries // (2 if s.causal else 1)
+        return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
+
+    @property
+    def period(self) -> int:
+        """Workgroups after which the work repeats with other data."""
+        return self.blocks
+
+    @property
+    def flops(self) -> int:
+        """Operations of the matrix work of the five products, without what causality leaves out."""
+        s = self.shape
+        pairs = s.queries * s.keys - (s.queries * (s.queries - 1) // 2 if s.causal else 0)
+        return 10 * s.batch * s.heads * s.head_dim * pairs
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        s = self.shape
+        return self.make_info(
+            f"flash_backward_{s.batch}x{s.heads}x{s.queries}x{s.head_dim}",
+            workgroups=s.batch * s.heads * self.blocks,
+            warps=self.WARPS,
+            lanes=s.lanes,
+            registers=REGISTERS,
+            shared_bytes=min(163840, (2 * self.BLOCK_N + 3 * self.BLOCK_M) * s.row_bytes),
+        )
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
+        numbers = np.arange(self.WARPS, dtype=np.uint16)
+        for index in range(start, self.info.workgroups):
+            events, first_event = join_warps([self._warp(index, warp) for warp in range(self.WARPS)])
+            yield Workgroup(index, numbers, first_event, events, _NO_ADDRESSES)
+
+    def _warp(self, index: int, warp: int) -> np.ndarray:
+        s = self.shape
+        rest, block = divmod(index, self.blocks)
+        batch, head = divmod(rest, s.heads)
+        first = block * self.BLOCK_N
+        rows = min(self.BLOCK_N, s.keys - first)
+        start = first // self.BLOCK_M * self.BLOCK_M if s.causal else 0
+        kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
+        kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
+        own = ((batch * s.keys + first) * s.heads + head) * row
+        q = ((batch * s.queries + start) * s.heads + head) * row
+        left, widen = s.queries - start, SUM_BYTES // s.element_bytes
+        streams = [Tile(address + q, left, pitch) for address in self.queries]
+        streams.append(Tile(self.sums + q * widen, left, pitch * widen))
+        first_q = streams[K]._replace(rows=min(self.BLOCK_M, left))
+        parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
+        parts += [
+            self._loop.whole_tile(Kind.ASYNC_COPY, Tile(address + kv, rows, kv_pitch), row, warp, slot=K)
+            for address in self.keys
+        ]
+        if warp == 0:
+            numbers = (batch * s.heads + head) * s.queries + start
+            parts += [_line(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats]
+        parts.append(self._loop.whole_tile(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
+        parts.append(self._loop.loop(tuple(streams), (row, row, row * widen), warp))
+        out = [Tile(address + own, rows, pitch) for address in self.out]
+        parts += [self._loop.whole_tile(Kind.STORE, tile, row, warp) for tile in out]
+        return join([*parts, event(Kind.EXIT)])
+
+    @cached_property
+    def _loop(self) -> TileLoop:
+        s = self.shape
+        scores = self.BLOCK_M * self.BLOCK_N // self.WARPS
+        macs, each = scores * s.head_dim, scores / s.lanes
+        tiles = (self.BLOCK_M + self.BLOCK_N) * s.row_bytes
+        after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
+        phases = (
+            Phase(K, V, 0, macs, tiles),
+            Phase(V, K, 1, macs, tiles, **after),
+            Phase(V, NO_STREAM, 0, 3 * macs, 3 * tiles, reduce=2),
+        )
+        return TileLoop(self.WARPS, s.lanes, self.BLOCK_M, phases)
+
+
+def _line(kind: Kind, address: int, rows: int, lanes: int) -> np.ndarray:
+    """Accesses to one number of 4 bytes per row."""
+    first = np.arange(0, rows, lanes)
+    return access(kind, len(first), lanes=np.minimum(rows - first, lanes), width_bytes=STAT_BYTES,
+                  base=address + first * STAT_BYTES)  # fmt: skip

@@ -1,0 +1,81 @@
+"""Base of operators: a few fields that determine one kernel or several."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tracer.data_type import DataType
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.tensor import FIRST_ADDRESS, regions
+from tracer.parameter_kernel import ParameterKernel
+from traces.errors import UserError
+from traces.source import KernelInfo, Workgroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator(ParameterKernel):
+    """An operator of a Transformer. With one kernel it is a `traces.source.KernelSource` itself.
+
+    A subclass gives `parts`. Raises UserError if a field has an impossible value.
+
+    Attributes:
+        dtype: type of the activations.
+        address: of the first buffer; each further buffer begins at a multiple of 2 MiB.
+        lanes: of a warp.
+    """
+
+    VERSION = 1
+
+    dtype: DataType = DataType.FP16
+    address: int = FIRST_ADDRESS
+    lanes: int = 32
+
+    def __post_init__(self):
+        self.check_lanes(self.lanes)
+        self.check()
+        for kernel in self.kernels:  # shapes that no kernel can run are refused at once
+            self.check_accesses(kernel.line_requests)
+
+    def check(self) -> None:
+        """Refuse impossible values of the subclass's fields."""
+
+    def parts(self) -> tuple[EvenKernel, ...]:
+        """The kernels, in order."""
+        raise TypeError(f"{type(self).__name__} has no kernels")
+
+    @cached_property
+    def kernels(self) -> tuple[EvenKernel, ...]:
+        """The kernels, in order."""
+        return self.parts()
+
+    @property
+    def kernel(self) -> EvenKernel:
+        """The only kernel.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(self.kernels) != 1:
+            raise UserError(f"{self.NAME}: has {len(self.kernels)} kernels with these fields, allowed is one kernel")
+        return self.kernels[0]
+
+    @property
+    def info(self) -> KernelInfo:
+        return self.kernel.info
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        return self.kernel.workgroups(start)
+
+    def fingerprint(self) -> str:
+        return self.kernel.fingerprint()
+
+    def buffers(self, *sizes_bytes: int) -> tuple[int, ...]:
+        """Addresses of buffers of these sizes.
+
+        Raises:
+            UserError: a wrong address, or a buffer ends beyond the address space.
+        """
+        try:
+            return regions(self.address, sizes_bytes)
+        except UserError as problem:
+            raise UserError(f"{self.NAME}: {problem}") from None

@@ -1,0 +1,73 @@
+"""Rotary position embedding of queries and keys, in place: pairs (j, j + head_dim / 2) of each head are turned.
+
+q and k are one tensor [tokens, heads + kv_heads, head_dim]; cosine and sine are [tokens, head_dim / 2] each, read by
+every head. Backward the angle is negative; the traffic is the same.
+
+    DRAM reads             tokens * (heads + kv_heads + 1) * head_dim * B bytes, if L2 holds a token's cosines and sines
+    DRAM writes            tokens * (heads + kv_heads) * head_dim * B bytes
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tracer.operators.element_map import ElementMap
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.operator import Operator
+from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
+
+FMA = 6
+"""Instructions per pair: two products and two sums, conversions."""
+DIVISION_INSTRUCTIONS = 40
+"""Quotient and remainder by a number that the compiler does not know (assumed)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotary(Operator):
+    """Rotary embedding of the queries and keys of some tokens.
+
+    Attributes:
+        backward: the gradient; it moves the same bytes.
+        division: head and pair of each access are found with an integer division.
+        vector: pairs of a lane per access; 0 = 16 bytes. unroll: accesses of a warp.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "rotary"
+
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    backward: bool = False
+    division: bool = False
+    vector: int = 0
+    unroll: int = 4
+
+    def check(self) -> None:
+        self.check_sizes("tokens", "heads", "kv_heads", "head_dim", "unroll")
+        if self.head_dim % 2:
+            raise UserError(f"rotary head_dim = {self.head_dim}: must be even")
+
+    def parts(self) -> tuple[EvenKernel, ...]:
+        b, heads, pairs = self.dtype.bytes, self.heads + self.kv_heads, self.head_dim // 2
+        x, cosine, sine = self.buffers(
+            self.tokens * heads * self.head_dim * b, self.tokens * pairs * b, self.tokens * pairs * b
+        )
+        pitch, half = self.head_dim * b, pairs * b
+        tensors = (
+            Tensor(x, b, Use.UPDATE, pitch_bytes=pitch),
+            Tensor(x + half, b, Use.UPDATE, pitch_bytes=pitch),
+            Tensor(cosine, b, share=heads),
+            Tensor(sine, b, share=heads),
+        )
+        index = DIVISION_INSTRUCTIONS if self.division else 0
+        name, settings = (
+            "rotary_backward" if self.backward else "rotary",
+            {"vector": self.vector, "unroll": self.unroll},
+        )
+        return (
+            ElementMap(name, self.tokens * heads, pairs, tensors, fma=FMA, index=index, lanes=self.lanes, **settings),
+        )

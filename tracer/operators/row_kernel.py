@@ -1,0 +1,323 @@
+"""Row kernel: one or two sums (or maxima) over each row, then an output that depends on them.
+
+The work has `rows` x `cols` elements. The kernel is built like library kernels:
+
+* A row of at most ROW_ACCESSES warp accesses belongs to one warp; a workgroup has one row per warp. A longer row
+  belongs to a whole workgroup (with `shared_rows` every row does), and the warps take its accesses in turn.
+* A lane has `vector` adjacent elements per access: 16 bytes of the widest type if they divide a row.
+* A warp that has at most KEPT_ACCESSES accesses of a row keeps the values of the inputs in registers: they are read
+  once, and the sums follow one after the other. Otherwise (or without `keep`) the inputs are read in `passes` passes
+  for the sums and once more for the output.
+* Sums over lanes use shuffles. If a row belongs to several warps, sums over warps use shared memory and a barrier.
+* Then the vectors (weight, bias) are read, UNROLL accesses of each at a time, and the outputs are stored. Scalars of a
+  row (mean, maximum, ...) have 4 bytes; the first warp of a row reads them at its begin and stores them at its end.
+* With `partials` a workgroup takes `turns` rows and stores the sums of each column over its rows, 4 bytes each.
+
+Traffic in sectors of 32 bytes, where a row of tensor t is S(t) whole sectors:
+
+    requested by loads     rows * (n * sum S(inputs) + sum S(vectors)), n = 1 kept, `passes` + 1 otherwise
+    requested by stores    rows * sum S(outputs), rows for each scalar, workgroups * S(4 bytes) for each partial
+    DRAM reads             rows * sum S(inputs) + sum S(vectors), if L2 holds the vectors and the rows in flight
+    DRAM writes            rows * sum S(outputs) + ceil(rows / 8) for each scalar + the partials
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.tensor import Tensor
+from traces.errors import UserError
+from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
+from traces.source import KernelInfo, Workgroup
+
+ROW_ACCESSES = 8
+"""Most accesses of a row that belongs to one warp."""
+KEPT_ACCESSES = 8
+"""Most accesses of a row whose values a warp keeps. fp16 values take 64 registers per thread as fp32 values."""
+UNROLL = 4
+"""Accesses of each vector in flight per warp."""
+SCALAR_BYTES = 4
+SETUP_INSTRUCTIONS = 16
+ACCESS_INSTRUCTIONS = 10
+"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
+LATENCY_CLK = 4
+SFU_LATENCY_CLK = 20
+SHUFFLE_CLK = 25
+"""Latency of one exchange between lanes."""
+ADDRESS_REGISTERS = 24
+"""Instruction counts, latencies and registers are assumed."""
+REGISTERS_MAX = 255
+REGISTER_FILE = 65536
+"""Registers of 32 lanes of a CU: a large workgroup has fewer per thread (what does not fit is spilled: left out)."""
+THREADS_MAX = 1024
+INPUTS_MAX, VECTORS_MAX = 4, 4
+
+# Scoreboard slots: INPUT .. INPUT + 8 * INPUTS_MAX - 1 and so on
+INPUT, VECTOR, OUTPUT, SUM, TOTAL, SCALAR = 0, 32, 48, 56, 57, 58
+_NO_ADDRESSES = np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class RowKernel(EvenKernel):
+    """A row kernel.
+
+    Attributes:
+        name: of the kernel.
+        inputs, outputs: tensors of `rows` x `cols` elements.
+        vectors: tensors of `cols` elements.
+        scalars_in, scalars_out: addresses of arrays with 4 bytes per row.
+        partials: addresses of arrays [workgroups, cols] of 4 bytes.
+        reductions: sums one after the other if the inputs are kept.
+        passes: reading passes for the sums if they are not.
+        fma: arithmetic instructions per element for the output. sfu: transcendental ones.
+        sum_fma: arithmetic instructions per element for each sum.
+        vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
+        turns: rows, one after the other, of a workgroup (of each warp that owns a row).
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "row_kernel"
+    VERSION: ClassVar[int] = 1
+
+    name: str
+    rows: int
+    cols: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...] = ()
+    vectors: tuple[Tensor, ...] = ()
+    scalars_in: tuple[int, ...] = ()
+    scalars_out: tuple[int, ...] = ()
+    partials: tuple[int, ...] = ()
+    reductions: int = 1
+    passes: int = 1
+    fma: int = 2
+    sfu: int = 0
+    sum_fma: int = 2
+    vector: int = 0
+    warps: int = 8
+    keep: bool = True
+    shared_rows: bool = False
+    turns: int = 1
+    lanes: int = 32
+
+    def __post_init__(self):
+        self.check_sizes("rows", "cols", "warps", "turns", "passes")
+        self.check_lanes(self.lanes)
+        if self.warps * self.lanes > THREADS_MAX:
+            raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
+        if self.vector < 0 or (self.vector and self.cols % self.vector):
+            raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
+        if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
+            raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations: one for each instruction and element."""
+        sums = self.sum_fma * (self.reductions if self.kept else self.passes)
+        return self.rows * self.cols * (sums + self.fma + self.sfu)
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of all tensors."""
+        read = sum(tensor.bytes for tensor in self.inputs) * (1 if self.kept else self.passes + 1)
+        others = sum(tensor.bytes for tensor in (*self.outputs, *self.vectors))
+        return self.rows * self.cols * (read + others) // LINE_BYTES + 1
+
+    @property
+    def lane_elements(self) -> int:
+        """Elements of a lane per access."""
+        widest = VECTOR_BYTES // max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
+        return self.vector or min(max(1, widest), self.cols & -self.cols)
+
+    @property
+    def row_accesses(self) -> int:
+        """Number of warp accesses that cover a row."""
+        return -(-self.cols // (self.lanes * self.lane_elements))
+
+    @property
+    def row_warps(self) -> int:
+        """Number of warps that share a row."""
+        return 1 if self.row_accesses <= ROW_ACCESSES and not self.shared_rows else self.warps
+
+    @property
+    def kept(self) -> bool:
+        """True if the values of a row are kept in registers and the inputs are read once."""
+        return self.keep and -(-self.row_accesses // self.row_warps) <= KEPT_ACCESSES
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        each = self.lane_elements
+        accesses = -(-self.row_accesses // self.row_warps)
+        held = accesses if self.kept else UNROLL
+        wide = max(tensor.bytes for tensor in self.inputs)
+        words = held * each * max(1, wide // 4) * len(self.inputs) + ADDRESS_REGISTERS
+        words += UNROLL * each * sum(vector.bytes for vector in self.vectors) // 4
+        words += accesses * each * len(self.partials)
+        return self.make_info(
+            f"{self.name}_{self.rows}x{self.cols}",
+            workgroups=-(-self.rows * self.row_warps // (self.warps * self.turns)),
+            warps=self.warps,
+            lanes=self.lanes,
+            registers=min(REGISTERS_MAX, REGISTER_FILE // (self.warps * self.lanes), -(-words // 8) * 8),
+            shared_bytes=2 * SCALAR_BYTES * self.warps if self.row_warps > 1 else 0,
+        )
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups, starting at number `start`. They differ only in the addresses of their rows."""
+        numbers = np.arange(self.warps, dtype=np.uint16)
+        program, warp, step, row = self._program
+        rows = self.warps // self.row_warps
+        for index in range(start, self.info.workgroups):
+            events = program.copy()
+            events["base"] += (step * index).astype(np.uint64)
+            kept = row + index * rows < self.rows
+            edges = np.searchsorted(warp[kept], np.arange(self.warps + 1))
+            yield Workgroup(index, numbers, edges, events if kept.all() else events[kept], _NO_ADDRESSES)
+
+    @cached_property
+    def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Events of workgroup 0 if all its rows exist; for each its warp, step and row.
+
+        step: of the addresses from workgroup to workgroup, bytes. row: to which the event belongs; below 0 = to none.
+        """
+        rows, grid = self.warps // self.row_warps, self.info.workgroups
+        row_0 = [self._warp(place) for place in range(self.row_warps)]
+        parts = []
+        for warp in range(self.warps):
+            events, steps = row_0[warp % self.row_warps]
+            for turn in range(self.turns):
+                row = turn * grid * rows + warp // self.row_warps
+                moved = events.copy()
+                moved["base"] += (steps * row).astype(np.uint64)
+                parts.append((moved, warp, steps * rows, row))
+            parts += [
+                (stores, warp, np.full(len(stores), self.cols * SCALAR_BYTES), warp // self.row_warps)
+                for stores in self._stored_partials(warp % self.row_warps)
+            ]
+            parts.append((event(Kind.EXIT), warp, np.zeros(1, np.int64), -self.info.workgroups * self.warps))
+        sizes = [len(events) for events, *_ in parts]
+        warps, rows_of = (np.repeat([part[field] for part in parts], sizes) for field in (1, 3))
+        return join([part[0] for part in parts]), warps, np.concatenate([part[2] for part in parts]), rows_of
+
+    def _warp(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Events of a warp on row 0, and for each event the distance of its addresses from row to row in bytes."""
+        mine = np.arange(place, self.row_accesses, self.row_warps)
+        parts: list[tuple[np.ndarray, int]] = [(compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK), 0)]
+        parts += self._scalars(Kind.LOAD, self.scalars_in)
+        for turn in range(1 if self.kept else self.passes):
+            parts += self._read(mine) + self._reduction(place, turn)
+        for turn in range(1, self.reductions if self.kept else 0):
+            parts += [(self._sums(len(mine), wait=1 << TOTAL), 0), *self._reduction(place, turn)]
+        for group in _groups(mine, UNROLL):
+            parts += self._output(group)
+        if place == 0:
+            parts += self._scalars(Kind.STORE, self.scalars_out)
+        return join([events for events, _ in parts]), _steps(parts)
+
+    def _read(self, mine: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        """Loads of all inputs, KEPT_ACCESSES accesses of each at a time, each followed by its sums."""
+        parts = []
+        for group in _groups(mine, KEPT_ACCESSES):
+            parts += [*self._load_inputs(group), (self._addresses(len(group) * len(self.inputs)), 0)]
+            parts.append((self._sums(len(group), wait=self._waits(len(group))), 0))
+        return parts
+
+    def _load_inputs(self, group: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        return [
+            (self._accesses(Kind.LOAD, tensor, group, INPUT + KEPT_ACCESSES * number), tensor.pitch(self.cols))
+            for number, tensor in enumerate(self.inputs)
+        ]
+
+    def _addresses(self, accesses: int) -> np.ndarray:
+        """Address arithmetic of some accesses."""
+        return compute(Pipe.ALU, max(1, ACCESS_INSTRUCTIONS * accesses), LATENCY_CLK)
+
+    def _waits(self, accesses: int) -> int:
+        """Slots of these accesses of all inputs."""
+        each = (1 << accesses) - 1
+        return sum(each << INPUT + KEPT_ACCESSES * number for number in range(len(self.inputs)))
+
+    def _accesses(self, kind: Kind, tensor: Tensor, group: np.ndarray, slot: int) -> np.ndarray:
+        """Accesses to row 0 of a tensor; loads have a slot each."""
+        reach = self.lanes * self.lane_elements
+        return access(
+            kind,
+            len(group),
+            lanes=np.minimum(self.cols - group * reach, reach) // self.lane_elements,
+            width_bytes=self.lane_elements * tensor.bytes,
+            base=tensor.address + group * reach * tensor.bytes,
+            slot=slot + np.arange(len(group)) if kind == Kind.LOAD else NO_SLOT,
+        )
+
+    def _sums(self, accesses: int, wait: int) -> np.ndarray:
+        """Additions of a warp for the values of some accesses."""
+        return compute(Pipe.FMA, self.sum_fma * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
+
+    def _reduction(self, place: int, turn: int) -> list[tuple[np.ndarray, int]]:
+        """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
+        if not self.reductions:
+            return []
+        shuffles = self.lanes.bit_length() - 1
+        own = compute(Pipe.ALU, 2 * shuffles, SHUFFLE_CLK * shuffles, slot=TOTAL, wait=1 << SUM | 1 << TOTAL)
+        if self.row_warps == 1:
+            return [(own, 0)]
+        base = SCALAR_BYTES * self.warps * (turn % 2)  # no warp overwrites a value that another warp still reads
+        store = access(Kind.STORE, lanes=1, width_bytes=SCALAR_BYTES, base=base + SCALAR_BYTES * place, wait=1 << TOTAL)
+        load = access(Kind.LOAD, lanes=self.warps, width_bytes=SCALAR_BYTES, base=base, slot=SUM)
+        store["space"] = load["space"] = Space.SHARED
+        return [(part, 0) for part in (own, store, event(Kind.BARRIER, slot=0), load, own)]
+
+    def _output(self, group: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        """Loads of vectors and (if not kept) inputs for some accesses, then arithmetic and stores of each access."""
+        if not self.outputs and not self.partials:
+            return []
+        number = len(group)
+        parts = [(self._accesses(Kind.LOAD, vector, group, VECTOR + UNROLL * place), 0)
+                 for place, vector in enumerate(self.vectors)]  # fmt: skip
+        slots = [VECTOR + UNROLL * place for place in range(len(self.vectors))]
+        if not self.kept:
+            parts += self._load_inputs(group)
+            slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self.inputs))]
+        parts.append((self._addresses(number * (len(slots) + len(self.outputs))), 0))
+        stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
+        for place in range(number):
+            wait = sum(1 << slot + place for slot in slots) | 1 << TOTAL | (1 << SCALAR if self.scalars_in else 0)
+            result = {"slot": OUTPUT + place, "wait": wait}
+            if self.sfu:
+                parts.append((compute(Pipe.SFU, self.sfu * self.lane_elements, SFU_LATENCY_CLK, wait=wait), 0))
+            parts.append((compute(Pipe.FMA, max(1, self.fma * self.lane_elements), LATENCY_CLK, **result), 0))
+            for tensor, store in zip(self.outputs, stores, strict=True):
+                one = store[place : place + 1]
+                one["wait"] = np.uint64(1 << OUTPUT + place)
+                parts.append((one, tensor.pitch(self.cols)))
+        return parts
+
+    def _scalars(self, kind: Kind, addresses: tuple[int, ...]) -> list[tuple[np.ndarray, int]]:
+        """Accesses to the scalars of row 0."""
+        if not addresses:
+            return []
+        slot, wait = (SCALAR, 0) if kind == Kind.LOAD else (NO_SLOT, 1 << TOTAL)
+        base, width_bytes = np.array(addresses), SCALAR_BYTES
+        made = access(kind, len(addresses), lanes=1, width_bytes=width_bytes, base=base, slot=slot, wait=wait)
+        return [(made, SCALAR_BYTES)]
+
+    def _stored_partials(self, place: int) -> list[np.ndarray]:
+        """Stores of a warp's column sums in workgroup 0."""
+        mine = np.arange(place, self.row_accesses, self.row_warps)
+        return [self._accesses(Kind.STORE, Tensor(address, SCALAR_BYTES), mine, 0) for address in self.partials]
+
+
+def _steps(parts: list[tuple[np.ndarray, int]]) -> np.ndarray:
+    """The step of each event."""
+    return np.concatenate([np.full(len(events), step) for events, step in parts])
+
+
+def _groups(accesses: np.ndarray, size: int) -> list[np.ndarray]:
+    return [accesses[first : first + size] for first in range(0, len(accesses), size)]

@@ -1,0 +1,63 @@
+"""Softmax: y = exp(x - max) / sum(exp(x - max)), row by row.
+
+A row is S whole sectors of 32 bytes. A row that fits the registers of its warps is read once. A longer one is read in
+`passes` passes for maximum and sum (1: both at once) and once more for the output; L2 may hold it in between.
+
+forward:   requested by loads rows * S * n (n = 1, or passes + 1); DRAM writes rows * S
+backward:  dy and y are read, dx is written: DRAM reads 2 * rows * S, writes rows * S
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.operator import Operator
+from tracer.operators.row_kernel import RowKernel
+from tracer.operators.tensor import Tensor, Use
+
+EXACT_SUM_FMA, EXACT_FMA = 7, 20
+"""Instructions per element with `exact`: 2 for the maximum and 11 for the sum of exponentials, over two passes; 20 for
+the output (difference 1, exponential 8, division 9, conversions 2). Counted from the operations of CUDA's expf and fp32
+division (assumed)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Operator):
+    """Softmax over the rows of a matrix.
+
+    Attributes:
+        exact: exponential and division as the C library computes them, without the fast instructions.
+        backward: the gradient of x.
+        warps: of a workgroup. vector: elements of a lane per access; 0 = 16 bytes.
+        passes: reading passes for maximum and sum of a row that does not fit the registers.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    NAME: ClassVar[str] = "softmax"
+
+    rows: int
+    cols: int
+    backward: bool = False
+    warps: int = 8
+    vector: int = 0
+    passes: int = 1
+    keep: bool = True
+    exact: bool = False
+
+    def check(self) -> None:
+        self.check_sizes("rows", "cols", "warps", "passes")
+
+    def parts(self) -> tuple[EvenKernel, ...]:
+        size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
+        x, y, dy = self.buffers(size, size, size)
+        settings: dict[str, Any] = {"warps": self.warps, "vector": self.vector, "keep": self.keep, "lanes": self.lanes}
+        shape = (self.rows, self.cols)
+        if self.backward:
+            inputs = (Tensor(dy, b), Tensor(y, b))
+            return (RowKernel("softmax_backward", *shape, inputs, (Tensor(x, b, Use.WRITE),), **settings),)
+        outputs = (Tensor(y, b, Use.WRITE),)
+        settings |= {"reductions": 2, "passes": self.passes, "sfu": 1}
+        settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA} if self.exact else {}
+        return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)
