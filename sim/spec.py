@@ -197,6 +197,7 @@ class L2(Unit, frozen=True, kw_only=True):
     mshr_merges: int  # requests waiting on one line
     index: CacheIndex  # set index
     dram_fifo: int  # requests waiting from a bank to its channel, per stream
+    atomics_per_clk: float  # atomic operations on one address that a bank does; 0 = no limit
     partitions: int  # of all banks and CUs; CU c is in partition c % partitions
     sharing: L2Sharing
     far_latency_clk: int  # additional clocks of the crossbar between two partitions, each way
@@ -298,6 +299,17 @@ class Link(Unit, frozen=True, kw_only=True):
     credits: int  # packets on the way or in the receiver's buffer
 
 
+class Network(Unit, frozen=True, kw_only=True):
+    """Links between GPUs of different nodes: one card per GPU, whose bandwidth all of these links share."""
+
+    node_gpus: int  # GPUs of a node, in the order of their numbers; 0 = all GPUs are in one node
+    GB_per_s: float  # of one direction
+    efficiency: float  # share of GB_per_s for packets
+    latency_ps: int  # first bit out to last bit in, unloaded
+    header_bytes: int  # of each packet; a packet is one line
+    credits: int  # packets on the way or in the receiver's buffer
+
+
 class Tracker(Unit, frozen=True, kw_only=True):
     """Counts updates of output tiles (T3)."""
 
@@ -363,6 +375,7 @@ class Machine(Unit, frozen=True, kw_only=True):
     hbm: HBM
     dispatch: Dispatch
     link: Link
+    network: Network
     tracker: Tracker
     dma: DMA
     mca: MCA

@@ -346,10 +346,12 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
         number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
         if number >= 0:
             requests = fifos[number]
+            bank.next_ps = now_ps + bank.period_ps
+            if bank.atomic_ps > 0 and fifo_head(requests, pool).op >= Op.ATOMIC:
+                bank.next_ps = max(bank.next_ps, now_ps + fifo_head(requests, pool).need * bank.atomic_ps)
             fifo_take(requests, pool, now_ps)
             bank.blocked = 0
             bank.requests_served += 1
-            bank.next_ps = now_ps + bank.period_ps
             bank.last_request_ps = now_ps
             if fifo_fill(requests) > AHEAD:
                 expect(_set_of(bank, sets, pool[fifo_slot(requests, requests.head + AHEAD)]), bank.ways)

@@ -39,6 +39,7 @@ L2_BANK = np.dtype(
         ("period_ps", "i8"),
         ("latency_ps", "i8"),
         ("path_ps", "i8"),  # to the memory controller
+        ("atomic_ps", "i8"),  # of an operation on one address; 0 = no limit
         ("acks", "i8"),  # 1: stores are acknowledged
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
@@ -113,6 +114,7 @@ def make_l2_banks(machine, wiring):
     banks["period_ps"] = period_ps = whole_period_ps(spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
     banks["path_ps"] = machine.hbm.request_ps
+    banks["atomic_ps"] = round(period_ps / spec.atomics_per_clk) if spec.atomics_per_clk else 0
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
     banks["arrivals"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1

@@ -34,7 +34,7 @@ LSU = np.dtype(
         ("loads", "i8"),  # load-table entries
         ("port", "i8"),  # fifo towards the NoC
         ("cu", "i4"),
-        ("pad", "i4"),
+        ("counts_lanes", "i4"),  # 1: atomics tell L2 how many lanes they have at one address
         # state
         ("free_ps", "i8"),  # when the last event has sent its lines
         (
@@ -69,6 +69,7 @@ LSU = np.dtype(
         ("line", "i8", MAX_LINES),
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
+        ("same", "i1", MAX_LINES),  # of an atomic: lanes at one address
         ("links", "i1", MAX_PORTS),  # 1 + port of each GPU of the set
         ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
         ("load_table", LOAD, MAX_LOADS),
@@ -77,12 +78,18 @@ LSU = np.dtype(
 )
 
 
-def make_lsus(spec, period_ps, ports):
-    """One LSU per CU. spec: sim.spec.ComputeUnit; ports: fifo number of each CU's NoC port."""
+def make_lsus(spec, period_ps, ports, counts_lanes):
+    """One LSU per CU.
+
+    Args:
+        spec: sim.spec.ComputeUnit.
+        ports: fifo number of each CU's NoC port.
+        counts_lanes: True if L2 has a limit for atomics on one address.
+    """
     lsus = np.zeros(len(ports), LSU)
     lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
     lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
-    lsus["port"], lsus["cu"] = ports, np.arange(len(ports))
+    lsus["port"], lsus["cu"], lsus["counts_lanes"] = ports, np.arange(len(ports)), counts_lanes
     lsus["load_table"]["next"] = np.append(np.arange(1, MAX_LOADS), -1)
     lsus["load"] = lsus["blocked_since_ps"] = -1
     return lsus

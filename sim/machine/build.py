@@ -299,7 +299,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         dispatch=dispatch,
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
-        lsus=make_lsus(machine.cu, clock_ps, number["port"]),
+        lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0),
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,

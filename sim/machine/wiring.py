@@ -46,7 +46,7 @@ def lookahead_ps(machine: Machine, ports: int = 0) -> int:
     grid_ps = whole_period_ps(machine.noc.clock_MHz)
     shortest_ps = min(machine.noc.latency_clk * grid_ps, machine.hbm.request_ps, data_ps(machine), MAX_LOOKAHEAD_PS)
     if ports:
-        shortest_ps = min(shortest_ps, machine.link.latency_ps)
+        shortest_ps = min(shortest_ps, machine.link.latency_ps, machine.network.latency_ps)
     if has_far(machine.l2):
         shortest_ps = min(shortest_ps, far_ps(machine))
     if machine.msc.bytes:

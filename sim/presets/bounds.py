@@ -72,6 +72,7 @@ BOUNDS: dict[str, Bound] = {
     "l2.mshrs": Bound(1, 8 * KIB, "every line in flight takes memory in the simulator"),
     "l2.mshr_merges": Bound(1, KIB, "every waiting request takes memory in the simulator"),
     "l2.dram_fifo": FIFO._replace(least=2, why=ROOM_FOR_TWO),
+    "l2.atomics_per_clk": Bound(0, 1000, "a faster unit is none; 0 = no limit"),
     "l2.partitions": Bound(1, 64, WIDER),
     "l2.far_latency_clk": LATENCY_CLK,
     "l2.far_bytes_per_clk": BYTES_PER_CLK,
@@ -120,6 +121,14 @@ BOUNDS: dict[str, Bound] = {
     "link.header_bytes": PACKET_BYTES,
     "link.egress_fifo": FIFO,
     "link.credits": Bound(1, 4096, RECORD),
+    "network.node_gpus": Bound(0, 1024, WIDER),
+    "network.GB_per_s": Bound(0.1, 100_000, f"{SLOW}, a faster one is none"),
+    "network.efficiency": Bound(0.01, 1, "a share; some of the link must be left for packets"),
+    "network.latency_ps": PATH_PS._replace(
+        least=1000, why="GPUs run alone for this time; a longer one is a wrong unit"
+    ),
+    "network.header_bytes": PACKET_BYTES,
+    "network.credits": Bound(1, 4096, RECORD),
     "tracker.entries": Bound(0, 4 * MIB, f"at most {RECORD}; 0 = no limit"),
     "tracker.ways": Bound(1, 1024, WIDER),
     "tracker.wavefronts": Bound(1, 64, "the warps of a CU"),

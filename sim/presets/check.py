@@ -161,6 +161,7 @@ def _fabric_rules(machine):
     allowed = f"at least {clock_ps} ps, a clock of the crossbar: time windows are whole clocks"
     yield machine.hbm.request_ps >= clock_ps, "hbm.request_ps", allowed
     yield machine.link.latency_ps >= clock_ps, "link.latency_ps", allowed
+    yield machine.network.latency_ps >= clock_ps, "network.latency_ps", allowed
     yield tracker.entries % tracker.ways == 0, "tracker.entries", f"a multiple of tracker.ways = {tracker.ways}"
     most = TRACKER_SETS_MAX * tracker.ways
     allowed = f"at most {TRACKER_SETS_MAX} x tracker.ways = {most}, the size of the unit's record; 0 = no limit"

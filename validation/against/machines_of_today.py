@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sim.hw.address_map import l2_bank_of
 from sim.presets import Preset, load_preset
-from tracer.streams import Flow
+from tracer.streams import BufferStream, Flow
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import Cache
 from traces.units import MIB, PS_PER_NS, period_ps
@@ -25,7 +25,6 @@ from validation.against.microbenchmarks import (
     l2_GBps,
     latency_ps,
     replay,
-    stream_source,
 )
 
 HERE = Path(__file__).parents[1]
@@ -38,7 +37,9 @@ SIDE_CACHE = Chase("memory-side cache", "MALL_cyc", 128 << 10, 128, 1024, 1024, 
 FAR_COLUMN = "L2_far_cyc"
 LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
 BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
-STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_triad_GBps"))
+STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_scale_GBps"))
+BLOCK_THREADS, ELEMENT_BYTES = 1024, 8
+"""The kernels of gpu-stream at full occupancy: each thread reads or writes one number in fp64 and ends."""
 
 
 class Machine(NamedTuple):
@@ -50,7 +51,7 @@ class Machine(NamedTuple):
 
 
 MACHINES = (
-    Machine("a100_80g_halves", "A100-80"),
+    Machine("a100_80g_halves", "A100-80", stream_bytes=80 * MIB),
     Machine("h100_sxm", "GH200"),
     Machine("b200", "B200"),
     Machine("mi300x", "MI300X", stream_bytes=160 * MIB),
@@ -88,6 +89,19 @@ def latencies(machine: Machine) -> Iterator[tuple[str, str, float]]:
         yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine)
 
 
+def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
+    """A kernel of gpu-stream: workgroups of BLOCK_THREADS threads walk the buffer in order."""
+    return BufferStream(
+        flow,
+        buffer_bytes,
+        workgroup_count=-(-buffer_bytes // (BLOCK_THREADS * ELEMENT_BYTES)),
+        warps=BLOCK_THREADS // preset.machine.cu.lanes_per_warp,
+        unroll=1,
+        lanes=preset.machine.cu.lanes_per_warp,
+        lane_bytes=ELEMENT_BYTES,
+    )
+
+
 def stream_GBps(preset: Preset, flow: Flow, half_bytes: int) -> float:
     """Bandwidth of a long stream from HBM: the second half of a buffer."""
     times = [replay(preset, stream_source(preset, flow, count * half_bytes)).time_ps for count in (1, 2)]
@@ -102,6 +116,13 @@ def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
     for flow, column in STREAMS:
         if row[column]:
             yield f"HBM {flow.name.lower()}", column, stream_GBps(preset, flow, machine.stream_bytes)
+
+
+def figures(machine: Machine) -> dict[str, float]:
+    """Column of BENCHES -> number, in its unit, for the columns with a measured value."""
+    clock_ps = period_ps(float(measured(machine.row)["clock_MHz"]))
+    found = {column: ps / clock_ps for _, column, ps in latencies(machine)}
+    return found | {column: GBps for _, column, GBps in bandwidths(machine)}
 
 
 def cells(machine: Machine, level: str, column: str, ours: float, tolerance: float) -> list[str]:

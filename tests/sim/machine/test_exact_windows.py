@@ -78,7 +78,7 @@ FABRIC = {
     "collective": ("rs", ("collective.slices=2", "collective.step_ps=10000")),
     "updates": ("rs_nmc", ("hbm.queue=split", "mca.age_limit_ps=30000")),
     "halves": ("t3", ("l2.partitions=2", "l2.far_latency_clk=9", "l2.sharing=copies")),
-    "stored": ("all_reduce", (*STORING, "msc.write_back=true", *NARROW)),
+    "stored": ("all_reduce", (*STORING, *NARROW)),
     "in l2": ("all_reduce", ("collective.cache=allocate",)),
     "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
 }

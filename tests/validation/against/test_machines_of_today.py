@@ -1,11 +1,24 @@
-"""Machines of today: the near, far and memory-side latencies are those measured."""
+"""Machines of today: near, far and memory-side latencies are those measured; claims; the arithmetic of counters."""
 
+import numpy as np
 import pytest
 
 from sim.presets import load_preset
+from tracer.streams import Flow
 from traces.units import period_ps
-from validation.against.machines_of_today import FAR_COLUMN, MACHINES, SIDE_CACHE, far_latency_ps, measured
-from validation.against.microbenchmarks import LATENCY_TOLERANCE, kind_of, latency_ps
+from validation.against.gemm_mi300x import MEASURED_TRAFFIC, counters, rates
+from validation.against.gpu_rows import CHASES
+from validation.against.machines_of_today import (
+    FAR_COLUMN,
+    MACHINES,
+    SIDE_CACHE,
+    STREAMS,
+    far_latency_ps,
+    measured,
+    stream_source,
+)
+from validation.against.microbenchmarks import L2_COLUMN, LATENCY_TOLERANCE, kind_of, latency_ps
+from validation.claims.claim import load_claims
 
 BY_NAME = {machine.preset: machine for machine in MACHINES}
 
@@ -25,3 +38,40 @@ def test_a_far_line_is_as_far_as_measured(name):
 @pytest.mark.slow
 def test_the_memory_side_cache_is_as_far_as_measured():
     close("mi300x", SIDE_CACHE.column, latency_ps(load_preset("mi300x"), SIDE_CACHE))
+
+
+def test_every_measured_number_has_a_claim_of_its_kind():
+    claims = {c.id: c for c in load_claims() if c.experiment.startswith("machine_of_today_")}
+    found = {(c.experiment, c.answer): (c.published, c.kind) for c in claims.values()}
+    expected = {}
+    for machine in MACHINES:
+        preset, row = load_preset(machine.preset), measured(machine.row)
+        for column in (
+            *(chase.column for chase in (*CHASES, SIDE_CACHE)),
+            FAR_COLUMN,
+            L2_COLUMN,
+            *dict(STREAMS).values(),
+        ):
+            if row[column]:
+                name = f"machine_of_today_{machine.preset}"
+                expected[name, column] = (float(row[column]), kind_of(preset, column))
+    assert found == expected
+
+
+def test_a_stream_is_a_kernel_of_the_benchmark():
+    source = stream_source(load_preset("mi300x"), Flow.READ, 1 << 20)
+    assert source.info.block == (1024, 1, 1) and source.access_bytes == 64 * 8
+    (first, *_) = source.workgroups()
+    assert (np.diff(first.first_event) == 3).all(), "a load, the use of its data, the exit"
+
+
+@pytest.mark.parametrize("scenario", MEASURED_TRAFFIC)
+def test_each_operand_is_read_from_memory_once(scenario):
+    """Hits count writes: the misses are then A and B, 0.268 GB, within 2 %; the writes are C."""
+    found = counters(scenario)
+    assert found["HBM read (GB)"] == pytest.approx(2 * 8192**2 * 2 / 1e9, rel=0.02)
+    assert found["HBM written (GB)"] == pytest.approx(8192**2 * 2 / 1e9, rel=0.02)
+
+
+def test_the_measured_rates_are_those_of_the_library():
+    assert [round(rates()[cus]) for cus in (304, 288, 256, 224)] == [675, 599, 570, 461]
