@@ -127,6 +127,7 @@ class WorkgroupOrder(IntEnum):
 
     BREADTH_FIRST = 0  # one to every CU, then a second one
     DEPTH_FIRST = 1  # fill a CU before the next
+    BY_PARTITION = 2  # workgroup k to partition k % l2.partitions, there one to every CU first
 
 
 class ComputeUnit(Unit, frozen=True, kw_only=True):

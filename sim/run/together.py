@@ -10,11 +10,12 @@ from sim.host.state import SavePoints
 from sim.host.window import Launch
 from sim.machine.build import QUEUES
 from sim.presets import Preset
-from sim.run.inputs import kernel_input
-from sim.run.result import KernelResult, RunResult
+from sim.run.inputs import gemm_input, kernel_input
+from sim.run.result import AT_ONCE, KernelResult, RunResult
 from sim.run.run import OF_SEVERAL_GPUS, Run
 from sim.spec import Arbiter
 from tracer.compile.fingerprint import ROOMS
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 from traces.schema import LINE_BYTES
 from traces.source import KernelSource
@@ -40,7 +41,7 @@ def simulate_together(
         progress: called with the progress of the first kernel.
 
     Returns:
-        The common result. Its figures `kernel<k>_ps` are the times from the launch to the end of the last warp of each.
+        The common result. Figure `at_once_<k>_ps` is the time from the launch to the end of the last warp of kernel k.
 
     Raises:
         UserError: a kernel without CUs, more CUs than there are, too many kernels, or as `sim.run.one_gpu.simulate`.
@@ -57,7 +58,7 @@ def simulate_together(
     units = gpu.counted()
     name = " beside ".join(one.info.name for one in sources)
     result = RunResult(preset, {}, {}, [KernelResult(name, start_ps, end_ps, units, totals(units))])
-    result.figures = {f"kernel{k}_ps": one_ps - start_ps for k, one_ps in enumerate(ends_ps)}
+    result.figures = {f"{AT_ONCE}{k}_ps": one_ps - start_ps for k, one_ps in enumerate(ends_ps)}
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
         result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
@@ -101,8 +102,9 @@ class TogetherRun(Run):
         return float(sum(LINE_BYTES * one.info.workgroups * one.info.warps_per_workgroup for one in self.sources))
 
     def input(self) -> dict[str, Any]:
-        kernels = [kernel_input(one) | {"fingerprint": one.fingerprint()} for one in self.sources]
-        return {"name": " beside ".join(one.info.name for one in self.sources), "kernels": kernels}
+        named = [gemm_input(one) if isinstance(one, GemmSource) else kernel_input(one) for one in self.sources]
+        prints = [one.fingerprint() for one in self.sources]
+        return {"name": " beside ".join(one.info.name for one in self.sources), "kernels": named, "sources": prints}
 
     def own_options(self) -> dict[str, Any]:
         return {"cus": list(self.cus), "flush_l2": self.flush_l2}

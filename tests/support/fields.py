@@ -70,6 +70,10 @@ COMPANIONS = {
     "hbm.timing.RFC": lambda v: {"hbm.timing.REFI": v + 200},
     "hbm.refresh_postpone": lambda v: {"hbm.timing.REFI": 460},
     "noc.latency_clk": lambda v: {"noc.clock_MHz": 1000},
+    **{
+        f"network.{name}": lambda v: {"network.node_gpus": 2}
+        for name in ("GB_per_s", "efficiency", "latency_ps", "header_bytes", "credits")
+    },
     "tracker.entries": lambda v: {"tracker.ways": 1024 if v > 4096 else 1},
     "tracker.ways": lambda v: {"tracker.entries": v},
     "mca.strict_from": lambda v: {"mca.medium_from": 0.0, "mca.loose_from": 0.0},

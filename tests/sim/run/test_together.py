@@ -1,6 +1,7 @@
 """Kernels at once on one GPU: each on its CUs as alone, contention where they share memory, traffic, refusals."""
 
 import json
+import shlex
 
 import pytest
 
@@ -26,9 +27,9 @@ def alone(source, cus):
 
 def test_a_kernel_beside_one_that_uses_no_memory_takes_its_time_alone():
     result = simulate_together((GEMM, BUSY), (3, 1), small_preset())
-    assert result.figures["kernel1_ps"] == alone(BUSY, 1).time_ps
+    assert result.figures["at_once_1_ps"] == alone(BUSY, 1).time_ps
     # The GEMM ends with its last store in L2, its warps a little earlier.
-    assert 0.95 * alone(GEMM, 3).time_ps < result.figures["kernel0_ps"] <= alone(GEMM, 3).time_ps
+    assert 0.95 * alone(GEMM, 3).time_ps < result.figures["at_once_0_ps"] <= alone(GEMM, 3).time_ps
     assert result.kernels[0].time_ps == max(alone(GEMM, 3).time_ps, alone(BUSY, 1).time_ps)
 
 
@@ -82,7 +83,11 @@ def test_the_command_runs_two_kernels(capsys):
     words = ["run", "--gemm", "256x256x64", "--beside", TEXT, "--cus", "60,20", "--json", "--fresh"]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found["figures"]) == {"kernel0_ps", "kernel1_ps"}
+    assert set(found["figures"]) == {"at_once_0_ps", "at_once_1_ps"}
+    again = shlex.split(found["command"])[1:]
+    assert "--beside" in again and main([*again, "--json"]) == 0
+    repeated = json.loads(capsys.readouterr().out)
+    assert repeated["from_store"] and repeated["figures"] == found["figures"]
 
 
 @pytest.mark.parametrize(
