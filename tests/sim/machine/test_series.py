@@ -19,10 +19,6 @@ KERNELS = {
 DRAM = [f"dram_{stream.name.lower()}_bytes" for stream in Stream]
 
 
-LATE = {"accelsim_a100"}
-"""Machines whose channels issue commands up to 210 ns before the window that runs them: the bytes then count later."""
-
-
 @cache
 def preset_of(name):
     return load_preset(name)
@@ -30,7 +26,7 @@ def preset_of(name):
 
 @settings(max_examples=16, deadline=None, derandomize=True)
 @given(
-    name=st.sampled_from([name for name in presets() if name not in LATE]),
+    name=st.sampled_from(list(presets())),
     kernel=st.sampled_from(list(KERNELS)),
     interval_ns=st.integers(1, 2000),
 )

@@ -1,23 +1,26 @@
-"""The timeline of a fused GEMM: every workgroup, transfer and trigger at its time, and pages that browsers show."""
+"""The timeline: every workgroup, transfer and trigger at its time; the file for Perfetto and the page in a browser."""
 
 import json
-import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 
+from sim.results import write_results
+from sim.run.run import KernelRun
+from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
-from sim.scenario.result import T3
+from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
-from sim.view.timeline import CUS, DMAS, STAGES, TRACKER, places, trace_events
+from sim.view.lanes import Levels, places, section
+from sim.view.perfetto import trace_events
+from tests.support.browser import colours, needs_browser, opened
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
 from tracer.workloads import aligned_problem
 from traces.command.cli import main
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 GPUS = 4
 
 
@@ -26,41 +29,76 @@ def archive(tmp_path_factory):
     path = tmp_path_factory.mktemp("timeline") / "small.h5"
     kernel = GemmKernel(64, 64, 32, 2, 2)
     case = Scenario(small_preset(), aligned_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
-    write_scenario(path, simulate_scenario(case, [T3]))
+    write_scenario(path, simulate_scenario(case, [SEQUENTIAL, T3, T3_MCA]))
     return path
 
 
 @pytest.fixture(scope="module")
-def run(archive):
-    return open_scenario(archive)[1]["t3"]
+def runs(archive):
+    return open_scenario(archive)[1]
 
 
-def of(events, process, phase):
-    return [event for event in events if event["pid"] == process and event["ph"] == phase]
+@pytest.fixture(scope="module")
+def fused(runs):
+    return section("T3", [("t3", runs["t3"]), ("ag", runs["ag"])])
 
 
-def test_every_workgroup_transfer_and_trigger_is_there(run):
-    events = trace_events(run)
-    workgroups, sent = of(events, CUS, "X"), of(events, DMAS, "X")
-    assert sorted(event["args"]["tag"] for event in workgroups) == list(range(16))
-    assert sorted(event["args"]["tag"] for event in sent) == list(range(4, 12))  # neither the first nor the own chunk
-    triggers = {event["args"]["tile"]: event for event in of(events, TRACKER, "i")}
-    assert sorted(triggers) == list(range(4, 16))
-    for event in sent:  # a tile leaves only when it is complete
-        assert event["ts"] >= triggers[event["args"]["tag"]]["ts"]
-    assert [event["args"]["workgroups"] for event in of(events, STAGES, "X")] == [4] * GPUS
-    end_us = run.time_ps / 1e6
-    assert all(event["ts"] >= 0 and event["ts"] + event["dur"] <= end_us for event in workgroups + sent)
+@pytest.fixture(scope="module")
+def page(archive):
+    path = archive.with_suffix(".html")
+    assert main(["timeline", str(archive), "-o", str(path)]) == 0
+    return path
 
 
-def test_counters_add_up_to_the_traffic(run):
-    events = trace_events(run)
-    rates = [event["args"] for event in events if event["name"] == "DRAM GB/s"]
-    moved = sum(sum(rate.values()) for rate in rates) * 1_000_000 / 1000
-    assert moved == pytest.approx(run.dram_bytes.sum(), rel=1e-3)
+def lanes(part, name):
+    return next(group.lanes for group in part.groups if group.name == name)
 
 
-def test_rows_do_not_overlap():
+def tags(part, name, phase=0):
+    return sorted(row["tag"] for lane in lanes(part, name) for row in lane.at if row["phase"] == phase)
+
+
+def test_every_workgroup_transfer_and_trigger_is_there(fused, runs):
+    assert tags(fused, "CUs") == list(range(16))
+    assert tags(fused, "DMA engines") == list(range(4, 12))  # neither the first nor the own chunk
+    assert tags(fused, "Tracker") == list(range(4, 16))
+    kernels, stages = lanes(fused, "kernels")
+    assert kernels.labels == ("t3", "ag")
+    assert stages.at["chunk"].tolist() == list(range(GPUS))
+    for lane in lanes(fused, "CUs"):
+        assert (lane.at["end_ps"] <= fused.time_ps).all()
+    assert fused.time_ps == runs["t3"].time_ps + runs["ag"].time_ps
+
+
+def test_an_arrow_goes_from_the_trigger_to_the_transfer(fused):
+    assert sorted(arrow.tag for arrow in fused.arrows) == list(range(4, 12))
+    for arrow in fused.arrows:
+        assert arrow.trigger_ps <= arrow.start_ps
+        chunk = next(lane for lane in lanes(fused, "Tracker") if lane.name == f"chunk {arrow.chunk}")
+        assert (arrow.tag, arrow.trigger_ps) in zip(chunk.at["tag"], chunk.at["start_ps"], strict=True)
+
+
+def test_runs_of_a_configuration_follow_each_other(runs):
+    sequential = section(SEQUENTIAL, [(name, runs[name]) for name in ("gemm", "rs", "ag")])
+    kernels = lanes(sequential, "kernels")[0].at
+    assert (kernels["start_ps"][1:] >= kernels["end_ps"][:-1]).all()
+    assert sequential.time_ps == sum(runs[name].time_ps for name in ("gemm", "rs", "ag"))
+    traffic = lanes(sequential, "DRAM")[0]
+    assert (traffic.start_ps[1:] >= traffic.end_ps[:-1]).all()
+
+
+def test_levels_add_up_to_the_traffic(runs):
+    alone = section("t3", [("t3", runs["t3"])])
+    traffic = lanes(alone, "DRAM")[0]
+    assert isinstance(traffic, Levels)
+    moved = sum(column.sum() for column in traffic.columns.values()) * runs["t3"].interval_ps / 1000
+    assert moved == pytest.approx(runs["t3"].dram_bytes.sum(), rel=1e-3)
+    assert (
+        max(sum(column[k] for column in traffic.columns.values()) for k in range(len(traffic.start_ps))) < traffic.peak
+    )
+
+
+def test_bars_of_a_place_do_not_overlap():
     random = np.random.default_rng(1)
     starts = random.integers(0, 1000, 200)
     ends = starts + random.integers(1, 50, 200)
@@ -75,27 +113,103 @@ def test_rows_do_not_overlap():
 
 def test_the_verb_writes_what_perfetto_reads(archive, tmp_path, capsys):
     assert main(["timeline", str(archive), "-o", str(tmp_path / "t.json")]) == 0
-    content = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-    assert {event["ph"] for event in content["traceEvents"]} == {"M", "X", "i", "C"}
-    assert main(["timeline", str(archive), "--run", "rs", "-o", str(tmp_path / "t.json")]) == 2
-    assert "--run: found 'rs', allowed are" in capsys.readouterr().err
+    events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["ph"] for event in events} == {"M", "X", "C", "s", "f"}
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert {"Sequential: CUs", "T3-MCA: CUs", "T3-MCA: Tracker"} <= set(names)
+    assert main(["timeline", str(archive), "--run", "rs_nmc", "-o", str(tmp_path / "t.json")]) == 2
+    assert "--run: found 'rs_nmc', allowed are Sequential" in capsys.readouterr().err
     assert main(["timeline", str(archive), "-o", str(tmp_path / "t.txt")]) == 2
+
+
+def test_arrows_of_perfetto_begin_and_end_in_slices(fused):
+    events = list(trace_events([fused]))
+    slices = {(e["pid"], e["tid"], e["ts"]) for e in events if e["ph"] == "X"}
+    ends = [e for e in events if e["ph"] in "sf"]
+    assert len(ends) == 2 * len(fused.arrows)
+    assert all((e["pid"], e["tid"], e["ts"]) in slices for e in ends)
+
+
+def test_a_single_run_has_a_timeline(tmp_path, capsys):
+    preset = small_preset()
+    case = KernelRun(
+        preset=preset, source=CommandSequence([make_kernel("gemm:m=128,n=128,k=32")]), interval_ps=1_000_000
+    )
+    write_results(tmp_path / "a.h5", run_or_get(case, Store()).result)
+    assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.html")]) == 0
+    assert main(["timeline", str(tmp_path / "a.h5"), "--run", "T3", "-o", str(tmp_path / "t.html")]) == 2
+    assert "--run: found 'T3', allowed are 0 to 0" in capsys.readouterr().err
 
 
 def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
     case = Scenario(small_preset(), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
     write_scenario(tmp_path / "a.h5", simulate_scenario(case, [T3]))
     assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.json")]) == 2
-    assert "this run has none" in capsys.readouterr().err
+    assert "run t3 has none" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium here: the page is not shown")
-def test_a_browser_shows_the_page(archive, tmp_path):
-    page = tmp_path / "t.html"
-    assert main(["timeline", str(archive), "-o", str(page)]) == 0
-    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom")
-    done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=120, check=True)
-    assert re.search(r'<h1 id="title">t3: GEMM 256 x 256 x 64 on 4 GPUs', done.stdout)
-    bars = 16 + 8 + 12 + GPUS
-    assert f'<p id="count">{bars} bars, 7 counters' in done.stdout
-    assert re.search(r'<canvas[^>]*data-high="[\d.]+"', done.stdout)  # drawn to the end
+def reach_every_lane(page):
+    """Scroll to each name: it must come into the visible part of the lanes."""
+    names = page.locator("#names > *")
+    for number in range(names.count()):
+        names.nth(number).evaluate("e => e.scrollIntoView({ block: 'nearest' })")
+        assert names.nth(number).evaluate(
+            "e => { const a = e.getBoundingClientRect(), b = document.getElementById('scroll').getBoundingClientRect();"
+            " return a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }"
+        )
+    return names.count()
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
+def test_a_browser_reaches_every_lane(page, width, dark):
+    with opened(page, width, 700, dark) as shown:
+        folded = reach_every_lane(shown)
+        for number in range(2):
+            shown.locator("#names button", has_text="CUs").nth(number).click()
+        assert reach_every_lane(shown) > folded
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert shown.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")
+        assert colours(shown, "#view") > 20
+        assert int(shown.locator("#axis").get_attribute("data-ticks")) >= 2
+
+
+@needs_browser
+def test_zoom_stops_at_the_ends(page):
+    with opened(page) as shown:
+        view = shown.locator("#view")
+
+        def ends():
+            return float(view.get_attribute("data-from")), float(view.get_attribute("data-to"))
+
+        whole = ends()
+        shown.locator("#out").click()
+        assert ends() == whole
+        for _ in range(40):
+            shown.locator("#in").click()
+        assert 0 < ends()[1] - ends()[0] < 100
+        for _ in range(30):
+            shown.locator("#scroll").press("ArrowRight")
+        shown.locator("#scroll").press("0")
+        assert ends() == whole
+        shown.locator("#scroll").press("+")
+        for _ in range(10):
+            shown.locator("#scroll").press("ArrowRight")
+        assert ends()[1] == whole[1]
+
+
+@needs_browser
+def test_pointing_names_tile_and_chunk(page, runs):
+    with opened(page) as shown:
+        shown.locator("#names > div", has_text="chunk 3").scroll_into_view_if_needed()
+        box, lane = (
+            shown.locator("#view").bounding_box(),
+            shown.locator("#names > div", has_text="chunk 3").bounding_box(),
+        )
+        tile, time_ps, _ = next(row for row in runs["t3_mca"].triggers.tolist() if row[2] == 3)
+        end_ns = float(shown.locator("#view").get_attribute("data-to"))
+        shown.mouse.move(box["x"] + time_ps / 1000 / end_ns * box["width"], lane["y"] + 8)
+        assert f"tile {tile}\nchunk 3" in shown.locator("#tip").inner_text()
+        assert int(shown.locator("#view").get_attribute("data-arrows")) == 8
+        shown.locator("#arrows").click()
+        assert int(shown.locator("#view").get_attribute("data-arrows")) == 0

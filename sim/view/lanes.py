@@ -1,0 +1,286 @@
+"""The timeline of runs as lanes: kernels, stages, CUs, DMA engines, Tracker, link and DRAM, on one axis of time.
+
+A section is one configuration: its runs stand one after the other (GEMM, then reduce-scatter, then all-gather). A lane
+has either bars (workgroups, transfers, triggers) or levels (rates and fills from the time series). Lanes that are many
+stand in a group that a page can fold. Results of several GPUs hold GPU 0, so all lanes are of one GPU.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.host.gpu import MAX_SPANS
+from sim.hw.spans import SpanKind
+from sim.results import RunResult
+from sim.spec import Topology
+from tracer.elf.names import short_name
+from traces.errors import UserError
+from traces.units import GIGA
+
+NO_CHUNK = -1
+"""Chunk of a workgroup whose kernel has no chunks."""
+STREAMS = {
+    "compute reads": "dram_compute_read_bytes",
+    "compute writes": "dram_compute_write_bytes",
+    "communication reads": "dram_comm_read_bytes",
+    "communication writes": "dram_comm_write_bytes",
+}
+"""Name of a stream of DRAM traffic -> column of the time series."""
+GB_PER_S = "GB/s"
+BYTES_PER_PS = 1000
+"""GB/s in a byte per picosecond."""
+AT = np.dtype([(name, "i8") for name in ("start_ps", "end_ps", "tag", "chunk", "unit", "kind", "phase")])
+"""A span on the axis of its section. phase: number of its run in the section."""
+
+
+class Bars(NamedTuple):
+    """A lane of bars.
+
+    Attributes:
+        name: of the unit, e.g. "CU 3".
+        item: what a bar is: kernel, stage, workgroup, transfer, trigger.
+        at: AT [bars], ordered by start.
+        place: i8 [bars]: bars with equal places do not overlap.
+        labels: texts of the bars; () = item and tag.
+    """
+
+    name: str
+    item: str
+    at: np.ndarray
+    place: np.ndarray
+    labels: tuple[str, ...] = ()
+
+
+class Levels(NamedTuple):
+    """A lane of values over time.
+
+    Attributes:
+        name: of the quantity. unit: of measure.
+        start_ps, end_ps: of each interval, i8 [intervals].
+        columns: label -> f8 [intervals]; values that add up.
+        peak: largest possible sum; 0 = not known.
+    """
+
+    name: str
+    unit: str
+    start_ps: np.ndarray
+    end_ps: np.ndarray
+    columns: dict[str, np.ndarray]
+    peak: float = 0.0
+
+
+class Group(NamedTuple):
+    """Lanes of one kind of unit. summary: a lane that stands for all of them; None = the lanes are always shown."""
+
+    name: str
+    lanes: list[Bars | Levels]
+    summary: Levels | None = None
+
+
+class Arrow(NamedTuple):
+    """From the trigger of a tile to its transfer by a DMA engine. chunk, engine: the lanes of both."""
+
+    tag: int
+    trigger_ps: int
+    chunk: int
+    start_ps: int
+    engine: int
+
+
+class Section(NamedTuple):
+    """A configuration, or a single run.
+
+    Attributes:
+        runs: their names.
+        time_ps: of all runs. end_ps: of the axis.
+        cut: a run had more bars than a result holds; the last ones are missing.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    time_ps: int
+    end_ps: int
+    groups: list[Group]
+    arrows: list[Arrow]
+    cut: bool
+
+
+class Part(NamedTuple):
+    """A run of a section, with the time of its begin on the axis of the section."""
+
+    name: str
+    run: RunResult
+    start_ps: int
+    last: bool
+
+
+def section(name: str, runs: Sequence[tuple[str, RunResult]]) -> Section:
+    """The lanes of runs that follow each other. runs: (name, run).
+
+    Raises:
+        UserError: a run has no time series, so it has no spans either.
+    """
+    parts, start_ps = [], 0
+    for number, (run_name, run) in enumerate(runs):
+        if not run.interval_ps:
+            raise UserError(
+                f"timeline: run {run_name} has none; simulate it again with -o and a time series (--interval-ns)"
+            )
+        parts.append(Part(run_name, run, start_ps, number == len(runs) - 1))
+        start_ps += run.time_ps
+    at, triggers = _spans(parts), _triggers(parts)
+    groups = [group for group in _groups(parts, at, triggers) if group.lanes]
+    ends = [int(lane.end_ps.max()) for group in groups for lane in group.lanes if isinstance(lane, Levels)]
+    names = tuple(part.name for part in parts)
+    cut = any(len(part.run.spans) >= MAX_SPANS for part in parts)
+    return Section(name, names, start_ps, max([start_ps, *ends]), groups, _arrows(at, triggers), cut)
+
+
+def _groups(parts: list[Part], at: np.ndarray, triggers: np.ndarray) -> Iterator[Group]:
+    stages = _stages(at)
+    yield Group("kernels", [_kernels(parts), *([stages] if len(stages.at) else [])])
+    everywhere = _level(parts, "resident_workgroups", "all CUs", "workgroups")
+    yield Group("CUs", _units(at, SpanKind.WORKGROUP, "CU", "workgroup"), everywhere)
+    yield Group("DMA engines", _units(at, SpanKind.DMA, "DMA engine", "transfer"))
+    chunks: list[Bars | Levels] = [
+        Bars(f"chunk {chunk}", "trigger", own, np.zeros(len(own), np.int64))
+        for chunk in np.unique(triggers["chunk"])
+        for own in [triggers[triggers["chunk"] == chunk]]
+    ]
+    yield Group("Tracker", chunks, _level(parts, "tracker_live_tiles", "live tiles", "tiles"))
+    yield Group("link", _link(parts))
+    yield Group("DRAM", [_dram(parts), _level(parts, "queue_columns", "DRAM queues", "entries")])
+
+
+def places(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """A place for each bar: the lowest that is free at its start. Bars in one place do not overlap."""
+    free: list[int] = []
+    place_of = np.zeros(len(starts), np.int64)
+    for k in np.argsort(starts, kind="stable"):
+        place = next((number for number, until in enumerate(free) if until <= starts[k]), len(free))
+        if place == len(free):
+            free.append(0)
+        free[place], place_of[k] = int(ends[k]), place
+    return place_of
+
+
+def _spans(parts: list[Part]) -> np.ndarray:
+    """All spans of a section, AT, ordered by start."""
+    found = [np.zeros(0, AT)]
+    for phase, part in enumerate(parts):
+        spans, triggers = part.run.spans, part.run.triggers
+        at = np.zeros(len(spans), AT)
+        at["start_ps"], at["end_ps"] = spans["start_ps"] + part.start_ps, spans["end_ps"] + part.start_ps
+        at["tag"], at["unit"], at["kind"], at["phase"] = spans["tag"], spans["unit"], spans["kind"], phase
+        chunk_of = dict(triggers[:, [0, 2]].tolist())
+        untracked = 0 if chunk_of else NO_CHUNK  # the first chunk goes to another GPU at once
+        at["chunk"] = [chunk_of.get(tag, untracked) for tag in at["tag"].tolist()]
+        found.append(at)
+    return _ordered(np.concatenate(found))
+
+
+def _triggers(parts: list[Part]) -> np.ndarray:
+    """Triggers of the Tracker, AT with equal start and end, ordered by time."""
+    found = [np.zeros(0, AT)]
+    for phase, part in enumerate(parts):
+        at = np.zeros(len(part.run.triggers), AT)
+        tag, time_ps, chunk = part.run.triggers.T
+        at["start_ps"] = at["end_ps"] = time_ps + part.start_ps
+        at["tag"], at["chunk"], at["phase"] = tag, chunk, phase
+        found.append(at)
+    return _ordered(np.concatenate(found))
+
+
+def _ordered(at: np.ndarray) -> np.ndarray:
+    return at[np.argsort(at["start_ps"], kind="stable")]
+
+
+def _kernels(parts: list[Part]) -> Bars:
+    rows: list[tuple[int, ...]] = []
+    labels = []
+    for phase, part in enumerate(parts):
+        for kernel in part.run.kernels:
+            start_ps, end_ps = kernel.start_ps + part.start_ps, kernel.end_ps + part.start_ps
+            rows.append((start_ps, end_ps, len(rows), NO_CHUNK, 0, 0, phase))
+            labels.append(part.name if len(part.run.kernels) == 1 else short_name(kernel.name))
+    return _bars("kernels", "kernel", np.array(rows, AT), tuple(labels))
+
+
+def _stages(at: np.ndarray) -> Bars:
+    """Stages: from the first workgroup of a chunk to the end of its last workgroup."""
+    workgroups = at[(at["kind"] == SpanKind.WORKGROUP) & (at["chunk"] != NO_CHUNK)]
+    rows = [
+        (own["start_ps"].min(), own["end_ps"].max(), chunk, chunk, 0, 0, own["phase"][0])
+        for chunk in np.unique(workgroups["chunk"])
+        for own in [workgroups[workgroups["chunk"] == chunk]]
+    ]
+    return _bars("stages", "stage", _ordered(np.array(rows, AT)))
+
+
+def _bars(name: str, item: str, at: np.ndarray, labels: tuple[str, ...] = ()) -> Bars:
+    return Bars(name, item, at, places(at["start_ps"], at["end_ps"]), labels)
+
+
+def _units(at: np.ndarray, kind: SpanKind, name: str, item: str) -> list[Bars | Levels]:
+    """A lane for each unit that has spans of a kind."""
+    own = at[at["kind"] == kind]
+    return [_bars(f"{name} {unit}", item, own[own["unit"] == unit]) for unit in np.unique(own["unit"])]
+
+
+def _intervals(parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
+    """Begin and end of each interval. A run that another one follows ends there: what comes later is not shown."""
+    starts, ends = [], []
+    for part in parts:
+        end_ps = part.run.times_ps()
+        if not part.last:
+            end_ps = np.minimum(end_ps, part.run.time_ps)
+        starts.append(part.run.times_ps() - part.run.interval_ps + part.start_ps)
+        ends.append(end_ps + part.start_ps)
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def _column(parts: list[Part], name: str, rate: bool) -> np.ndarray:
+    """A column of the time series of all parts: levels, or GB/s."""
+    return np.concatenate(
+        [part.run.column(name) * (BYTES_PER_PS / part.run.interval_ps if rate else 1.0) for part in parts]
+    )
+
+
+def _levels(parts: list[Part], name: str, unit: str, columns: dict[str, np.ndarray], peak: float = 0.0) -> Levels:
+    start_ps, end_ps = _intervals(parts)
+    shown = end_ps > start_ps
+    return Levels(name, unit, start_ps[shown], end_ps[shown], {k: v[shown] for k, v in columns.items()}, peak)
+
+
+def _level(parts: list[Part], column: str, name: str, unit: str) -> Levels:
+    return _levels(parts, name, unit, {name: _column(parts, column, rate=False)})
+
+
+def _dram(parts: list[Part]) -> Levels:
+    columns = {name: _column(parts, column, rate=True) for name, column in STREAMS.items()}
+    return _levels(parts, "DRAM traffic", GB_PER_S, columns, parts[0].run.preset.peaks().dram_bytes_per_s / GIGA)
+
+
+def _link(parts: list[Part]) -> list[Bars | Levels]:
+    """The traffic that a GPU sends. Its peak: the rate of the ports that send something."""
+    units = [kernel.units["link"] for part in parts for kernel in part.run.kernels if "link" in kernel.units]
+    if not units:
+        return []
+    link = parts[0].run.preset.machine.link
+    lanes = 1 if link.topology == Topology.SWITCH else max(int((ports["bytes"] > 0).sum()) for ports in units)
+    sent = {"sent": _column(parts, "link_bytes", rate=True)}
+    return [_levels(parts, "link, sent", GB_PER_S, sent, lanes * link.GB_per_s * link.efficiency)]
+
+
+def _arrows(at: np.ndarray, triggers: np.ndarray) -> list[Arrow]:
+    """One arrow for each tile that a DMA engine sent after its trigger: to the first transfer of the tile after it."""
+    waiting = {(row["phase"], row["tag"]): row for row in triggers}
+    found = []
+    for sent in at[at["kind"] == SpanKind.DMA]:
+        trigger = waiting.get((sent["phase"], sent["tag"]))
+        if trigger is not None and sent["start_ps"] >= trigger["start_ps"]:
+            numbers = (sent["tag"], trigger["start_ps"], trigger["chunk"], sent["start_ps"], sent["unit"])
+            found.append(Arrow(*(int(number) for number in numbers)))
+            del waiting[sent["phase"], sent["tag"]]
+    return found

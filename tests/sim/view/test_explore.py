@@ -1,0 +1,222 @@
+"""The page of all runs: its numbers are those of the archives, it filters, compares and copies, in a browser too."""
+
+import csv
+import io
+import json
+import re
+import threading
+import urllib.request
+from http.server import ThreadingHTTPServer
+
+import pytest
+from click.testing import CliRunner
+
+from sim.results import open as open_results
+from sim.results import write_results
+from sim.run.run import KernelRun
+from sim.run.store import Store, run_or_get
+from sim.scenario.archive import open_scenario, write_scenario
+from sim.scenario.scenario import Scenario, simulate_scenario
+from sim.study.driver import run_study
+from sim.study.study import load_study
+from sim.verbs.explore import explore, handler_of
+from sim.view.explore_rows import CONFIGURATION, rows_of
+from tests.support.browser import needs_browser, opened
+from tests.support.programs import small_preset
+from tracer.gemm.source import GemmKernel
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
+from tracer.workloads import aligned_problem
+from traces.errors import UserError
+
+STUDY = """
+run = "kernel"
+preset = "v100"
+kernel = "gemm:m=128,n=128,k=64"
+[axes]
+hbm.queue_entries = [16, 64]
+hbm.request_ps = [50000, 120000]
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("explore") / "small.h5"
+    case = Scenario(small_preset(), aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+    write_scenario(path, simulate_scenario(case))
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.toml").write_text(STUDY)
+    return run_study(load_study(folder / "study.toml"), folder, 0).archive
+
+
+@pytest.fixture(scope="module")
+def page(scenario, study):
+    path = scenario.with_suffix(".html")
+    done = CliRunner().invoke(explore, [str(scenario), str(study), "-o", str(path)])
+    assert done.exit_code == 0, done.output
+    return path
+
+
+def data_of(path):
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_rows_hold_the_numbers_of_the_archive(scenario):
+    row, runs = open_scenario(scenario)
+    rows, columns, failed = rows_of([open_results(scenario)])
+    assert not failed
+    for found in rows:
+        name = found.values["simulation"]
+        whole = row.figures[f"{name}.time_ns"] if found.kind == CONFIGURATION else runs[name].time_ps / 1000
+        assert found.values["time, us"] * 1000 == pytest.approx(whole)
+        assert sum(found.times.values()) == pytest.approx(found.values["time, us"])
+        assert sum(found.traffic.values()) == pytest.approx(found.values["DRAM, MB"])
+        assert found.values.keys() >= {"machine", "workload", "GPUs"}
+    assert len(rows) == 5 + len(runs)
+    assert len({found.label for found in rows}) == len(rows)
+    assert "t3.gpus" not in columns
+
+
+def test_a_study_shows_its_swept_fields_and_machines(study):
+    rows, columns, _ = rows_of([open_results(study)])
+    assert {"hbm.queue_entries", "hbm.request_ps"} <= columns.keys()
+    assert not columns["hbm.queue_entries"].is_figure and columns["time, us"].is_figure
+    assert rows[0].label == "queue_entries 16, request_ps 50000"
+    assert rows[0].machine["hbm.queue_entries"][:2] == [16, "override"]
+    assert len(columns) == len(set(columns))
+
+
+def test_the_page_stands_alone_and_is_small(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text) < 2_000_000
+    assert not re.search(r'(src|href)="https?:', text)
+    assert "default-src 'none'" in text
+    shown = data_of(page)
+    assert len(shown["rows"]) == 5 + 6 + 4
+    assert all(len(row["values"]) == len(shown["columns"]) for row in shown["rows"])
+
+
+def test_a_hundred_runs_take_less_than_5_megabytes(page):
+    shown = data_of(page)
+    each = max(len(json.dumps(row)) for row in shown["rows"])
+    assert len(page.read_text(encoding="utf-8")) + 100 * each < 5_000_000
+
+
+def test_a_store_is_a_source(tmp_path):
+    store = Store(tmp_path / "store")
+    case = KernelRun(preset=small_preset(), source=CommandSequence([make_kernel("gemm:m=128,n=128,k=32")]))
+    run_or_get(case, store)
+    done = CliRunner().invoke(explore, [str(tmp_path / "store"), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    assert data_of(tmp_path / "page.html")["rows"][0]["origin"]["file"] == f"{case.key}.h5"
+
+
+def test_wrong_input_is_named(tmp_path):
+    for arguments, text in (
+        ([], "give --output FILE.html or --serve"),
+        (["-o", str(tmp_path / "page.txt")], "ends with .html"),
+        ([str(tmp_path), "-o", str(tmp_path / "page.html")], "found no run"),
+    ):
+        failure = CliRunner().invoke(explore, arguments).exception
+        assert isinstance(failure, UserError) and text in str(failure)
+
+
+def test_texts_of_an_archive_cannot_become_a_script(tmp_path):
+    case = KernelRun(preset=small_preset(), source=CommandSequence([make_kernel("gemm:m=64,n=64,k=32")]))
+    result = run_or_get(case, Store()).result
+    result.point = {"</script><script>alert(1)</script>": "<b>@SCRIPT@</b>"}
+    write_results(tmp_path / "a.h5", result)
+    assert CliRunner().invoke(explore, [str(tmp_path / "a.h5"), "-o", str(tmp_path / "a.html")]).exit_code == 0
+    assert "<script>alert" not in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert data_of(tmp_path / "a.html")["rows"][0]["values"].count("<b>@SCRIPT@</b>") == 1
+
+
+def test_it_is_served_on_the_loopback_only():
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of("<p>page</p>")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        assert urllib.request.urlopen(f"{address}/").read() == b"<p>page</p>"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{address}/etc/passwd")
+        server.shutdown()
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
+def test_a_browser_draws_every_chart(page, width, dark):
+    with opened(page, width, 800, dark) as shown:
+        for chart in ("times", "traffic", "study", "pareto"):
+            shown.wait_for_selector(f"#chart-{chart} svg")
+        assert shown.locator("#chart-times svg path[aria-roledescription=bar]").count() >= 5
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        shown.locator("#theme").click()
+        assert shown.locator("html").get_attribute("data-theme") == ("light" if dark else "dark")
+
+
+@needs_browser
+def test_rows_are_filtered_sorted_and_copied(page, scenario):
+    row, _ = open_scenario(scenario)
+    with opened(page) as shown:
+        shown.select_option("#filter-column", "kind")
+        shown.fill("#filter-value", "configuration")
+        shown.press("#filter-value", "Enter")
+        assert shown.locator("#rows tbody tr").count() == 5
+        shown.locator("#rows th button", has_text="time, us").click()
+        shown.locator("#copy-rows").click()
+        shown.wait_for_selector("#copy-rows[data-copied]")
+        table = list(csv.DictReader(io.StringIO(shown.locator("#copy-rows").get_attribute("data-copied"))))
+        times = [float(line["time, us"]) for line in table]
+        assert times == sorted(times)
+        for line in table:
+            assert float(line["time, us"]) * 1000 == pytest.approx(
+                row.figures[f"{line['simulation']}.time_ns"], rel=1e-5
+            )
+            assert float(line["speed-up"]) == pytest.approx(row.figures[f"{line['simulation']}.speedup"], rel=1e-5)
+        shown.locator("#chips button").click()
+        assert shown.locator("#rows tbody tr").count() == 15
+
+
+@needs_browser
+def test_every_number_has_an_origin(page, scenario):
+    with opened(page) as shown:
+        cell = shown.locator("#rows tbody tr").first.locator("td.number").last
+        assert f"{scenario.name}, run 0: " in cell.get_attribute("title")
+        shown.locator("#rows tbody button").first.press("Enter")
+        assert "made again by: t3sim t3 --kernel" in shown.locator("#origin").inner_text()
+
+
+@needs_browser
+def test_two_rows_are_compared(page, scenario):
+    row, _ = open_scenario(scenario)
+    with opened(page) as shown:
+        line = shown.locator("#compare tbody tr", has_text="time, us").locator("td")
+        a, b, difference, ratio = (float(line.nth(k).inner_text().replace(",", "")) for k in range(1, 5))
+        assert a == pytest.approx(row.figures["Sequential.time_ns"] / 1000, rel=1e-3)
+        assert b == pytest.approx(row.figures["T3.time_ns"] / 1000, rel=1e-3)
+        assert ratio == pytest.approx(b / a, rel=1e-2) and difference == pytest.approx(b - a, rel=1e-2)
+
+
+@needs_browser
+def test_sensitivity_and_front_are_those_of_the_study(page, study):
+    runs = {tuple(run.point.values()): run.time_ps for _, run in open_results(study).results()}
+    with opened(page) as shown:
+        shown.locator("#choose-none").click()
+        shown.select_option("#filter-column", "machine")
+        shown.fill("#filter-value", "v100")
+        shown.press("#filter-value", "Enter")
+        shown.locator("#choose-all").click()
+        shown.select_option("#study-y", "time, us")
+        line = shown.locator("#sensitivity tbody tr", has_text="request_ps").locator("td")
+        changes = sorted(100 * (runs[queue, 120000] / runs[queue, 50000] - 1) for queue in (16, 64))
+        assert float(line.nth(5).inner_text().rstrip(" %")) == pytest.approx(changes[0], abs=0.01)
+        assert float(line.nth(6).inner_text().rstrip(" %")) == pytest.approx(changes[1], abs=0.01)
+        shown.select_option("#pareto-x", "hbm.request_ps")
+        shown.select_option("#pareto-y", "time, us")
+        front = [float(text) for text in shown.locator("#front tbody tr td:nth-child(3)").all_inner_texts()]
+        assert min(front) == pytest.approx(min(runs.values()) / 1e6, rel=1e-3)
