@@ -79,7 +79,7 @@ class Cluster:
             self._connect_nodes(ports, number)
 
     def _connect_nodes(self, ports: np.ndarray, number: int) -> None:
-        """Set the kinds of the links of a GPU, to and from GPUs of its own and of other nodes."""
+        """Set the kinds of the links of a GPU, to and from GPUs of its own and of other nodes (D45)."""
         per_node, count = self.machine.network.node_gpus, len(self.plans)
         other = [
             [(number + way * d) % count // per_node != number // per_node for way in (1, -1)] for d in self.distances

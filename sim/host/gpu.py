@@ -227,7 +227,7 @@ class Gpu:
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
-        partitions = self.machine.l2.partitions
+        partitions = self.machine.l2.partitions  # one dispatcher for all of them (D44)
         dispatch["partitions"] = partitions if last - first >= partitions else 1
         dispatch["jitter_ps"], dispatch["seed"] = spec.jitter_ps, spec.seed
         dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
