@@ -11,7 +11,7 @@ from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
-from validation.experiments.machines import GemmTime, MachineCollectives, MachineOfToday, Mi300xGemm, Microbenchmarks
+from validation.experiments.machines import GemmTime, MachineCollectives, MachineOfToday, Microbenchmarks
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
@@ -31,7 +31,6 @@ Kind = (
     | AccelSimCycles
     | Microbenchmarks
     | MachineOfToday
-    | Mi300xGemm
     | GemmTime
     | MachineCollectives
     | OperatorTime
