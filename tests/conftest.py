@@ -25,6 +25,7 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="t3sim-stores-")
     config.add_cleanup(folder.cleanup)
     config.stash[STORES] = folder.name
+    os.environ.setdefault("T3SIM_THREADS", "1")  # tests of threads choose their number
     if config.getoption("--boundscheck"):
         os.environ["NUMBA_BOUNDSCHECK"] = "1"  # for processes that tests start
         numba.config.BOUNDSCHECK = 1

@@ -40,6 +40,13 @@ def test_a_kernel_is_simulated_once(tmp_path, monkeypatch):
     assert len(first.frame("l2")) == first.preset.machine.l2.banks
 
 
+def test_a_kernel_is_the_choice_of_the_machine_as_in_a_run():
+    made = t3sim.kernel("gemm:m=4096,n=4096,k=512", machine="mi210")
+    (of_run,) = t3sim._source("gemm:m=4096,n=4096,k=512", t3sim.machine("mi210")).commands()
+    assert made.kernel == of_run.kernel and made.kernel.lanes == 64
+    assert t3sim.kernel("gemm:m=4096,n=4096,k=512").kernel != made.kernel
+
+
 def test_a_stored_trace(tmp_path):
     from_trace = t3sim.run("traces/small/gemm_512x512x256.h5", "accelsim_qv100")
     t3sim.write_results(tmp_path / "result.h5", from_trace)
@@ -54,6 +61,13 @@ def test_a_scenario_and_a_figure(tmp_path):
     assert (tmp_path / "rates.svg").stat().st_size > 1000 and (tmp_path / "roofline.png").stat().st_size > 1000
 
 
+def test_results_show_themselves_in_notebooks():
+    run = t3sim.run(GEMM)
+    assert f'<td>time_ns</td><td style="text-align:right">{run.headline()["time_ns"]:,.4g}</td>' in run._repr_html_()
+    layer = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["Sequential", "T3"])
+    assert f'<td style="text-align:right">{layer.speedup("T3"):,.4g}</td>' in layer._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
@@ -62,7 +76,18 @@ def test_a_scenario_and_a_figure(tmp_path):
         (lambda: t3sim.run("gem:m=1"), "no such file"),
         (lambda: t3sim.run(GEMM, machine=7), "machine: found 7"),
         (lambda: t3sim.run(GEMM, t3sim.machine("v100"), {"l2.mshrs": 1}), "a loaded machine and changes"),
+        (lambda: t3sim.run(GEMM, accuracy="60%"), "accuracy: found '60%', allowed are exact and percentages"),
+        (lambda: t3sim.run(GEMM, changes=5), "changes: found 5"),
+        (lambda: t3sim.run(GEMM, interval_ns="x"), "interval_ns: found 'x', allowed is a whole number"),
         (lambda: t3sim.kernel("gemm", m=64), "missing"),
+        (lambda: t3sim.kernel(5), "kernel: found 5, allowed is a text"),
+        (lambda: t3sim.trace(5), "trace: found 5, allowed is a path"),
+        (lambda: t3sim.study(5), "file: found 5"),
+        (lambda: t3sim.plot("rates", 5), "plot: found 5"),
+        (lambda: t3sim.scenario(5, gpus=2), "gemm: found 5"),
+        (lambda: t3sim.scenario(GEMM, gpus="2"), "gpus: found '2'"),
+        (lambda: t3sim.scenario(GEMM, gpus=2, configurations="T3"), "configurations: found 'T3', allowed is a list"),
+        (lambda: t3sim.scenario(GEMM, gpus=2, configurations=["T4"]), "found 'T4', allowed are Sequential"),
         (lambda: t3sim.scenario(GEMM), "scenario: gpus"),
         (lambda: t3sim.scenario("layernorm:rows=1,cols=8", gpus=2), "allowed is gemm"),
         (lambda: t3sim.plot("pie", t3sim.run(GEMM), "pie.svg"), "plot: found 'pie'"),

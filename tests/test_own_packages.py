@@ -26,8 +26,8 @@ def copy(tmp_path):
     for name in PACKAGES:
         (tmp_path / "site" / name).mkdir(parents=True)
         (tmp_path / "site" / name / "__init__.py").touch()
-    for name in ("t3sim.py", "t3sim_packages.py"):
-        shutil.copy(ROOT / name, tmp_path / "site")
+    shutil.copytree(ROOT / "t3sim", tmp_path / "site" / "t3sim")
+    shutil.copy(ROOT / "t3sim_packages.py", tmp_path / "site")
     return tmp_path / "site"
 
 
@@ -71,3 +71,18 @@ def test_a_package_that_is_gone(copy):
     (copy / "sim" / "__init__.py").unlink()
     done = python(COMMAND, "doctor", cwd=copy.parent, path=(copy,))
     assert done.returncode == 2 and "sim/__init__.py is missing; install t3sim again" in done.stderr
+
+
+def test_python_m_t3sim_is_the_command(tmp_path):
+    """Also with a policy, which must be known before the machine is imported."""
+    (tmp_path / "own.py").write_text('"""No function pick."""\n')
+    for arguments, status, says in (
+        (["--version"], 0, "t3sim, version"),
+        (["run", "--gemm", "64x64x32", "--policy", "own.py"], 2, "own.py"),
+    ):
+        command = [sys.executable, "-m", "t3sim", *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
+        )
+        assert done.returncode == status and says in done.stdout + done.stderr
+        assert "before" not in done.stderr

@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
-from tracer.gemm.fields import GemmShorthand, gemm_of
+from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of
 from tracer.gemm.library import GpuFacts, architecture
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -50,13 +51,13 @@ class KernelForm(NamedTuple):
     Attributes:
         parameters: dataclasses whose fields a text may give.
         make: takes the given fields by name; None = the only dataclass itself.
-        instead: fields, each of which replaces all fields without a default.
+        instead: field -> the fields without a default that it replaces.
         per_machine: `make` takes the machine too, as `gpu`.
     """
 
     parameters: tuple[Any, ...]
     make: Callable[..., KernelSource] | None = None
-    instead: tuple[str, ...] = ()
+    instead: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     per_machine: bool = False
 
 
@@ -79,7 +80,12 @@ OPERATORS: tuple[type[Operator], ...] = (
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
 KERNELS = {
-    "gemm": KernelForm((GemmProblem, GemmShorthand, GemmKernel), gemm_of, ("shape", "workload"), True),
+    "gemm": KernelForm(
+        (GemmProblem, GemmShorthand, GemmKernel),
+        gemm_of,
+        {name: STANDS_FOR[name] for name in ("shape", "workload", "groups")},
+        True,
+    ),
     **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
@@ -135,8 +141,9 @@ def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSou
     """The kernel source of a name and its fields, on a machine."""
     form = KERNELS[name]
     required = [field for field, (_, default) in fields_of(name).items() if default is MISSING]
-    missing = [field for field in required if field not in given]
-    if missing and not any(field in given for field in form.instead):
+    given_instead = {field for name in form.instead if name in given for field in form.instead[name]}
+    missing = [field for field in required if field not in given and field not in given_instead]
+    if missing:
         needed = " or ".join([", ".join(required), *form.instead])
         raise UserError(f"kernel {name}: {missing[0]}: missing; it needs {needed}")
     if gpu is not None:
@@ -255,7 +262,7 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     """A value in the type of its field. It is given as text or in that type."""
     if get_origin(kind) is tuple:
         pieces = value.split("x") if isinstance(value, str) else value
-        if isinstance(pieces, list | tuple) and len(pieces) == len(get_args(kind)):
+        if isinstance(pieces, list | tuple) and (Ellipsis in get_args(kind) or len(pieces) == len(get_args(kind))):
             return tuple(_typed(piece, int, where) for piece in pieces)
     elif issubclass(kind, Enum):
         members = {_text(member): member for member in kind.__members__.values()}
@@ -276,7 +283,7 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
 def _allowed(kind: Any) -> str:
     """The allowed values of a field, for messages and help."""
     if get_origin(kind) is tuple:
-        return "x".join([NUMBER] * len(get_args(kind)))
+        return "x".join([NUMBER] * len(get_args(kind))) + ("x..." if Ellipsis in get_args(kind) else "")
     if issubclass(kind, Enum):
         return "|".join(_text(member) for member in kind.__members__.values())
     return {int: NUMBER, float: NUMBER, bool: "true|false", str: "text"}[kind]
@@ -284,4 +291,6 @@ def _allowed(kind: Any) -> str:
 
 def _text(value: Any) -> str:
     """A value as it is written in a text."""
+    if isinstance(value, list | tuple):
+        return "x".join(map(str, value))
     return (value.name if isinstance(value, Enum) else str(value)).lower()

@@ -1,8 +1,8 @@
 """N GPUs joined by links. Every GPU is simulated (explicit), or one GPU is simulated for all (symmetric).
 
 Explicit: every GPU has its own records; they share only the wires. A packet is visible at the other end of a wire after
-the link's latency at the earliest. So each GPU is run alone for that time, then the next GPU, in any order. How long
-these rounds are changes no result.
+the link's latency at the earliest. So each GPU is run alone for that time, in any order, on any thread. What crossed a
+wire meanwhile becomes known between these rounds (`publish`). How long they are changes no result.
 
 Symmetric: all GPUs do the same at the same time. So the packets that arrive from one neighbour equal the packets that
 leave to the other neighbour. They are for the tile at the same place of the neighbour's walk (`mirror`). This needs
@@ -18,9 +18,10 @@ from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
+from sim.host.team import Team, chosen, threads
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
-from sim.hw.link import WIRE, set_lanes, set_links
+from sim.hw.link import WIRE, publish, set_lanes, set_links
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR
@@ -63,7 +64,9 @@ class Cluster:
         ports = len(self.distances)
         check_memory(machine, len(plans), ports)
         self.wires = np.zeros(len(plans) * ports, WIRE)
-        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires) for _ in plans]
+        self._team = Team(min(threads(), len(plans)))
+        of_each = max(1, (chosen() or 1) // len(plans))
+        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=of_each) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
@@ -132,8 +135,7 @@ class Cluster:
             rounds += 1
             self._horizon_ps += step_ps
             before, windows = self._moves(), self._windows()
-            to_ps, first = self._horizon_ps, self.gpus[0]
-            states = [self._run_to(gpu, to_ps, progress if gpu is first else None) for gpu in self.gpus]
+            states = self._round(progress)
             if all(status == Status.IDLE for status in states) and self._at_rest():
                 break
             still = self._moves() == before and all(status == Status.IDLE for status in states)
@@ -155,6 +157,19 @@ class Cluster:
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
         for gpu, plan in zip(self.gpus, self.plans, strict=True):
             check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
+
+    def _round(self, progress: Progress | None) -> list[Status]:
+        """Run all GPUs to the horizon. Each thread takes the next GPU when it has done one."""
+        states = [Status.HORIZON] * len(self.gpus)
+        left = iter(enumerate(self.gpus))
+
+        def work(_: int) -> None:
+            for number, gpu in left:
+                states[number] = self._run_to(gpu, self._horizon_ps, None if number else progress)
+
+        self._team.run(work)
+        publish(self.wires)
+        return states
 
     def _skip_empty_rounds(self, step_ps: int) -> None:
         """Skip whole rounds in which no GPU can act: they change nothing."""

@@ -1,12 +1,15 @@
 """Host control of one simulated GPU: launch a kernel, feed its workgroups, run the clock, read the counters."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from sim.counters import take
+from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
 from sim.host.state import State, named_arrays, with_arrays
+from sim.host.team import chosen
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
 from sim.hw.request import NEVER
@@ -35,6 +38,8 @@ LAST_PS = 1 << 52
 """End of simulated time, 75 minutes. Beyond it a time in femtoseconds (sim.hw.link) would overflow."""
 SERIES_ROWS_MAX = 10_000_000
 """Rows of a time series, about 1 GB."""
+CUS_PER_THREAD = 4
+"""Fewer are not worth the meetings of a further thread (assumed)."""
 WINDOWS_PER_CALL = 64
 """Time windows from one call of `between_windows` to the next: a fraction of a second."""
 
@@ -54,10 +59,14 @@ class Gpu:
         line_trace: Callable[[Node], None] | None = None,
         ports: int = 0,
         wires: np.ndarray | None = None,
+        threads: int | None = None,
     ):
+        """threads: number that run it; None = as `sim.host.team.chosen`, else one."""
         check_machine(machine)
         check_memory(machine, ports=ports)
         self.machine = machine
+        self.threads = max(1, min(threads or chosen() or 1, machine.cu.count // CUS_PER_THREAD))
+        self._crew = Crew(self.threads)
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
@@ -195,7 +204,7 @@ class Gpu:
         return deadlock(self.node, self.fifo_names, what, fact)
 
     def _run_until(self, until_ps: int) -> Status:
-        return Status(run_engine(self.node, until_ps))
+        return Status(self._crew.run(partial(run_engine, self.node), until_ps))
 
     def _until_ps(self) -> int:
         """Time of the next call of `between_windows`: a multiple of their distance; -1: after every window."""

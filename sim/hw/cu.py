@@ -13,11 +13,11 @@ import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
-from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_slot
+from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_request
 from sim.hw.l1 import l1_expect_answer
 from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
 from sim.hw.pipes import access_shared, book_issue, compute
-from sim.hw.prefetch import prefetch
+from sim.hw.prefetch import prefetch, prefetch_lines
 from sim.hw.request import NEVER
 from sim.hw.space import space_of
 from sim.hw.warp import (
@@ -36,6 +36,10 @@ from tracer.compile.jit import compiled
 from traces.schema import EVENT, Kind, Space
 
 EVENT_BYTES = EVENT.itemsize
+CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
+"""The host's cache lines with the fields of CU, LSU, L1 and WARPS before their large tables."""
+ANSWERS_AHEAD = 4
+"""L1's state for an answer is prefetched on the host this many answers early."""
 ALL_SLOTS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -177,13 +181,34 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
             return min(max(other_ps, now_ps), answer_ps)
         entry = np.int64(fifo_head(answers, pool).load)
         fifo_pop(answers)
-        if fifo_fill(answers) > 1:
-            following = pool[fifo_slot(answers, answers.head + 1)]
+        if fifo_fill(answers) >= ANSWERS_AHEAD:
+            following = fifo_request(answers, pool, answers.head + ANSWERS_AHEAD - 1)
             l1_expect_answer(l1, sets, following.line, np.int64(following.load))
         cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
         if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
             return answer_ps
         other_ps = min(other_ps, next_issue_ps(warps))
+
+
+@compiled(inline=True)
+def cu_expect(cu, lsu, l1, warps, answers, pool):
+    """Hint to the host: the CU acts soon. Loads its state and its first answers. Reads: answers."""
+    prefetch_lines(cu, CU_LINES)
+    prefetch_lines(lsu, LSU_LINES)
+    prefetch_lines(l1, L1_LINES)
+    prefetch_lines(warps, KEY_LINES)
+    for number in range(answers.head, min(answers.tail, answers.head + ANSWERS_AHEAD)):
+        prefetch(fifo_request(answers, pool, number), 0)
+
+
+@compiled(inline=True)
+def cu_expect_work(lsu, l1, sets, warps, answers, pool):
+    """Hint to the host: the CU acts next. Loads what its state and its first answers name. Reads: all."""
+    for number in range(answers.head, min(answers.tail, answers.head + ANSWERS_AHEAD)):
+        answer = fifo_request(answers, pool, number)
+        l1_expect_answer(l1, sets, answer.line, np.int64(answer.load))
+    prefetch_lines(warps.warp[next_warp(warps) & (MAX_WARPS - 1)], 2)
+    prefetch_lines(warps.warp[lsu.queue[lsu.queue_head & (MAX_WARPS - 1)]], 2)
 
 
 @compiled(inline=True)

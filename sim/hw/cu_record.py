@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.hw.prefetch import host_record
 from traces.schema import BARRIERS, Pipe
 from traces.units import whole_period_ps
 
@@ -52,7 +53,7 @@ COUNTERS = {
 }
 """Counter fields of CU and their meaning."""
 
-CU = np.dtype(
+CU = host_record(
     [
         # constants
         ("period_ps", "i8"),
@@ -92,8 +93,7 @@ CU = np.dtype(
         ("ended_tag", "i8", MAX_WORKGROUPS),
         ("ended_started_ps", "i8", MAX_WORKGROUPS),
         ("ended_ps", "i8", MAX_WORKGROUPS),
-    ],
-    align=True,
+    ]
 )
 
 

@@ -1,36 +1,53 @@
 """Bounded fifo of requests: the only connection between two hardware units. It has one producer and one consumer.
 
-All fifos of a machine share one pool of request slots. A fifo is a ring of `mask + 1` slots from `first` on. `limit`
-is its depth in requests: a producer stops there (back-pressure). The limit is at most the size of the ring.
+All fifos of a machine share one pool of request slots. A fifo is a ring of slots from `first` on. `limit` is its depth
+in requests: a producer stops there (back-pressure). Few fifos are ever full. So a ring begins with one slot and doubles
+when more requests are held at once, and an empty fifo starts again in its first slot. The slots in use stay few, and
+stay in the host's cache.
 
 Room travels as credits. When the consumer takes a request, its producer sees the room `credit_ps` later, never earlier.
 The engine's lookahead is at most `credit_ps`. So what a producer sees does not depend on how far its consumer has been
-simulated. The time of the credit is kept in the slot of the request that was taken. A fifo without credits
-(`credit_ps` 0) has reserved places or a driver that looks at its fill.
+simulated. The pool keeps the times of the last credits of each fifo. A fifo without credits (`credit_ps` 0) has
+reserved places or a driver that looks at its fill.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, REQUEST
 from tracer.compile.jit import compiled
+from tracer.compile.reference import by_reference
+
+SPACING = 8
+"""Unused slots between two rings. So the first slots of all rings use different places of the host's cache."""
 
 FIFO = np.dtype(
     [
         # constants
         ("first", "i8"),  # slot in the pool (not `base`: every numpy scalar has an attribute of that name)
-        ("mask", "i4"),  # ring size - 1, a power of two less one
         ("limit", "i4"),  # requests held at most
-        ("credit_ps", "i8"),  # from the taking of a request until its producer sees the room, 0 = no credits
+        ("credit_ps", "i4"),  # from the taking of a request until its producer sees the room, 0 = no credits
+        ("room", "i4"),  # slots that it has - 1, a power of two less one; as many credits
         # state
+        ("mask", "i4"),  # slots in its ring - 1, a power of two less one
         ("head", "i8"),  # requests taken so far
         ("tail", "i8"),  # requests put so far
         ("claimed", "i8"),  # places promised to requests that come, all requests put included (crossbar only)
-        ("origin", "i8"),  # request in the first slot; without credits an empty fifo starts there again (host's cache)
+        ("origin", "i8"),  # number of a request that is, or would be, in the first slot
         # counters
         ("fill_max", "i8"),  # most requests held at once
     ]
 )
+
+
+@by_reference
+class Pool(NamedTuple):
+    """Slots of all fifos of a machine."""
+
+    requests: np.ndarray  # REQUEST [slots]
+    credits_ps: np.ndarray  # i8 [slots]: when the producer of a fifo sees the room of a taken request (`_credit`)
 
 
 def make_fifos(depths, credits_ps=0):
@@ -41,16 +58,17 @@ def make_fifos(depths, credits_ps=0):
         credits_ps: `credit_ps` of each fifo, or of all.
 
     Returns:
-        (fifos, pool): arrays of FIFO (one per depth) and REQUEST.
+        (fifos, pool): array of FIFO (one per depth), Pool.
     """
     fifos = host_aligned(len(depths), FIFO)
     if min(depths, default=1) < 1:
         raise ValueError(f"a fifo must hold at least one request, not {min(depths)}")
     rings = np.array([1 << (int(depth) - 1).bit_length() for depth in depths], np.int64)
-    ends = np.cumsum(rings)
-    fifos["first"], fifos["mask"], fifos["limit"] = ends - rings, rings - 1, depths
+    ends = np.cumsum(rings + SPACING)
+    fifos["first"], fifos["room"], fifos["limit"] = ends - SPACING - rings, rings - 1, depths
     fifos["credit_ps"] = credits_ps
-    return fifos, host_aligned(int(rings.sum()), REQUEST)
+    slots = int(ends[-1])
+    return fifos, Pool(host_aligned(slots, REQUEST), np.zeros(slots, np.int64))
 
 
 @compiled(inline=True)
@@ -60,6 +78,18 @@ def fifo_slot(fifo, number):
     Reads: fifo.
     """
     return fifo.first + ((number - fifo.origin) & fifo.mask)
+
+
+@compiled(inline=True)
+def fifo_request(fifo, pool, number):
+    """Request `number`, counted over all pushes; a view, like `fifo_head`. Reads: fifo."""
+    return pool.requests[fifo_slot(fifo, number)]
+
+
+@compiled(inline=True)
+def _credit(fifo, number):
+    """Place of the credit for request `number` in `pool.credits_ps`. It lasts until the ring of credits comes round."""
+    return fifo.first + (number & fifo.room)
 
 
 @compiled(inline=True)
@@ -79,13 +109,13 @@ def fifo_head_ps(fifo, pool):
     """Time at which the oldest request becomes visible, NEVER if the fifo is empty. Reads: fifo, pool."""
     if fifo.tail == fifo.head:
         return NEVER
-    return pool[fifo_slot(fifo, fifo.head)].ready_ps
+    return fifo_request(fifo, pool, fifo.head).ready_ps
 
 
 @compiled(inline=True)
 def fifo_head(fifo, pool):
     """The oldest request (a view: use it before the next push). The fifo must not be empty. Reads: fifo."""
-    return pool[fifo_slot(fifo, fifo.head)]
+    return fifo_request(fifo, pool, fifo.head)
 
 
 @compiled(inline=True)
@@ -97,7 +127,7 @@ def fifo_pop(fifo):
 @compiled(inline=True)
 def fifo_take(fifo, pool, now_ps):
     """Remove the oldest request at now_ps and send the credit. The fifo must not be empty. Writes: fifo, pool."""
-    pool[fifo_slot(fifo, fifo.head)].ready_ps = now_ps + fifo.credit_ps
+    pool.credits_ps[_credit(fifo, fifo.head)] = now_ps + fifo.credit_ps
     fifo.head += 1
 
 
@@ -116,26 +146,38 @@ def fifo_room_ps(fifo, pool, number):
         return 0
     if before >= fifo.head:
         return NEVER
-    return pool[fifo_slot(fifo, before)].ready_ps
+    return pool.credits_ps[_credit(fifo, before)]
 
 
 @compiled(inline=True)
-def _start_again(fifo):
-    """An empty fifo without credits continues in its first slot, which is in the host's cache."""
-    if fifo.tail == fifo.head and fifo.credit_ps == 0:
+def _next_slot(fifo, pool):
+    """The slot of the pool for one more request."""
+    fill = fifo.tail - fifo.head
+    if fill == 0:
         fifo.origin = fifo.tail
+    elif fill > fifo.mask:
+        _double(fifo, pool)
+    index = fifo_slot(fifo, fifo.tail)
+    fifo.tail += 1
+    if fill >= fifo.fill_max:
+        fifo.fill_max = fill + 1
+    return index
+
+
+@compiled
+def _double(fifo, pool):
+    """Double the ring, which is full. The requests that came round to its first slots move behind its old end."""
+    wrapped = (fifo.head - fifo.origin) & fifo.mask
+    for k in range(wrapped):
+        pool.requests[fifo.first + fifo.mask + 1 + k] = pool.requests[fifo.first + k]
+    fifo.origin = fifo.head - wrapped
+    fifo.mask = 2 * fifo.mask + 1
 
 
 @compiled(inline=True)
 def fifo_push(fifo, pool):
     """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full. Writes: fifo."""
-    _start_again(fifo)
-    slot = pool[fifo_slot(fifo, fifo.tail)]
-    fifo.tail += 1
-    fill = fifo.tail - fifo.head
-    if fill > fifo.fill_max:
-        fifo.fill_max = fill
-    return slot
+    return pool.requests[_next_slot(fifo, pool)]
 
 
 @compiled(inline=True)
@@ -144,14 +186,9 @@ def fifo_push_copy(fifo, pool, request, ready_ps):
 
     Reads: request. Writes: fifo, pool.
     """
-    _start_again(fifo)
-    index = fifo_slot(fifo, fifo.tail)
-    pool[index] = request
-    pool[index].ready_ps = ready_ps
-    fifo.tail += 1
-    fill = fifo.tail - fifo.head
-    if fill > fifo.fill_max:
-        fifo.fill_max = fill
+    index = _next_slot(fifo, pool)
+    pool.requests[index] = request
+    pool.requests[index].ready_ps = ready_ps
 
 
 @compiled
@@ -164,9 +201,9 @@ def fifo_insert_copy(fifo, pool, request, ready_ps):
     """
     fifo_push_copy(fifo, pool, request, ready_ps)
     number = fifo.tail - 1
-    while number > fifo.head and pool[fifo_slot(fifo, number - 1)].ready_ps > ready_ps:
-        pool[fifo_slot(fifo, number)] = pool[fifo_slot(fifo, number - 1)]
+    while number > fifo.head and fifo_request(fifo, pool, number - 1).ready_ps > ready_ps:
+        pool.requests[fifo_slot(fifo, number)] = fifo_request(fifo, pool, number - 1)
         number -= 1
     index = fifo_slot(fifo, number)
-    pool[index] = request
-    pool[index].ready_ps = ready_ps
+    pool.requests[index] = request
+    pool.requests[index].ready_ps = ready_ps

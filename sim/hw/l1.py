@@ -11,21 +11,21 @@ Volta and later share one array between L1 and shared memory: `ways` is the part
 import numpy as np
 
 from sim.hw.address_map import set_of
-from sim.hw.prefetch import prefetch
+from sim.hw.prefetch import host_record, prefetch
 from sim.hw.request import LINE_BYTES
 from sim.hw.tags import claim_way, expect, find_way, sectors_in, touch, victim_way
 from tracer.compile.jit import compiled
 
 MAX_ENTRIES = 1024
 MAX_JOINERS = 2048
-CHAINS = 1024  # hash chains over the miss entries
+CHAINS = 256  # hash chains over the miss entries
 
 MISS_ENTRY = np.dtype(
     [
         ("line", "i8"),
         ("load", "i2"),  # load-table entry of the first load
         ("joiners", "i2"),  # first further load, -1 = none
-        ("next", "i2"),  # next entry of the hash chain or of the free list
+        ("next", "i2"),  # next entry of the hash chain
         ("sectors", "i1"),  # asked for
         ("keep", "i1"),  # 1: the answer fills the cache; 0: bypass
     ],
@@ -42,7 +42,7 @@ COUNTERS = {
 }
 """Counter fields of L1 and their meaning."""
 
-L1 = np.dtype(
+L1 = host_record(
     [
         # constants
         ("first_set", "i8"),  # of this L1 in the array of sets
@@ -54,8 +54,7 @@ L1 = np.dtype(
         ("ways", "i8"),  # in use; 0 = the kernel's shared memory leaves no L1
         ("entries_used", "i8"),
         ("joiners_used", "i8"),
-        ("free_entry", "i4"),
-        ("free_joiner", "i4"),
+        ("free_joiner", "i8"),
         # counters
         ("read_sectors", "i8"),  # sectors read by loads
         ("read_hit_sectors", "i8"),
@@ -65,12 +64,15 @@ L1 = np.dtype(
         ("entries_used_max", "i8"),
         # tables
         ("chain", "i2", CHAINS),
+        ("free", "i2", MAX_ENTRIES),  # entries that are free: from place `entries_used` on
         ("entry", MISS_ENTRY, MAX_ENTRIES),
         ("joiner_load", "i2", MAX_JOINERS),
         ("joiner_next", "i2", MAX_JOINERS),
-    ],
-    align=True,
+    ]
 )
+
+assert L1.fields is not None
+CHAINS_BYTE = L1.fields["chain"][1]
 
 
 def make_l1s(spec, period_ps, count):
@@ -90,7 +92,7 @@ def make_l1s(spec, period_ps, count):
     l1s["latency_ps"] = spec.latency_clk * period_ps
     l1s["entries"] = min(spec.mshrs, MAX_ENTRIES)
     l1s["chain"] = -1
-    l1s["entry"]["next"] = np.append(np.arange(1, MAX_ENTRIES), -1)
+    l1s["free"] = np.arange(MAX_ENTRIES)
     l1s["joiner_next"] = np.append(np.arange(1, MAX_JOINERS), -1)
     return l1s, sets * count
 
@@ -104,6 +106,7 @@ def _chain_of(line):
 def l1_expect_answer(l1, sets, line, e):
     """Hint to the host: the answer to miss entry `e`, of `line`, comes soon. Reads: l1."""
     prefetch(l1.entry[e], 0)
+    prefetch(l1, CHAINS_BYTE + 2 * _chain_of(line))
     l1_expect(l1, sets, line)
 
 
@@ -164,10 +167,8 @@ def l1_has_room(l1):
 @compiled(inline=True)
 def l1_miss(l1, line, sectors, load, keep):
     """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry. Writes: l1."""
-    e = np.int64(l1.free_entry)
+    e = np.int64(l1.free[l1.entries_used])
     entry = l1.entry[e]
-    l1.free_entry = entry.next
-    prefetch(l1.entry[max(entry.next, 0)], 0)
     l1.entries_used += 1
     l1.entries_used_max = max(l1.entries_used_max, l1.entries_used)
     entry.line = line
@@ -218,9 +219,8 @@ def l1_close(l1, e):
         while l1.entry[before].next != e:
             before = np.int64(l1.entry[before].next)
         l1.entry[before].next = entry.next
-    entry.next = l1.free_entry
-    l1.free_entry = e
     l1.entries_used -= 1
+    l1.free[l1.entries_used] = e
 
 
 @compiled

@@ -14,11 +14,22 @@ latency of a miss is calibrated as a whole (D11).
 
 import numpy as np
 
-from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
+from sim.hw.fifo import (
+    fifo_fill,
+    fifo_head,
+    fifo_head_ps,
+    fifo_pop,
+    fifo_push_copy,
+    fifo_request,
+    fifo_room_ps,
+    fifo_take,
+)
 from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
 from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
+from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import (
+    WAITERS_BYTE,
     claim_way,
     evict_first,
     expect,
@@ -32,7 +43,7 @@ from sim.hw.tags import (
 from tracer.compile.jit import compiled
 from traces.schema import Cache
 
-AHEAD = 3
+AHEAD = 8
 """The set of a request is prefetched on the host this many requests early."""
 
 
@@ -80,20 +91,11 @@ def _answer(fifo, pool, request, ready_ps):
 
 
 @compiled(inline=True)
-def _waiters_on(waiters, first):
-    count = 0
-    while first >= 0:
-        count += 1
-        first = waiters[first].next
-    return count
-
-
-@compiled(inline=True)
 def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
-    if way >= 0 and cache_set.way[way].pending != 0 and _waiters_on(waiters, cache_set.waiter[way]) >= bank.merges:
+    if way >= 0 and cache_set.way[way].pending != 0 and cache_set.waits[way] >= bank.merges:
         return False
     if is_copy(bank, request) and not has_copy_room(bank, cache_set, way, fifos, pool, now_ps):
         return False
@@ -117,6 +119,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
         stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
         sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
         sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
+        sent.next = bank.free_waiter  # a hint for its data, of `l2_expect_data`
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
@@ -124,10 +127,12 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
         return True
     w = bank.free_waiter
     bank.free_waiter = np.int64(waiters[w].next)
+    prefetch(waiters[max(bank.free_waiter, 0)], 0)
     waiters[w] = request
     waiters[w].need = wanted & ~hit & 15
     waiters[w].next = first
     cache_set.waiter[way] = w
+    cache_set.waits[way] += 1
     return True
 
 
@@ -235,6 +240,7 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
                 cache_set.waiter[way] = following
             else:
                 waiters[before].next = following
+            cache_set.waits[way] -= 1
             waiter.next = bank.free_waiter
             bank.free_waiter = w
         else:
@@ -253,17 +259,21 @@ def _take_fills(bank, sets, waiters, fifos, pool, number, now_ps):
 
 
 @compiled(inline=True)
-def l2_expect(bank, sets, request):
-    """Hint to the host: a request or its data come soon (see `tags.expect`). Reads: bank, request."""
-    expect(_set_of(bank, sets, request), bank.ways)
+def l2_expect_data(bank, sets, waiters, data):
+    """Hint to the host: data come soon. Reads: bank, data."""
+    cache_set = _set_of(bank, sets, data)
+    expect(cache_set, bank.ways)
+    prefetch(cache_set, WAITERS_BYTE)
+    prefetch(waiters[data.next], 0)
 
 
 @compiled(inline=True)
-def l2_expect_queue(bank, sets, fifos, pool):
+def l2_expect_queue(bank, sets, waiters, fifos, pool):
     """Hint to the host: the first requests in the queue are served soon. Reads: bank, fifos, pool."""
     requests = fifos[bank.requests]
     for number in range(requests.head, min(requests.tail, requests.head + AHEAD)):
-        l2_expect(bank, sets, pool[fifo_slot(requests, number)])
+        expect(_set_of(bank, sets, fifo_request(requests, pool, number)), bank.ways)
+    prefetch(waiters[max(bank.free_waiter, 0)], 0)
 
 
 @compiled(inline=True)
@@ -354,7 +364,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             bank.requests_served += 1
             bank.last_request_ps = now_ps
             if fifo_fill(requests) > AHEAD:
-                expect(_set_of(bank, sets, pool[fifo_slot(requests, requests.head + AHEAD)]), bank.ways)
+                expect(_set_of(bank, sets, fifo_request(requests, pool, requests.head + AHEAD)), bank.ways)
             if bank.blocked_since_ps >= 0:
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1

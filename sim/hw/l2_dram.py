@@ -1,6 +1,6 @@
 """Requests of an L2 bank to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
 
-from sim.hw.fifo import fifo_push_copy, fifo_room_ps, fifo_slot
+from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import line_of, sectors_in
 from tracer.compile.jit import compiled
@@ -18,7 +18,7 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
             return _to_home(bank, fifos, pool, request, line, sectors, now_ps)
     fifo = fifos[bank.dram[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
-    sent = pool[fifo_slot(fifo, fifo.tail - 1)]
+    sent = fifo_request(fifo, pool, fifo.tail - 1)
     sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
     bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
     return sent
@@ -35,7 +35,7 @@ def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
     """Ask the home of a line, in another partition, for its sectors. Returns the request."""
     fifo = fifos[bank.other_peer]
     fifo_push_copy(fifo, pool, request, now_ps + bank.far_ps)
-    sent = pool[fifo_slot(fifo, fifo.tail - 1)]
+    sent = fifo_request(fifo, pool, fifo.tail - 1)
     sent.line, sent.sectors, sent.full = line, sectors, sectors
     sent.source = bank.cus + bank.number
     bank.copies_out += 1
@@ -65,7 +65,7 @@ def flush_step(bank, sets, fifos, pool, now_ps):
     """Write dirty lines back, one per clock, while there is room. Lines stay valid. Writes: bank, sets, fifos, pool."""
     if now_ps < bank.next_ps:
         return bank.next_ps
-    nobody = pool[fifos[bank.requests].first]
+    nobody = pool.requests[fifos[bank.requests].first]
     writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
     while bank.flush_set >= 0:
         cache_set = sets[bank.first_set + bank.flush_set]

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from sim.hw.fifo import SPACING
 from sim.hw.partition import far_ps
-from sim.hw.prefetch import host_aligned
+from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
 from traces.units import whole_period_ps
 
@@ -30,7 +31,7 @@ COPY_COUNTERS = {
 }
 """Further counter fields, of a machine whose partitions keep copies."""
 
-L2_BANK = np.dtype(
+L2_BANK = host_record(
     [
         # constants
         ("first_set", "i8"),
@@ -88,9 +89,10 @@ L2_BANK = np.dtype(
         ("blocked_ps", "i8"),
         ("misses_used_max", "i8"),
         ("last_request_ps", "i8"),
-    ],
-    align=True,
+    ]
 )
+
+BANK_LINES = L2_BANK.itemsize // HOST_LINE_BYTES
 
 
 def make_l2_banks(machine, wiring):
@@ -125,11 +127,11 @@ def make_l2_banks(machine, wiring):
     banks["other_peer"] = banks["peer"][banks["other"]]
     banks["cus"] = machine.cu.count
     banks["far_ps"] = far_ps(machine)
-    places = waiting_places(spec)
-    waiters = host_aligned(count * places, REQUEST)
-    waiters["next"] = np.arange(1, count * places + 1)
-    waiters["next"][places - 1 :: places] = -1
-    banks["free_waiter"] = np.arange(count) * places
+    places, distance = waiting_places(spec), waiting_places(spec) + SPACING
+    waiters = host_aligned(count * distance, REQUEST)
+    waiters["next"] = np.arange(1, count * distance + 1)
+    waiters["next"][places - 1 :: distance] = -1
+    banks["free_waiter"] = np.arange(count) * distance
     banks["flush_set"] = -1
     banks["sent_ps"] = banks["asked_ps"] = NEVER
     banks["blocked_since_ps"] = -1

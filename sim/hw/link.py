@@ -6,7 +6,8 @@ packet leaves only with a credit: a place in the receiver's buffer. The credit r
 passed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
 
 Two GPUs share only a wire. A packet is visible at the other end after the latency at the earliest. So GPUs may be
-simulated one after the other for that time.
+simulated alone for that time, at once or one after the other. Only then `publish` tells each end what the other has
+done.
 
 There are no errors, retries or flow-control packets (D25). Times on the link are in femtoseconds: rounding a line's
 853.3 ps to whole picoseconds would cost bandwidth.
@@ -15,6 +16,7 @@ There are no errors, retries or flow-control packets (D25). Times on the link ar
 import numpy as np
 
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
+from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
 from sim.hw.space import fingerprint, rotated
 from sim.hw.tags import sectors_in
@@ -26,11 +28,19 @@ from traces.units import PS_PER_NS
 FS_PER_PS = 1000
 FS_PER_NS = FS_PER_PS * PS_PER_NS
 MAX_CREDITS = 4096
+PAD = HOST_LINE_BYTES // 8 - 2
+"""What the two ends write is in different cache lines of the host: they may be simulated at the same time."""
 
 WIRE = np.dtype(
     [
+        # written by the sender
         ("sent", "i8"),  # packets put on the wire
+        ("known_taken", "i8"),  # packets taken, as far as the sender knows
+        ("sender_pad", "i8", PAD),
+        # written by the receiver
         ("taken", "i8"),  # packets that the receiver has passed to its memory
+        ("known_sent", "i8"),  # packets sent, as far as the receiver knows
+        ("receiver_pad", "i8", PAD),
         ("packet", REQUEST, MAX_CREDITS),  # ring: packets sent and not yet taken; ready_ps = arrival
         ("taken_ps", "i8", MAX_CREDITS),  # ring: when packet n was taken
     ],
@@ -130,13 +140,18 @@ def _fs_per_byte(spec):
     return round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
 
 
+def publish(wires):
+    """Tell the ends of all wires what the other end has done so far. No GPU may run meanwhile. Writes: wires."""
+    wires["known_sent"], wires["known_taken"] = wires["sent"], wires["taken"]
+
+
 @compiled
 def _credit_ps(port, wire):
     """When the next packet has a credit. NEVER while the receiver has not passed on the packet whose place it takes."""
     before = wire.sent - port.credits
     if before < 0:
         return np.int64(0)
-    if before >= wire.taken:
+    if before >= wire.known_taken:
         return NEVER
     return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
 
@@ -240,7 +255,7 @@ def _arrival_fs(ports, p, packet):
 def arrival_ps(ports, p, wires):
     """When the next packet arrives over a port, NEVER if none is in flight. Reads: ports, wires."""
     wire = wires[ports[p].in_wire]
-    if wire.taken == wire.sent:
+    if wire.taken == wire.known_sent:
         return NEVER
     arrival_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
     return (arrival_fs + FS_PER_PS - 1) // FS_PER_PS

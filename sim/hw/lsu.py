@@ -11,13 +11,14 @@ The load table holds the events that wait for data: the number of missing answer
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push, fifo_room_ps, fifo_slot
+from sim.hw.fifo import fifo_push, fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import PEER_BITS, fingerprint, held, space_of
+from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
+from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from traces.schema import Cache, Kind
 
@@ -51,8 +52,8 @@ def _route_collective(lsu, tile):
         lsu.op = Op.UPDATE
     if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
         for i in range(lsu.lines):
-            tile.local_bytes += sectors_in(lsu.sectors[i]) * SECTOR_BYTES
-            tile.local_sum += fingerprint(tile, lsu.line[i], lsu.sectors[i])
+            add_field(tile, LOCAL_BYTES, sectors_in(lsu.sectors[i]) * SECTOR_BYTES)
+            add_field(tile, LOCAL_SUM, fingerprint(tile, lsu.line[i], lsu.sectors[i]))
 
 
 @compiled(inline=True)
@@ -112,9 +113,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         lsu.op = Op.READ
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
-        number = lsu.free_load
+        number = np.int64(lsu.free[lsu.loads_used])
         load = lsu.load_table[number]
-        lsu.free_load = load.next
         lsu.loads_used += 1
         load.warp, load.slot, load.answers, load.open, load.done_ps = w, event.slot, 0, 1, now_ps
         slot_take(warps.warp[w], event.slot)
@@ -138,9 +138,8 @@ def _finish_load(lsu, warps, number):
     """Close load-table entry `number`, which has all its answers. Returns the time its warp slept, or 0."""
     load = lsu.load_table[number]
     slept_ps = slot_done(warps, np.int64(load.warp), np.int64(load.slot), load.done_ps)
-    load.next = lsu.free_load
-    lsu.free_load = number
     lsu.loads_used -= 1
+    lsu.free[lsu.loads_used] = number
     return load.done_ps - slept_ps if slept_ps >= 0 else 0
 
 
@@ -196,7 +195,7 @@ def _tell_lanes(lsu, fifos, pool, i):
     """Put the number of lanes at one address into the atomic that was sent last."""
     if lsu.counts_lanes == 1:
         port = fifos[lsu.port]
-        pool[fifo_slot(port, port.tail - 1)].need = lsu.same[i]
+        fifo_request(port, pool, port.tail - 1).need = lsu.same[i]
 
 
 @compiled(inline=True)

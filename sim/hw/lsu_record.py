@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sim.hw.prefetch import host_record
 from sim.hw.space import MAX_PORTS
 from sim.hw.warp import MAX_WARPS
 
@@ -12,10 +13,10 @@ LOAD = np.dtype(
     [
         ("done_ps", "i8"),  # latest arrival so far
         ("answers", "i2"),  # still missing
-        ("next", "i2"),  # free list
         ("slot", "i2"),
         ("warp", "i1"),
         ("open", "i1"),  # 1 while the unit is still issuing its lines
+        ("pad", "i2"),
     ],
     align=True,
 )
@@ -27,7 +28,7 @@ COUNTERS = {
 }
 """Counter fields of LSU and their meaning."""
 
-LSU = np.dtype(
+LSU = host_record(
     [
         # constants
         ("line_ps", "i8"),
@@ -58,7 +59,6 @@ LSU = np.dtype(
         ("wavefront", "i8"),  # of the workgroup, that issued the current event
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
-        ("free_load", "i8"),
         ("loads_used", "i8"),
         # counters
         ("line_requests", "i8"),  # lines taken in, loads and stores
@@ -72,9 +72,9 @@ LSU = np.dtype(
         ("same", "i1", MAX_LINES),  # of an atomic: lanes at one address
         ("links", "i1", MAX_PORTS),  # 1 + port of each GPU of the set
         ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
+        ("free", "i2", MAX_LOADS),  # load-table entries that are free: from place `loads_used` on
         ("load_table", LOAD, MAX_LOADS),
-    ],
-    align=True,
+    ]
 )
 
 
@@ -90,6 +90,6 @@ def make_lsus(spec, period_ps, ports, counts_lanes):
     lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
     lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
     lsus["port"], lsus["cu"], lsus["counts_lanes"] = ports, np.arange(len(ports)), counts_lanes
-    lsus["load_table"]["next"] = np.append(np.arange(1, MAX_LOADS), -1)
+    lsus["free"] = np.arange(MAX_LOADS)
     lsus["load"] = lsus["blocked_since_ps"] = -1
     return lsus

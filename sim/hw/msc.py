@@ -20,7 +20,7 @@ Bandwidth of fills is not limited, nor that of answers (D40).
 import numpy as np
 
 from sim.hw.address_map import channel_local, set_of
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps, fifo_slot, fifo_take
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps, fifo_take
 from sim.hw.lanes import LANES, lane_head
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
@@ -244,7 +244,7 @@ def _send(msc, fifos, pool, request, stream, now_ps):
     fifo = fifos[msc.out_fifo[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + msc.pass_ps)
     msc.sent_ps = min(msc.sent_ps, now_ps + msc.pass_ps)
-    return pool[fifo_slot(fifo, fifo.tail - 1)]
+    return fifo_request(fifo, pool, fifo.tail - 1)
 
 
 @compiled
@@ -359,6 +359,7 @@ def _fill(msc, sets, waiters, fifos, pool, fill, now_ps):
         following = np.int64(waiter.next)
         waiter.need &= ~fill.sectors & 15
         if waiter.need == 0:
+            waiter.next = 0  # a place of L2 again (`l2_expect_data`)
             _answer(msc, fifos, pool, waiter, now_ps)
             if before < 0:
                 cache_set.waiter[way] = following

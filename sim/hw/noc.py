@@ -21,8 +21,8 @@ from sim.hw.fifo import (
     fifo_insert_copy,
     fifo_pop,
     fifo_push_copy,
+    fifo_request,
     fifo_room_ps,
-    fifo_slot,
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, is_far, route
@@ -128,9 +128,9 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
         noc.far_requests += 1
     in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
-    request.bank = home_of(noc, bank, home)
-    request.cache_set = home_set(noc, request.line)
     fifo_push_copy(target, pool, request, in_ps + path_ps)
+    sent = fifo_request(target, pool, target.tail - 1)
+    sent.bank, sent.cache_set = home_of(noc, bank, home), home_set(noc, request.line)
     fifo_take(port, pool, now_ps)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + path_ps)
     return SENT
@@ -163,7 +163,7 @@ def _enter(calendar, source, fifo, pool, begin_ps, end_ps):
     """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER."""
     number = fifo.head
     while number != fifo.tail:
-        ready_ps = pool[fifo_slot(fifo, number)].ready_ps
+        ready_ps = fifo_request(fifo, pool, number).ready_ps
         if ready_ps >= end_ps:
             return ready_ps
         calendar_add(calendar, source, max(ready_ps - begin_ps, 0))
@@ -184,7 +184,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
     Writes: noc, fifos, pool, bank_wake_ps.
     """
-    calendar = noc.calendar
+    calendar = noc.requests
     next_ps = NEVER
     for c in range(noc.cus):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
@@ -233,7 +233,7 @@ def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps):
+def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
 
     The acknowledgement of a store occupies both ports; the CU does not wait for it.
@@ -253,7 +253,7 @@ def _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps):
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
     noc.bank_out_ps[bank] = out_ps
     if is_far(noc, bank, c):
-        _cross(noc, c, volume, fifos, pool, answer, out_ps, bank_wake_ps)
+        _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
         fifo_pop(queue)
     else:
         _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps)
@@ -277,7 +277,7 @@ def _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps):
 
 
 @compiled
-def _cross(noc, c, volume, fifos, pool, answer, out_ps, bank_wake_ps):
+def _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps):
     """Move an answer towards another partition: to the crossbar there, or into the bank that keeps a copy."""
     noc.far_answers += 1
     port_ps = _port_ps(noc, volume, noc.far_bytes_per_clk)
@@ -286,7 +286,7 @@ def _cross(noc, c, volume, fifos, pool, answer, out_ps, bank_wake_ps):
         noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank] + port_ps, out_ps)
         ready_ps = noc.far_copy_ps[bank] + noc.far_ps
         fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)
-        bank_wake_ps[bank] = min(bank_wake_ps[bank], ready_ps)
+        copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
     else:
         noc.far_in_ps[c] = max(noc.far_in_ps[c] + port_ps, out_ps)
         ready_ps = noc.far_in_ps[c] + noc.far_ps
@@ -294,13 +294,13 @@ def _cross(noc, c, volume, fifos, pool, answer, out_ps, bank_wake_ps):
 
 
 @compiled
-def noc_answers(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps, cu_wake_ps):
+def noc_answers(noc, fifos, pool, begin_ps, end_ps, copy_told_ps, cu_wake_ps):
     """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
 
-    Writes: noc, fifos, pool, bank_wake_ps, cu_wake_ps.
+    Writes: noc, fifos, pool, copy_told_ps, cu_wake_ps.
     """
     sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
-    calendar = noc.calendar
+    calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
         next_ps = min(next_ps, _enter(calendar, source, fifos[noc.first_hit_fifo + source], pool, begin_ps, end_ps))
@@ -318,7 +318,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps, cu_wake_ps):
                     bits &= bits - 1
                     queue = fifos[noc.first_hit_fifo + source]
                     while fifo_head_ps(queue, pool) < slot_end_ps:
-                        _return(noc, source, fifos, pool, queue, bank_wake_ps, cu_wake_ps)
+                        _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps)
         slot += 1
     calendar.busy = 0
     if noc.first_far_fifo >= 0:  # answers that crossed in this window

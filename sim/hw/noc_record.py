@@ -54,33 +54,35 @@ NOC = np.dtype(
         ("sharing", "i8"),  # L2Sharing
         ("partition_banks", "i8"),
         ("home_banks", "i8"),  # banks over which the lines are spread
+        ("channel_groups", "i8"),  # channels h, h + channel_groups, ... are one group: only their banks ask each other
         ("far_ps", "i8"),  # more, to or from another partition
         ("far_bytes_per_clk", "i8"),
-        # state: the time until which each port is booked
+        # requests: the times until which ports are booked, further state, counters
         ("cu_out_ps", "i8", MAX_CUS),
-        ("cu_in_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
-        ("bank_out_ps", "i8", MAX_BANKS),
         ("far_out_ps", "i8", MAX_CUS),
-        ("far_in_ps", "i8", MAX_CUS),
-        ("far_copy_ps", "i8", MAX_BANKS),
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
-        ("answers_ps", "i8"),  # the same for answers
-        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("waiting", "i8"),  # CUs whose oldest request waits with a claim
         ("departed_ps", "i8", MAX_CUS),  # when the last request of each CU left
         ("claim", "i8", MAX_CUS),  # of each CU: number of the place that its oldest request has claimed, -1 = none ...
         ("claim_fifo", "i8", MAX_CUS),  # ... in this fifo ...
         ("claim_ps", "i8", MAX_CUS),  # ... and when there is room for it, NEVER = not known yet
         ("claim_port_ps", "i8", MAX_CUS),  # when the CU's port is free for it
-        ("calendar", CALENDAR),
-        # counters
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
-        ("answer_packets", "i8"),
-        ("answer_bytes", "i8"),
         ("refused", "i8"),
         ("far_requests", "i8"),
+        ("requests", CALENDAR),
+        # answers, which another thread may carry at the same time
+        ("answers", CALENDAR),
+        ("cu_in_ps", "i8", MAX_CUS),
+        ("bank_out_ps", "i8", MAX_BANKS),
+        ("far_in_ps", "i8", MAX_CUS),
+        ("far_copy_ps", "i8", MAX_BANKS),
+        ("answers_ps", "i8"),  # when the next answer can leave
+        ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
+        ("answer_packets", "i8"),
+        ("answer_bytes", "i8"),
         ("far_answers", "i8"),
     ],
     align=True,
@@ -111,5 +113,6 @@ def make_noc(machine, **first_fifos):
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
     set_partitions(noc, machine)
-    set_period(noc["calendar"], period_ps)
+    set_period(noc["requests"], period_ps)
+    set_period(noc["answers"], period_ps)
     return noc

@@ -29,6 +29,7 @@ def set_partitions(noc, machine):
     noc["partitions"], noc["sharing"] = l2.partitions, l2.sharing
     noc["partition_banks"] = l2.banks // l2.partitions
     noc["home_banks"] = home_banks(l2)
+    noc["channel_groups"] = machine.hbm.channels // (2 if l2.sharing == L2Sharing.COPIES else 1)
     noc["far_ps"] = far_ps(machine)
     noc["far_bytes_per_clk"] = l2.far_bytes_per_clk
 

@@ -12,6 +12,7 @@ Memory of another GPU is seen through a window: address + (1 + port) << PEER_BIT
 import numpy as np
 
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES, SECTORS_PER_LINE
+from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from tracer.gemm.store_parts import PARTS
 
@@ -67,6 +68,9 @@ TILE = np.dtype(
     ],
     align=True,
 )
+
+LOCAL_BYTES, LOCAL_SUM, EARLY = (dict(TILE.fields or {})[name][1] for name in ("local_bytes", "local_sum", "early"))
+"""Places of fields to which several CUs, and so several threads, add at the same time."""
 
 WAVEFRONT = np.dtype(
     [
@@ -195,7 +199,7 @@ def held(tile):
     Writes: tile.
     """
     if tile.arrived_bytes % tile.bytes != 0:
-        tile.early += 1
+        add_field(tile, EARLY, 1)
         return np.int64(0)
     if tile.own == 0 and tile.arrived != 0:
         return tile.arrived

@@ -14,7 +14,7 @@ part is searched, the upper part confirms the match.
 import numpy as np
 
 from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, trailing_zeros
-from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, prefetch
+from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record, prefetch
 from tracer.compile.jit import compiled
 
 MAX_WAYS = 32
@@ -33,19 +33,20 @@ WAY_BLOCK = np.dtype(
 )
 """Sixteen ways."""
 
-CACHE_SET = np.dtype(
+CACHE_SET = host_record(
     [
         ("low", "i4", MAX_WAYS),  # line number, lower bits
         ("block", WAY_BLOCK, MAX_WAYS // BLOCK),
         ("way", SECTORS, MAX_WAYS),
         ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 = none (nothing is pending)
-    ],
-    align=True,
+        ("waits", "i2", MAX_WAYS),  # and the number of such requests
+    ]
 )
 
 assert CACHE_SET.fields is not None
-LOWS_BYTE, BLOCKS_BYTE, SECTORS_BYTE = (CACHE_SET.fields[name][1] for name in ("low", "block", "way"))
-assert CACHE_SET.itemsize % HOST_LINE_BYTES == 0
+LOWS_BYTE, BLOCKS_BYTE, SECTORS_BYTE, WAITERS_BYTE = (
+    CACHE_SET.fields[name][1] for name in ("low", "block", "way", "waiter")
+)
 
 EMPTY = np.int16(-(1 << HIGH_BITS))
 """Upper tag bits of an empty way: no line has them."""
@@ -219,7 +220,6 @@ def claim_way(cache_set, ways, way, line):
     """
     block = cache_set.block[way >> 4]
     cache_set.low[way], block.high[way & 15] = _low(line), np.int16(line >> 7 + LOW_BITS)
-    block.age[way & 15] = 0
     sectors = cache_set.way[way]
     sectors.valid = sectors.dirty = sectors.partial = sectors.pending = 0
     touch(cache_set, ways, way)

@@ -1,8 +1,8 @@
 """The block diagram in code: the units of a GPU, the order in which they act, and the fifos between them.
 
 A new unit needs a file in `sim/hw` (record, maker, step, phase, counters), its values in `sim/spec.py` and in
-`sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES and a call in
-`run_phases`, its records in Node, and its fifos in `sim.machine.wiring` and `build`.
+`sim/presets/fabric/t3.toml`, and a test. In this file it needs a row of UNITS, a row of PHASES, its records in Node,
+and its fifos in `sim.machine.wiring` and `build`; in `sim.machine.shares` a call of its phase.
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
@@ -14,7 +14,7 @@ HBM channel --data--> DMA engine --lines--> port
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, STAGED
 from sim.hw.dma import COUNTERS as DMA_COUNTERS
 from sim.hw.dma import DMA, make_dmas
-from sim.hw.fifo import make_fifos
+from sim.hw.fifo import Pool, make_fifos
 from sim.hw.hbm.channel import make_channels
 from sim.hw.hbm.log import LOG
 from sim.hw.hbm.record import CHANNEL
@@ -43,7 +43,7 @@ from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
 from sim.hw.partition import home_banks
-from sim.hw.prefetch import host_aligned
+from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
@@ -53,11 +53,18 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.phases import run_answers, run_banks, run_channels, run_cus, run_mscs, run_requests
+from sim.machine.phases import (
+    retry_memory,
+    run_answers,
+    run_banks,
+    run_channels,
+    run_cus,
+    run_mscs,
+    run_requests,
+)
 from sim.machine.tracking import run_tracker
 from sim.machine.wiring import data_ps, lookahead_ps, wire
 from sim.spec import Machine
-from tracer.compile.jit import compiled
 from tracer.compile.reference import by_reference
 from traces.schema import EVENT
 from traces.units import whole_period_ps
@@ -65,6 +72,8 @@ from traces.units import whole_period_ps
 QUEUES = 4
 """Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
+LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "msc_sets", "channels")
+"""Fields of Node with the records that every time window uses; nearly all memory of a machine."""
 
 
 class Unit(NamedTuple):
@@ -108,49 +117,30 @@ class Phase(NamedTuple):
     Attributes:
         title: text for reports.
         unit: name of the unit. A machine without this unit does not need the phase.
-        run: compiled function of (node, begin_ps, end_ps).
+        run: compiled function of (node, first, last, end_ps) if it has `spread`, else of (node, begin_ps, end_ps).
+        spread: field of Node with the records over whose numbers its units are spread over threads; "" = one job.
     """
 
     title: str
     unit: str
-    run: Callable[["Node", int, int], None]
+    run: Callable[..., Any]
+    spread: str = ""
 
 
 PHASES = (
-    Phase("CUs, load/store units and L1", "cu", run_cus),
+    Phase("L2 banks", "l2", run_banks, "channels"),
+    Phase("CUs, load/store units and L1", "cu", run_cus, "cus"),
     Phase("NoC, requests", "noc", run_requests),
-    Phase("L2 banks", "l2", run_banks),
     Phase("NoC, answers", "noc", run_answers),
+    Phase("memory-side cache", "msc", run_mscs, "channels"),
+    Phase("HBM channels", "hbm", run_channels, "channels"),
+    Phase("retries of the memory", "hbm", retry_memory, "channels"),
     Phase("arrivals from other GPUs", "link", run_arrivals),
-    Phase("memory-side cache", "msc", run_mscs),
-    Phase("HBM channels", "hbm", run_channels),
     Phase("Tracker", "tracker", run_tracker),
     Phase("DMA engines", "dma", run_dmas),
     Phase("links", "link", run_links),
 )
-"""Phases in the order in which they run. `run_phases` is the same list for compiled code."""
-
-
-@compiled(inline=True)
-def run_phases(node, begin_ps, end_ps):
-    """Run all PHASES of a window. Compiled code cannot iterate over a list of functions; a test compares the lists.
-
-    Reads and writes: the records of all units in `node`.
-    """
-    joined = len(node.ports) > 0
-    run_cus(node, begin_ps, end_ps)
-    run_requests(node, begin_ps, end_ps)
-    run_banks(node, begin_ps, end_ps)
-    run_answers(node, begin_ps, end_ps)
-    if joined:
-        run_arrivals(node, begin_ps, end_ps)
-    if len(node.mscs) > 0:
-        run_mscs(node, begin_ps, end_ps)
-    run_channels(node, begin_ps, end_ps)
-    if joined:
-        run_tracker(node, begin_ps, end_ps)
-        run_dmas(node, begin_ps, end_ps)
-        run_links(node, begin_ps, end_ps)
+"""Phases in an order in which they may run. `sim.machine.shares` calls the same functions."""
 
 
 @by_reference
@@ -180,9 +170,13 @@ class Node(NamedTuple):
     channel_wake_ps: np.ndarray
     memory_wake_ps: np.ndarray  # of the unit that takes a channel's requests: its memory-side cache or the channel
     fabric_fifos: np.ndarray  # i8 [channels, STREAMS]: fifos of this unit for requests that go past L2, -1 = none
+    cu_told_ps: np.ndarray  # part of wake_ps: what the Tracker tells CUs
+    bank_told_ps: np.ndarray  # and what memory, and arrivals that stay in L2, tell banks
+    copy_told_ps: np.ndarray  # and what the crossbar tells banks about data for copies; empty without copies
     steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
+    news: np.ndarray  # i1 [CUs]: what each has to tell since it ran last (sim.machine.phases)
     fifos: np.ndarray
-    pool: np.ndarray
+    pool: Pool
     dispatch: np.ndarray  # DISPATCH [QUEUES]
     staged: np.ndarray  # STAGED [QUEUES, STAGED_WORKGROUPS]
     cus: np.ndarray
@@ -260,8 +254,11 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         machine, {**memory, "fills": number["out"], "answers": number["msc_answers"], "data": number["data"]}
     )
     counts = (cus, banks, len(mscs), channels)
-    wake_ps = np.full(sum(counts), NEVER, np.int64)
-    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps = np.split(wake_ps, np.cumsum(counts[:-1]))
+    copies = banks if "peer" in number else 0
+    wake_ps = np.full(sum(counts) + cus + banks + copies, NEVER, np.int64)
+    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps, cu_told_ps, bank_told_ps, copy_told_ps = np.split(
+        wake_ps, np.cumsum((*counts, cus, banks))
+    )
     fabric = np.full_like(number["fabric"], -1) if len(mscs) else number["fabric"]
     joined = fabric, number["notes"], number["data"]
     calendars = np.zeros(2, CALENDAR)
@@ -293,7 +290,11 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         channel_wake_ps=channel_wake_ps,
         memory_wake_ps=msc_wake_ps if len(mscs) else channel_wake_ps,
         fabric_fifos=number["fabric"],
-        steps=np.zeros_like(wake_ps),
+        cu_told_ps=cu_told_ps,
+        bank_told_ps=bank_told_ps,
+        copy_told_ps=copy_told_ps,
+        steps=np.zeros(sum(counts), np.int64),
+        news=np.zeros(cus, np.int8),
         fifos=records,
         pool=pool,
         dispatch=dispatch,
@@ -306,7 +307,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         noc=noc,
         far_noc=noc[: len(noc) if "far" in number else 0],
         banks=l2_banks,
-        copy_banks=l2_banks[: banks if "peer" in number else 0],
+        copy_banks=l2_banks[:copies],
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
         mscs=mscs,
@@ -328,7 +329,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         wires=np.zeros(0, WIRE) if wires is None else wires,
         arriving=np.zeros(1, REQUEST),
     )
-    return node, fifos.names
+    node = node._replace(**in_huge_pages({field: getattr(node, field) for field in LARGE}))
+    return node._replace(copy_banks=node.banks[:copies]), fifos.names
 
 
 def units_of(node: Node) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 A window is at most as long as the lookahead, the shortest latency between two units that act in turn. So within a
 window no unit can affect a unit whose phase came before. Each unit runs alone through the window, at exactly the times
 at which it can act. What it tells such a unit (room in a fifo, a free place, an open gate) arrives a lookahead later at
-the earliest. The order of the units is fixed (`sim.machine.build.PHASES`). So a run depends only on its input: windows
-may have any length up to the lookahead and may begin at any clock of the crossbar, and units may be called at any time.
+the earliest. So a run depends only on its input: windows may have any length up to the lookahead and may begin at any
+clock of the crossbar, units may be called at any time, and any number of threads may share them (`sim.machine.shares`).
 
 GPUs affect each other only over wires, whose latency is far longer than a window. `horizon_ps` ends a run before a
 packet of another GPU that is not simulated yet could arrive (sim.host.cluster).
@@ -18,11 +18,13 @@ from sim.hw.l2 import l2_prefill
 from sim.hw.mca import choose_limit
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER
-from sim.machine.build import run_phases
 from sim.machine.engine_record import grid_end_ps
 from sim.machine.fabric import fabric_wake_ps
 from sim.machine.phases import collect_ended, retry_blocked
 from sim.machine.series import close_interval
+from sim.machine.shares import run_jobs, run_units
+from sim.machine.team import DONE, ENDED, JOBS, TURN, WINDOW, meet, part
+from tracer.compile.atomics import load
 from tracer.compile.jit import compiled
 
 
@@ -122,34 +124,64 @@ def _end_ps(node, begin_ps, until_ps):
 
 
 @compiled(inline=True)
-def close_window(node):
-    """End a time window whose phases have run: tell blocked units and the dispatchers what has happened."""
+def close_window(node, ended):
+    """End a time window whose phases have run: tell blocked units and the dispatchers what has happened.
+
+    ended: 1 if a workgroup has ended in the window.
+    """
     node.engine[0].windows += 1
-    collect_ended(node)
+    if ended == 1:
+        collect_ended(node)
     retry_blocked(node)
 
 
+@compiled(inline=True)
+def _next_window(node, team, until_ps):
+    """Close the window that has run, if there is one, and open the next one, while all other threads wait.
+
+    Returns:
+        (Status, begin_ps, end_ps): OPEN and the window, or the reason why the engine returns to the host.
+    """
+    begin_ps, end_ps = team[WINDOW + 1], team[WINDOW + 2]
+    if team[WINDOW] == Status.OPEN:
+        close_window(node, team[ENDED])
+        team[ENDED] = team[JOBS] = team[DONE] = 0
+        if until_ps < 0:
+            return Status.UNTIL, begin_ps, end_ps
+    return open_window(node, until_ps)
+
+
 @compiled
-def run_engine(node, until_ps):
+def run_engine(node, team, me, until_ps):
     """Advance the machine until no work is left, or to until_ps, or until the host must act.
 
     Args:
+        team: the words that its threads share (`sim.machine.team.make_team`); each thread calls this function.
+        me: number of this thread.
         until_ps: nothing after this time (rounded up to a clock of the crossbar) has been simulated; negative: the end
             of one window.
 
     Returns:
-        A Status. `engine.now_ps` is the end of the last window.
+        A Status, the same for all threads. `engine.now_ps` is the end of the last window.
 
     Reads and writes: all records of `node`.
     """
+    turn = load(team, TURN)
     while True:
-        status, begin_ps, end_ps = open_window(node, until_ps)
-        if status != Status.OPEN:
+        found = meet(team, turn)
+        if found == 1:
+            team[WINDOW], team[WINDOW + 1], team[WINDOW + 2] = _next_window(node, team, until_ps)
+            part(team, turn)
+        status, begin_ps, end_ps = team[WINDOW], team[WINDOW + 1], team[WINDOW + 2]
+        if found < 0 or status != Status.OPEN:
             return status
-        run_phases(node, begin_ps, end_ps)
-        close_window(node)
-        if until_ps < 0:
-            return Status.UNTIL
+        run_units(node, team, me, end_ps)
+        found = meet(team, turn + 1)
+        if found == 1:
+            part(team, turn + 1)
+        turn += 2
+        if found < 0 or not run_jobs(node, team, me, turn, begin_ps, end_ps):
+            return status
 
 
 @compiled

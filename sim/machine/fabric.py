@@ -78,7 +78,7 @@ def run_arrivals(node, begin_ps, end_ps):
 
     At equal times the packet that arrived first goes first.
 
-    Reads: node.banks, node.engine, node.fabric_fifos, node.noc. Writes: node.arriving, node.bank_wake_ps, node.fifos,
+    Reads: node.banks, node.engine, node.fabric_fifos, node.noc. Writes: node.arriving, node.bank_told_ps, node.fifos,
     node.memory_wake_ps, node.pool, node.ports, node.wires.
     """
     while True:
@@ -104,7 +104,7 @@ def _deliver(node, p, now_ps):
     request, target = node.arriving[0], port.target
     if is_cached(request):
         request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
-        node.bank_wake_ps[target] = min(node.bank_wake_ps[target], now_ps + port.request_ps)
+        node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + port.request_ps)
         notes = node.fifos[node.engine[0].first_note_fifo + len(node.channels)]
         fifo_push_copy(notes, node.pool, request, now_ps)  # no channel sees this request
     else:

@@ -1,38 +1,47 @@
 """Phases of the units of one GPU in a time window, one phase per kind of unit.
 
-Each phase has the arguments (node, begin_ps, end_ps) and runs all units of its kind alone through the window. Requests
-to other units lower their wake times. After the last phase `retry_blocked` and `collect_ended` tell the rest.
+A phase runs units alone through the window: the units `first` to `last` - 1 of its kind, or the one unit of its kind.
+Requests to other units lower their wake times. After the last phase `retry_blocked` and `collect_ended` tell the rest.
 `sim.machine.build` has the order of the phases and the connections of the units; `sim.machine.fabric` and
 `sim.machine.tracking` have the phases of machines with links.
 """
 
 import numpy as np
 
-from sim.hw.cu import cu_step
+from sim.hw.cu import cu_expect, cu_expect_work, cu_step
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
-from sim.hw.l2 import l2_expect, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
+from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
+from sim.hw.l2_record import BANK_LINES
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
 from sim.hw.msc import msc_retry_ps, msc_step
 from sim.hw.noc import noc_answers, noc_requests, noc_wake_ps
+from sim.hw.prefetch import prefetch_lines
 from sim.hw.request import NEVER
 from sim.hw.spans import SpanKind, write_span
 from sim.machine.engine_record import grid_end_ps
 from tracer.compile.jit import compiled
 
+# News of a CU after a window, as bits. Nobody needs to look at the records of a CU without news.
+WORKGROUP_ASKS = 1  # a workgroup asks the Tracker for an entry
+PORT_WAITS = 2  # its load/store unit waits for a credit of unknown time
+
 
 @compiled
-def run_cus(node, begin_ps, end_ps):
-    """Run the CUs, each with its load/store unit and L1.
+def run_cus(node, first, last, end_ps):
+    """Run CUs, each with its load/store unit and L1. Returns 1 if a workgroup has ended, else 0.
 
-    Reads: node.addresses, node.events. Writes: node.cu_wake_ps, node.cus, node.fifos, node.l1_sets,
-    node.l1s, node.lsus, node.output, node.pool, node.steps, node.warps.
+    Reads: node.addresses, node.events. Writes: node.cu_told_ps, node.cu_wake_ps, node.cus, node.fifos,
+    node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.pool, node.steps, node.warps.
     """
-    for c in range(len(node.cus)):
-        now_ps = node.cu_wake_ps[c]
+    ended = 0
+    for c in range(first, last):
+        _expect_cus(node, c, last, end_ps)
+        now_ps = min(node.cu_wake_ps[c], node.cu_told_ps[c])
         if now_ps >= end_ps:
             continue
+        node.cu_told_ps[c] = NEVER
         cu, lsu, l1, warps = node.cus[c], node.lsus[c], node.l1s[c], node.warps[c]
         steps = 0
         while now_ps < end_ps:
@@ -43,6 +52,25 @@ def run_cus(node, begin_ps, end_ps):
             )
         node.steps[c] += steps
         node.cu_wake_ps[c] = now_ps
+        if cu.collected < cu.ended:
+            ended = 1
+        news = (WORKGROUP_ASKS if cu.asking > 0 else 0) | (PORT_WAITS if lsu.port_room_ps == NEVER else 0)
+        if node.news[c] != news:
+            node.news[c] = news
+    return ended
+
+
+@compiled(inline=True)
+def _expect_cus(node, c, last, end_ps):
+    """Hint to the host: the CUs behind CU c act soon, those up to `last` - 1."""
+    first_answers = node.noc[0].first_answer_fifo
+    soon, later = c + 1, c + 2
+    if later < last and node.cu_wake_ps[later] < end_ps:
+        answers = node.fifos[first_answers + later]
+        cu_expect(node.cus[later], node.lsus[later], node.l1s[later], node.warps[later], answers, node.pool)
+    if soon < last and node.cu_wake_ps[soon] < end_ps:
+        answers = node.fifos[first_answers + soon]
+        cu_expect_work(node.lsus[soon], node.l1s[soon], node.l1_sets, node.warps[soon], answers, node.pool)
 
 
 @compiled
@@ -95,39 +123,60 @@ def run_requests(node, begin_ps, end_ps):
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Carry answers over the NoC. Writes: node.bank_wake_ps, node.cu_wake_ps, node.fifos, node.noc, node.pool."""
+    """Carry answers over the NoC. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.noc, node.pool."""
     noc = node.noc[0]
-    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.bank_wake_ps, node.cu_wake_ps)
+    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.copy_told_ps, node.cu_wake_ps)
 
 
 @compiled
-def run_banks(node, begin_ps, end_ps):
-    """Run the L2 banks; those of one channel share its fifos, so they act in the order of time.
+def run_banks(node, first, last, end_ps):
+    """Run the L2 banks of groups of channels, of the groups `first` to `last` - 1 that there are.
 
-    At equal times the bank that is blocked goes first, then the lower one. Requests to memory wake the channel or its
-    memory-side cache.
+    Banks of one channel share its fifos, so they act in the order of time. At equal times the bank that is blocked goes
+    first, then the lower one. Requests to memory wake the channel or its memory-side cache. Only banks of one group
+    ask each other for copies.
 
-    Reads: node.noc. Writes: node.bank_wake_ps, node.banks, node.fifos, node.l2_sets, node.memory_wake_ps, node.pool,
-    node.steps, node.waiters.
+    Reads: node.noc. Writes: node.bank_told_ps, node.bank_wake_ps, node.banks, node.copy_told_ps, node.fifos,
+    node.l2_sets, node.memory_wake_ps, node.pool, node.steps, node.waiters.
     """
-    spread = node.noc[0].home_banks
+    spread, groups = node.noc[0].home_banks, node.noc[0].channel_groups
     slices = spread // len(node.channels)
-    for h in range(len(node.channels)):
-        _expect_queues(node, (h + 1) * slices, slices, spread)
-        while True:
-            b, now_ps, other_ps = _next_bank(node, h * slices, slices, spread)
-            if now_ps >= end_ps:
-                break
-            _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
+    for group in range(first, min(last, groups)):
+        for h in range(group, len(node.channels), groups):
+            behind = (h - group + last) * slices
+            _tell_banks(node, h * slices, slices, spread)
+            _expect_banks(node, (h + 1) * slices, behind, slices, spread)
+            while True:
+                b, now_ps, other_ps = _next_bank(node, h * slices, slices, spread)
+                if now_ps >= end_ps:
+                    break
+                _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
 
 
 @compiled(inline=True)
-def _expect_queues(node, lowest, slices, spread):
-    """Hint to the host: the banks of the channel whose first bank is `lowest` are next."""
-    if lowest < spread:
-        for first in range(lowest, len(node.banks), spread):
-            for b in range(first, first + slices):
-                l2_expect_queue(node.banks[b], node.l2_sets, node.fifos, node.pool)
+def _tell_banks(node, lowest, slices, spread):
+    """Lower the wake times of a channel's banks (see `_next_bank`) to what other units have told."""
+    for first in range(lowest, len(node.banks), spread):
+        for b in range(first, first + slices):
+            if node.bank_told_ps[b] < NEVER:
+                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.bank_told_ps[b])
+                node.bank_told_ps[b] = NEVER
+            if len(node.copy_told_ps) > 0 and node.copy_told_ps[b] < NEVER:
+                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.copy_told_ps[b])
+                node.copy_told_ps[b] = NEVER
+
+
+@compiled(inline=True)
+def _expect_banks(node, lowest, behind, slices, spread):
+    """Hint to the host: the banks of the channel whose first bank is `lowest` are next, then those behind them.
+
+    behind: no bank from this one on is run.
+    """
+    for first in range(0, len(node.banks), spread):
+        for b in range(first + lowest, first + min(lowest + slices, behind)):
+            l2_expect_queue(node.banks[b], node.l2_sets, node.waiters, node.fifos, node.pool)
+        for b in range(first + lowest + slices, first + min(lowest + 2 * slices, behind)):
+            prefetch_lines(node.banks[b], BANK_LINES)
 
 
 @compiled(inline=True)
@@ -171,14 +220,14 @@ def _run_bank(node, h, b, now_ps, end_ps):
 
 
 @compiled
-def run_channels(node, begin_ps, end_ps):
-    """Run the HBM channels. Then return the data that they have read.
+def run_channels(node, first, last, end_ps):
+    """Run HBM channels. Then return the data that they have read.
 
-    Writes: node.bank_wake_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.msc_wake_ps, node.pool,
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.msc_wake_ps, node.pool,
     node.steps.
     """
-    first = len(node.cus) + len(node.banks) + len(node.mscs)
-    for h in range(len(node.channels)):
+    place = len(node.cus) + len(node.banks) + len(node.mscs)
+    for h in range(first, last):
         now_ps = node.channel_wake_ps[h]
         if now_ps >= end_ps:
             continue
@@ -187,7 +236,7 @@ def run_channels(node, begin_ps, end_ps):
         while now_ps < end_ps:
             steps += 1
             now_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
-        node.steps[first + h] += steps
+        node.steps[place + h] += steps
         node.channel_wake_ps[h] = now_ps
         if len(node.msc_sets) > 0:  # the memory-side cache takes the data
             node.msc_wake_ps[h] = min(node.msc_wake_ps[h], fifo_head_ps(node.fifos[channel.out_fifo], node.pool))
@@ -202,20 +251,20 @@ def _return_data(node, number):
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
         b = np.int64(data.bank)
-        node.bank_wake_ps[b] = min(node.bank_wake_ps[b], data.ready_ps)
-        l2_expect(node.banks[b], node.l2_sets, data)
+        node.bank_told_ps[b] = min(node.bank_told_ps[b], data.ready_ps)
+        l2_expect_data(node.banks[b], node.l2_sets, node.waiters, data)
         fifo_push_copy(node.fifos[node.banks[b].fills], node.pool, data, data.ready_ps)
         fifo_pop(out)
 
 
 @compiled
-def run_mscs(node, begin_ps, end_ps):
-    """Run the slices of the memory-side cache. Return data, wake channels.
+def run_mscs(node, first, last, end_ps):
+    """Run slices of the memory-side cache. Return data, wake channels.
 
-    Writes: node.bank_wake_ps, node.channel_wake_ps, node.fifos, node.msc_sets, node.msc_waiters, node.msc_wake_ps,
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.fifos, node.msc_sets, node.msc_waiters, node.msc_wake_ps,
     node.mscs, node.pool.
     """
-    for h in range(len(node.mscs)):
+    for h in range(first, last):
         now_ps = node.msc_wake_ps[h]
         if now_ps >= end_ps:
             continue
@@ -231,22 +280,35 @@ def run_mscs(node, begin_ps, end_ps):
 
 
 @compiled
-def retry_blocked(node):
-    """Units that wait for room continue when their credits come. All pops of the window are known now.
+def retry_memory(node, first, last, end_ps):
+    """Banks and memory-side caches of channels that wait for room continue when their credits come.
 
-    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_wake_ps, node.cu_wake_ps, node.lsus,
-    node.msc_wake_ps, node.noc.
+    All units that take from their fifos have run.
+
+    Reads: node.banks, node.fifos, node.mscs, node.noc, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
+    """
+    spread = node.noc[0].home_banks
+    slices = spread // len(node.channels)
+    for lowest in range(first * slices, len(node.banks), spread):
+        for b in range(lowest, lowest + (last - first) * slices):
+            if node.banks[b].blocked == 1:
+                retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
+                node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
+    if len(node.mscs) > 0:
+        for h in range(first, last):
+            if node.mscs[h].blocked == 1:
+                node.msc_wake_ps[h] = min(node.msc_wake_ps[h], msc_retry_ps(node.mscs[h], node.fifos, node.pool))
+
+
+@compiled
+def retry_blocked(node):
+    """CUs and requests at the crossbar that wait for room continue when their credits come.
+
+    Reads: node.fifos, node.news, node.pool. Writes: node.cu_wake_ps, node.lsus, node.noc.
     """
     for c in range(len(node.cus)):
-        if node.lsus[c].port_room_ps == NEVER:
+        if node.news[c] & PORT_WAITS != 0 and node.lsus[c].port_room_ps == NEVER:
             retry_ps = lsu_retry_ps(node.lsus[c], node.fifos, node.pool)
             node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
     noc = node.noc[0]
     noc.requests_ps = min(noc.requests_ps, noc_wake_ps(noc, node.fifos, node.pool))
-    for b in range(len(node.banks)):
-        if node.banks[b].blocked == 1:
-            retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
-            node.bank_wake_ps[b] = min(node.bank_wake_ps[b], retry_ps)
-    for h in range(len(node.mscs)):
-        if node.mscs[h].blocked == 1:
-            node.msc_wake_ps[h] = min(node.msc_wake_ps[h], msc_retry_ps(node.mscs[h], node.fifos, node.pool))

@@ -12,6 +12,7 @@ from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop
 from sim.hw.request import NEVER
 from sim.hw.tracker import tracker_grant
 from sim.hw.tracker_count import tracker_count
+from sim.machine.phases import WORKGROUP_ASKS
 from tracer.compile.jit import compiled
 
 
@@ -19,8 +20,8 @@ from tracer.compile.jit import compiled
 def run_tracker(node, begin_ps, end_ps):
     """Count the reported requests and serve the workgroups that ask for an entry.
 
-    Reads: node.engine. Writes: node.calendars, node.cu_wake_ps, node.cus, node.dispatch, node.fifos, node.output,
-    node.warps.
+    Reads: node.engine, node.news. Writes: node.calendars, node.cu_told_ps, node.cus, node.dispatch, node.fifos,
+    node.output, node.warps.
     """
     calendar, first_fifo = node.calendars[0], node.engine[0].first_note_fifo
     sources = len(node.channels) + 1  # the last one is the port of arrivals
@@ -83,9 +84,9 @@ def _next_ask(node):
     chosen, chosen_place = -1, -1
     chosen_ps = NEVER
     for c in range(len(node.cus)):
-        cu = node.cus[c]
-        if cu.asking == 0:
+        if node.news[c] & WORKGROUP_ASKS == 0 or node.cus[c].asking == 0:
             continue
+        cu = node.cus[c]
         for place in range(MAX_WORKGROUPS):
             resident = cu.resident[place]
             if resident.asks == ASKS and resident.asked_ps < chosen_ps:
@@ -120,7 +121,7 @@ def _granted(node, c, place, now_ps):
     resident.asks = GRANTED
     granted_ps = out.tiles[resident.asked_tag].granted_ps
     wake_stores(node.cus[c], node.warps[c], place, granted_ps)
-    node.cu_wake_ps[c] = min(node.cu_wake_ps[c], granted_ps)
+    node.cu_told_ps[c] = min(node.cu_told_ps[c], granted_ps)
     return True
 
 

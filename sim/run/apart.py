@@ -10,6 +10,8 @@ import subprocess
 import sys
 from threading import Thread
 
+from sim.host.team import VARIABLE as THREADS
+from sim.host.team import chosen
 from sim.hw.policy import VARIABLE
 from sim.run.result import RunResult
 from sim.run.run import Run
@@ -39,7 +41,8 @@ def execute_apart(run: Run, policy: str) -> RunResult:
     """
     with subprocess.Popen(
         [sys.executable, "-c", CHILD],
-        env=os.environ | {VARIABLE: policy, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ
+        | {VARIABLE: policy, THREADS: str(chosen() or ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from sim.hw.address_map import ATOM_BYTES
-from sim.hw.fifo import fifo_fill, fifo_head, fifo_pop, fifo_push, make_fifos
+from sim.hw.fifo import Pool, fifo_fill, fifo_head, fifo_pop, fifo_push, make_fifos
 from sim.hw.hbm.channel import channel_settle, channel_step
 from sim.hw.hbm.log import LOG
 from sim.hw.hbm.setup import make_hbm_channels
@@ -121,7 +121,7 @@ class StreamState(NamedTuple):
 
     channels: np.ndarray
     fifos: np.ndarray
-    pool: np.ndarray
+    pool: Pool
     op: np.ndarray
     address: np.ndarray
     earliest_ps: np.ndarray

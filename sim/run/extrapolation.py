@@ -1,54 +1,42 @@
-"""Extrapolation of a GEMM: simulate until its waves are steady, extrapolate the middle, simulate the end (D30).
+"""Kernels simulated in part: until their waves are steady, and their end; the waves between are extrapolated (D30).
 
-A *wave* is the number of workgroups that the machine holds at once. Each time the number of waves has grown by
-`CHECK_GROWTH`, `sim.run.steady_waves` predicts time and DRAM traffic of the remaining waves. If the uncertainty is low
-enough (`Promise`), the kernel is cut. The cut kernel has the same incomplete last wave as the whole one and runs to its
-end. The omitted waves are then added at the steady rate: time per wave, each counter per workgroup. If the uncertainty
-never gets low enough, the whole kernel is simulated and the result is exact.
+A *wave* is the number of workgroups that the machine holds at once. `Watch` looks at a running kernel. Its waves can
+be steady once L2 has been filled `FILLS` times and the work has repeated once. Then `sim.run.steady_waves` predicts
+time and DRAM traffic of the remaining waves. If the error to be stated is within the accuracy, the rest is omitted
+except for the end of the kernel: what is unlike the other workgroups, and the last wave, as incomplete as it is. The
+omitted waves are added at the steady rate: time per wave, each counter per workgroup. If the error never gets small
+enough, the whole kernel is simulated and the result is exact.
 """
 
-from dataclasses import dataclass
-from math import hypot
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sim.counters import is_maximum, take, totals
-from sim.host.gpu import Gpu, Progress
+from sim.host.gpu import Gpu
 from sim.hw.request import SECTOR_BYTES
-from sim.hw.spans import SPAN
 from sim.machine.build import units_of
-from sim.occupancy import occupancy
-from sim.presets import Preset
-from sim.run.cut_gemm import CutKernel, plain_gemm
-from sim.run.result import EXTRAPOLATED, KernelResult, RunResult
-from sim.run.steady_waves import END_WAVES, QUARTER_WAVES, quarter_waves, rest, wave_times
-from sim.spec import Machine
-from traces.source import TraceSource
+from sim.run.result import EXTRAPOLATED, KernelResult
+from sim.run.short_kernel import Pattern, ShortKernel, pattern_of, reason_whole, wave_of
+from sim.run.steady_waves import LEAST_WINDOWS, Waves, rest, wave_ends
+from traces.source import KernelSource
 
-FROM, OF = f"{EXTRAPOLATED}from_workgroups", f"{EXTRAPOLATED}to_workgroups"
-"""Figures that only an extrapolated run has: workgroups simulated, workgroups of the GEMM."""
-TIME_BOUND, TRAFFIC_BOUND = f"{EXTRAPOLATED}time_uncertainty", f"{EXTRAPOLATED}traffic_uncertainty"
-"""Further figures of an extrapolated run: the relative uncertainties that were accepted."""
-LEAST_SAVED = 1 / 4
-"""Least share of the workgroups to omit. For less, the gain in time is not worth the uncertainty."""
+WORKGROUPS, OF_WORKGROUPS = f"{EXTRAPOLATED}from_workgroups", f"{EXTRAPOLATED}to_workgroups"
+WAVES, OF_WAVES = f"{EXTRAPOLATED}from_waves", f"{EXTRAPOLATED}to_waves"
+TIME_ERROR, TRAFFIC_ERROR = f"{EXTRAPOLATED}time_error", f"{EXTRAPOLATED}traffic_error"
+"""Figures of an extrapolated run: simulated workgroups and waves, those of the whole; the stated relative errors."""
+FILLS = 2
+"""Data that must have come into L2 before waves can be steady, in sizes of L2. Until L2 is full it evicts little; then
+reads compete with the first write-backs (assumed; `validation/tables/extrapolation.md`)."""
+END_WAVES = 0.1
+"""Uncertainty of the end, in waves: workgroups may be less out of step than at the end of the whole kernel (assumed;
+`validation/tables/extrapolation.md`)."""
+LEAST_SAVED = 1 / 5
+"""Least share of the workgroups to omit. For less, the gain in time is not worth the error."""
 CHECK_GROWTH = 9 / 8
 """Waves now / waves at the last check. A check at every wave would sooner or later pass by chance."""
-TRAFFIC = ("read_columns", "write_columns")
-"""Counters of HBM that must be steady too."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """Relative uncertainty up to which an extrapolation is accepted.
-
-    Attributes:
-        time: of the kernel. It is less than the promised error of 1 %, because the uncertainty is not a bound.
-        traffic: of DRAM reads, and of DRAM writes.
-    """
-
-    time: float = 0.0075
-    traffic: float = 0.05
+TRAFFIC_PER_TIME = 2
+"""Accepted error of the DRAM traffic, in accuracies of time."""
 
 
 class Snapshot(NamedTuple):
@@ -57,168 +45,109 @@ class Snapshot(NamedTuple):
     workgroups: int
     counted: dict[str, np.ndarray]
 
+    @property
+    def dram_columns(self) -> int:
+        """DRAM reads and writes."""
+        return int(sum(self.counted["hbm"][name].sum() for name in ("read_columns", "write_columns")))
+
+    @property
+    def l2_fills(self) -> int:
+        """Sectors brought into L2."""
+        return int(sum(self.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
+
 
 class Cut(NamedTuple):
-    """The decision to cut the kernel.
+    """The decision to omit workgroups.
 
     Attributes:
-        workgroups: number to simulate.
         left: number of omitted workgroups; they are added at the rate between the snapshots `first` and `last`.
         added_ps: time of the omitted workgroups.
-        time: relative uncertainty of the time.
-        traffic: relative uncertainty of DRAM reads or of DRAM writes, the larger one.
+        error_ps: stated error of the time of the kernel.
+        traffic_error: stated relative error of DRAM reads and writes together.
     """
 
-    workgroups: int
     left: int
     added_ps: int
     first: Snapshot
     last: Snapshot
-    time: float
-    traffic: float
+    error_ps: float
+    traffic_error: float
+
+    def extended(self, counters: np.ndarray, unit: str) -> np.ndarray:
+        """Counters of a unit including the omitted workgroups; maxima stay unchanged."""
+        whole = counters.copy()
+        share = self.left / (self.last.workgroups - self.first.workgroups)
+        for name in counters.dtype.names or ():
+            if not is_maximum(name):
+                passed = self.last.counted[unit][name] - self.first.counted[unit][name]
+                whole[name] += whole_numbers(passed * share)
+        return whole
 
 
 class Watch:
-    """Checks a running GEMM at regular times, and cuts it when its waves are steady.
+    """Looks at a running kernel, and omits its middle when its waves are steady.
 
     Attributes:
         cut: the decision; None = not yet cut.
     """
 
-    def __init__(self, gpu: Gpu, kernel: CutKernel, promise: Promise):
-        self.gpu, self.kernel, self.promise = gpu, kernel, promise
+    def __init__(self, gpu: Gpu, kernel: ShortKernel, start_ps: int, accuracy: float):
+        self.gpu, self.kernel, self.start_ps, self.accuracy = gpu, kernel, start_ps, accuracy
         self.cut: Cut | None = None
-        self._snapshots: list[Snapshot] = []
+        self._looks: list[tuple[int, int]] = [(start_ps, 0)]
+        self._snapshots = [Snapshot(0, self._counted())]
         self._checked = 0
-        gpu.node = gpu.node._replace(spans=np.zeros(kernel.end, SPAN))
-
-    @property
-    def _wave(self) -> int:
-        """Workgroups that the machine holds at once."""
-        dispatch = self.gpu.node.dispatch[0]
-        return int(dispatch["places"] * (dispatch["last_cu"] - dispatch["first_cu"]))
 
     def look(self) -> None:
-        """Record the counters once per wave; cut the kernel if its waves are steady."""
-        ended = int(self.gpu.node.engine[0]["spans"])
-        if self.cut or ended < (len(self._snapshots) + 1) * self._wave:
+        """Record what has ended, and the counters once per wave; omit the middle if the waves are steady."""
+        ended = int(self.gpu.node.dispatch[0]["finished"])
+        if self.cut or ended == self._looks[-1][1]:
+            return
+        self._looks.append((self.gpu.now_ps, ended))
+        if ended < len(self._snapshots) * self.kernel.pattern.wave:
             return
         self._snapshots.append(Snapshot(ended, self._counted()))
-        waves = len(self._snapshots) - 1
-        quarter = quarter_waves(waves)
-        if quarter < QUARTER_WAVES or quarter * self._wave < self.kernel.gemm.tiles_n:
-            return  # less than a row of tiles, after which the reuse of operands in L2 repeats
-        if waves >= CHECK_GROWTH * self._checked:
+        waves, steady = len(self._snapshots) - 1, self._steady()
+        if steady and waves >= CHECK_GROWTH * self._checked:
             self._checked = waves
-            self._check()
+            self._check(steady)
 
     def _counted(self) -> dict[str, np.ndarray]:
         """Counters as in the records. (`Gpu.counted` settles the channels, which could change the rest of the run.)"""
         return {unit: take(unit, records) for unit, records in units_of(self.gpu.node).items()}
 
-    def _check(self) -> None:
-        wave, whole = self._wave, self.kernel.gemm.info.workgroups
-        end = self.kernel.given + (whole - self.kernel.given) % wave
-        if whole - end < LEAST_SAVED * whole:
+    def _steady(self) -> int:
+        """Number of the last workgroups that can be steady, at most half of all if those are enough. 0: too few."""
+        pattern, last = self.kernel.pattern, self._snapshots[-1]
+        least = (LEAST_WINDOWS - 1) * pattern.wave + pattern.window
+        fills = self._snapshots[0].l2_fills + FILLS * self.gpu.machine.l2.bytes // SECTOR_BYTES
+        ready = [s.workgroups for s in self._snapshots if s.l2_fills >= fills and s.workgroups >= pattern.repeats_after]
+        steady = min(last.workgroups - ready[0], max(last.workgroups // 2, least)) if ready else 0
+        return steady if steady >= least else 0
+
+    def _check(self, steady: int) -> None:
+        pattern, last = self.kernel.pattern, self._snapshots[-1]
+        given = self.kernel.given
+        left = pattern.whole - given - pattern.end_after(given)
+        if left < LEAST_SAVED * pattern.whole:
             return
-        left = (whole - end) / wave
-        first = self._snapshots[-1 - 2 * quarter_waves(len(self._snapshots) - 1)]
-        if l2_fills(first) < self.gpu.machine.l2.bytes // SECTOR_BYTES:
-            return
-        ends_ps = np.sort(self.gpu.spans()["end_ps"])
-        time = rest(wave_times(ends_ps, wave), left)
-        whole_ps = ends_ps[-1] + time.wave * (whole - len(ends_ps)) / wave
-        time_error = hypot(time.uncertainty, END_WAVES * time.wave) / whole_ps
-        traffic_error = max(self._traffic_error(name, left) for name in TRAFFIC)
-        if time_error <= self.promise.time and traffic_error <= self.promise.traffic:
-            self.kernel.end = end
-            last = self._snapshots[-1]
-            self.cut = Cut(end, whole - end, round(time.total), first, last, float(time_error), float(traffic_error))
+        times_ps, ended = np.array(self._looks).T
+        time = rest(Waves(*wave_ends(times_ps, ended, pattern.wave), pattern.wave, pattern.window), steady, left)
+        whole_ps = times_ps[-1] - self.start_ps + time.rate * (pattern.whole - last.workgroups)
+        error_ps = time.uncertainty + END_WAVES * time.rate * pattern.wave
+        traffic_error = self._traffic_error(steady, left)
+        if error_ps <= self.accuracy * whole_ps and traffic_error <= TRAFFIC_PER_TIME * self.accuracy:
+            begin = last.workgroups - steady // pattern.window * pattern.window
+            first = min(self._snapshots, key=lambda snapshot: abs(snapshot.workgroups - begin))
+            self.cut = Cut(self.kernel.omit(), round(time.total), first, last, error_ps, traffic_error)
 
-    def _traffic_error(self, counter: str, left: float) -> float:
-        """Relative uncertainty of a counter of HBM over the whole kernel."""
-        counts = np.array([snapshot.counted["hbm"][counter].sum() for snapshot in self._snapshots], float)
-        ended = np.array([snapshot.workgroups for snapshot in self._snapshots])
-        waves = rest(np.diff(counts) / np.diff(ended) * self._wave, left)
-        return waves.uncertainty / max(1.0, counts[-1] + waves.total)
-
-
-def simulate_gemm(
-    source: TraceSource,
-    preset: Preset,
-    *,
-    flush_l2: bool = True,
-    interval_ps: int = 0,
-    progress: Progress | None = None,
-    promise: Promise | None = None,
-) -> RunResult:
-    """Run one GEMM; extrapolate its steady waves if that is accurate enough.
-
-    Args:
-        source: a trace of one `GemmSource` with one output tile per workgroup.
-        preset: the machine.
-        flush_l2: write back and empty L2 after it.
-        interval_ps: of the time series, 0 = none; it covers what is simulated.
-        progress: called with (kernel, workgroups done, workgroups).
-        promise: the accepted uncertainty; None = `Promise()`.
-
-    Returns:
-        RunResult. An extrapolated one has the figures FROM, OF, TIME_BOUND and TRAFFIC_BOUND. Any other is equal to the
-        result of `sim.run.one_gpu.simulate`.
-
-    Raises:
-        UserError: another kind of trace; as `sim.run.one_gpu.simulate`.
-    """
-    kernel = CutKernel(plain_gemm(source))
-    gpu = Gpu(preset.machine, interval_ps)
-    watch = Watch(gpu, kernel, promise or Promise())
-    start_ps = preset.machine.dispatch.launch_ps
-    end_ps = gpu.run_kernel(kernel, start_ps, progress, watch.look)
-    if flush_l2:
-        gpu.flush_l2()
-    units, figures = gpu.counted(), {}
-    if watch.cut:
-        end_ps += watch.cut.added_ps
-        units = {unit: extended(counters, unit, watch.cut) for unit, counters in units.items()}
-        figures = figures_of(watch.cut)
-    kernel_result = KernelResult(kernel.info.name, start_ps, end_ps, units, totals(units))
-    options = {"kernels": None, "flush_l2": flush_l2, "extrapolate": True}
-    result = RunResult(preset, {"trace": source.fingerprint()}, options, [kernel_result], figures=figures)
-    result.line_requests = int(gpu.node.lsus["line_requests"].sum())
-    if interval_ps:
-        result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
-    return result
-
-
-def why_whole(source: TraceSource, machine: Machine) -> str:
-    """Why this GEMM cannot be cut, whatever its times are: it has too few waves; "" = it may be cut.
-
-    Raises:
-        UserError: another kind of trace; a workgroup that does not fit the machine.
-    """
-    gemm = plain_gemm(source)
-    info = gemm.info
-    fit = occupancy(machine.cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
-    wave = fit.workgroups * machine.cu.count
-    quarter = max(QUARTER_WAVES, -(-gemm.tiles_n // wave))
-    least = (4 * quarter + 1) / (1 - LEAST_SAVED)  # ended when the first check may cut, and the share that is left
-    waves = info.workgroups / wave
-    return "" if waves >= least else f"it has {waves:.1f} waves of {wave:,} workgroups, at least {least:.0f} are needed"
-
-
-def l2_fills(snapshot: Snapshot) -> int:
-    """Sectors brought into L2 so far. Before L2 is full it evicts little, and traffic is too low."""
-    return int(sum(snapshot.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
-
-
-def extended(counters: np.ndarray, unit: str, cut: Cut) -> np.ndarray:
-    """Counters of a unit including the omitted workgroups; maxima stay unchanged."""
-    whole = counters.copy()
-    share = cut.left / (cut.last.workgroups - cut.first.workgroups)
-    for name in counters.dtype.names or ():
-        if not is_maximum(name):
-            whole[name] += whole_numbers((cut.last.counted[unit][name] - cut.first.counted[unit][name]) * share)
-    return whole
+    def _traffic_error(self, steady: int, left: int) -> float:
+        """Relative uncertainty of the DRAM reads and writes of the whole kernel."""
+        pattern = self.kernel.pattern
+        ended = np.array([snapshot.workgroups for snapshot in self._snapshots], float)
+        columns = np.array([snapshot.dram_columns for snapshot in self._snapshots], float)
+        found = rest(Waves(ended, columns, pattern.wave, pattern.window), steady, left)
+        return found.uncertainty / max(1.0, columns[-1] - columns[0] + found.total)
 
 
 def whole_numbers(values: np.ndarray) -> np.ndarray:
@@ -227,11 +156,58 @@ def whole_numbers(values: np.ndarray) -> np.ndarray:
     return np.diff(sums, prepend=0).reshape(values.shape)
 
 
-def figures_of(cut: Cut) -> dict[str, Any]:
-    """The figures of an extrapolated run."""
+def watch_of(gpu: Gpu, kernel: KernelSource, start_ps: int, accuracy: float) -> Watch | None:
+    """A watch over a kernel that starts at start_ps; None if it is to be simulated whole."""
+    if not accuracy or reason_whole(kernel, gpu.machine):
+        return None
+    pattern = pattern_of(kernel, gpu.machine)
+    assert isinstance(pattern, Pattern)
+    return Watch(gpu, ShortKernel(kernel, pattern), start_ps, accuracy)
+
+
+class Part(NamedTuple):
+    """A kernel of a run.
+
+    Attributes:
+        result: of what was simulated.
+        wave: workgroups that the machine holds at once.
+        workgroups: number in the whole kernel.
+        cut: what was omitted; None = nothing.
+    """
+
+    result: KernelResult
+    wave: int
+    workgroups: int
+    cut: Cut | None
+
+
+def part_of(result: KernelResult, kernel: KernelSource, gpu: Gpu, watch: Watch | None) -> Part:
+    """The part of a run that a kernel is. result: of what was simulated."""
+    info = kernel.info
+    return Part(result, wave_of(info, gpu.machine), info.workgroups, watch.cut if watch else None)
+
+
+def extended(parts: list[Part]) -> KernelResult:
+    """Result of the last kernel including its omitted workgroups. It starts later by what was omitted before it."""
+    shift_ps = sum(part.cut.added_ps for part in parts[:-1] if part.cut)
+    result, cut = parts[-1].result, parts[-1].cut
+    start_ps, end_ps = result.start_ps + shift_ps, result.end_ps + shift_ps + (cut.added_ps if cut else 0)
+    units = {unit: cut.extended(counters, unit) for unit, counters in result.units.items()} if cut else result.units
+    return KernelResult(result.name, start_ps, end_ps, units, totals(units))
+
+
+def figures_of(parts: list[Part]) -> dict[str, Any]:
+    """The figures that mark a run with omitted workgroups; {} if all were simulated."""
+    cuts = [(part, part.cut) for part in parts if part.cut]
+    if not cuts:
+        return {}
+    workgroups, waves = sum(part.workgroups for part in parts), sum(part.workgroups / part.wave for part in parts)
+    time_ps = sum(part.result.time_ps + (part.cut.added_ps if part.cut else 0) for part in parts)
     return {
-        FROM: cut.workgroups,
-        OF: cut.workgroups + cut.left,
-        TIME_BOUND: round(cut.time, 4),
-        TRAFFIC_BOUND: round(cut.traffic, 4),
+        WORKGROUPS: workgroups - sum(cut.left for _, cut in cuts),
+        OF_WORKGROUPS: workgroups,
+        WAVES: round(waves - sum(cut.left / part.wave for part, cut in cuts), 1),
+        OF_WAVES: round(waves, 1),
+        TIME_ERROR: round(float(sum(cut.error_ps for _, cut in cuts) / time_ps), 4),
+        TRAFFIC_ERROR: round(float(max(cut.traffic_error for _, cut in cuts)), 4),
     }

@@ -6,9 +6,9 @@ from enum import StrEnum
 from sim.counters import add_totals
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
-from sim.run.even_kernel import is_even
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
+from tracer.gemm.grouped import GroupedGemm
 from tracer.gemm.source import GemmSource
 from tracer.operators.even_kernel import EvenKernel
 from tracer.sequence import CommandSequence
@@ -55,8 +55,8 @@ class KernelFigures:
     kernels: int
 
 
-def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, extrapolate: bool) -> KernelRun:
-    """The run of an operator with this content of L2. extrapolate: allowed for a long operator in an empty L2."""
+def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, accuracy: float) -> KernelRun:
+    """The run of an operator with this content of L2. accuracy: of `KernelRun`; used only for an empty L2."""
     before: tuple[KernelSource, ...] = ()
     if l2 == L2State.DIRTY:
         before = (dirty_lines(preset),)
@@ -64,9 +64,7 @@ def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, e
         before = kernels
     source = CommandSequence([*before, *kernels])
     empty = l2 == L2State.EMPTY
-    return KernelRun(
-        preset=preset, source=source, flush_l2=empty, extrapolate=extrapolate and empty and is_even(source)
-    )
+    return KernelRun(preset=preset, source=source, flush_l2=empty, accuracy=accuracy if empty else 0.0)
 
 
 def dirty_lines(preset: Preset) -> BufferStream:
@@ -118,7 +116,9 @@ def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -
         if isinstance(kernel, GemmSource):
             found += 2 * kernel.problem.m * kernel.problem.n * kernel.problem.k
         else:
-            found += kernel.flops if isinstance(kernel, EvenKernel) else 2 * result.totals["cu.tensor_macs"]
+            found += (
+                kernel.flops if isinstance(kernel, EvenKernel | GroupedGemm) else 2 * result.totals["cu.tensor_macs"]
+            )
     return found
 
 

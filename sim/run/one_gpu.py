@@ -1,12 +1,14 @@
 """Replay the commands of a trace on one GPU and collect the results."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sim.counters import difference, totals
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import SavePoints
 from sim.machine.line_trace import line_of
 from sim.presets import Preset
+from sim.run.extrapolation import Part, Watch, extended, figures_of, part_of, watch_of
 from sim.run.result import KernelResult, RunResult
 from sim.run.sequence_state import SequenceState, content_of, sequence_of
 from traces.errors import UserError
@@ -23,6 +25,7 @@ def simulate(
     progress: Progress | None = None,
     line_trace: Callable[[str], None] | None = None,
     save_points: SavePoints | None = None,
+    accuracy: float = 0.0,
 ) -> RunResult:
     """Replay a trace on one GPU: kernels in program order, one after the other (D19).
 
@@ -35,6 +38,8 @@ def simulate(
         progress: called with (kernel, workgroups done, workgroups).
         line_trace: called with one line of text per time window.
         save_points: where the state can be saved; a resumed run gives the same results to the last bit.
+        accuracy: largest relative error of time that the run may state; long kernels are simulated in part
+            (`sim.run.extrapolation`), and no state is saved. 0 = all is simulated.
 
     Returns:
         RunResult, one KernelResult per kernel.
@@ -43,10 +48,12 @@ def simulate(
         UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
-    options = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    options: dict[str, Any] = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    options |= {"accuracy": accuracy} if accuracy else {}
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0
+    parts: list[Part] = []
     for command in source.commands():
         if isinstance(command, Prefill):
             if saved is None:
@@ -54,11 +61,14 @@ def simulate(
             continue
         if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
             sequence = saved or SequenceState(number, start_ps, gpu.counted(), done)
-            done.append(_run_one(gpu, command, sequence, flush_l2, progress, save_points))
-            start_ps, saved = max(done[-1].end_ps + preset.machine.dispatch.gap_ps, gpu.rest_ps), None
+            watch = watch_of(gpu, command, sequence.start_ps, accuracy)
+            found = _run_one(gpu, command, sequence, flush_l2, progress, None if accuracy else save_points, watch)
+            start_ps, saved = max(found.end_ps + preset.machine.dispatch.gap_ps, gpu.rest_ps), None
+            parts.append(part_of(found, command, gpu, watch))
+            done.append(extended(parts))
         number += 1
     _check_numbers(kernels, number)
-    result = RunResult(preset, {"trace": source.fingerprint()}, options, done)
+    result = RunResult(preset, {"trace": source.fingerprint()}, options, done, figures=figures_of(parts))
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
         result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
@@ -72,14 +82,17 @@ def _run_one(
     flush_l2: bool,
     progress: Progress | None,
     save_points: SavePoints | None,
+    watch: Watch | None,
 ) -> KernelResult:
-    """Run a kernel from its launch, or from its saved state."""
+    """Run a kernel from its launch, or from its saved state; with a watch, perhaps without its middle."""
 
     def offer_state() -> None:
         if save_points:
             save_points.act(lambda: content_of(sequence, gpu.state()))
 
-    end_ps = gpu.run_kernel(kernel, sequence.start_ps, progress, offer_state if save_points else None, sequence.gpu)
+    between_windows = watch.look if watch else offer_state if save_points else None
+    source = watch.kernel if watch else kernel
+    end_ps = gpu.run_kernel(source, sequence.start_ps, progress, between_windows, sequence.gpu)
     if flush_l2:
         gpu.flush_l2()
     after = gpu.counted()

@@ -10,6 +10,7 @@ from sim.counters import add_totals, headline, ratios
 from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.spans import SPAN
 from sim.presets import Preset
+from sim.run.html_table import html_table
 from traces.errors import UserError
 from traces.units import ps_to_ns
 from traces.version import VERSION
@@ -149,6 +150,12 @@ class RunResult:
     def ratios(self) -> dict[str, float | None]:
         """Ratios (hit rates and others) over the whole run."""
         return ratios(self.totals)
+
+    def _repr_html_(self) -> str:
+        """The headline figures, or the figures of a result without kernels, for a notebook."""
+        names = ", ".join(dict.fromkeys(kernel.name for kernel in self.kernels)) or "figures"
+        shown = {**self.headline(), **self.ratios()} if self.kernels else self.figures
+        return html_table(f"{names} on {self.preset.name}", ("figure", "value"), shown.items())
 
     def frame(self, unit):
         """Counters of one unit, a pandas DataFrame, index (kernel, instance). A counter per stream has four columns."""

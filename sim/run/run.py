@@ -22,8 +22,6 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, policy_key
-from sim.run.even_kernel import is_even, simulate_even
-from sim.run.extrapolation import simulate_gemm
 from sim.run.inputs import gemm_input, kernel_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
@@ -172,14 +170,14 @@ class KernelRun(Run):
         source: the trace.
         kernels: numbers of the kernels to run, counted from 0; None = all.
         flush_l2: write back and empty L2 after every kernel.
-        extrapolate: for one GEMM: extrapolate its steady waves (`sim.run.extrapolation`); for operators: extrapolate
-            their even workgroups (`sim.run.even_kernel`).
+        accuracy: largest relative error of time that the run may state; 0 = all is simulated. With an accuracy, long
+            kernels are simulated in part (`sim.run.extrapolation`).
     """
 
     source: TraceSource
     kernels: tuple[int, ...] | None = None
     flush_l2: bool = True
-    extrapolate: bool = False
+    accuracy: float = 0.0
 
     @cached_property
     def _gemm(self) -> GemmSource | None:
@@ -217,7 +215,7 @@ class KernelRun(Run):
 
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(self.kernels)
-        return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"extrapolate": True} if self.extrapolate else {})
+        return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"accuracy": self.accuracy} if self.accuracy else {})
 
     def modules(self) -> tuple[str, ...]:
         sources = [self.source, *(self.source.commands() if isinstance(self.source, CommandSequence) else ())]
@@ -229,11 +227,8 @@ class KernelRun(Run):
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
-        if self.extrapolate and is_even(self.source):
-            return simulate_even(self.source, self.preset, **settings)
-        if self.extrapolate:
-            return simulate_gemm(self.source, self.preset, **settings)
-        result = simulate(self.source, self.preset, kernels=self.kernels, save_points=save_points, **settings)
+        settings |= {"kernels": self.kernels, "save_points": save_points, "accuracy": self.accuracy}
+        result = simulate(self.source, self.preset, **settings)
         result.warnings = tuple(warnings_of(self.source))
         return result
 

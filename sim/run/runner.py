@@ -5,7 +5,7 @@
         outcomes.result(runs[0])
 
 Each result is in the store as soon as its run ends. An interruption loses no finished run. Results have the same bytes
-for any number of workers.
+for any number of workers and threads.
 """
 
 import sys
@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from sim.host.team import check_threads, cores, use_threads
 from sim.presets.check import check_machine
 from sim.run.apart import execute_apart
 from sim.run.hold import holding
@@ -22,7 +23,7 @@ from sim.run.reason import reason_of
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.run.store import Store
-from sim.run.workers import default_workers, run_on_workers
+from sim.run.workers import run_on_workers
 from traces.errors import UserError
 from traces.output import remove_leftovers, scratch_folder
 
@@ -68,6 +69,7 @@ def run_all(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    threads: int = 1,
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Outcomes:
@@ -78,22 +80,24 @@ def run_all(
         store: results are stored there; workers must see its folder.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler to use instead.
+        threads: of each run.
         fresh: simulate runs that the store has too; the new results replace the old ones.
         progress: see Progress.
 
     Raises:
-        UserError: workers below 0, Dask is missing, no scheduler answers, the store cannot be written.
+        UserError: workers below 0, bad threads, Dask is missing, no scheduler answers, the store cannot be written.
     """
-    workers = default_workers() if workers is None else workers
+    workers = cores() if workers is None else workers
     if workers < 0:
         raise UserError(f"workers: found {workers}, allowed is 0 and more")
+    check_threads(threads)
     wanted = {run.key: run for run in runs}
     outcomes = Outcomes(store, set() if fresh else {key for key in wanted if store.get(key) is not None})
     left = {key: run for key, run in wanted.items() if key not in outcomes.from_store}
     left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
     ended = _recorder(outcomes, len(left), progress)
     if left:
-        work = partial(do_run, store=store, fresh=fresh)
+        work = partial(do_run, store=store, fresh=fresh, threads=threads)
         if scheduler is None and workers <= 1:
             _run_here(work, left, ended)
         else:
@@ -130,7 +134,7 @@ def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Call
         ended(key, failed, lost)
 
 
-def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
+def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int = 1) -> str:
     """Simulate one run and store its result. Returns why it failed; "" = it did not.
 
     Raises:
@@ -145,7 +149,8 @@ def do_run(run: Run, key: str, *, store: Store, fresh: bool) -> str:
     try:
         check_machine(run.preset.machine)
         policy = run.foreign_policy
-        result = execute_apart(run, policy) if policy else run.execute()
+        with use_threads(threads):
+            result = execute_apart(run, policy) if policy else run.execute()
     except (MemoryError, OSError):
         raise
     except Exception as error:  # an error in the simulator or in a policy fails this run only, like a UserError

@@ -5,7 +5,6 @@ launchers start the scheduler. Local workers end with this process, even if it i
 """
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -129,8 +128,3 @@ def _interrupts_ignored() -> Iterator[None]:
 def compile_machine() -> None:
     """Compile the compiled functions of the machine, if they are not in the cache."""
     gemm_run(load_preset("v100"), GemmSource(GemmProblem(64, 64, 32), GemmKernel(64, 64, 32, 2, 2))).execute()
-
-
-def default_workers() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
+from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import KernelFigures, L2State, figures_of, kernel_run
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
@@ -61,17 +62,26 @@ class Pair:
 
 @dataclass
 class Figures:
-    """Figures of a step: time and traffic on one GPU. operations: 0 for an exchange."""
+    """Figures of a step: time and traffic on one GPU.
+
+    Attributes:
+        operations: 0 for an exchange.
+        time_error: relative error of the time that the run states; 0 = all was simulated.
+    """
 
     time_ps: int
     dram_bytes: int
     operations: int
     bound_by: str
+    time_error: float = 0.0
 
 
 @dataclass(frozen=True)
 class ModelScenario:
     """A model on a machine.
+
+    Attributes:
+        accuracy: of its kernels, as of `sim.run.run.KernelRun`; 0 = all is simulated.
 
     Raises:
         UserError: the model cannot run like this, or does not fit the memory.
@@ -80,6 +90,7 @@ class ModelScenario:
     preset: Preset
     model: ModelShape
     how: Deployment
+    accuracy: float = 0.0
 
     def __post_init__(self):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
@@ -128,7 +139,7 @@ class ModelScenario:
 
     def kernel_run(self, text: str) -> Run:
         """The run of a kernel step, alone in an empty L2."""
-        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, extrapolate=True)
+        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, self.accuracy)
 
     def runs(self) -> list[Run]:
         """All different runs."""
@@ -185,6 +196,7 @@ class ModelResult:
                     "dram_bytes": figures.dram_bytes,
                     "flops": figures.operations,
                     "bound_by": figures.bound_by,
+                    "time_error": figures.time_error,
                 }
             )
         return rows
@@ -214,8 +226,9 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
     """Put a model together from finished runs. results: key of a run -> its result."""
     figures: dict[str | Exchange, Figures] = {}
     for text, kernels in scenario.kernels.items():
-        found = figures_of(results[scenario.kernel_run(text).key], scenario.preset, kernels)
-        figures[text] = _kernel_figures(found)
+        result = results[scenario.kernel_run(text).key]
+        figures[text] = _kernel_figures(figures_of(result, scenario.preset, kernels))
+        figures[text].time_error = result.extrapolation.get(TIME_ERROR, 0.0)
     pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
     for (_, exchange), runs in pairs.items():
         alone = [runs[name] for name in ("rs", "ag") if name in runs]

@@ -18,6 +18,7 @@ import numpy as np
 from sim.counters import add_totals
 from sim.hw.request import Stream
 from sim.presets import Preset
+from sim.run.html_table import html_table
 from sim.run.result import RunResult
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.problem import GemmProblem
@@ -94,6 +95,14 @@ class ScenarioResult:
     def speedup(self, name: str) -> float:
         """Time of Sequential / time of this configuration."""
         return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
+
+    def _repr_html_(self) -> str:
+        """Times and speed-ups of the configurations, for a notebook."""
+        title = f"GEMM {self.problem.m} x {self.problem.n} x {self.problem.k} on {self.gpus} GPUs, {self.preset.name}"
+        plain = self.as_dict()["configurations"]
+        columns = ("time_ns", "gemm_ns", "rs_ns", "ag_ns", "speedup")
+        rows = [(name, *(figures[column] for column in columns)) for name, figures in plain.items()]
+        return html_table(title, ("configuration", *columns), rows)
 
     def as_dict(self) -> dict:
         """Plain values for JSON: `configurations` and `workload`."""

@@ -13,6 +13,7 @@ from sim.collective.chunks import chunks_of
 from sim.collective.own_plan import load_plan
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
+from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
@@ -28,7 +29,7 @@ from traces.units import PS_PER_NS
 
 ONLY_FOR = {
     Kind.REPLAY: ("trace", "kernels", "flush_l2", "interval_ns"),
-    Kind.KERNEL: ("kernel", KERNEL_PREFIX, "flush_l2", "interval_ns"),
+    Kind.KERNEL: ("kernel", KERNEL_PREFIX, "flush_l2", "accuracy", "interval_ns"),
     Kind.T3: ("kernel", KERNEL_PREFIX, "t3.", "interval_ns"),
 }
 """Kind -> its fields beyond run, preset, policy and the machine. A name with a dot at the end is a prefix."""
@@ -120,7 +121,9 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     else:
         raise StudyError('trace: missing; run = "replay" replays a trace archive')
     kernels = tuple(settings["kernels"]) if "kernels" in settings else None
-    run = KernelRun(source=source, kernels=kernels, flush_l2=settings.get("flush_l2", True), **common)
+    accuracy = accuracy_of(settings.get("accuracy", EXACT))
+    flush_l2 = settings.get("flush_l2", True)
+    run = KernelRun(source=source, kernels=kernels, flush_l2=flush_l2, accuracy=accuracy, **common)
     content = {"preset": run.preset.as_dict(), "runs": [run.key], "options": run.options}
     return Asked({"": run}, content)
 

@@ -41,6 +41,7 @@ def run_study(
     workers: int | None = None,
     scheduler: str | None = None,
     *,
+    threads: int = 1,
     store: Store | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
@@ -50,7 +51,7 @@ def run_study(
     Args:
         study: `load_study`.
         folder: folder of the archive, whose name has a digest of the study's content.
-        workers, scheduler, fresh, progress: see `sim.run.runner.run_all`.
+        workers, scheduler, threads, fresh, progress: see `sim.run.runner.run_all`.
         store: finished runs; None = the user's store.
 
     Raises:
@@ -64,7 +65,12 @@ def run_study(
         return Outcome(archive, len(study.points), len(runs), len(runs), failed, [])
     with reserved(store or Store(), runs.values()) as writable:
         outcomes = run_all(
-            runs.values(), writable, workers=workers, scheduler=scheduler, fresh=fresh, progress=progress
+            *(runs.values(), writable),
+            workers=workers,
+            scheduler=scheduler,
+            threads=threads,
+            fresh=fresh,
+            progress=progress,
         )
         if not outcomes.lost:
             write_runs(archive, _rows(study, outcomes), study.digest)

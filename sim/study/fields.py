@@ -1,6 +1,6 @@
 """Fields of a study: names, types and defaults. A study can sweep every field.
 
-run, preset, trace, kernels, flush_l2, interval_ns, policy    how and what to run
+run, preset, trace, kernels, flush_l2, accuracy, interval_ns, policy    how and what to run
 kernel                                                        the kernel: a text of tracer.kernels
 kernel.<field>                                                added to that text, or replaces one of its fields
 t3.<field>                                                    the configurations of the paper
@@ -46,6 +46,7 @@ GENERAL: dict[str, Any] = {
     "kernel": str,
     "kernels": list[Count],
     "flush_l2": bool,
+    "accuracy": str,
     "interval_ns": int,
     "policy": str,
 }

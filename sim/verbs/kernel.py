@@ -6,9 +6,11 @@ from typing import Any
 import click
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.store import Store, run_or_get
+from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
@@ -29,7 +31,7 @@ from traces.errors import UserError
     show_default=True,
     help="Content of L2 at the launch: nothing, lines that another kernel wrote, or what this operator left.",
 )
-@click.option("--whole", is_flag=True, help="Simulate all workgroups; never extrapolate.")
+@with_accuracy("1%")
 @click.option("--list", "as_list", is_flag=True, help="List all kernels with their fields and defaults.")
 @with_format
 @with_store
@@ -38,11 +40,12 @@ def kernel(
     preset: str,
     overrides: tuple[str, ...],
     l2: str,
-    whole: bool,
+    accuracy: float,
     as_list: bool,
     as_json: bool,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
 ) -> None:
     """Time, launch overhead, DRAM traffic, operations and bound of one kernel or operator on a machine.
 
@@ -52,18 +55,19 @@ def kernel(
 
     Example: t3sim kernel adam:parameters=100000 --preset v100 --l2 dirty
 
-    A long operator in an empty L2 is extrapolated from two shorter runs; the result says from how many workgroups. A
-    result of the store of finished runs is used if there is one; --fresh simulates again.
+    A long kernel in an empty L2 is simulated in part, within --accuracy; the result says so, with its error. A result
+    of the store of finished runs is used if there is one; --fresh simulates again.
     """
     if as_list:
         print_json(listed()) if as_json else print_text(describe_kernels())
         return
     if name is None:
         raise UserError("kernel: found no name, allowed is NAME:field=value,... or --list")
+    check_exact_for({"--checkpoint": checkpoint_every_s}, accuracy)
     machine = load_preset(preset, overrides)
     kernels = make_kernels(name, gpu_facts(machine.machine))
-    run = kernel_run(machine, kernels, L2State(l2), extrapolate=not whole)
-    with Meter("workgroups") as meter:
+    run = kernel_run(machine, kernels, L2State(l2), accuracy)
+    with Meter("workgroups") as meter, use_threads(threads):
         outcome = run_or_get(run, Store(), fresh=fresh, progress=meter.update, checkpoint_every_s=checkpoint_every_s)
     print_warnings(outcome.result.warnings)
     found = {"kernel": name, "preset": machine.name, "l2": l2} | asdict(figures_of(outcome.result, machine, kernels))

@@ -10,6 +10,7 @@ from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
 from sim.scenario.result import SEQUENTIAL
+from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.view.heading import origins_text
 from tracer.compile.process import process_costs
@@ -72,6 +73,7 @@ def deployment_options(command: Any) -> Any:
 @click.option("--gpus", type=int, help="Number of GPUs; checked against tp x pp x dp.  [tp x pp x dp]")
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
 @deployment_options
+@with_accuracy("1%")
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
 @click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
 @click.option("--list", "as_list", is_flag=True, help="List the models that have a name.")
@@ -82,6 +84,7 @@ def model(
     overrides: tuple[str, ...],
     gpus: int | None,
     tokens: int | None,
+    accuracy: float,
     workers: int,
     fresh: bool,
     as_list: bool,
@@ -105,7 +108,9 @@ def model(
         return
     if name is None:
         raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
-    scenario = ModelScenario(load_preset(preset, overrides), load_model(name), _deployment(given, gpus, tokens))
+    scenario = ModelScenario(
+        load_preset(preset, overrides), load_model(name), _deployment(given, gpus, tokens), accuracy
+    )
     runs, store = scenario.runs(), Store()
     with Meter("runs") as meter:
         outcomes = run_all(
@@ -170,6 +175,11 @@ def show_model(result: ModelResult) -> None:
         for row in steps[:12]
     ]
     print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
+    errors = [figures.time_error for figures in result.figures.values() if figures.time_error]
+    if errors:
+        click.echo(
+            f"EXTRAPOLATED: {len(errors)} of {len(result.figures)} steps; stated error {max(errors):.2%} at most"
+        )
     for reason in result.as_dict()["not_fused"]:
         click.echo(f"not fused in T3: {reason}")
     click.echo(f"\n{origins_text(scenario.preset)}")

@@ -6,15 +6,18 @@ from typing import Any
 import click
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.results import write_results
-from sim.run.extrapolation import why_whole
+from sim.run.accuracy import EXACT, accuracy_text
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
 from sim.run.run import KernelRun, Run
+from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
 from sim.run.together import TogetherRun, check_split
 from sim.spec import Machine
+from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.completions import KERNEL, WORKLOAD
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
@@ -68,7 +71,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
     help="A further kernel, as for --kernel, that runs at once (with --cus).",
 )
 @click.option("--cus", metavar="LIST", help="CUs of the kernels that run at once, e.g. 60,20.")
-@click.option("--extrapolate", is_flag=True, help="For a long GEMM or operator: simulate a part of it and extrapolate.")
+@with_accuracy(EXACT)
 @with_store
 @with_estimate
 @click.option("-o", "--output", type=click.Path(), help="Results archive to write.")
@@ -87,10 +90,11 @@ def run(
     line_trace: bool,
     beside: tuple[str, ...],
     cus: str | None,
-    extrapolate: bool,
+    accuracy: float,
     fresh: bool,
     checkpoint_every_s: float | None,
     only_estimate: bool,
+    threads: int | None,
     output: str | None,
     as_json: bool,
 ) -> None:
@@ -108,9 +112,9 @@ def run(
     --fresh simulates it again. With --checkpoint, an interrupted run continues when the same command is started again;
     the results are the same bytes.
 
-    With --extrapolate only the first waves of workgroups of a GEMM, until they are steady, and its end are simulated.
-    The results state from how many workgroups they are extrapolated. If the waves do not predict the time within 1 %,
-    the whole GEMM is simulated.
+    With --accuracy 1% a kernel of many waves of workgroups is simulated until its waves predict the rest within 1 %,
+    and again at its end. The results state the error and how many waves were simulated. A kernel whose waves do not
+    predict the rest is simulated whole; the command says why.
     """
     shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
     if policy is not None:
@@ -120,36 +124,32 @@ def run(
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
-    alone = {
-        "TRACE": trace,
-        "--kernels": kernels,
-        "--checkpoint": checkpoint_every_s,
-        "--line-trace": line_trace or None,
-    }
-    if extrapolate:
-        _check_combined("--extrapolate", alone, "a GEMM from start to end (--kernel gemm:...)")
+    check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
     settings: dict[str, Any] = {"flush_l2": flush, "interval_ps": (interval_ns or 0) * PS_PER_NS}
     description: KernelRun | TogetherRun
     if beside or cus is not None:
-        _check_combined("--beside", alone | {"--extrapolate": extrapolate or None}, "--kernel or --gemm, and --cus")
+        check_exact_for({"--beside": True}, accuracy)
+        alone = {"TRACE": trace, "--kernels": kernels, "--checkpoint": checkpoint_every_s}
+        _check_together(alone | {"--line-trace": line_trace or None})
         description = _together(machine, source, beside, cus or "", settings)
     else:
         chosen = None if kernels is None else tuple(numbers_of(kernels, "--kernels"))
-        description = KernelRun(preset=machine, source=source, kernels=chosen, extrapolate=extrapolate, **settings)
+        description = KernelRun(preset=machine, source=source, kernels=chosen, accuracy=accuracy, **settings)
     if only_estimate:
         show_estimates({description.title: description}, as_json)
         return
-    whole = why_whole(source, machine.machine) if extrapolate else ""
+    whole = why_whole(source, machine.machine) if accuracy else ""
     if whole:
         click.echo(f"t3sim: run whole: {whole}", err=True)
-    if line_trace and isinstance(description, KernelRun):
-        outcome = _line_traced(description)
-    else:
-        outcome = _run(description, fresh, checkpoint_every_s)
+    with use_threads(threads):
+        if line_trace and isinstance(description, KernelRun):
+            outcome = _line_traced(description)
+        else:
+            outcome = _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
-    if extrapolate and not whole and not results.extrapolation:
-        click.echo("t3sim: run whole: its waves do not predict the rest accurately enough", err=True)
+    if accuracy and not whole and not results.extrapolation:
+        click.echo(f"t3sim: run whole: its waves do not predict the rest within {accuracy_text(accuracy)}", err=True)
     if output is not None:
         write_results(output, results)
     costs = process_costs()
@@ -203,11 +203,11 @@ def _line_traced(description: KernelRun) -> RunOutcome:
     return RunOutcome(description.signed(result), False)
 
 
-def _check_combined(option: str, given: dict[str, Any], allowed: str) -> None:
-    """Refuse options that cannot be combined with an option."""
+def _check_together(given: dict[str, Any]) -> None:
+    """Refuse options that cannot be combined with --beside."""
     for name, value in given.items():
         if value is not None:
-            raise UserError(f"{option}: found {name}, allowed is {allowed}")
+            raise UserError(f"--beside: found {name}, allowed is --kernel or --gemm, and --cus")
 
 
 def _to_stderr(line: str) -> None:

@@ -1,16 +1,23 @@
-"""Options of the verbs that simulate: stored results, checkpoints of the run in progress, the interval of a series."""
+"""Options of the verbs that simulate: stored results, checkpoints, threads, the interval of a series."""
 
 from collections.abc import Callable
 
 import click
 
 from sim.host.checkpoint import EVERY_S
+from sim.host.team import MOST_THREADS
 from sim.run.run import Run
 from sim.study.fields import STUDY_BOUNDS
 
 INTERVAL_NS = click.IntRange(1, int(STUDY_BOUNDS["interval_ns"].most))
 """Type of the option --interval-ns."""
 
+with_threads = click.option(
+    "--threads",
+    type=click.IntRange(1, MOST_THREADS),
+    help="Threads of a run; the results do not depend on it.  [one; explicit GPUs: all cores]",
+)
+"""Decorator: add the option to a click command."""
 _OPTIONS = (
     click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the result."),
     click.option(
@@ -22,6 +29,7 @@ _OPTIONS = (
         metavar="[SECONDS]",
         help=f"Save the run in progress in the store every SECONDS ({EVERY_S:g}); continue from a saved run.",
     ),
+    with_threads,
 )
 
 

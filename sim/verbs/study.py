@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from sim import results as archives
+from sim.host.team import MOST_THREADS
 from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
@@ -27,6 +28,9 @@ INCOMPLETE = 1
     "--workers", type=click.IntRange(min=0), help="Processes; 0 = only this process, without Dask.  [one per core]"
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address, e.g. tcp://node7:8786.")
+@click.option(
+    "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True, help="Threads of each run."
+)
 @click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the results.")
 @click.option("--list", "only_list", is_flag=True, help="List the points and the archive's name; simulate nothing.")
 @with_format
@@ -37,6 +41,7 @@ def study(
     output: str,
     workers: int | None,
     scheduler: str | None,
+    threads: int,
     fresh: bool,
     only_list: bool,
     as_json: bool,
@@ -60,6 +65,7 @@ def study(
         with Meter("runs") as meter:
             outcome = run_study(
                 *(loaded, Path(output), workers, scheduler),
+                threads=threads,
                 fresh=fresh,
                 progress=lambda done, whole: meter.update(loaded.name, done, whole),
             )

@@ -1,6 +1,7 @@
 """`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 import click
 
@@ -8,6 +9,7 @@ from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
@@ -84,6 +86,7 @@ def t3(
     workers: int,
     fresh: bool,
     checkpoint_every_s: float | None,
+    threads: int | None,
     only_estimate: bool,
     energy: str | None,
     output: str | None,
@@ -121,7 +124,7 @@ def t3(
             raise UserError("--workers: not with --checkpoint, which saves one run at a time")
         _simulate_ahead(scenario, chosen or CONFIGURATIONS, workers, fresh)
         fresh = False
-    with Meter("workgroups") as meter:
+    with Meter("workgroups") as meter, use_threads(threads):
         result = simulate_scenario(
             scenario,
             chosen or CONFIGURATIONS,
@@ -154,7 +157,9 @@ def t3(
     if result.from_store:
         click.echo(f"from the store: {', '.join(result.from_store)}")
     if output is not None:
-        click.echo(f"wrote {output}")
+        click.echo(
+            f"wrote {output}\nnext: t3sim timeline {quote(output)} -o timeline.html, t3sim explain {quote(output)}"
+        )
 
 
 def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: int, fresh: bool) -> None:

@@ -9,6 +9,7 @@ from sim.collective.chunks import even_chunks
 from sim.presets import Preset, load_preset
 from sim.presets.preset import OVERRIDE
 from sim.results import RunResult
+from sim.run.accuracy import accuracy_text
 from sim.scenario.result import CONFIGURATIONS, T3, T3_MCA
 from tracer.kernels import kernel_text
 from traces.errors import UserError
@@ -61,7 +62,8 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
     if run.options.get("kernels") is not None:
         words += ["--kernels", ",".join(map(str, run.options["kernels"]))]
     words += [] if run.options.get("flush_l2", True) else ["--keep-l2"]
-    return words + (["--extrapolate"] if run.options.get("extrapolate") else []), files
+    accuracy = run.options.get("accuracy", 0.0)
+    return words + (["--accuracy", accuracy_text(accuracy)] if accuracy else []), files
 
 
 def _t3_words(run: RunResult) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ LENGTHS = (1.0, 0.5, 0.25, 0.0)
 
 @contextmanager
 def windows(length=None, calls=0.0, seed=1, look=None):
-    """Every GPU runs window by window.
+    """Every GPU runs window by window, on one thread.
 
     Args:
         length: of a window, as a share of the lookahead; None = a new random length for each.
@@ -24,7 +24,7 @@ def windows(length=None, calls=0.0, seed=1, look=None):
     """
     random = np.random.default_rng(seed)
 
-    def run(node, until_ps):
+    def run(node, team, me, until_ps):
         engine = node.engine[0]
         clocks = int(engine["lookahead_ps"] // engine["grid_ps"])
         while True:
@@ -34,7 +34,7 @@ def windows(length=None, calls=0.0, seed=1, look=None):
                 _call(node.wake_ps, engine["now_ps"], random.random(len(node.wake_ps)) < calls)
                 launched = node.dispatch["last_cu"] > 0
                 _call(node.dispatch["wake_ps"], engine["now_ps"], launched & (random.random(len(launched)) < calls))
-            status = run_engine(node, -1)
+            status = run_engine(node, team, me, -1)
             if look:
                 look(node)
             if status != Status.UNTIL or until_ps < 0:

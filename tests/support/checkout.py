@@ -8,7 +8,7 @@ ROOMS = ("traces", "tracer", "sim", "validation")
 """From left to right: a room imports only from itself and from the rooms to its left."""
 TOP_LEVEL = {
     *ROOMS,
-    "t3sim.py",
+    "t3sim",
     "t3sim_packages.py",
     "tests",
     ".ci",

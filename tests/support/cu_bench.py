@@ -10,6 +10,7 @@ from sim.hw.fifo import fifo_push_copy
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.machine.build import Output, build
+from sim.machine.phases import WORKGROUP_ASKS
 from sim.machine.tracking import serve_asks
 from tests.support.plain_records import kernel_view
 from tests.support.programs import kernel, small_preset
@@ -75,17 +76,18 @@ def run_cu(
         _dispatch(node, now_ps)
         wake_ps = int(cu_step(cu, lsu, l1, sets, fifos, pool, warps[0], events, addresses, output, now_ps, now_ps + 1))
         if node.cus[0]["asking"]:
+            node.news[0] = WORKGROUP_ASKS
             serve_asks(view, now_ps + 1)
-            wake_ps = min(wake_ps, int(node.cu_wake_ps[0]))
-            node.cu_wake_ps[0] = NEVER
+            wake_ps = min(wake_ps, int(node.cu_told_ps[0]))
+            node.cu_told_ps[0] = NEVER
         if node.cus[0]["ended"]:
             node.cus["ended"], node.dispatch[0]["wake_ps"] = 0, now_ps + CLOCK_PS
             wake_ps = now_ps + CLOCK_PS
         while port["tail"] > port["head"] and now_ps >= port_open_ps:
             slot = port["first"] + ((port["head"] - port["origin"]) & port["mask"])
-            request = node.pool[slot].copy()
+            request = node.pool.requests[slot].copy()
+            node.pool.credits_ps[port["first"] + (port["head"] & port["room"])] = now_ps + CLOCK_PS
             port["head"] += 1
-            node.pool[slot]["ready_ps"] = now_ps + CLOCK_PS  # the room
             left.append(request)
             if request["op"] in (Op.READ, Op.ATOMIC):
                 carrier = np.array([request])

@@ -26,8 +26,10 @@ class FifoBench:
 
     def __init__(self, *depths, arrays=None):
         """arrays: (fifos, pool) of a machine instead of new ones, whose credits take a picosecond."""
-        self.records, self.slots = arrays or make_fifos(depths, 1)
-        self.fifos, self.pool = kernel_view(self.records), kernel_view(self.slots)
+        self.records, pool = arrays or make_fifos(depths, 1)
+        self.records["mask"] = self.records["room"]  # whole rings: the test puts requests in
+        self.slots, self.credits_ps = pool
+        self.fifos, self.pool = kernel_view(self.records), kernel_view(pool)
 
     def push(self, number, **fields):
         fifo = self.records[number]
@@ -43,7 +45,7 @@ class FifoBench:
     def take(self, number, count=1, room_ps=0):
         """Remove the oldest requests and return them. Their producer sees the room at room_ps."""
         taken, fifo = self.held(number)[:count], self.records[number]
-        self.slots["ready_ps"][[self._slot(fifo, fifo["head"] + k) for k in range(count)]] = room_ps
+        self.credits_ps[[fifo["first"] + ((fifo["head"] + k) & fifo["room"]) for k in range(count)]] = room_ps
         self.records[number]["head"] += count
         return taken
 

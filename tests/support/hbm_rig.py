@@ -49,11 +49,11 @@ def bench_fifos(accesses, answers_depth=None):
     for stream, of_stream in enumerate(tags):
         base = int(fifos[stream]["first"])
         for place, tag in enumerate(of_stream):
-            access, slot = accesses[tag], base + place
-            pool[slot]["line"], pool[slot]["sectors"], pool[slot]["full"] = access.line, access.sectors, access.sectors
-            pool[slot]["op"], pool[slot]["stream"], pool[slot]["tag"] = access.op, stream, tag
-            pool[slot]["ready_ps"] = pool[slot]["born_ps"] = access.ready_ps
-        fifos[stream]["tail"] = len(of_stream)
+            access, slot = accesses[tag], pool.requests[base + place]
+            slot["line"], slot["sectors"], slot["full"] = access.line, access.sectors, access.sectors
+            slot["op"], slot["stream"], slot["tag"] = access.op, stream, tag
+            slot["ready_ps"] = slot["born_ps"] = access.ready_ps
+        fifos[stream]["tail"], fifos[stream]["mask"] = len(of_stream), fifos[stream]["room"]
     return fifos, pool, tags
 
 
@@ -67,7 +67,7 @@ def run_bench(hbm, accesses, extra_calls=None) -> Bench:
     """
     fifos, pool, tags = bench_fifos(accesses)
     channel = make_hbm_channels(hbm, np.arange(STREAMS)[None], np.array([STREAMS])).view(np.recarray)[0]
-    fifos, pool = fifos.view(np.recarray), pool.view(np.recarray)
+    fifos, pool = fifos.view(np.recarray), pool._replace(requests=pool.requests.view(np.recarray))
     log = np.zeros(40 * len(accesses) + 10_000, LOG).view(np.recarray)
     accepted_ps = np.full(len(accesses), -1, np.int64)
     taken = [0] * STREAMS
@@ -86,7 +86,7 @@ def run_bench(hbm, accesses, extra_calls=None) -> Bench:
     end_ps = now_ps + IDLE_CLOCKS * int(channel.period_ps)
     channel_settle(channel, end_ps, log)
     out = fifos[STREAMS]
-    answers = pool[out.first : out.first + out.tail].copy()
+    answers = pool.requests[out.first : out.first + out.tail].copy()
     assert channel.commands <= log.size
     return Bench(channel, log[: channel.commands].copy(), answers, accepted_ps, end_ps)
 

@@ -41,9 +41,11 @@ class BankBench:
         self.banks, waiters, sets = make_l2_banks(machine, wiring)
         fills = 2 * machine.l2.mshrs
         depths = [machine.noc.bank_fifo, fills, 512, waiting_places(machine.l2) + fills]
-        self.fifos, self.pool = make_fifos([*depths, *[machine.l2.dram_fifo] * STREAMS], 1)
+        self.fifos, pool = make_fifos([*depths, *[machine.l2.dram_fifo] * STREAMS], 1)
+        self.fifos["mask"] = self.fifos["room"]  # whole rings: the test puts requests in
+        self.requests, self.credits_ps = pool
         self.sets, self.waiters = make_sets(sets), waiters
-        views = map(kernel_view, (self.sets, self.waiters, self.fifos, self.pool))
+        views = map(kernel_view, (self.sets, self.waiters, self.fifos, pool))
         self._arguments = (kernel_view(self.banks)[0], *views)
         self.sent, self.answered, self.answers_ps = [], [], {}
         self.dram = []  # requests that DRAM holds
@@ -60,16 +62,17 @@ class BankBench:
         fifo = self.fifos[fifo]
         assert fifo["tail"] - fifo["head"] < fifo["limit"]
         slot = self._slot(fifo, fifo["tail"])
-        self.pool[slot] = request
-        self.pool[slot]["ready_ps"] = ready_ps
+        self.requests[slot] = request
+        self.requests[slot]["ready_ps"] = ready_ps
         fifo["tail"] += 1
 
     def take(self, fifo):
         """All requests in a fifo, removed."""
         fifo = self.fifos[fifo]
         slots = [self._slot(fifo, k) for k in range(fifo["head"], fifo["tail"])]
-        taken = [self.pool[slot].copy() for slot in slots]
-        self.pool["ready_ps"][slots] = 0  # the room is seen at once
+        taken = [self.requests[slot].copy() for slot in slots]
+        first = fifo["first"]
+        self.credits_ps[first : first + fifo["room"] + 1] = 0  # the room is seen at once
         fifo["head"] = fifo["tail"]
         return taken
 

@@ -6,7 +6,12 @@ from numba.core import config
 
 
 def kernel_view(array):
-    """What a kernel takes: the array itself, or a plain view of it. Records of either have attributes."""
+    """What a kernel takes: the array itself, or a plain view of it. Records of either have attributes.
+
+    Of a named tuple: the tuple of such views.
+    """
+    if isinstance(array, tuple):
+        return type(array)(*map(kernel_view, array))
     if config.DISABLE_JIT:
         return PlainArray(array)
     return array.view(np.recarray) if array.dtype.names else array

@@ -1,21 +1,20 @@
 """Equal GEMMs in one kernel (strided batch): attention in separate kernels, experts with a balanced load.
 
-The matrices A of all GEMMs follow each other, then all B, then all C. Workgroup i computes what workgroup
-i % (workgroups of one GEMM) of GEMM i // (workgroups of one GEMM) computes.
+Workgroup i computes what workgroup i % (workgroups of one GEMM) of GEMM i // (workgroups of one GEMM) computes. Traffic
+per GEMM is that of the GEMM alone; GEMMs that share B read it from L2.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.problem import FIRST_ADDRESS, REGION_BYTES, GemmProblem, Matrix
-from tracer.gemm.source import SYNTHESIS_VERSION, GemmSource
+from tracer.gemm.source import GemmSource
+from tracer.operators.even_kernel import EvenKernel
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Space
 from traces.source import KernelInfo, Workgroup
@@ -23,36 +22,55 @@ from traces.source import KernelInfo, Workgroup
 BATCH_MAX = 1 << 20
 
 
-class BatchedGemm:
-    """The kernel trace (`traces.source.KernelSource`) of a strided batch.
+@dataclass(frozen=True)
+class BatchedGemm(EvenKernel):
+    """A strided batch.
 
-    Args:
-        problem: one GEMM. Its addresses are not used.
+    Attributes:
+        problem: the first GEMM. kernel: of every GEMM.
         batch: number of GEMMs.
+        strides_bytes: from A, B and C of one GEMM to those of the next one.
+        shared: number of neighbouring GEMMs with the same B.
+        name: of the kernel; "" = that of the first GEMM.
 
     Raises:
         UserError: an impossible batch, or the kernel cannot run the problem.
     """
 
-    def __init__(self, problem: GemmProblem, kernel: GemmKernel, batch: int):
-        if not 1 <= batch <= BATCH_MAX:
-            raise UserError(f"GEMM batch = {batch!r}: must be a whole number from 1 to {BATCH_MAX}")
-        self.batch = batch
-        self.strides_bytes = tuple(_stride_bytes(matrix) for matrix in (problem.a, problem.b, problem.c))
-        address, addresses = FIRST_ADDRESS, dict[str, Any]()
-        for name, stride in zip("abc", self.strides_bytes, strict=True):
-            addresses[f"{name}_address"] = address
-            address += -(-stride * batch // REGION_BYTES) * REGION_BYTES
-        self.first = GemmSource(replace(problem, **addresses, c_source_address=addresses["c_address"]), kernel)
+    NAME: ClassVar[str] = "gemm"
+    VERSION: ClassVar[int] = 2
 
-    @property
-    def problem(self) -> GemmProblem:
+    problem: GemmProblem
+    kernel: GemmKernel
+    batch: int
+    strides_bytes: tuple[int, int, int]
+    shared: int = 1
+    name: str = ""
+
+    def __post_init__(self):
+        check_batch(self.batch)
+        self.check_accesses(self.line_requests)
+        _ = self.first  # refuses a kernel that cannot run the problem
+
+    @cached_property
+    def first(self) -> GemmSource:
         """The first GEMM."""
-        return self.first.problem
+        return GemmSource(self.problem, self.kernel, self.name or None)
 
     @property
-    def kernel(self) -> GemmKernel:
-        return self.first.kernel
+    def period(self) -> int:
+        return self.first.info.workgroups
+
+    @property
+    def flops(self) -> int:
+        """Two for each multiply-accumulate."""
+        return 2 * self.batch * self.problem.macs
+
+    @property
+    def line_requests(self) -> int:
+        problem, kernel = self.problem, self.kernel
+        operands = problem.macs * (problem.a_bytes / kernel.tile_n + problem.b_bytes / kernel.tile_m)
+        return int(self.batch * (operands + problem.output_bytes)) // LINE_BYTES + 1
 
     @cached_property
     def info(self) -> KernelInfo:
@@ -63,31 +81,53 @@ class BatchedGemm:
             name=f"{own.name}_batch{self.batch}",
             grid=(x, y, z * self.batch),
             workgroups=own.workgroups * self.batch,
-            attributes=own.attributes | {"batch": self.batch},
+            attributes=own.attributes | {"parameters": self._parameters},
         )
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """The batch; and what `strided_batch` would make in another way."""
+        own = {name: value for name, value in asdict(self).items() if name not in ("problem", "kernel", "batch")}
+        usual = self == strided_batch(self.problem, self.kernel, self.batch)
+        return {"batch": self.batch} | ({} if usual else own)
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """Workgroups in launch order, starting at number `start`."""
-        own = self.first.info.workgroups
         for index in range(start, self.info.workgroups):
-            member, local = divmod(index, own)
+            member, local = divmod(index, self.period)
             workgroup = self.first.workgroup(local)
             yield workgroup._replace(index=index, events=self._moved(workgroup.events, member))
 
-    def fingerprint(self) -> str:
-        """SHA-256 of problem, kernel, batch and SYNTHESIS_VERSION."""
-        content = {"synthesis": SYNTHESIS_VERSION, "problem": asdict(self.problem), "kernel": asdict(self.kernel)}
-        return sha256(json.dumps(content | {"batch": self.batch}, sort_keys=True).encode()).hexdigest()
-
     def _moved(self, events: np.ndarray, member: int) -> np.ndarray:
-        """Events of the first GEMM at the addresses of another one."""
-        moved = events.copy()
-        base = events["base"]
-        a, b, c = (np.uint64(member * stride) for stride in self.strides_bytes)
-        by = np.where(base < self.problem.b.address, a, np.where(base < self.problem.c.address, b, c))
+        """Events of the first GEMM at the addresses of another one. Its matrices lie apart."""
+        a, b, c = self.strides_bytes
+        first, own_c = self.problem, member * c
+        steps = ((first.a, member * a), (first.b, member // self.shared * b), (first.c, own_c), (first.c_source, own_c))
         memory = (events["kind"] <= Kind.ASYNC_COPY) & (events["space"] == Space.GLOBAL)
-        moved["base"] += np.where(memory, by, np.uint64(0))
-        return moved
+        base = events["base"].copy()
+        for matrix, step in steps:
+            inside = memory & (events["base"] >= matrix.address) & (events["base"] < matrix.end)
+            base[inside] = events["base"][inside] + np.uint64(step)
+        events["base"] = base
+        return events
+
+
+def check_batch(batch: int) -> None:
+    """Refuse an impossible number of GEMMs."""
+    if not 1 <= batch <= BATCH_MAX:
+        raise UserError(f"GEMM batch = {batch!r}: must be a whole number from 1 to {BATCH_MAX}")
+
+
+def strided_batch(problem: GemmProblem, kernel: GemmKernel, batch: int) -> BatchedGemm:
+    """A batch without given addresses: all A follow each other, each on whole lines, then all B, then all C."""
+    check_batch(batch)
+    strides_bytes = _stride_bytes(problem.a), _stride_bytes(problem.b), _stride_bytes(problem.c)
+    address, addresses = FIRST_ADDRESS, dict[str, Any]()
+    for name, stride in zip("abc", strides_bytes, strict=True):
+        addresses[f"{name}_address"] = address
+        address += -(-stride * batch // REGION_BYTES) * REGION_BYTES
+    first = replace(problem, **addresses, c_source_address=addresses["c_address"])
+    return BatchedGemm(first, kernel, batch, strides_bytes)
 
 
 def _stride_bytes(matrix: Matrix) -> int:

@@ -1,11 +1,15 @@
-"""A GEMM from named fields: fields of `GemmProblem` and `GemmKernel`, and short names for several of them."""
+"""A GEMM from named fields: fields of `GemmProblem` and `GemmKernel`, and short names for several of them.
+
+One kernel may compute several GEMMs: `batch` equal ones, or `groups` of different numbers of rows.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tracer.data_type import DataType
-from tracer.gemm.batched import BatchedGemm
+from tracer.gemm.batched import BatchedGemm, strided_batch
+from tracer.gemm.grouped import GroupedGemm, check_groups
 from tracer.gemm.library import GpuFacts, choose_kernel
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
@@ -24,12 +28,14 @@ class GemmShorthand:
     warps: tuple[int, int] | None = None  # warps_m, warps_n
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
     batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
+    groups: tuple[int, ...] | None = None  # m of each GEMM of one kernel, each with its own B (experts)
 
 
 EXTENTS = ("m", "n", "k")
-STANDS_FOR = {
+STANDS_FOR: dict[str, tuple[str, ...]] = {
     "shape": EXTENTS,
     "workload": EXTENTS,
+    "groups": ("m",),
     "dtype": ("a_bytes", "b_bytes"),
     "out_dtype": ("c_bytes",),
     "tile": ("tile_m", "tile_n", "tile_k"),
@@ -40,7 +46,7 @@ KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))
 
 def gemm_of(
     pad: Pad = Pad.ALIGNED, batch: int = 1, gpu: GpuFacts | None = None, **given: Any
-) -> GemmSource | BatchedGemm:
+) -> GemmSource | BatchedGemm | GroupedGemm:
     """The GEMM of these fields.
 
     A field of the kernel, or a workload of the T3 paper, names the kernel: other fields have their defaults. Otherwise
@@ -49,26 +55,41 @@ def gemm_of(
     Raises:
         UserError: two fields give the same value, or the kernel cannot run the problem.
     """
+    groups = given.get("groups", ())
+    if groups and batch > 1:
+        raise UserError("kernel gemm: groups: found with batch, allowed is one of them")
+    values = _values(given)
+    named = {name: values.pop(name) for name in KERNEL_FIELDS if name in values}
+    problem = aligned_problem(**values, pad=pad)
+    if gpu is not None and not named and "workload" not in given:
+        mean = replace(problem, m=-(-problem.m // (len(groups) - groups.count(0)))) if groups else problem
+        kernel = choose_kernel(mean, gpu, given.get("dtype"), len(groups) - groups.count(0) if groups else batch)
+    else:
+        lanes = {} if gpu is None else {"lanes": gpu.lanes}
+        kernel = GemmKernel(**lanes | named)
+    if groups:
+        return GroupedGemm(problem, kernel, groups)
+    return GemmSource(problem, kernel) if batch == 1 else strided_batch(problem, kernel, batch)
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the problem and of the kernel, from the given ones and those that short names stand for."""
     values = {name: value for name, value in given.items() if name not in STANDS_FOR}
     for name in [name for name in STANDS_FOR if name in given]:
-        for field, part in zip(STANDS_FOR[name], _parts(given[name]), strict=False):
+        for field, part in zip(STANDS_FOR[name], _parts(name, given[name]), strict=False):
             if field in values:
                 raise UserError(f"kernel gemm: {name}: found with another field that gives {field}, allowed is one")
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
-    named = {name: values.pop(name) for name in KERNEL_FIELDS if name in values}
-    problem = aligned_problem(**values, pad=pad)
-    if gpu is not None and not named and "workload" not in given:
-        kernel = choose_kernel(problem, gpu, given.get("dtype"), batch)
-    else:
-        lanes = {} if gpu is None else {"lanes": gpu.lanes}
-        kernel = GemmKernel(**lanes | named)
-    return GemmSource(problem, kernel) if batch == 1 else BatchedGemm(problem, kernel, batch)
+    return values
 
 
-def _parts(value: Any) -> Sequence[int]:
+def _parts(name: str, value: Any) -> Sequence[int]:
     """Values of the fields that a short name gives."""
+    if name == "groups":
+        check_groups(value)
+        return (sum(value),)
     if isinstance(value, DataType):
         return value.bytes, value.bytes
     if isinstance(value, str):

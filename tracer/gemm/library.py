@@ -8,12 +8,15 @@ it, so the choice is known before the run. The expected time of a kernel is
     bytes = operands per wave of tiles, each panel once, but at least once in all and at most what L2 cannot keep
 
 A wave is a block of tiles as nearly square as the order allows (`TileOrder.GROUPED`). `library.toml` has the tables.
+rocBLAS was tuned for a list of sizes, and runs any other size with the kernel of the nearest one. So the kernel of such
+an architecture is the one with the shortest expected time for the nearest tuned size.
 """
 
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +78,16 @@ class Architecture:
         types: type -> time of a multiply-accumulate, relative to fp16.
         kernels: their order of tiles is chosen.
         by_rows_or_columns: the order is by rows or by columns; False = in bands.
+        splits: it has kernels with split-K.
+        tuned: m, n, k of the sizes for which the library was tuned; () = for every size.
     """
 
     name: str
     types: dict[DataType, float]
     kernels: tuple[GemmKernel, ...]
     by_rows_or_columns: bool
+    splits: bool
+    tuned: tuple[tuple[int, int, int], ...]
 
 
 @cache
@@ -103,7 +110,9 @@ def architecture(library: GemmLibrary) -> Architecture:
         for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
     )
     types = {DataType(key): cost for key, cost in table["types"].items()}
-    return Architecture(name, types, kernels, table.get("by_rows_or_columns", False))
+    sides, depths = table.get("tuned_sides", ()), table.get("tuned_depths", ())
+    tuned = *product(sides, sides, depths), *map(tuple, table.get("tuned", ()))
+    return Architecture(name, types, kernels, table.get("by_rows_or_columns", False), table.get("splits", True), tuned)
 
 
 def choose_kernel(
@@ -149,6 +158,7 @@ def _candidates(
     refused: list[UserError],
 ) -> Iterator[tuple[float, GemmKernel, int]]:
     """(expected time in s, kernel, split of K) of every kernel that can run the problem. refused: why others cannot."""
+    timed = _nearest_tuned(problem, table)
     for shape in table.kernels:
         try:
             kernel = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
@@ -161,9 +171,18 @@ def _candidates(
         if resident == 0:
             continue
         kernel = _ordered(problem, kernel, gpu.cus * resident, table)
-        for split in splits:
+        for split in splits if table.splits else splits[:1]:
             if split == 1 or problem.k >= split * max(LEAST_SPLIT_K, kernel.tile_k):
-                yield expected_s(problem, kernel, gpu, resident, batch, split), kernel, split
+                yield expected_s(timed, kernel, gpu, resident, batch, split), kernel, split
+
+
+def _nearest_tuned(problem: GemmProblem, table: Architecture) -> GemmProblem:
+    """The tuned size with the least sum of squared differences, with the types of the problem; or the problem."""
+    if not table.tuned:
+        return problem
+    own = problem.m, problem.n, problem.k
+    m, n, k = min(table.tuned, key=lambda size: sum((a - b) ** 2 for a, b in zip(size, own, strict=True)))
+    return GemmProblem(m, n, k, a_bytes=problem.a_bytes, b_bytes=problem.b_bytes, c_bytes=problem.c_bytes)
 
 
 def _fitted(kernel: GemmKernel, problem: GemmProblem) -> GemmKernel:

@@ -12,12 +12,16 @@ The backward pass of this form is not here: `flash_attention` has one.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tracer.operators.batched_gemm import BatchedGemm
+from tracer.gemm.batched import BatchedGemm
+from tracer.gemm.source import GemmKernel, GemmProblem, Layout
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
+
+SMALL_TILE = 64
+"""Width of the tile of a GEMM whose output has at most this number of columns; else it is 128 (assumed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +54,26 @@ class Attention(Operator):
 
     def parts(self) -> tuple[EvenKernel, ...]:
         b, kv_heads, queries = self.dtype.bytes, self.kv_heads or self.heads, self.queries or self.seq
-        batch, shared = self.batch * self.heads, self.heads // kv_heads
+        batch = self.batch * self.heads
         q_bytes, kv_bytes = batch * queries * self.head_dim * b, self.batch * kv_heads * self.seq * self.head_dim * b
         q, k, v, o, scores, weights = self.buffers(
             q_bytes, kv_bytes, kv_bytes, q_bytes, *[batch * queries * self.seq * b] * 2
         )
         read, written = Tensor(scores, b), Tensor(weights, b, Use.WRITE)
         return (
-            BatchedGemm("scores", batch, queries, self.seq, self.head_dim, b, q, k, scores, shared, True, self.lanes),
+            self._gemm("scores", queries, self.seq, self.head_dim, (q, k, scores), column=True),
             RowKernel("softmax", batch * queries, self.seq, (read,), (written,), reductions=2, sfu=1, lanes=self.lanes),
-            BatchedGemm(
-                "context", batch, queries, self.head_dim, self.seq, b, weights, v, o, shared, False, self.lanes
-            ),
+            self._gemm("context", queries, self.head_dim, self.seq, (weights, v, o), column=False),
         )
+
+    def _gemm(self, name: str, m: int, n: int, k: int, addresses: tuple[int, int, int], column: bool) -> BatchedGemm:
+        """The GEMMs of all heads. addresses: of A, B and C of the first one. column: B is stored by columns."""
+        b, (a_address, b_address, c_address), batch = self.dtype.bytes, addresses, self.batch * self.heads
+        problem = GemmProblem(
+            m, n, k, a_bytes=b, b_bytes=b, c_bytes=b, b_layout=Layout.COLUMN if column else Layout.ROW,
+            a_address=a_address, b_address=b_address, c_address=c_address, c_source_address=c_address,
+        )  # fmt: skip
+        kernel = GemmKernel(tile_n=SMALL_TILE if n <= SMALL_TILE else GemmKernel.tile_n, lanes=self.lanes)
+        strides_bytes = m * k * b, k * n * b, m * n * b
+        shared = self.heads // (self.kv_heads or self.heads)
+        return BatchedGemm(problem, kernel, batch, strides_bytes, shared, f"{name}_{m}x{n}x{k}")

@@ -18,8 +18,9 @@ from traces.errors import UserError
 
 FMA = 6
 """Instructions per pair: two products and two sums, conversions."""
-DIVISION_INSTRUCTIONS = 40
-"""Quotient and remainder by a number that the compiler does not know (assumed)."""
+DIVISION_INSTRUCTIONS = 20
+"""Quotient and remainder by a number that the compiler does not know (CUDA C++ programming guide, chapter on arithmetic
+instructions: up to 20)."""
 
 
 @dataclass(frozen=True, kw_only=True)

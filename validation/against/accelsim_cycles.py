@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from sim.host.gpu import Gpu
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.results import KernelResult
 from sim.run.one_gpu import simulate
@@ -94,9 +95,9 @@ class Costs(NamedTuple):
 
 
 def costs(case: Case) -> Costs:
-    """Measure a whole run of a trace, then its parts. Child processes count too."""
+    """Measure a whole run of a trace, then its parts, on one thread. Child processes count too."""
     preset = load_preset(case.preset)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, use_threads(1):
         archive = Path(folder) / "trace.h5"
         write_archive(archive, open_accelsim(case.trace))
         runs = [_timed(case, archive, preset) for _ in range(REPLAYS)]

@@ -1,29 +1,38 @@
-"""Blind predictions: time of operators at the shapes of published models on machines that we have no such data of.
+"""Blind predictions: time of operators and GEMMs at the shapes of published models on machines without such data.
 
-`python -m validation.against.operator_predictions` simulates every kernel of `predictions/operator_shapes.csv` on each
-machine and writes `predictions/operators_<machine>.csv`. The files were committed before any measurement of these
-kernels on these machines was at hand. Nothing in them is calibrated for an operator: the launch is that of the preset.
+`python -m validation.against.operator_predictions` simulates every kernel of `predictions/operator_shapes.csv` and of
+`predictions/gemm_shapes.csv` on each machine, and writes `predictions/operators_<machine>.csv` and
+`gemms_<machine>.csv`. The files were committed before any measurement of these kernels on these machines was at hand.
+Nothing in them is calibrated for an operator: the launch is that of the preset. GEMMs have the library's kernels.
 An operator whose data type a machine lacks has no row.
 """
 
 import csv
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
+
+import click
 
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from sim.run.result import RunResult
 from sim.run.store import Store, run_or_get
 from tracer.kernels import make_kernels
 from traces.errors import UserError
+from traces.source import KernelSource
 
 FOLDER = Path(__file__).parents[1] / "predictions"
-SHAPES = FOLDER / "operator_shapes.csv"
+LISTS = ("operator", "gemm")
+"""`<list>_shapes.csv` gives `<list>s_<machine>.csv`."""
 MACHINES = ("h200", "mi210")
 FIGURES = ("time_ns", "launch_ns", "dram_read_bytes", "dram_write_bytes", "flops", "bound_by")
 """Figures of an operator in an empty L2; writes that stay in L2 are not in them."""
 WARM = "warm_time_ns"
-"""Time of the same operator when it has just run before."""
+"""Time of the same operator when it has just run before; not of GEMMs, whose weights rarely stay in L2."""
+KIND = "blind"
+COLUMNS = ("model", "kernel", *FIGURES, WARM, "kind")
 
 
 def predicted(preset: Preset, text: str, store: Store) -> list[str | int | float]:
@@ -33,26 +42,40 @@ def predicted(preset: Preset, text: str, store: Store) -> list[str | int | float
         UserError: the machine cannot run it.
     """
     kernels = make_kernels(text, gpu_facts(preset.machine))
-    twice = run_or_get(kernel_run(preset, kernels, L2State.WARM, extrapolate=False), store).result
-    empty = asdict(figures_of(replace(twice, kernels=twice.kernels[: len(kernels)]), preset, kernels))
-    return [*(empty[name] for name in FIGURES), figures_of(twice, preset, kernels).time_ns]
+    if text.startswith("gemm:"):
+        once = run_or_get(kernel_run(preset, kernels, L2State.EMPTY, accuracy=0.0), store).result
+        return [*_figures(once, preset, kernels), ""]
+    twice = run_or_get(kernel_run(preset, kernels, L2State.WARM, accuracy=0.0), store).result
+    first = replace(twice, kernels=twice.kernels[: len(kernels)])
+    return [*_figures(first, preset, kernels), figures_of(twice, preset, kernels).time_ns]
 
 
-def main() -> None:
+def _figures(result: RunResult, preset: Preset, kernels: tuple[KernelSource, ...]) -> list[str | int | float]:
+    found = asdict(figures_of(result, preset, kernels))
+    return [found[name] for name in FIGURES]
+
+
+def shapes(of: str) -> list[dict[str, str]]:
+    """Model and kernel of each row of a list."""
+    with (FOLDER / f"{of}_shapes.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@click.command()
+@click.option("--only", type=click.Choice(LISTS), default=None, help="Only this list; default: all.")
+def main(only: str | None) -> None:
     store = Store()
-    with SHAPES.open(encoding="utf-8", newline="") as file:
-        shapes = list(csv.DictReader(file))
-    for machine in MACHINES:
+    for of, machine in product([only] if only else LISTS, MACHINES):
         preset = load_preset(machine)
-        with (FOLDER / f"operators_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
+        with (FOLDER / f"{of}s_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("model", "kernel", *FIGURES, WARM))
-            for shape in shapes:
+            writer.writerow(COLUMNS)
+            for shape in shapes(of):
                 try:
                     row = predicted(preset, shape["kernel"], store)
                 except UserError:
                     continue
-                writer.writerow((shape["model"], shape["kernel"], *row))
+                writer.writerow((shape["model"], shape["kernel"], *row, KIND))
                 file.flush()
 
 

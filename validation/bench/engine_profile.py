@@ -53,10 +53,13 @@ class TimedGpu(Gpu):
                 return Status(status)
             for phase in self._phases:
                 began_s = process_time()
-                phase.run(self.node, begin_ps, end_ps)
+                if phase.spread:
+                    phase.run(self.node, 0, len(getattr(self.node, phase.spread)), end_ps)
+                else:
+                    phase.run(self.node, begin_ps, end_ps)
                 self._spent(phase.title, began_s)
             began_s = process_time()
-            close_window(self.node)
+            close_window(self.node, 1)
             self._spent(BETWEEN, began_s)
 
     def _spent(self, title: str, began_s: float) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.scenario.result import RUNS
 from sim.scenario.scenario import Scenario
@@ -39,12 +40,13 @@ COLUMNS = [
 
 
 def measure(scenario: Scenario, run: str) -> dict[str, Any]:
-    """Measure one run of a scenario in this process."""
+    """Measure one run of a scenario in this process, on one thread."""
     Scenario(scenario.preset, aligned_problem(256, 256, 32), DEFAULT_KERNEL, 2).run(
         "t3"
     ).execute()  # compiles, or loads
     wall_s, cpu_s = perf_counter(), process_time()
-    result = scenario.run(run).execute()
+    with use_threads(1):
+        result = scenario.run(run).execute()
     wall_s, cpu_s = perf_counter() - wall_s, process_time() - cpu_s
     return {
         "line_requests": result.line_requests,

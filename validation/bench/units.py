@@ -14,7 +14,17 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push, fifo_push_copy, fifo_take
+from sim.hw.fifo import (
+    Pool,
+    fifo_fill,
+    fifo_full,
+    fifo_head,
+    fifo_head_ps,
+    fifo_pop,
+    fifo_push,
+    fifo_push_copy,
+    fifo_take,
+)
 from sim.hw.l2 import l2_prefill, l2_step
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.noc import noc_requests
@@ -94,11 +104,13 @@ def bank_loop(requests: int) -> Loop:
     """One L2 bank of t3_2024 with reads that hit."""
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
     _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
-    state = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
+    state: tuple[Any, ...] = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
     return Loop(_drive_bank, lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
 
 
-def _aligned_copy(records: np.ndarray) -> np.ndarray:
+def _aligned_copy(records: Any) -> Any:
+    if isinstance(records, Pool):
+        return Pool(*map(np.copy, records))
     copy = host_aligned(records.shape, records.dtype)
     copy[...] = records
     return copy
@@ -138,7 +150,7 @@ def noc_loop(requests: int) -> Loop:
     """The crossbar of t3_2024 (80 CUs to 64 banks) with read requests in the order of their lines."""
     machine = load_preset("t3_2024").machine
     node, _ = build(machine)
-    state = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
+    state: tuple[Any, ...] = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
     numbers = (requests, lookahead_ps(machine))
     return Loop(_drive_noc, lambda: (*map(_aligned_copy, state), *numbers))
 
@@ -193,7 +205,7 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
     dispatch_step(node.dispatch[0], 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
-    state = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
+    state: tuple[Any, ...] = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
     numbers = (node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))

@@ -10,8 +10,9 @@ from validation.experiments.ablation import Ablation
 from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
+from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
-from validation.experiments.machines import GemmTime, MachineCollectives, MachineOfToday, Microbenchmarks
+from validation.experiments.machines import MachineCollectives, MachineOfToday, Microbenchmarks
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity

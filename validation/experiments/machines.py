@@ -1,4 +1,4 @@
-"""Experiments on presets of real machines: microbenchmarks, GEMM time, collectives.
+"""Experiments on presets of real machines: microbenchmarks, collectives.
 
 The modules of `validation.against` do the simulations.
 """
@@ -9,11 +9,8 @@ from typing import Any
 from sim.presets import load_preset
 from sim.run.run import Run
 from traces.units import MIB, PS_PER_US, period_ps
-from validation.against import collectives, gemm_time, machines_of_today, microbenchmarks
+from validation.against import collectives, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
-
-REQUESTS_PER_ROW = 3e4
-"""Approximate line requests of a GEMM per row of A."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,23 +55,6 @@ class MachineOfTodayRun(FiguresRun):
 
     def figures(self) -> dict[str, float]:
         return machines_of_today.figures(self.machine)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GemmTimeRun(FiguresRun):
-    """Time of a measured GEMM."""
-
-    machine: gemm_time.Machine
-    row: gemm_time.Row
-
-    def input(self) -> dict[str, Any]:
-        return {"machine": self.machine.preset, "m": self.row.m, "n": self.row.n, "k": self.row.k}
-
-    def modules(self) -> tuple[str, ...]:
-        return (gemm_time.__name__, __name__)
-
-    def figures(self) -> dict[str, float]:
-        return {f"m{self.row.m}/us": gemm_time.outcome(self.machine, self.row).time_us}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,30 +113,6 @@ class MachineOfToday(Experiment, tag="machine_of_today", frozen=True, kw_only=Tr
         return [MachineOfTodayRun(preset=preset, name=name, requests=4e7, machine=machine)]
 
     def answers(self, results: Results) -> dict[str, float]:
-        return _figures(self.runs(), results)
-
-
-class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
-    """Time of large GEMMs. preset: one of `gemm_time.MACHINES`."""
-
-    preset: str
-
-    def runs(self) -> list[Run]:
-        machine = next(machine for machine in gemm_time.MACHINES if machine.preset == self.preset)
-        preset = load_preset(self.preset)
-        return [
-            GemmTimeRun(
-                preset=preset,
-                name=f"GEMM {row.m} x {row.n} x {row.k} on {self.preset}",
-                requests=REQUESTS_PER_ROW * row.m,
-                machine=machine,
-                row=row,
-            )
-            for row in gemm_time.measured(machine)
-        ]
-
-    def answers(self, results: Results) -> dict[str, float]:
-        """`m<M>/us`."""
         return _figures(self.runs(), results)
 
 

@@ -104,7 +104,7 @@ def step_through(spec, accesses, answers_depth, pop_at_ps):
     fifos, pool, _ = bench_fifos(accesses, answers_depth)
     channels = make_hbm_channels(spec, np.arange(STREAMS)[None], np.array([STREAMS]))
     channel = channels.view(np.recarray)[0]
-    fifos, pool = fifos.view(np.recarray), pool.view(np.recarray)
+    fifos = fifos.view(np.recarray)
     log = np.zeros(20 * len(accesses), LOG).view(np.recarray)
     out = fifos[STREAMS]
     popped = 0
@@ -177,7 +177,7 @@ def test_a_call_between_clocks_waits_for_the_edge():
     spec = bench_spec("G", "RO", clock_MHz=850)
     fifos, pool, _ = bench_fifos([Access(READ, 0, 1, ready_ps=100)])
     channel = make_hbm_channels(spec, np.arange(STREAMS)[None], np.array([STREAMS])).view(np.recarray)[0]
-    fifos, pool = fifos.view(np.recarray), pool.view(np.recarray)
+    fifos = fifos.view(np.recarray)
     assert channel_step(channel, fifos, pool, 0, NO_LOG) == 100
     assert channel_step(channel, fifos, pool, 100, NO_LOG) == 1176
     assert channel.accepted.sum() == 0

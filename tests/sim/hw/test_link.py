@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.hw.address_map import channel_of
-from sim.hw.link import FS_PER_PS, WIRE, arrival_ps, departure_fs, make_ports, port_peek, port_send, port_take
+from sim.hw.link import FS_PER_PS, WIRE, arrival_ps, departure_fs, make_ports, port_peek, port_send, port_take, publish
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import MIRROR, SEND, SPACE, TILE, fingerprint
 from sim.machine.build import build
@@ -44,12 +44,14 @@ class LinkBench:
 
     def send(self, end_ps, port=0):
         """Send what can leave before end_ps. Returns when the next packet leaves, as far as known."""
+        publish(self.wire_records)
         fifos, pool = self.fifo.fifos, self.fifo.pool
         while (start_fs := departure_fs(self.ports, port, self.wires, fifos, pool)) < end_ps * FS_PER_PS:
             port_send(self.ports, port, self.wires, self.sends, self.tiles, fifos, pool, start_fs)
         return start_fs // FS_PER_PS if start_fs < NEVER else NEVER
 
     def arrival_ps(self, port=0):
+        publish(self.wire_records)
         return int(arrival_ps(self.ports, port, self.wires))
 
     def take(self, now_ps, port=0):
@@ -276,7 +278,7 @@ class ArrivalBench:
             line = self._line_of(channel)
             packet = request(line=line, ready_ps=ready_ps, tag=tag, op=Op.UPDATE, cache=Cache.UNCACHED)
             self.wires[0]["packet"][tag] = packet[0]
-        self.wires["sent"] = len(packets)
+        self.wires["sent"] = self.wires["known_sent"] = len(packets)
         self.fifo = FifoBench(arrays=(self.node.fifos, self.node.pool))
         self.number = [int(self.node.channels[h]["lanes"]["fabric_fifo"][Stream.COMM_WRITE]) for h in range(2)]
 

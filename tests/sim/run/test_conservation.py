@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.host.gpu import Gpu
+from sim.hw.fifo import SPACING
 from sim.run.one_gpu import simulate
 from tests.support.programs import (
     SMALL,
@@ -67,10 +68,11 @@ def check_rest(gpu):
     assert (node.lsus["blocked_since_ps"] == -1).all() and (node.banks["blocked_since_ps"] == -1).all()
     assert not node.warps["warp"]["slot"]["count"].any()
     assert (node.fifos["fill_max"] <= node.fifos["limit"]).all()
-    for name, heads in (("entry", node.l1s["free_entry"]), ("joiner", node.l1s["free_joiner"])):
-        links = node.l1s["entry"]["next"] if name == "entry" else node.l1s["joiner_next"]
-        assert all(_length(one, head) == one.size for one, head in zip(links, heads, strict=True)), name
-    places = len(node.waiters) // len(node.banks)
+    for free in (*node.l1s["free"], *node.lsus["free"]):
+        assert sorted(free) == list(range(free.size))
+    joiners = zip(node.l1s["joiner_next"], node.l1s["free_joiner"], strict=True)
+    assert all(_length(links, head) == links.size for links, head in joiners)
+    places = len(node.waiters) // len(node.banks) - SPACING
     assert all(_length(node.waiters["next"], head) == places for head in node.banks["free_waiter"])
 
 

@@ -103,7 +103,7 @@ CASES = {
 def simulated(text, preset=PRESET):
     machine = load_preset(preset)
     kernels = make_kernels(text, gpu_facts(machine.machine))
-    return figures_of(kernel_run(machine, kernels, L2State.EMPTY, False).execute(), machine, kernels)
+    return figures_of(kernel_run(machine, kernels, L2State.EMPTY, 0.0).execute(), machine, kernels)
 
 
 @pytest.mark.slow

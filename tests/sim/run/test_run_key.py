@@ -34,7 +34,7 @@ CHANGES = {
         "source": CommandSequence([GemmSource(fp16_problem(96, 96, 64), TILE)]),
         "kernels": (0,),
         "flush_l2": False,
-        "extrapolate": True,
+        "accuracy": 0.01,
         "interval_ps": 1000,
     },
     "collective": {

@@ -1,52 +1,80 @@
-"""What waves foretell of those to come, and how sure it is, against closed forms."""
-
-from math import log, sqrt
+"""Predictions of waves: exact where the rate is constant, or repeats; uncertain where it is not."""
 
 import numpy as np
 import pytest
 
-from sim.run.steady_waves import quarter_waves, rest, wave_times
+from sim.run.steady_waves import LEAST_WINDOWS, Waves, rest, wave_ends, window_of, windows_in
+
+WAVE = 100
 
 
-def test_equal_waves_foretell_exactly():
-    assert rest(np.full(12, 7.0), 30.5) == pytest.approx((30.5 * 7, 7, 0))
+def waves(per_workgroup, period=1, count=20):
+    """Waves whose workgroups have these values, in order."""
+    ended = WAVE * np.arange(count + 1.0)
+    total = np.concatenate([[0.0], np.cumsum(per_workgroup[: WAVE * count])])
+    return Waves(ended, total[ended.astype(int)], WAVE, window_of(WAVE, period))
 
 
-def test_only_the_last_half_counts():
-    assert rest(np.r_[np.full(8, 99.0), np.full(8, 7.0)], 10) == pytest.approx((70, 7, 0))
+def test_a_constant_rate_is_predicted_exactly():
+    found = rest(waves(np.full(2000, 7.0)), 10 * WAVE, 3000)
+    assert (found.rate, found.total) == (pytest.approx(7), pytest.approx(21_000))
+    assert found.uncertainty == pytest.approx(0, abs=1e-6)
 
 
-def test_noise_is_two_standard_errors():
-    """Waves of 9 and 11 by turns: the quarters have equal means, so there is no drift."""
-    waves = np.tile([9.0, 11.0], 8)
-    found = rest(waves, 5)
-    assert found.wave == 10
-    assert found.uncertainty == pytest.approx(5 * 2 * np.std([9, 11] * 4, ddof=1) / sqrt(8))
+def test_the_start_is_forgotten():
+    values = np.full(2000, 7.0)
+    values[:900] = 30
+    assert rest(waves(values), 10 * WAVE, 3000).rate == pytest.approx(7)
 
 
-@pytest.mark.parametrize("slope", [-0.3, 0.3])
-@pytest.mark.parametrize("done", [16, 40, 160])
-def test_a_logarithmic_drift_stays_within_the_uncertainty(slope, done):
-    place = np.arange(1, 401)
-    waves = 10 + slope * np.log(place)
-    found = rest(waves[:done], 400 - done)
-    off = abs(found.total - waves[done:].sum())
-    assert 0.5 * found.uncertainty < off < found.uncertainty
+@pytest.mark.parametrize("period", [50, 200, 500])
+def test_what_repeats_is_predicted_exactly(period):
+    """The first workgroups of each period read a new panel. A period that is no wave is whole periods long."""
+    values = np.where(np.arange(3000) % period < 10, 50.0, 2.0)
+    found = rest(waves(values, period, 30), 15 * WAVE, 10 * period)
+    assert found.total == pytest.approx(values[:period].sum() * 10)
+    assert found.uncertainty == pytest.approx(0, abs=1e-6)
 
 
-def test_drift_goes_on_as_the_logarithm():
-    """Quarters of 4 waves, centres 10 and 14 of 16; the mean stands at 12, the rest at 16 + 24 / 2."""
-    waves = np.r_[np.full(12, 10.0), np.full(4, 12.0)]
-    drift = 2 * log(28 / 12) / log(14 / 10)
-    noise = 2 * waves[-8:].std(ddof=1) / sqrt(8)
-    assert rest(waves, 24).uncertainty == pytest.approx(24 * sqrt(drift**2 + noise**2))
+def test_noise_makes_uncertain_and_covers_the_rest():
+    """Student's interval: of 200 noisy kernels at least 95 % end within it."""
+    kept = 0
+    for seed in range(200):
+        values = np.repeat(np.random.default_rng(seed).normal(1, 0.05, 40), WAVE)
+        found = rest(waves(values), 10 * WAVE, 20 * WAVE)
+        kept += abs(found.total - values[20 * WAVE :].sum()) <= found.uncertainty
+    assert kept >= 190
 
 
-def test_waves_are_counted_from_the_last():
-    ends_ps = np.array([5, 100, 110, 120, 230, 240, 250])
-    assert wave_times(ends_ps, 3).tolist() == [130]
-    assert wave_times(np.repeat(np.arange(1, 6) * 50, 4), 4).tolist() == [50] * 4
+def test_a_drift_makes_uncertain():
+    steps = np.repeat(1 + 0.1 * np.log(np.arange(1.0, 41)), WAVE)
+    found = rest(waves(steps), 10 * WAVE, 20 * WAVE)
+    assert abs(found.total - steps[20 * WAVE :].sum()) <= found.uncertainty
+    slower = np.repeat(1 + 0.01 * np.log(np.arange(1.0, 41)), WAVE)
+    assert rest(waves(slower), 10 * WAVE, 20 * WAVE).uncertainty < found.uncertainty / 5
 
 
-def test_quarters():
-    assert [quarter_waves(waves) for waves in (3, 12, 15, 16)] == [0, 3, 3, 4]
+def test_uncertainty_of_one_series_by_hand():
+    """Waves of 1 and 2 in turn, no drift between the halves of four windows: the noise alone."""
+    values = np.repeat(np.tile([1.0, 2.0], 10), WAVE)
+    found = rest(waves(values), 4 * WAVE, 4 * WAVE)
+    deviation = np.std([1, 2, 1, 2], ddof=1)
+    assert found.rate == 1.5
+    assert found.uncertainty == pytest.approx(4 * WAVE * 2.8 * deviation * np.sqrt(1 / 4 + 1 / 4))
+
+
+@pytest.mark.parametrize(
+    ("wave", "period", "window"), [(100, 1, 100), (100, 64, 128), (100, 100, 100), (100, 640, 640)]
+)
+def test_a_window_is_whole_periods(wave, period, window):
+    assert window_of(wave, period) == window
+    assert windows_in(window + (LEAST_WINDOWS - 1) * wave, wave, window) == LEAST_WINDOWS
+
+
+def test_wave_ends_are_the_mean_ends_of_workgroups():
+    """Against a plain loop over workgroups that end one after the other."""
+    ends_ps = np.cumsum(np.random.default_rng(1).integers(1, 9, 730))
+    positions, means = wave_ends(np.r_[0, ends_ps], np.arange(731), WAVE)
+    assert positions.tolist() == [30 + WAVE * n for n in range(1, 8)]
+    exact = [np.mean(ends_ps[30 + WAVE * n : 30 + WAVE * (n + 1)]) for n in range(7)]
+    assert means == pytest.approx(exact, abs=9)

@@ -3,6 +3,7 @@
 import pytest
 
 from sim.study import StudyError, load_study
+from traces.errors import UserError
 
 BASE = "kernel = 'gemm:m=64,n=64,k=32'\n"
 T3 = 'run = "t3"\n' + BASE
@@ -49,6 +50,14 @@ def test_listed_points_go_with_every_point_of_the_axes(study):
         {"preset": "t3_2024", "l2.mshrs": 64},
         {"preset": "t3_2024", "l2.mshrs": 96},
     ]
+
+
+def test_accuracy_is_a_field(study):
+    exact, part = study(BASE + 'axes.accuracy = ["exact", "1%"]\n').points
+    assert [point.runs[0].accuracy for point in (exact, part)] == [0.0, 0.01]
+    assert exact.runs[0].key != part.runs[0].key
+    with pytest.raises(UserError, match="accuracy: found '60%', allowed are exact"):
+        study(BASE + 'accuracy = "60%"\n')
 
 
 def test_layout_does_not_decide_the_digest_but_content_does(study):

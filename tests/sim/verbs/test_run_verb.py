@@ -38,9 +38,11 @@ def test_json_has_the_promised_figures(capsys):
 
 
 def test_same_input_gives_the_same_bytes(tmp_path, capsys):
+    """Also on another number of threads."""
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
-    for path in paths:
-        assert main(["run", *SMALL, "--interval-ns", "500", "--fresh", "-o", str(path)]) == 0
+    for path, threads in zip(paths, "13", strict=True):
+        options = ["--interval-ns", "500", "--fresh", "--threads", threads, "-o", str(path)]
+        assert main(["run", *SMALL, *options]) == 0
     shown = capsys.readouterr().out
     assert "dram_read_sectors" in shown and "are assumed" in shown
     assert paths[0].read_bytes() == paths[1].read_bytes()

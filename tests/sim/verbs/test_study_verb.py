@@ -141,7 +141,7 @@ def test_a_policy_on_the_command_line(desk):
 def test_a_policy_in_a_study(desk):
     """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
     (desk / "study.toml").write_text(
-        'preset = "t3_2024"\nkernel = "gemm:m=1024,n=1024,k=256"\n[set]\nl2.bytes = 131072\n'
+        'preset = "t3_2024"\nkernel = "gemm:m=1024,n=1024,k=256"\n[set]\nl2.bytes = 131072\nhbm.queue_entries = 8\n'
         '[[points]]\npolicy = "newest.py"\n[[points]]\nhbm.arbiter = "fcfs"\n'
     )
     assert main(["study", "study.toml", "--workers", "0"]) == 0

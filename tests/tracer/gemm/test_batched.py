@@ -7,7 +7,7 @@ import pytest
 
 from sim.presets import load_preset
 from sim.run.run import KernelRun
-from tracer.gemm.batched import BatchedGemm
+from tracer.gemm.batched import strided_batch
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernel
@@ -22,7 +22,7 @@ KERNEL = GemmKernel(tile_m=64, tile_n=64, tile_k=32, warps_m=2, warps_n=2)
 @pytest.mark.parametrize("split_k", [1, 2])
 def test_each_member_is_a_gemm_at_its_own_addresses(with_c, split_k):
     problem = aligned_problem(100, 72, 96, with_c=with_c)
-    batch = BatchedGemm(problem, replace(KERNEL, split_k=split_k), 3)
+    batch = strided_batch(problem, replace(KERNEL, split_k=split_k), 3)
     own, found = batch.first.info.workgroups, list(batch.workgroups())
     assert len(found) == batch.info.workgroups == 3 * own
     first, (a, b, c) = batch.problem, batch.strides_bytes
@@ -42,7 +42,7 @@ def test_each_member_is_a_gemm_at_its_own_addresses(with_c, split_k):
 
 def test_members_share_no_byte():
     problem = aligned_problem(100, 72, 96)
-    batch = BatchedGemm(problem, KERNEL, 4)
+    batch = strided_batch(problem, KERNEL, 4)
     for matrix, stride in zip((problem.a, problem.b, problem.c), batch.strides_bytes, strict=True):
         assert stride >= matrix.span_bytes
     first = batch.problem

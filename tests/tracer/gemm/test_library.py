@@ -50,6 +50,16 @@ def test_large_gemms_take_large_tiles_and_small_ones_small_tiles():
     assert choose_kernel(aligned_problem(512, 512, 16384), gpu).split_k > 1  # else few CUs have work
 
 
+def test_rocblas_runs_a_size_with_the_kernel_of_the_nearest_tuned_size():
+    gpu = _gpu("mi210")
+    tuned = choose_kernel(aligned_problem(1024, 8200, 15296), gpu)
+    assert _tile(tuned) == (128, 128)  # 520 tiles: five full waves
+    for m in (32, 512, 2048):
+        assert _tile(choose_kernel(aligned_problem(m, 12288, 12288), gpu)) == (128, 128)
+    deep = choose_kernel(aligned_problem(64, 64, 65536), gpu)
+    assert deep.split_k == 1 < choose_kernel(aligned_problem(64, 64, 65536), _gpu("a100_80g")).split_k
+
+
 def test_the_choice_has_the_shortest_expected_time():
     gpu, problem = _gpu("a100_80g"), aligned_problem(2048, 4096, 4096)
     best = choose_kernel(problem, gpu)

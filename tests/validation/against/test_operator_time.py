@@ -57,9 +57,10 @@ def test_claims_are_the_rows():
 
 
 @pytest.mark.parametrize("machine", operator_predictions.MACHINES)
-def test_predictions_are_of_the_listed_shapes(machine):
-    with operator_predictions.SHAPES.open(encoding="utf-8", newline="") as file:
-        shapes = [(row["model"], row["kernel"]) for row in csv.DictReader(file)]
-    with (operator_predictions.FOLDER / f"operators_{machine}.csv").open(encoding="utf-8", newline="") as file:
+@pytest.mark.parametrize("of", operator_predictions.LISTS)
+def test_predictions_are_of_the_listed_shapes(of, machine):
+    listed = [(row["model"], row["kernel"]) for row in operator_predictions.shapes(of)]
+    with (operator_predictions.FOLDER / f"{of}s_{machine}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert rows and all((row["model"], row["kernel"]) in shapes and float(row["time_ns"]) > 0 for row in rows)
+    assert rows and all((row["model"], row["kernel"]) in listed and float(row["time_ns"]) > 0 for row in rows)
+    assert {row["kind"] for row in rows} == {operator_predictions.KIND}

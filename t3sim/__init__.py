@@ -1,12 +1,14 @@
 """t3sim: simulate kernels, GEMMs with their collectives, and studies of many of them.
 
     import t3sim
+    layer = t3sim.scenario("gemm:m=512,n=512,k=128", gpus=4)
+    print(layer.speedup("T3-MCA"))                                     # over Sequential
 
     run = t3sim.run("gemm:m=512,n=512,k=256", machine="v100")          # one simulation
     run.headline()["time_ns"], run.frame("hbm")                        # figures, counters as a pandas frame
 
     layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
-    layer.speedup("T3-MCA")                                            # over Sequential
+    layer.configurations["T3-MCA"].time_ps, layer.runs["t3_mca"]       # figures of one, and its run
 
     archive = t3sim.study("study.toml", workers=2)                     # many runs: their tables and their file
     archive = t3sim.open("result.h5")                                  # a results archive of any t3sim command
@@ -22,13 +24,14 @@ check_packages()
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.gemm_facts import gpu_facts
+from sim.host.team import use_threads
 from sim.presets import Preset, load_preset, presets
 from sim.results import Failure, ResultsArchive, RunResult, write_results
 from sim.results import open as open
+from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.run import KernelRun
 from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
@@ -37,6 +40,7 @@ from sim.scenario.scenario import Progress, Scenario, simulate_scenario
 from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
+from t3sim.given import changes_of, count_of, names_of, path_of, text_of
 from tracer.accelsim.reader import open_accelsim
 from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
@@ -97,7 +101,7 @@ def machine(name: Machine = "v100", changes: Mapping[str, object] | Sequence[str
         return name
     if not isinstance(name, str):
         raise UserError(f"machine: found {name!r}, allowed is a name, a .toml file or a loaded machine")
-    return load_preset(name, changes)
+    return load_preset(name, changes_of("changes", changes))
 
 
 def kernels() -> str:
@@ -105,16 +109,19 @@ def kernels() -> str:
     return describe_kernels()
 
 
-def kernel(text: str, /, **fields: object) -> KernelSource:
+def kernel(text: str, /, machine: Machine = "v100", **fields: object) -> KernelSource:
     """Make a kernel by name: `kernel("gemm:m=512,n=512,k=256")`, `kernel("layernorm", rows=4096, cols=8192)`.
 
-    No machine is known here: a GEMM that names no field of its kernel has the kernel of the T3 paper. `run` with a text
-    takes the library's choice for its machine.
+    Args:
+        text: NAME, or NAME:field=value,...; `kernels` lists the names and their fields.
+        machine: as `machine`. A GEMM that names no field of its kernel has the choice of the machine's library, as in
+            `run` with a text; warps have the machine's width.
+        fields: added to the fields of the text.
 
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
-    return make_kernel(text, **fields)
+    return make_kernel(text_of("kernel", text), gpu_facts(_machine(machine, ()).machine), **fields)
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:
@@ -123,7 +130,8 @@ def trace(path: str | PathLike[str]) -> TraceSource:
     Raises:
         UserError: the file does not exist, or is not a trace.
     """
-    return open_archive(path) if Path(path).suffix == ".h5" else open_accelsim(Path(path))
+    place = path_of("trace", path)
+    return open_archive(place) if place.suffix == ".h5" else open_accelsim(place)
 
 
 def run(
@@ -132,7 +140,9 @@ def run(
     changes: Mapping[str, object] | Sequence[str] = (),
     *,
     flush_l2: bool = True,
+    accuracy: str = EXACT,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -143,7 +153,9 @@ def run(
         what: a kernel by name ("gemm:m=512,n=512,k=256") or from `kernel`; a trace by path or from `trace`.
         machine, changes: as in `machine`.
         flush_l2: write back and empty L2 after every kernel.
+        accuracy: "1%": simulate a long kernel in part, if its time has at most this error; "exact": in whole.
         interval_ns: of the time series, 0 = none.
+        threads: None = one, and for explicit GPUs all cores. The result does not depend on it.
         fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).
@@ -156,9 +168,14 @@ def run(
     """
     preset = _machine(machine, changes)
     description = KernelRun(
-        preset=preset, source=_source(what, preset), flush_l2=flush_l2, interval_ps=interval_ns * PS_PER_NS
+        preset=preset,
+        source=_source(what, preset),
+        flush_l2=flush_l2,
+        accuracy=accuracy_of(accuracy),
+        interval_ps=count_of("run: interval_ns", interval_ns) * PS_PER_NS,
     )
-    return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
+    with use_threads(threads):
+        return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
 
 
 def scenario(
@@ -170,6 +187,7 @@ def scenario(
     configurations: Sequence[str] = CONFIGURATIONS,
     explicit: bool = False,
     interval_ns: int = 0,
+    threads: int | None = None,
     fresh: bool = False,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -182,7 +200,7 @@ def scenario(
         machine, changes: as in `machine`.
         configurations: names of the configurations.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
-        interval_ns, fresh, store, progress: as in `run`; progress names the run.
+        interval_ns, threads, fresh, store, progress: as in `run`; progress names the run.
 
     Returns:
         A `ScenarioResult`: `configurations[name]` (times, traffic), `speedup(name)` over Sequential, `runs[name]`.
@@ -191,18 +209,20 @@ def scenario(
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
     preset = _machine(machine, changes)
-    source, named_gpus = make_gemm(gemm, gpu_facts(preset.machine))
+    names_of("scenario: configurations", configurations, CONFIGURATIONS)
+    source, named_gpus = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
     if bool(named_gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario(
         preset=preset,
         problem=source.problem,
         kernel=source.kernel,
-        gpus=named_gpus or int(gpus or 0),
+        gpus=named_gpus or count_of("scenario: gpus", gpus),
         explicit=explicit,
-        interval_ps=interval_ns * PS_PER_NS,
+        interval_ps=count_of("scenario: interval_ns", interval_ns) * PS_PER_NS,
     )
-    return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
+    with use_threads(threads):
+        return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
 
 
 def study(
@@ -211,6 +231,7 @@ def study(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    threads: int = 1,
     fresh: bool = False,
     store: Store | None = None,
     progress: StudyProgress | None = None,
@@ -222,6 +243,7 @@ def study(
         folder: folder of the archive. The name of the archive follows from the content of the study.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler that is used instead of a local cluster.
+        threads: of each run.
         fresh, store: as in `run`.
         progress: called with (runs done, runs to do).
 
@@ -233,7 +255,11 @@ def study(
             again to simulate the rest).
     """
     outcome = run_study(
-        *(load_study(Path(file)), Path(folder), workers, scheduler), store=store, fresh=fresh, progress=progress
+        *(load_study(path_of("study: file", file)), path_of("study: folder", folder), workers, scheduler),
+        threads=threads,
+        store=store,
+        fresh=fresh,
+        progress=progress,
     )
     if outcome.lost:
         raise UserError(f"{file}: lost {len(outcome.lost)} runs, call again to simulate them: {outcome.lost[0]}")
@@ -263,10 +289,10 @@ def plot(
     if isinstance(what, RunResult):
         archive = ResultsArchive([what])
     else:
-        archive = what if isinstance(what, ResultsArchive) else open(Path(what))
+        archive = what if isinstance(what, ResultsArchive) else open(path_of("plot", what))
     figure = draw(kind, [archive], **settings)  # type: ignore[arg-type]
     if to is not None:
-        save(figure, Path(to))
+        save(figure, path_of("plot: to", to))
     return figure
 
 

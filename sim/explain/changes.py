@@ -1,0 +1,97 @@
+"""Changes of a machine that `t3sim explain` tries: one for each unit, for latencies, and for assumed values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sim.presets import Preset, preset_from_dict
+from sim.presets.preset import BORROWED, OVERRIDE
+from traces.errors import UserError
+
+HALF, TWICE = 0.5, 2.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the machine.
+
+    Attributes:
+        title: for people.
+        factors: dotted field -> factor of its value.
+        unit: of `sim.view.shares.shares` whose peak grows by the factor; "" = no unit.
+    """
+
+    title: str
+    factors: Mapping[str, float]
+    unit: str = ""
+
+
+FASTER = (
+    Change("matrix pipes twice as fast", {"cu.tensor_macs_per_clk": TWICE}, "matrix pipes"),
+    Change("twice as many instructions issued", {"cu.issue_per_clk": TWICE}, "issue"),
+    Change("shared memory twice as fast", {"cu.shared_bytes_per_clk": TWICE}, "shared memory"),
+    Change("load/store units twice as fast", {"cu.lsu_lines_per_clk": TWICE}, "LSU"),
+    Change("NoC ports to CUs twice as wide", {"noc.response_bytes_per_clk": TWICE}, "NoC to CUs"),
+    Change("NoC ports to L2 twice as wide", {"noc.request_bytes_per_clk": TWICE}, "NoC to L2"),
+    Change("ports of L2 banks twice as wide", {"noc.bank_bytes_per_clk": TWICE}, "L2"),
+    Change("DRAM at twice its clock", {"hbm.clock_MHz": TWICE}, "DRAM"),
+    Change("links twice as fast", {"link.GB_per_s": TWICE}, "link"),
+)
+"""One change for each unit that can be busy."""
+LATENCIES = Change(
+    "half of the latency of memory",
+    {"l2.latency_clk": HALF, "noc.latency_clk": HALF, "hbm.request_ps": HALF, "hbm.extra_latency_ps": HALF},
+)
+LAUNCH = Change("half of the launch delay", {"dispatch.launch_ps": HALF, "dispatch.gap_ps": HALF})
+MORE_CUS = Change("twice as many CUs", {"cu.count": TWICE})
+RESIDENT = Change(
+    "room for twice as many workgroups on a CU",
+    {
+        "cu.registers_bytes": TWICE,
+        "cu.shared_bytes": TWICE,
+        "cu.warps": TWICE,
+        "cu.workgroups": TWICE,
+        "cu.threads": TWICE,
+    },
+)
+L2_SIZE = Change("twice the size of L2", {"l2.bytes": TWICE})
+STEPS = Change("half of the delays of a collective", {"collective.launch_ps": HALF, "collective.step_ps": HALF})
+LINK_LATENCY = Change("half of the latency of links", {"link.latency_ps": HALF})
+ON_ONE_GPU = (LATENCIES, L2_SIZE, RESIDENT, LAUNCH, MORE_CUS)
+ON_MANY_GPUS = (LINK_LATENCY, STEPS, *ON_ONE_GPU)
+ASSUMED_FIRST = (
+    *("link.latency_ps", "link.efficiency", "collective.step_ps", "collective.launch_ps", "dma.setup_ps"),
+    *("tracker.latency_ps", "mca.strict", "mca.medium", "dma.outstanding", "link.credits"),
+    *("hbm.queue_entries", "hbm.extra_latency_ps", "hbm.request_ps", "noc.latency_clk", "l2.latency_clk"),
+    *("cu.loads_outstanding", "noc.response_bytes_per_clk", "noc.bank_bytes_per_clk", "l2.mshrs", "l1.mshrs"),
+    *("dispatch.launch_ps", "dispatch.workgroup_ps", "hbm.stream_fifo", "noc.bank_fifo", "noc.cu_fifo"),
+)
+"""Fields whose values are often assumed, those first on which results depended most (validation/DEVIATIONS.md)."""
+
+
+def changed(preset: Preset, factors: Mapping[str, float]) -> tuple[Preset, dict[str, tuple[Any, Any]]]:
+    """A machine with changed values, and field -> (old, new) of the values that differ.
+
+    Raises:
+        UserError: the values do not fit each other or their bounds, or nothing changes.
+    """
+    stored = preset.as_dict()
+    found = {}
+    for field, factor in factors.items():
+        old = stored["fields"][field]["value"]
+        new = old * factor if isinstance(old, float) else round(old * factor)
+        if new != old:
+            stored["fields"][field] = {"value": new, "kind": OVERRIDE, "source": "changed by t3sim explain"}
+            found[field] = (old, new)
+    if not found:
+        raise UserError(f"{', '.join(factors)}: the factor changes no value")
+    return replace(preset_from_dict(stored), name=preset.name), found
+
+
+def assumed_changes(preset: Preset, many_gpus: bool) -> Iterator[Change]:
+    """Half of each assumed or borrowed value of ASSUMED_FIRST."""
+    joined, values = ("link.", "collective.", "dma.", "tracker.", "mca."), preset.values()
+    for field in ASSUMED_FIRST:
+        doubtful = preset.sources[field].kind in ("assumed", BORROWED) and values[field] > 0
+        if doubtful and (many_gpus or not field.startswith(joined)):
+            yield Change(field, {field: HALF})

@@ -1,0 +1,146 @@
+"""The analysis: evidence from counters, claims that are checked by simulating again, and assumed values that matter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Change, assumed_changes, changed
+from sim.explain.repeat import Answer, Repeat
+from sim.results import RunResult
+from sim.view.shares import BUSY, bounded_by, shares
+from traces.errors import UserError
+
+SURE, PARTLY = 0.6, 0.25
+"""Share of the largest possible saving from which a bound counts as certain, or as a part of the truth (assumed)."""
+NOTHING = 0.005
+"""A change of the time below this share is none."""
+WAITING = {
+    "warps, for data": "cu.slot_stall_ps",
+    "warps, at barriers": "cu.barrier_stall_ps",
+    "load/store units, for room in L1 or the NoC": "lsu.blocked_ps",
+    "L2 banks, for room or a miss entry": "l2.blocked_ps",
+    "requests, for a place in a DRAM queue": "hbm.wait_ps",
+    "entries in DRAM queues": "hbm.occupancy",
+    "packets from links, for room in memory": "link.blocked_ps",
+}
+"""What waits -> counter: the sum of the waiting times."""
+Progress = Callable[[int, int], None]
+"""Called with (runs done, runs to do)."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim and its test by simulation.
+
+    Attributes:
+        change: what was changed. values: field -> (old, new).
+        answer: None = it cannot run, see `reason`.
+        saves: share of the time that the change saves; negative = it takes longer.
+    """
+
+    change: Change
+    values: dict[str, tuple[Any, Any]]
+    answer: Answer | None
+    saves: float = 0.0
+    reason: str = ""
+
+    @property
+    def matters(self) -> bool:
+        return self.answer is not None and abs(self.saves) >= NOTHING
+
+
+@dataclass
+class Explanation:
+    """What is known of a result.
+
+    Attributes:
+        bound: what bounds it, from counters. sure: verdict on it, from the checks.
+        shares: unit -> share of its peak.
+        base: time and speed-up of the unchanged machine.
+        helps: checks of faster units, the largest saving first. hangs_on: checks of assumed values.
+        waiting: (what waits, mean number at any time), the largest first.
+    """
+
+    bound: str
+    shares: dict[str, float]
+    base: Answer
+    sure: str = ""
+    helps: list[Check] = field(default_factory=list)
+    hangs_on: list[Check] = field(default_factory=list)
+    waiting: list[tuple[str, float]] = field(default_factory=list)
+
+
+def explain(
+    run: RunResult, repeat: Repeat, helps: int, assumed: int, many_gpus: bool, progress: Progress
+) -> Explanation:
+    """Explain a result.
+
+    Args:
+        run: whose counters are the evidence: the run, or the fused run of a configuration.
+        repeat: simulates on a machine.
+        helps, assumed: largest number of changes to try, and of assumed values.
+        many_gpus: the result is that of a scenario.
+        progress: called before and after every simulation.
+    """
+    tried = _candidates(run, many_gpus)[:helps]
+    doubted = list(assumed_changes(run.preset, many_gpus))[:assumed]
+    count = 1 + len(tried) + len(doubted)
+    progress(0, count)
+    base = repeat(run.preset)
+    found = Explanation(bounded_by(run), shares(run), base, waiting=waiting(run))
+    for number, change in enumerate([*tried, *doubted]):
+        progress(1 + number, count)
+        (found.helps if number < len(tried) else found.hangs_on).append(_check(run, change, repeat, base))
+    progress(count, count)
+    found.sure = _verdict(found)
+    found.helps.sort(key=lambda check: -check.saves)
+    found.hangs_on.sort(key=lambda check: -abs(check.saves))
+    return found
+
+
+def waiting(run: RunResult) -> list[tuple[str, float]]:
+    """(what waits, mean number of them at any time), the largest first: sum of waiting times / time (Little's law)."""
+    means = [(what, run.totals.get(name, 0) / max(1, run.time_ps)) for what, name in WAITING.items()]
+    return sorted(((what, mean) for what, mean in means if mean > 0), key=lambda pair: -pair[1])
+
+
+def _candidates(run: RunResult, many_gpus: bool) -> list[Change]:
+    """Changes to try: the two busiest units, latencies first if nothing is busy, then the others."""
+    found = shares(run)
+    units = sorted((change for change in FASTER if change.unit in found), key=lambda change: -found[change.unit])
+    others = list(ON_MANY_GPUS if many_gpus else ON_ONE_GPU)
+    first = units[:2] if max(found.values(), default=0.0) >= BUSY else [LATENCIES, *units[:2]]
+    return [*first, *(change for change in [*others, *units[2:]] if change not in first)]
+
+
+def _check(run: RunResult, change: Change, repeat: Repeat, base: Answer) -> Check:
+    try:
+        preset, values = changed(run.preset, change.factors)
+        answer = repeat(preset)
+    except UserError as reason:
+        return Check(change, {}, None, reason=str(reason))
+    return Check(change, values, answer, 1 - answer.time_ps / base.time_ps)
+
+
+def _verdict(found: Explanation) -> str:
+    """How sure the bound is: the saving of twice the unit, against that of a run which only this unit bounds."""
+    if not found.helps:
+        return "not checked"
+    check = next((check for check in found.helps if check.change.unit == found.bound), None)
+    if check is None:
+        return _verdict_of_latency(found)
+    most = 1 - 1 / max(check.change.factors.values())
+    share = check.saves / most
+    word = "sure" if share >= SURE else "partly: other units take over" if share >= PARTLY else "not confirmed"
+    return f"{word}: {check.change.title} saves {check.saves:.1%}; if nothing else counted it would save {most:.0%}"
+
+
+def _verdict_of_latency(found: Explanation) -> str:
+    latency = next((check for check in found.helps if check.change is LATENCIES and check.answer), None)
+    busiest = max((check for check in found.helps if check.change.unit), key=lambda check: check.saves, default=None)
+    if latency is None or busiest is None:
+        return "no unit is busy; the checks below say what counts"
+    texts = f"{latency.change.title} saves {latency.saves:.1%}, {busiest.change.title} {busiest.saves:.1%}"
+    if latency.saves >= busiest.saves:
+        return f"sure: {texts}"
+    return f"not confirmed, {busiest.change.unit} counts more: {texts}"

@@ -1,0 +1,53 @@
+"""The schemas of --json: what the verbs print is valid, and has no field that its schema does not describe."""
+
+import json
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from sim.verbs.explain import explain_verb
+from sim.verbs.run import run
+from sim.verbs.t3 import t3
+from tests.support.doc_blocks import DOCS
+
+GEMM = "gemm:m=128,n=128,k=32,tile=64x64x32"
+
+
+def schema_of(name):
+    return json.loads((DOCS / "schema" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def printed(verb, *arguments):
+    done = CliRunner().invoke(verb, [*map(str, arguments), "--json"])
+    if done.exception:
+        raise done.exception
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return tmp_path / "a.h5"
+
+
+def check(name, content):
+    schema = schema_of(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(content, schema)
+    assert sorted(content.keys() - schema["properties"].keys()) == []
+    assert sorted(set(schema["required"]) - content.keys()) == []
+
+
+def test_run(archive):
+    check("run", printed(run, "--kernel", GEMM, "--preset", "t3_2024", "-o", archive))
+    check("explain", printed(explain_verb, archive, "--checks", 1, "--assumed", 1))
+
+
+def test_t3(archive):
+    check("t3", printed(t3, "--kernel", GEMM, "--gpus", 2, "-o", archive))
+
+
+def test_a_missing_or_wrong_field_is_found():
+    content = dict.fromkeys(schema_of("explain")["required"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content, schema_of("explain"))

@@ -1,0 +1,129 @@
+"""t3sim explain: claims are those of runs with the value changed, and are in the store afterwards."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sim.explain.changes import FASTER, HALF, assumed_changes, changed
+from sim.explain.explain import explain, waiting
+from sim.explain.repeat import Answer
+from sim.presets import load_preset
+from sim.presets.preset import OVERRIDE
+from sim.results import open as open_results
+from sim.results import write_results
+from sim.run.run import KernelRun
+from sim.run.store import Store, run_or_get
+from sim.scenario.archive import write_scenario
+from sim.scenario.scenario import Scenario, simulate_scenario
+from sim.verbs.explain import explain_verb
+from sim.view.shares import shares
+from tests.support.paths import SMALL_TRACE
+from tests.support.programs import small_preset
+from tracer.gemm.source import GemmKernel
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
+from tracer.workloads import aligned_problem
+from traces.archive import open_archive
+from traces.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    case = KernelRun(preset=small_preset(), source=CommandSequence([make_kernel("gemm:m=128,n=128,k=64")]))
+    return run_or_get(case, Store(tmp_path_factory.mktemp("store"))).result
+
+
+def invoke(*arguments):
+    done = CliRunner().invoke(explain_verb, [*map(str, arguments), "--json"])
+    if done.exception:
+        raise done.exception
+    return json.loads(done.stdout)
+
+
+def test_changes_name_values_that_exist_and_peaks_that_grow(run):
+    before = shares(run)
+    for change in FASTER:
+        preset, values = changed(run.preset, change.factors)
+        assert all(new == 2 * old for old, new in values.values())
+        assert all(preset.sources[field].kind == OVERRIDE for field in values)
+        if before.get(change.unit):
+            run.preset, kept = preset, run.preset
+            assert shares(run)[change.unit] <= before[change.unit] * 1.001
+            run.preset = kept
+
+
+def test_only_assumed_values_are_doubted():
+    preset = load_preset("t3_2024")
+    doubted = list(assumed_changes(preset, many_gpus=True))
+    assert len(doubted) > 5
+    for change in doubted:
+        assert preset.sources[change.title].kind in ("assumed", "borrowed") and change.factors == {change.title: HALF}
+    assert all("link" not in change.title for change in assumed_changes(preset, many_gpus=False))
+
+
+def test_a_change_that_does_not_fit_is_told(run):
+    def refuses(preset):
+        if preset is not run.preset:
+            raise UserError("does not fit")
+        return Answer(1000)
+
+    found = explain(run, refuses, 2, 1, False, lambda done, whole: None)
+    assert [check.reason for check in found.helps] == ["does not fit"] * 2
+    assert not found.hangs_on[0].matters
+
+
+@pytest.mark.parametrize(("saved", "word"), [(0.45, "sure"), (0.2, "partly"), (0.01, "not confirmed")])
+def test_the_verdict_follows_from_the_saving(run, monkeypatch, saved, word):
+    monkeypatch.setattr("sim.explain.explain.bounded_by", lambda run: "DRAM")
+    monkeypatch.setattr("sim.explain.explain.shares", lambda run: {"DRAM": 0.9, "L2": 0.3})
+
+    def answers(preset):
+        faster = preset.machine.hbm.clock_MHz > run.preset.machine.hbm.clock_MHz
+        return Answer(round(1e6 * (1 - saved if faster else 1)))
+
+    found = explain(run, answers, 2, 0, False, lambda done, whole: None)
+    assert found.sure.startswith(word)
+    assert found.helps[0].saves == pytest.approx(saved)
+
+
+def test_what_waits_is_the_sum_of_the_waiting_times(run):
+    found = dict(waiting(run))
+    assert found["warps, for data"] == pytest.approx(run.totals["cu.slot_stall_ps"] / run.time_ps)
+    warps = run.totals["cu.workgroups"] * 64
+    assert found["warps, for data"] < warps
+
+
+def test_a_run_is_explained_and_its_checks_are_in_the_store(run, tmp_path):
+    write_results(tmp_path / "a.h5", run)
+    found = invoke(tmp_path / "a.h5", "--checks", 2, "--assumed", 1)
+    assert found["time_ns"] == run.time_ps / 1000
+    assert len(found["helps"]) == 2 and len(found["assumed"]) == 1
+    entries = [open_results(entry.path).run() for entry in Store().entries()]
+    times = {entry.time_ps / 1000 for entry in entries}
+    assert {check["time_ns"] for check in found["helps"] + found["assumed"] if check["time_ns"]} <= times
+    for check in found["helps"]:
+        assert check["saves"] == pytest.approx(1 - check["time_ns"] / found["time_ns"])
+
+
+def test_a_trace_is_needed_and_must_be_the_same(tmp_path):
+    case = KernelRun(preset=load_preset("v100"), source=open_archive(SMALL_TRACE))
+    write_results(tmp_path / "a.h5", run_or_get(case, Store()).result)
+    with pytest.raises(UserError, match="name it with --trace"):
+        invoke(tmp_path / "a.h5", "--checks", 0)
+    other = SMALL_TRACE.parent / "gemm_512x512x256.h5"
+    with pytest.raises(UserError, match="its fingerprint differs"):
+        invoke(tmp_path / "a.h5", "--trace", other, "--checks", 0)
+    assert invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE, "--checks", 0, "--assumed", 0)["how_sure"] == "not checked"
+
+
+def test_a_scenario_is_explained_by_its_fused_run(tmp_path, capsys):
+    case = Scenario(small_preset(), aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+    whole = simulate_scenario(case, ["Sequential", "T3"])
+    write_scenario(tmp_path / "a.h5", whole)
+    found = invoke(tmp_path / "a.h5", "--checks", 1, "--assumed", 1)
+    assert found["title"].startswith("T3: GEMM 256 x 256 x 64 on 4 GPUs")
+    assert found["speedup"] == pytest.approx(whole.speedup("T3"))
+    assert found["helps"][0]["speedup"] > 0
+    text = CliRunner().invoke(explain_verb, [str(tmp_path / "a.h5"), "--checks", "1", "--assumed", "1"]).output
+    assert "What would help (each was simulated again)" in text and "how sure: " in text

@@ -1,0 +1,263 @@
+"""Time of GEMMs with the kernels that the library chooses, against measurements.
+
+`python -m validation.against.gemm_library` simulates a sample of the measured rows (results in the store are used) and
+writes `tables/gemm_library.md`. The kernel of a row is the choice of `tracer.gemm.library` for the machine and the
+shape, as in every command. A row is one of two kinds:
+
+* overhead: the overhead of a data set is the mean of what these rows take longer than our kernels, per kernel. It is
+  added to all rows of the data set.
+* prediction: all other rows.
+
+The rows of a data set: of each M, `per_m` rows drawn with SEED, of at most `operations_max` operations. This rule was
+committed before the first row of the sample was simulated. Libraries add the shares of split-K in a second kernel,
+which we do not simulate: such a row has the overhead twice, and the time to read the shares at the bandwidth of L2.
+"""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset, load_preset
+from sim.run.result import RunResult
+from sim.run.run import KernelRun, gemm_run
+from sim.run.store import Store, run_or_get
+from tracer.gemm.library import SUM_BYTES
+from tracer.gemm.source import GemmSource
+from tracer.kernels import make_gemm
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.units import PS_PER_US
+
+HERE = Path(__file__).parents[1]
+REFERENCES = HERE / "references"
+NOTES = HERE / "against" / "gemm_library_notes.md"
+TABLE = HERE / "tables" / "gemm_library.md"
+SEED = 16
+LARGE_M = 512
+GOALS = {"M >= 512": 0.08, "M < 512": 0.15}
+"""Class of rows -> greatest mean absolute error."""
+OVERHEAD, PREDICTION = "overhead", "prediction"
+WORST = 5
+US_PER_S = 1e6
+COLUMNS = ("data set", "M x N x K", "kernel", "simulated (us)", "with overhead", "measured", "error", "kind")
+MEAN_COLUMNS = ("data set", *(f"{name}: rows, mean absolute error, mean error" for name in GOALS))
+
+
+class DataSet(NamedTuple):
+    """Measured GEMMs of one machine and software stack.
+
+    Attributes:
+        name, preset: of the data set, of the machine.
+        file, gpu: the rows of this file of `references` with this GPU.
+        changes: values of the machine while it was measured.
+        per_m: rows to draw of each M.
+        operations_max: of a row; longer ones take minutes to simulate.
+        overhead_rows: number of rows that determine the overhead, those of least M with the fewest weights;
+            0 = the launch of the preset.
+    """
+
+    name: str
+    preset: str
+    file: str
+    gpu: str
+    changes: tuple[str, ...]
+    per_m: int
+    operations_max: float
+    overhead_rows: int
+
+
+DATA_SETS = (
+    DataSet(
+        "a100-vidur",
+        "a100_80g",
+        "gemm_a100_h100.csv",
+        "A100",
+        ("hbm.clock_MHz=1512",),
+        per_m=3,
+        operations_max=70e9,
+        overhead_rows=3,
+    ),
+    DataSet("a100-llmcompass", "a100_80g", "a100_gemm.csv", "A100", (), 1, 160e9, 0),
+    DataSet("mi210-llmcompass", "mi210", "mi210_gemm.csv", "MI210", (), 1, 160e9, 0),
+    DataSet(
+        "h100-vidur",
+        "h200",
+        "gemm_a100_h100.csv",
+        "H100",
+        ("hbm.clock_MHz=1090.5",),
+        per_m=2,
+        operations_max=70e9,
+        overhead_rows=3,
+    ),
+)
+
+
+class Row(NamedTuple):
+    """A measured GEMM of a data set. kind: OVERHEAD or PREDICTION."""
+
+    data: DataSet
+    m: int
+    n: int
+    k: int
+    time_us: float
+    source: str
+    kind: str = PREDICTION
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N and K."""
+        return self.m, self.n, self.k
+
+    @property
+    def group(self) -> str:
+        """The goal that the row belongs to."""
+        large, small = GOALS
+        return large if self.m >= LARGE_M else small
+
+
+@cache
+def measured(data: DataSet) -> tuple[Row, ...]:
+    """All rows of a data set that are short enough, in order of M, N and K."""
+    with (REFERENCES / data.file).open(encoding="utf-8", newline="") as file:
+        rows = [
+            Row(data, int(row["M"]), int(row["N"]), int(row["K"]), float(row["time_us"]), row["source"])
+            for row in csv.DictReader(file)
+            if row["gpu"] == data.gpu
+        ]
+    return tuple(sorted(row for row in rows if 2 * row.m * row.n * row.k <= data.operations_max))
+
+
+@cache
+def sample(data: DataSet) -> tuple[Row, ...]:
+    """The rows of a data set that are simulated: those of the overhead, then the drawn ones."""
+    by_size = sorted(measured(data), key=lambda row: (row.m, row.n * row.k, row.n))
+    overhead = [row._replace(kind=OVERHEAD) for row in by_size[: data.overhead_rows]]
+    taken = {row.shape for row in overhead}
+    left = [row for row in measured(data) if row.shape not in taken]
+    random = Random(SEED)
+    drawn = []
+    for m in sorted({row.m for row in left}):
+        rows = [row for row in left if row.m == m]
+        drawn += sorted(random.sample(rows, min(data.per_m, len(rows))))
+    return (*overhead, *drawn)
+
+
+@cache
+def machine(data: DataSet) -> Preset:
+    """The machine of a data set."""
+    return load_preset(data.preset, data.changes)
+
+
+@cache
+def source_of(row: Row) -> GemmSource:
+    """The GEMM of a row with the kernel that the library chooses."""
+    return make_gemm(f"gemm:m={row.m},n={row.n},k={row.k},dtype=fp16", gpu_facts(machine(row.data).machine))[0]
+
+
+def run_of(row: Row) -> KernelRun:
+    """The run of a row."""
+    return gemm_run(machine(row.data), source_of(row))
+
+
+def kernel_us(result: RunResult) -> float:
+    """Time of the kernel without launch."""
+    return (result.kernels[0].end_ps - result.kernels[0].start_ps) / PS_PER_US
+
+
+def kernels(row: Row) -> int:
+    """Number of kernels of a row: with split-K a second one adds the shares."""
+    return 1 if source_of(row).kernel.split_k == 1 else 2
+
+
+def sum_us(row: Row) -> float:
+    """Time to read the shares of split-K, 4 bytes each, at the bandwidth of L2; 0 without split-K."""
+    shares = source_of(row).kernel.split_k
+    return (shares > 1) * SUM_BYTES * shares * row.m * row.n / machine(row.data).peaks().l2_bytes_per_s * US_PER_S
+
+
+def overhead_us(data: DataSet, kernels_us: Mapping[Row, float]) -> float:
+    """The overhead of a data set, per kernel. kernels_us: our time of its rows."""
+    rows = [row for row in sample(data) if row.kind == OVERHEAD]
+    if not rows:
+        return machine(data).machine.dispatch.launch_ps / PS_PER_US
+    return sum(row.time_us - kernels_us[row] - sum_us(row) for row in rows) / sum(map(kernels, rows))
+
+
+def predicted_us(data: DataSet, kernels_us: Mapping[Row, float]) -> dict[Row, float]:
+    """Our time of each row of a data set, with the overhead. kernels_us: without."""
+    overhead = overhead_us(data, kernels_us)
+    return {row: kernels_us[row] + sum_us(row) + kernels(row) * overhead for row in sample(data)}
+
+
+def kernel_text(row: Row) -> str:
+    """Tile, stages, split of K and order of the chosen kernel."""
+    kernel = source_of(row).kernel
+    split = f", K in {kernel.split_k}" if kernel.split_k > 1 else ""
+    return f"{kernel.tile_m} x {kernel.tile_n} x {kernel.tile_k}, {kernel.pipeline_depth} stages{split}"
+
+
+def table(kernels_us: Mapping[Row, float]) -> str:
+    """All rows as Markdown, with the explanation of NOTES."""
+    ours = {row: time_us for data in DATA_SETS for row, time_us in predicted_us(data, kernels_us).items()}
+    errors = {row: time_us / row.time_us - 1 for row, time_us in ours.items()}
+    predictions = [row for row in ours if row.kind == PREDICTION]
+    worst = sorted(predictions, key=lambda row: -abs(errors[row]))[:WORST]
+    rows = [_cells(row, kernels_us[row], ours[row], errors[row]) for row in ours]
+    means = [_means(data.name, [row for row in predictions if row.data == data], errors) for data in DATA_SETS]
+    sets = [
+        [data.name, data.preset, ", ".join(data.changes) or "-", f"{overhead_us(data, kernels_us):.1f}"]
+        for data in DATA_SETS
+    ]
+    head = (
+        "Generated by `python -m validation.against.gemm_library`. Measured: `validation/references/"
+        "gemm_a100_h100.csv`, `a100_gemm.csv`, `mi210_gemm.csv` (fp16). The library of the machine chooses the kernel."
+    )
+    return to_markdown(
+        [
+            Heading("Time of GEMMs of the library against measurements", 1),
+            Text(head),
+            Table(MEAN_COLUMNS, [*means, _means("all", predictions, errors)]),
+            Table(("data set", "preset", "values while measured", "overhead (us)"), sets),
+            Table(COLUMNS, rows),
+            Text(f"The worst {WORST}: " + "; ".join(f"{_title(row)} {100 * errors[row]:+.1f} %" for row in worst)),
+            notes(NOTES),
+        ]
+    )
+
+
+def _title(row: Row) -> str:
+    return f"{row.data.name} {row.m} x {row.n} x {row.k}"
+
+
+def _cells(row: Row, kernel: float, time: float, error: float) -> list[str]:
+    """One row of the table; times in us."""
+    cells = [row.data.name, f"{row.m} x {row.n} x {row.k}", kernel_text(row)]
+    cells += [f"{value:,.1f}" for value in (kernel, time, row.time_us)]
+    return [*cells, f"{100 * error:+.1f} %", row.kind]
+
+
+def _means(name: str, rows: list[Row], errors: Mapping[Row, float]) -> list[str]:
+    """Number of rows, mean absolute error and mean error of each class."""
+    cells = [name]
+    for group, goal in GOALS.items():
+        own = [errors[row] for row in rows if row.group == group]
+        if not own:
+            cells.append("-")
+            continue
+        absolute, mean = sum(map(abs, own)) / len(own), sum(own) / len(own)
+        verdict = "reached" if absolute <= goal else "missed"
+        cells.append(f"{len(own)}, {100 * absolute:.1f} % (goal {goal:.0%} {verdict}), {100 * mean:+.1f} %")
+    return cells
+
+
+def main() -> None:
+    store = Store()
+    rows = [row for data in DATA_SETS for row in sample(data)]
+    write_page(TABLE, table({row: kernel_us(run_or_get(run_of(row), store).result) for row in rows}))
+
+
+if __name__ == "__main__":
+    main()
