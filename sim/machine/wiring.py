@@ -64,12 +64,15 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     # While a credit travels its place stays empty. So a port also holds the lines of that time.
     lines_per_credit = int(-(-credit_ps // line_ps))
     l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
+    # A bank's place is taken when a request leaves its CU. So its fifo also holds those in the crossbar, and the credits.
+    peer_depth = machine.noc.bank_fifo + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
+    bank_depth, far_clocks = peer_depth + machine.noc.latency_clk, machine.l2.far_latency_clk
     fills = machine.l2.mshrs * 2
     out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
-        "requests": fifos.add("l2.requests", banks, machine.noc.bank_fifo, credit_ps),
+        "requests": fifos.add("l2.requests", banks, bank_depth, credit_ps),
         # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
         "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
         "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
@@ -87,16 +90,16 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     if machine.msc.bytes:
         numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
     if has_far(machine.l2):
-        numbers["far"] = fifos.add("l2.far", banks, machine.noc.bank_fifo, credit_ps)
+        numbers["far"] = fifos.add("l2.far", banks, bank_depth + far_clocks, credit_ps)
     if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
-        numbers["peer"] = fifos.add("l2.peer", banks, machine.noc.bank_fifo, credit_ps)
+        numbers["peer"] = fifos.add("l2.peer", banks, peer_depth + far_clocks, credit_ps)
         numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
     numbers["fabric"] = np.full((channels, STREAMS), -1)
     numbers["notes"] = numbers["data"] = np.full(channels, -1)
     if ports:
         numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
         numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
-        numbers["arrivals"] = fifos.add("l2.arrivals", banks, machine.noc.bank_fifo, credit_ps)
+        numbers["arrivals"] = fifos.add("l2.arrivals", banks, bank_depth, credit_ps)
         numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
         numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
     return fifos, numbers
