@@ -64,7 +64,7 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     # While a credit travels its place stays empty. So a port also holds the lines of that time.
     lines_per_credit = int(-(-credit_ps // line_ps))
     l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
-    # A request takes its place at a bank when it leaves its CU. So the fifo also holds those on the way, and the credits.
+    # A request takes its place at a bank when it leaves its CU. So the fifo also holds those on the way, and credits.
     peer_depth = machine.noc.bank_fifo + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
     bank_depth, far_clocks = peer_depth + machine.noc.latency_clk, machine.l2.far_latency_clk
     fills = machine.l2.mshrs * 2

@@ -34,6 +34,7 @@ RECORDS = {
     "hbm.row_bytes": record.MAX_ROW_BYTES,
     "hbm.queue_entries": queue.MAX_ATOMS,
     "link.credits": link.MAX_CREDITS,
+    "network.credits": link.MAX_CREDITS,
 }
 
 

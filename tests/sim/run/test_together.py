@@ -96,7 +96,7 @@ def test_the_command_runs_two_kernels(capsys):
         (["--beside", TEXT], "--cus: found ''"),
         (["--cus", "60,20"], "found 2 numbers, allowed is one for each of 1"),
         (["--beside", TEXT, "--cus", "60,x"], "--cus: found '60,x', allowed are whole numbers"),
-        (["--beside", TEXT, "--cus", "60,20", "--extrapolate"], "--beside: found --extrapolate, allowed is"),
+        (["--beside", TEXT, "--cus", "60,20", "--accuracy", "1%"], "--beside: found --accuracy 1%, allowed with it is"),
         (["--beside", "nothing:x=1", "--cus", "60,20"], "--beside nothing:x=1: "),
     ],
 )
