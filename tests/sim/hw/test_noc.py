@@ -66,8 +66,8 @@ class NocBench:
         return int(noc_wake_ps(self.noc, self.fifos, self.pool))
 
     def answers(self, begin_ps, end_ps):
-        wakes = kernel_view(self.cu_wake_ps)
-        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, wakes))
+        wakes = kernel_view(self.bank_wake_ps), kernel_view(self.cu_wake_ps)
+        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, *wakes))
 
     def line_of(self, bank, nth=0):
         """The nth line whose home is `bank`."""
