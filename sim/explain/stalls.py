@@ -58,9 +58,14 @@ def stalled(run: RunResult, tables: Mapping[int, LineTable]) -> list[Stalled]:
         samples[number, _place(pc, tables.get(number), instructions), Stall(row["kind"])] += int(row["samples"])
     intervals, every = len(run.times_ps()), samples.total()
     return [
-        Stalled(run.kernels[number].name, place, WORDS[kind], count / intervals, count / every)
+        Stalled(_name(run, number), place, WORDS[kind], count / intervals, count / every)
         for (number, place, kind), count in samples.most_common()
     ]
+
+
+def _name(run: RunResult, number: int) -> str:
+    """Name of a kernel. Several kernels of a run on many GPUs have one result."""
+    return run.kernels[min(number, len(run.kernels) - 1)].name
 
 
 def _place(pc: int, table: LineTable | None, instructions: bool) -> str:

@@ -21,7 +21,8 @@ ENGINE = np.dtype(
         ("next_sample_ps", "i8"),
         ("samples", "i8"),  # rows filled since the host took them
         ("freed", "i8"),  # trace-window slabs freed since the host took them
-        ("kernels", "i8"),  # launched so far
+        ("kernels", "i8"),  # launched before those in progress ...
+        ("present", "i8"),  # ... and number of those
         ("spans", "i8"),  # written to the timeline, or lost when it was full
         ("horizon_ps", "i8"),  # no window ends after it: later packets of other GPUs are not known yet
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far

@@ -25,7 +25,7 @@ class Stall(IntEnum):
 
 STALL = np.dtype(
     [
-        ("kernel", "i8"),  # number of the kernel of the run
+        ("kernel", "i8"),  # number of the kernel of the run; of kernels at once: of the first one + the queue
         ("pc", "i8"),  # program counter of the event that waits, OTHER_PC = one of those that found no row
         ("kind", "i8"),  # Stall
         ("samples", "i8"),
@@ -49,7 +49,7 @@ def sample_warps(node, time_ps, warps_by_kind):
 
     Reads: node.cus, node.engine, node.events. Writes: node.stalls, node.warps (only slots that are clear).
     """
-    kernel = node.engine[0].kernels - 1
+    first = node.engine[0].kernels
     for c in range(len(node.cus)):
         if node.cus[c].residents == 0:
             continue
@@ -61,7 +61,7 @@ def sample_warps(node, time_ps, warps_by_kind):
                 passed = 1 if kind == Stall.BARRIER else 0  # the event of the barrier was executed
                 event = node.events[warp.slab, warp.event - passed]
                 warps_by_kind[kind] += 1
-                add_sample(node.stalls, kernel, np.int64(event.pc), kind)
+                add_sample(node.stalls, first + node.cus[c].resident[warp.workgroup].queue, np.int64(event.pc), kind)
 
 
 @compiled(inline=True)
