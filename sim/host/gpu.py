@@ -8,6 +8,7 @@ import numpy as np
 from sim.counters import take
 from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
+from sim.host.recorded import Recorded
 from sim.host.state import State, named_arrays, with_arrays
 from sim.host.team import chosen
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
@@ -22,6 +23,7 @@ from sim.machine.engine_record import SERIES
 from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
+from sim.machine.stalls import make_stalls
 from sim.occupancy import Occupancy, occupancy
 from sim.presets.check import check_machine
 from sim.spec import L2Sharing, Machine
@@ -36,7 +38,9 @@ Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 LAST_PS = 1 << 52
 """End of simulated time, 75 minutes. Beyond it a time in femtoseconds (sim.hw.link) would overflow."""
-SERIES_ROWS_MAX = 10_000_000
+SERIES_ROWS = 4096
+"""Rows of a time series that the machine fills before the host takes them."""
+SERIES_ROWS_MAX = 1_000_000
 """Rows of a time series, about 1 GB."""
 CUS_PER_THREAD = 4
 """Fewer are not worth the meetings of a further thread (assumed)."""
@@ -76,7 +80,11 @@ class Gpu:
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
         self.node.channels["keeps_bursts"] = interval_ps > 0
         if interval_ps:
-            self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
+            self.node = self.node._replace(
+                series=np.zeros((SERIES_ROWS, self.node.series.shape[1]), np.int64),
+                spans=np.zeros(MAX_SPANS, SPAN),
+                stalls=make_stalls(),
+            )
         self.node.dispatch["wake_ps"] = NEVER
 
     @property
@@ -157,6 +165,8 @@ class Gpu:
         self._refill()
 
     def _set_up(self, launches: Sequence[Launch]) -> None:
+        self.node.engine["kernels"] += self.node.engine["present"]
+        self.node.engine["present"] = len(launches)
         shared = 0
         fits = []
         for launch in launches:
@@ -283,8 +293,8 @@ class Gpu:
         """Unit -> a copy of its counters (sim.counters.take). It adds refreshes of idle time: use it at a run's end."""
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
-    def series(self) -> dict[str, np.ndarray]:
-        """Time series of a run that has ended. The last row has the end of the last data on the DRAM buses."""
+    def recorded(self) -> Recorded:
+        """What a run that has ended has recorded. The last interval has the end of the last data on the DRAM buses."""
         engine, end_ps = self.node.engine[0], self.node.channels["bus_end_ps"].max()
         if engine["interval_ps"]:
             close_interval(self.node)
@@ -292,8 +302,11 @@ class Gpu:
                 self._take_series()
                 close_interval(self.node)
         self._take_series()
-        rows = self._series_rows()
-        return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+        rows, channels = self._series_rows(), len(self.node.channels)
+        series = {name: rows[:, channels + k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+        stalls = self.node.stalls[self.node.stalls["samples"] > 0]
+        order = np.lexsort([stalls[name] for name in ("kind", "pc", "kernel")])
+        return Recorded(series, rows[:, :channels].copy(), self.spans(), stalls[order])
 
     def spans(self) -> np.ndarray:
         """SPAN records so far, at most MAX_SPANS, in the order of their ends."""
@@ -301,8 +314,8 @@ class Gpu:
         return spans[np.lexsort([spans[name] for name in ("tag", "queue", "unit", "kind", "end_ps")])]
 
     def _series_rows(self) -> np.ndarray:
-        """The rows of the series that the host has taken, i8 [rows, len(SERIES)]."""
-        return np.concatenate([np.zeros((0, len(SERIES)), np.int64), *self._series])
+        """The rows of the series that the host has taken, i8 [rows, channels + len(SERIES)]."""
+        return np.concatenate([self.node.series[:0], *self._series])
 
     def _take_series(self) -> None:
         engine = self.node.engine[0]

@@ -62,6 +62,7 @@ from sim.machine.phases import (
     run_mscs,
     run_requests,
 )
+from sim.machine.stalls import STALL
 from sim.machine.tracking import run_tracker
 from sim.machine.wiring import data_ps, lookahead_ps, wire
 from sim.spec import Machine
@@ -198,8 +199,9 @@ class Node(NamedTuple):
     events: np.ndarray  # trace window: EVENT [slabs, events]
     addresses: np.ndarray  # u8 [slabs, explicit lane addresses]
     freed: np.ndarray  # slabs of workgroups that ended
-    series: np.ndarray  # i8 [rows, len(SERIES)]
-    totals: np.ndarray  # i8 [len(SERIES)]: counters at the last sample
+    series: np.ndarray  # i8 [rows, channels + len(SERIES)]: bytes of each channel, then SERIES; empty when off
+    totals: np.ndarray  # i8 [channels + len(SERIES)]: counters at the last sample
+    stalls: np.ndarray  # STALL: what warps wait for, empty when off
     calendars: np.ndarray  # CALENDAR [2]: of the Tracker and of the data for DMA engines
     log: np.ndarray  # DRAM commands, empty when off
     spans: np.ndarray  # SPAN: the timeline, empty when off
@@ -318,8 +320,9 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
         freed=np.zeros(0, np.int64),
-        series=np.zeros((4096, len(SERIES)), np.int64),
-        totals=np.zeros(len(SERIES), np.int64),
+        series=np.zeros((0, channels + len(SERIES)), np.int64),
+        totals=np.zeros(channels + len(SERIES), np.int64),
+        stalls=np.zeros(0, STALL),
         calendars=calendars,
         log=np.zeros(0, LOG),
         spans=np.zeros(0, SPAN),

@@ -61,7 +61,8 @@ def simulate_together(
     result.figures = {f"{AT_ONCE}{k}_ps": one_ps - start_ps for k, one_ps in enumerate(ends_ps)}
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
-        result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
+        result.interval_ps = interval_ps
+        result.keep(gpu.recorded())
     return result
 
 

@@ -20,7 +20,7 @@ from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recomput
 from tracer.models.schedule import OperatorClass
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table
+from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 from traces.units import PS_PER_NS, bytes_text, time_text
 
@@ -150,7 +150,7 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
 def show_model(result: ModelResult) -> None:
     """Print the tables of a model."""
     scenario, how = result.scenario, result.scenario.how
-    click.echo(
+    print_text(
         f"{scenario.preset.name}: {scenario.preset.title}\n"
         f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, pp {how.pp}, dp {how.dp}, ep {how.ep}), "
         f"{how.tokens:,} tokens per micro-batch, {how.dtype}\n"
@@ -177,12 +177,12 @@ def show_model(result: ModelResult) -> None:
     print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
     errors = [figures.time_error for figures in result.figures.values() if figures.time_error]
     if errors:
-        click.echo(
+        print_text(
             f"EXTRAPOLATED: {len(errors)} of {len(result.figures)} steps; stated error {max(errors):.2%} at most"
         )
     for reason in result.as_dict()["not_fused"]:
-        click.echo(f"not fused in T3: {reason}")
-    click.echo(f"\n{origins_text(scenario.preset)}")
+        print_text(f"not fused in T3: {reason}")
+    print_text(f"\n{origins_text(scenario.preset)}")
 
 
 def _share(part: int, whole: int) -> str:

@@ -210,7 +210,7 @@ def show_results(results: RunResult) -> None:
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    click.echo(f"\n{origins_text(results.preset)}")
+    print_text(f"\n{origins_text(results.preset)}")
 
 
 def _show_unit(results: RunResult, unit: str) -> None:

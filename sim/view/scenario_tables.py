@@ -24,8 +24,8 @@ FUSED = ("t3", "t3_mca")
 BURST = 0.8
 """An interval of the time series with more than this share of the peak of DRAM counts as a burst."""
 NOTE = (
-    "A fused kernel has one time for GEMM and RS, which overlap. The writes that clear\n"
-    "the output before it ({cleared} MB) are not included."
+    "A fused kernel has one time for GEMM and RS, which overlap. The writes that\n"
+    "clear the output before it ({cleared} MB) are not included."
 )
 
 

@@ -30,8 +30,9 @@ def after_kernel(machine, source, threads):
     gpu = Gpu(machine, interval_ps=500_000, threads=threads)
     gpu.run_kernel(source, 0, None)
     gpu.flush_l2()
-    series = {f"series {name}": values.tobytes() for name, values in gpu.series().items()}
-    return {**records(gpu.node), **series, "spans": gpu.spans().tobytes()}
+    recorded = dict(vars(gpu.recorded()))
+    series = {f"series {name}": values.tobytes() for name, values in recorded.pop("series").items()}
+    return {**records(gpu.node), **series, **{name: values.tobytes() for name, values in recorded.items()}}
 
 
 def differing(one, other):

@@ -118,7 +118,7 @@ def test_looking_moves_nothing():
     expected = gpu.run_kernel(GEMM, 0, None), counters(gpu)
     looked = Gpu(machine, 50_000, line_trace=lambda node: (line_of(node), looked.counted()))
     assert (looked.run_kernel(GEMM, 0, None), counters(looked)) == expected
-    assert len(looked.series()["l2_read_sectors"]) > 20
+    assert len(looked.recorded().series["l2_read_sectors"]) > 20
 
 
 def test_a_credit_that_comes_too_early_is_seen(monkeypatch):
