@@ -15,6 +15,8 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
+PART = 1 << 28
+"""Most weights that one kernel of an optimizer updates (assumed; libraries cut long lists of weights too)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -46,7 +48,7 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     return Schedule(
         tuple(forward),
         tuple(backward),
-        (Block("optimizer", _optimizer(model, how)),),
+        _optimizer(model, how),
         micro_batches=how.micro_batches,
         stages=how.pp,
         interleave=how.interleave,
@@ -141,7 +143,9 @@ def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, 
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
     steps = []
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
-        work = f"residual:rows=1,cols={sum(weights for weights, _ in groups.values())},dtype=fp32"
+        weights = sum(each for each, _ in groups.values())
+        rows = -(-weights // PART)
+        work = f"residual:rows={rows},cols={-(-weights // rows)},dtype=fp32"
         steps.append(Step("gradient_sum", NORM, work))
     exchanges = [
         Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
@@ -161,16 +165,17 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     return replace(block, steps=(*block.steps, step))
 
 
-def _optimizer(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
-    """Update of the weights of this GPU; with ZeRO 1 and 2 the new weights are gathered."""
+def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
+    """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
-    steps = Steps(model, how)
     own = -(-weights // how.dp) if how.zero else weights
-    for name, work in steps.texts.optimizer(own):
+    steps, gather, parts = Steps(model, how), Steps(model, how), -(-own // PART)
+    for name, work in steps.texts.optimizer(-(-own // parts)):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     if how.zero in (1, 2):
-        steps.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
-    return tuple(steps.steps)
+        gather.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
+    found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
+    return tuple(block for block in found if block.steps)
 
 
 def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:

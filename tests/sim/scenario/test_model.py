@@ -107,7 +107,7 @@ def test_training_hides_gradients_under_the_backward_pass(store):
     communication_ps = base.class_ps[OperatorClass.COMMUNICATION]
     assert 0 < base.exposed_ps < communication_ps
     names = [row["name"] for row in result.operators()]
-    assert {"backward/gradients", "optimizer/adam", "optimizer/new_weights"} <= set(names)
+    assert {"backward/gradients", "optimizer/adam", "new weights/new_weights"} <= set(names)
     counts = {row["name"]: row["count"] for row in result.operators()}
     assert (counts["backward/qkv_weight"], counts["optimizer/adam"]) == (9, 1)
 
