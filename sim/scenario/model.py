@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sim.collective.topology import port_to
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
@@ -96,7 +97,10 @@ class ModelScenario:
 
     def __post_init__(self):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
-        self.schedule  # noqa: B018  # what cannot run is refused at once
+        for _, step in self.steps():  # what cannot run is refused at once
+            if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
+                for distance in range(1, step.work.gpus):
+                    port_to(self.preset.machine.link.topology, step.work.gpus, distance)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -118,9 +122,9 @@ class ModelScenario:
         return {text: make_kernels(text, gpu) for text in sorted(texts)}
 
     @cached_property
-    def pairs(self) -> dict[tuple[str, Exchange], Pair]:
+    def pairs(self) -> dict[tuple[str, str | Exchange], Pair]:
         """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
-        found: dict[tuple[str, Exchange], Pair] = {}
+        found: dict[tuple[str, str | Exchange], Pair] = {}
         for block, step in self.steps():
             if self.overlap and step.reduces and isinstance(step.work, Exchange):
                 text = next(str(each.work) for each in block.steps if each.name == step.reduces)
@@ -187,18 +191,33 @@ class ModelResult:
         """Time of Sequential / time of this configuration."""
         return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
 
+    @property
+    def reach_ps(self) -> int:
+        """Time in Sequential of the GEMMs and reductions that T3 fuses, with the all-gather of an all-reduce."""
+        total_ps = 0
+        for block, step in self.scenario.steps():
+            for gemm in block.steps:
+                pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
+                if pair and not pair.refused:
+                    both_ps = self.figures[gemm.work].time_ps + self.figures[step.work].time_ps
+                    total_ps += self.count(block) * both_ps
+        return total_ps
+
+    def count(self, block: Block) -> int:
+        """How often a block runs in an iteration."""
+        schedule = self.scenario.schedule
+        return block.repeats * (1 if block in schedule.finish else schedule.micro_batches)
+
     def operators(self) -> list[dict]:
         """Every step with its count in an iteration, as plain values."""
-        schedule = self.scenario.schedule
         rows = []
         for block, step in self.scenario.steps():
             figures = self.figures[step.work]
-            once = block in schedule.finish
             rows.append(
                 {
                     "name": f"{block.name}/{step.name}",
                     "class": str(step.operator_class),
-                    "count": block.repeats * (1 if once else schedule.micro_batches),
+                    "count": self.count(block),
                     "time_ns": figures.time_ps / PS_PER_NS,
                     "dram_bytes": figures.dram_bytes,
                     "flops": figures.operations,
@@ -220,6 +239,7 @@ class ModelResult:
             "classes": {str(name): value / PS_PER_NS for name, value in base.class_ps.items()},
             "exposed_communication_ns": base.exposed_ps / PS_PER_NS,
             "hidden_communication_ns": (base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps) / PS_PER_NS,
+            "t3_reach_ns": self.reach_ps / PS_PER_NS,
             "bubble_ns": base.bubble_ps / PS_PER_NS,
             "configurations": {
                 name: {"time_ns": each.time_ps / PS_PER_NS, "speedup": self.speedup(name)}

@@ -185,6 +185,11 @@ def show_model(result: ModelResult) -> None:
         (name, time_text(each.time_ps), f"{result.speedup(name):.3f}") for name, each in result.configurations.items()
     ]
     print_table("Configurations", ("configuration", "time", "speed-up"), speedups)
+    if scenario.overlap:
+        click.echo(
+            f"T3 can overlap {_share(result.reach_ps, base.time_ps)} of Sequential: GEMMs whose output is reduced.\n"
+            "Assumed: what runs at the same time does not slow each other down; all GPUs and stages do the same."
+        )
     steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
     largest = [
         (

@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.presets import load_preset
-from sim.run.run import Run
 from sim.run.store import Store, run_or_get
-from sim.scenario.model import Figures, ModelScenario, assemble_model, work_figures
+from sim.scenario.model import ConfigurationTime, Figures, ModelScenario, assemble_model, work_figures
 from sim.scenario.result import SEQUENTIAL
 from sim.scenario.timeline import Timeline
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
-from tracer.models.schedule import Block, Exchange
-from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from tracer.models.schedule import Block as ModelBlock
+from tracer.models.schedule import Exchange
+from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
 NOTES = HERE / "against" / "models_notes.md"
 TABLE = HERE / "tables" / "models.md"
-ACCURACY = 0.02
-"""Of the simulated times, as of `t3sim model --accuracy 2%`."""
+ACCURACY = 0.01
+"""Of the simulated times, as of `t3sim model --accuracy 1%`."""
 LAYER_GOAL, SHARE_GOAL, ITERATION_GOAL = 0.08, 3.0, 0.12
 """Greatest relative error of a layer, difference of a share in points, and relative error of an iteration."""
 
@@ -115,7 +115,7 @@ class Simulated:
     scenario: ModelScenario
     figures: Mapping[str | Exchange, Figures]
 
-    def block(self, name: str) -> Block:
+    def block(self, name: str) -> ModelBlock:
         return next(block for block in self.scenario.schedule.blocks() if block.name == name)
 
     def once_ps(self, name: str) -> int:
@@ -143,11 +143,10 @@ def simulate(scenario: ModelScenario, store: Store, blocks: Iterable[str], names
     return Simulated(scenario, {work: work_figures(scenario, work, result) for work, result in results.items()})
 
 
-def iteration_ps(scenario: ModelScenario, store: Store) -> int:
-    """Time of an iteration."""
-    runs: list[Run] = scenario.runs()
-    results = {run.key: run_or_get(run, store).result for run in runs}
-    return assemble_model(scenario, results).configurations[SEQUENTIAL].time_ps
+def iteration(scenario: ModelScenario, store: Store) -> ConfigurationTime:
+    """An iteration in order."""
+    results = {run.key: run_or_get(run, store).result for run in scenario.runs()}
+    return assemble_model(scenario, results).configurations[SEQUENTIAL]
 
 
 class Compared(NamedTuple):
@@ -238,7 +237,7 @@ def bert_iterations(store: Store) -> list[Compared]:
         newer = "21.11" in row["source"]
         dtype = DataType.FP32 if row["precision"] == "fp32" else DataType.FP16
         scenario = bert(BertRow(dtype, int(row["micro_batch_per_gpu"]), int(row["seq_len"]), newer))
-        ours = iteration_ps(scenario, store) / scenario.how.micro_batches / PS_PER_MS
+        ours = iteration(scenario, store).time_ps / scenario.how.micro_batches / PS_PER_MS
         name = f"BERT-Large, V100, {row['precision']}, {row['micro_batch_per_gpu']} x {row['seq_len']}, "
         name += "container 21.11" if newer else "container 19.07"
         measured = float(row["ms_per_micro_batch_incl_amortised_optimizer_and_allreduce"])
@@ -249,8 +248,8 @@ def bert_iterations(store: Store) -> list[Compared]:
 def megatron_iterations(store: Store) -> list[Compared]:
     """The two iterations of the 22 B model, in ms."""
     (row,) = rows("iteration_megatron_22b.csv")
-    full = iteration_ps(megatron(48, Recompute.FULL, False), store) / PS_PER_MS
-    selective = iteration_ps(megatron(48, Recompute.SELECTIVE, True), store) / PS_PER_MS
+    full = iteration(megatron(48, Recompute.FULL, False), store).time_ps / PS_PER_MS
+    selective = iteration(megatron(48, Recompute.SELECTIVE, True), store).time_ps / PS_PER_MS
     return [
         Compared("22 B, full recomputation", 1000 * float(row["full_recompute_s"]), full, ITERATION_GOAL),
         Compared(
@@ -278,7 +277,7 @@ def table(found: Mapping[str, tuple[list[Compared], list[list[str]]]]) -> str:
         "12 %."
     )
     times = [each.cells for rows_of_times, _ in found.values() for each in rows_of_times]
-    blocks = [
+    blocks: list[Block] = [
         Heading("Layers and iterations of models against measurements", 1),
         Text(head),
         Table(("case", "measured", "ours", "error", "goal"), times),
