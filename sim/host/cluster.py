@@ -234,8 +234,6 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
     if len(plan.buffers) > 1:
         raise UserError(f"symmetric: found {len(plan.buffers)} buffers, allowed is one: run all GPUs")
-    if any(region.gate is not None and not region.polled for region in plan.regions):
-        raise UserError("symmetric: regions have gates, which one GPU for all does not mirror: run all GPUs")
     if len(set(np.diff(chunks.edges))) > 1:
         raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")
     tags = np.arange(len(plan.tiles))
@@ -261,6 +259,7 @@ def walk_alike(plans: Sequence[Plan]) -> bool:
         """The plan's fields of the tiles, in the order of the GPU's walk; a row per phase."""
         names = ("routed", "op", "stay", "stores", "sends", "own", "threshold_bytes", "chunk")
         said = [plan.tiles[name] for name in names]
+        said.append(np.where(plan.tiles["threshold_bytes"] > 0, plan.tiles["gate"], -1))
         for count, first in (("stores", "first_store"), ("sends", "first_send")):
             for k in range(int(plans[0].tiles[count].max(initial=0))):
                 there = plan.tiles[count] > k

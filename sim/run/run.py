@@ -36,7 +36,10 @@ from traces.source import Prefill, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0}
+COLLECTIVE_COST = {
+    **{"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0},
+    **{"local_reduce": 1.0},
+}
 """Line requests per line of the output."""
 
 
@@ -233,7 +236,7 @@ class KernelRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GpusRun(Run):
+class GpusRun(Run):
     """Base of the runs on several GPUs.
 
     Attributes:
@@ -264,7 +267,7 @@ class _GpusRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveRun(_GpusRun):
+class CollectiveRun(GpusRun):
     """One collective on CUs.
 
     Attributes:
@@ -297,7 +300,7 @@ class CollectiveRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusedRun(_GpusRun):
+class FusedRun(GpusRun):
     """A fused GEMM (T3): its stores become a reduce-scatter.
 
     Attributes:
@@ -335,7 +338,7 @@ class FusedRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySideRun(_GpusRun):
+class SideBySideRun(GpusRun):
     """A GEMM and a collective of other data of the same shape at the same time, on disjoint sets of CUs.
 
     Attributes:
