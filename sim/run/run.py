@@ -37,8 +37,12 @@ from traces.source import Prefill, TraceSource, warnings_of
 OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
 COLLECTIVE_COST = {
-    **{"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0},
-    **{"local_reduce": 1.0},
+    "reduce_scatter": 2.0,
+    "all_gather": 1.0,
+    "all_reduce": 3.0,
+    "all_to_all": 2.0,
+    "send": 2.0,
+    "local_reduce": 1.0,
 }
 """Line requests per line of the output."""
 

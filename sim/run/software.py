@@ -1,11 +1,17 @@
-"""Runs of what software does today: a GEMM with its chunks sent under it, and an all-gather by copy engines."""
+"""Runs of what software does today: a GEMM with its chunks sent under it, and all-gathers by copy engines.
+
+decomposed, copy_engines, flux    GEMM + reduce-scatter (`sim.collective.software`)
+flux_gather                       AG + GEMM: copy engines gather A; tiles wait for their rows in one fused kernel
+all_gather_copies                 all-gather alone
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 from sim.collective.chunks import Chunks
 from sim.collective.own_plan import OwnPlan
-from sim.collective.software import OVERLAPS, all_gather_copies, scattered
+from sim.collective.patterns import gathered_rows
+from sim.collective.software import all_gather_copies, scattered
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.hw.warp import MAX_WARPS
@@ -18,7 +24,7 @@ from sim.spec import DmaPolicy, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
 
-AG_COPIES = "all_gather_copies"
+AG_COPIES, FLUX_GATHER = "all_gather_copies", "flux_gather"
 COUNTER_BITS = 48
 
 
@@ -41,10 +47,10 @@ def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chun
 
 @dataclass(frozen=True, kw_only=True)
 class SoftwareRun(GpusRun):
-    """A GEMM whose chunks go to the receive buffers of their owners, or an all-gather of its output by copy engines.
+    """One of the runs of this file.
 
     Attributes:
-        kind: one of `sim.collective.software.OVERLAPS`, or AG_COPIES.
+        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER (with chunks of `row_chunks`) or AG_COPIES.
     """
 
     kind: str
@@ -56,7 +62,7 @@ class SoftwareRun(GpusRun):
     @property
     def cost(self) -> float:
         copies = 2 * self.source.problem.output_bytes / LINE_BYTES
-        return copies + (gemm_cost(self.source) if self.kind in OVERLAPS else 0)
+        return copies + (0 if self.kind == AG_COPIES else gemm_cost(self.source))
 
     def input(self) -> dict[str, Any]:
         return {"software": self.kind} | gemm_input(self.source) | self._gpus_input()
@@ -75,8 +81,11 @@ class SoftwareRun(GpusRun):
             copies = [all_gather_copies(output, self.chunks, gpu, topology) for gpu in gpus]
             return run_plan(machine, copies, lambda plan: [], **settings)
         check_kernel_is_tracked(self.source)
-        gap_ps = machine.dispatch.gap_ps
-        made = [scattered(self.kind, output, self.chunks, gpu, topology, gap_ps) for gpu in gpus]
+        if self.kind == FLUX_GATHER:
+            made = [gathered_rows(self.source, self.chunks, gpu, topology) for gpu in gpus]
+        else:
+            gap_ps = machine.dispatch.gap_ps
+            made = [scattered(self.kind, output, self.chunks, gpu, topology, gap_ps) for gpu in gpus]
         return run_plan(
             *(machine, [plan for plan, _ in made]),
             lambda plan: [staggered_launch(self.source, plan, start_ps, made[plan.gpu][1])],
