@@ -85,7 +85,7 @@ class Tables:
         return slice(base + region.first, base + region.end)
 
     def _edges(self, first: str, kind: str) -> tuple[np.ndarray, ...]:
-        """(node, Op, receive buffer) that tiles of regions reach, in tile order. Writes the first edges to the nodes."""
+        """(node, Op, receive buffer) that tiles of regions reach, in tile order. Writes first edges to the nodes."""
         edges = [np.zeros((4, 0), np.int64)]  # from, to, Op, receive buffer
         for gpu, regions in enumerate(self.regions):
             for region in regions:
