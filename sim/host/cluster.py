@@ -21,7 +21,7 @@ from sim.host.state import ClusterState
 from sim.host.team import Team, chosen, threads
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
-from sim.hw.link import WIRE, publish
+from sim.hw.link import WIRE, publish, set_lanes, set_links
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR
@@ -54,6 +54,12 @@ class Cluster:
         count = plans[0].chunks.gpus
         if not symmetric and len(plans) != count:
             raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
+        if machine.msc.write_back:
+            raise UserError("msc.write_back: found true, allowed is false for joined GPUs: memory counts what arrives")
+        if symmetric and not in_one_node(machine, count):
+            raise UserError(
+                f"symmetric: nodes of {machine.network.node_gpus} GPUs have two kinds of links: run all GPUs"
+            )
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
         check_memory(machine, len(plans), ports)
@@ -72,6 +78,19 @@ class Cluster:
             ports[p]["out_wire"] = number * len(self.distances) + p
             ports[p]["in_wire"] = behind * len(self.distances) + p
             ports[p]["distance"] = distance
+        if not in_one_node(self.machine, len(self.plans)):
+            self._connect_nodes(ports, number)
+
+    def _connect_nodes(self, ports: np.ndarray, number: int) -> None:
+        """Set the kinds of the links of a GPU, to and from GPUs of its own and of other nodes (D45)."""
+        per_node, count = self.machine.network.node_gpus, len(self.plans)
+        other = [
+            [(number + way * d) % count // per_node != number // per_node for way in (1, -1)] for d in self.distances
+        ]
+        far = np.array(other)
+        for port, (leaves, arrives) in zip(ports, other, strict=True):
+            set_links(port, self.machine, leaves, arrives)
+        set_lanes(ports, self.machine, far)
 
     def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
         """MCA chooses its threshold when this many workgroups of queue 0 have finished."""
@@ -182,7 +201,12 @@ class Cluster:
 
 def round_ps(machine: Machine, grid_ps: int) -> int:
     """Longest round: within it nothing that one GPU does reaches another. Rounds end where time windows may end."""
-    return machine.link.latency_ps // grid_ps * grid_ps
+    return min(machine.link.latency_ps, machine.network.latency_ps) // grid_ps * grid_ps
+
+
+def in_one_node(machine: Machine, gpus: int) -> bool:
+    """Are all GPUs in one node? Then all their links are of one kind."""
+    return machine.network.node_gpus == 0 or machine.network.node_gpus >= gpus
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:

@@ -24,7 +24,7 @@ from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
 from sim.occupancy import Occupancy, occupancy
 from sim.presets.check import check_machine
-from sim.spec import Machine
+from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource, Prefill, check_copy
@@ -97,29 +97,39 @@ class Gpu:
         between_windows: Callable[[], None] | None = None,
         state: State | None = None,
     ) -> int:
-        """Run one kernel from its launch at start_ps until the GPU is idle.
+        """`run_kernels` of one kernel, launched at start_ps on all CUs."""
+        return self.run_kernels([Launch(source, start_ps=start_ps)], progress, between_windows, state)
+
+    def run_kernels(
+        self,
+        launches: Sequence[Launch],
+        progress: Progress | None,
+        between_windows: Callable[[], None] | None = None,
+        state: State | None = None,
+    ) -> int:
+        """Run kernels at once, from their launches until the GPU is idle.
 
         Args:
+            launches: kernels with different queues. If there are several, no two of them share a CU.
             between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
-            state: state of a GPU of the same machine with this kernel on it; the run continues from it.
+            state: state of a GPU of the same machine with these kernels on it; the run continues from it.
 
         Returns:
-            When the kernel ended for a program: its last warp has exited and its last store is in L2 (in DRAM if stores
-            are uncached). A flush of L2 comes later (D13).
+            When the kernels ended for a program: their last warp has exited and their last store is in L2 (in DRAM if
+            stores are uncached). A flush of L2 comes later (D13).
         """
-        launch = Launch(source, start_ps=start_ps)
         if state is None:
             self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
-            self.launch([launch])
+            self.launch(launches)
         else:
-            self.resume([launch], state)
+            self.resume(launches, state)
         self._run_windows = WINDOWS_PER_CALL if between_windows else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
             if between_windows:
                 between_windows()
         self._run_windows = 0
-        self._check_done(status, source.info.name)
-        ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
+        self._check_done(status, " beside ".join(launch.source.info.name for launch in launches))
+        ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), launches[0].start_ps]
         ends.append(self.node.noc["last_ack_ps"].max())
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
@@ -226,6 +236,8 @@ class Gpu:
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
+        partitions = self.machine.l2.partitions  # one dispatcher for all of them (D44)
+        dispatch["partitions"] = partitions if last - first >= partitions else 1
         dispatch["jitter_ps"], dispatch["seed"] = spec.jitter_ps, spec.seed
         dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
 
@@ -249,7 +261,7 @@ class Gpu:
         return self.rest_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2 as clean lines, without traffic.
+        """Put a range of addresses into L2 as clean lines, without traffic. Private partitions get no lines.
 
         The host's work is a few times the size of L2, also for a much larger range.
 
@@ -257,6 +269,8 @@ class Gpu:
             UserError: the range begins below 0 or ends beyond 2^63.
         """
         check_copy(Prefill(address, size_bytes), "copy from the host")
+        if self.machine.l2.sharing == L2Sharing.PRIVATE:
+            return
         for first_line, end in prefill_ranges(self.machine, address, size_bytes):
             prefill_l2(self.node, first_line, end)
 

@@ -18,6 +18,9 @@ from traces.version import VERSION
 EXTRAPOLATED = "extrapolated_"
 """Prefix of the figures that mark an extrapolated run (`sim.run.extrapolation`)."""
 
+AT_ONCE = "at_once_"
+"""Prefix of the figures of kernels that ran at once (`sim.run.together`): the time of each."""
+
 
 class ResultsError(UserError):
     """The file is not a results archive that this version can read, or it does not hold the requested values."""

@@ -4,6 +4,7 @@
     CollectiveRun   one collective on CUs
     FusedRun        T3: a GEMM whose stores become a reduce-scatter
     SideBySideRun   a GEMM and a collective of other data at the same time, on disjoint sets of CUs
+    TogetherRun     kernels at the same time on one GPU, on disjoint sets of CUs (sim.run.together)
 
 The key is a hash of everything that decides the result. Values of the machine that this kind of run does not read are
 not in it, nor are names, titles and sources of values. `sim.run.store` stores results under this key.
@@ -34,7 +35,7 @@ from traces.checksum import canonical_json
 from traces.schema import LINE_BYTES
 from traces.source import Prefill, TraceSource, warnings_of
 
-OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
+OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
 COLLECTIVE_COST = {
     "reduce_scatter": 2.0,
