@@ -237,12 +237,15 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
 
 
 def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int) -> np.ndarray:
-    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch."""
+    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch.
+
+    All of them go to their first GPU, then all to their second one, and so on.
+    """
     tiles = plan.tiles
     found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), 4), -1, np.int64)
     at_once = np.flatnonzero((tiles["sends"] > 0) & (tiles["threshold_bytes"] == 0))
     turns = np.arange(int(tiles["sends"].max(initial=0)))
-    tags, turn = (grid.ravel() for grid in np.meshgrid(at_once, turns, indexing="ij"))
+    turn, tags = (grid.ravel() for grid in np.meshgrid(turns, at_once, indexing="ij"))
     kept = turn < tiles["sends"][tags]
     found[: kept.sum(), 0], found[: kept.sum(), 2], found[: kept.sum(), 3] = tags[kept], start_ps, turn[kept]
     return found
