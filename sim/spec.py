@@ -364,6 +364,7 @@ class Collective(Unit, frozen=True, kw_only=True):
     launch_ps: int  # software overhead of a launch
     step_ps: int  # software overhead of every step
     cache: CollectiveCache
+    library: str  # row of sim/collective/library.toml whose software the machine has; plain = none
 
 
 class Machine(Unit, frozen=True, kw_only=True):
