@@ -36,12 +36,7 @@ from sim.collective.space import (
 from sim.collective.tables import Queue
 from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
 from sim.hw.request import Op
-from sim.hw.space import (
-    PEER_BITS,
-    SEND,
-    contributor_weight,
-    share_weight,
-)
+from sim.hw.space import PEER_BITS, SEND, contributor_weight, share_weight
 from sim.spec import Granularity
 from traces.errors import UserError
 
