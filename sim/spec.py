@@ -39,6 +39,28 @@ class BankMap(IntEnum):
     SG = 3  # row | bank | group | column | group | 256 B: 256 bytes are contiguous, the next are in another group
 
 
+class BankHash(IntEnum):
+    """Bits of the row that change the bank (D18)."""
+
+    NONE = 0
+    XOR = 1  # all row bits, folded to the width of the bank number, are XORed into it
+
+
+class L2Sharing(IntEnum):
+    """How the partitions of the L2 share the lines (sim.hw.partition)."""
+
+    HOME = 0  # a line is kept once, in its home partition
+    COPIES = 1  # and copies of it in the partitions that read it
+    PRIVATE = 2  # each partition caches all lines; they are not coherent within a kernel
+
+
+class Replacement(IntEnum):
+    """The way of a set that a new line replaces. An empty way always comes first."""
+
+    LRU = 0  # the least recently used
+    RANDOM = 1  # any; a fixed sequence of numbers, so that runs repeat
+
+
 class PagePolicy(IntEnum):
     OPEN = 0
     CLOSED = 1  # precharge when no queued request hits the open row
@@ -105,6 +127,7 @@ class WorkgroupOrder(IntEnum):
 
     BREADTH_FIRST = 0  # one to every CU, then a second one
     DEPTH_FIRST = 1  # fill a CU before the next
+    BY_PARTITION = 2  # workgroup k to partition k % l2.partitions, there one to every CU first
 
 
 class ComputeUnit(Unit, frozen=True, kw_only=True):
@@ -166,8 +189,8 @@ class NoC(Unit, frozen=True, kw_only=True):
 class L2(Unit, frozen=True, kw_only=True):
     """Banked, sectored, write-back L2; write-allocate without fetch."""
 
-    bytes: int
-    banks: int  # a multiple of the channels
+    bytes: int  # of all banks
+    banks: int  # a multiple of the channels, also in each partition if these are private
     ways: int
     clock_MHz: float
     latency_clk: int  # request in -> hit data out
@@ -175,16 +198,28 @@ class L2(Unit, frozen=True, kw_only=True):
     mshr_merges: int  # requests waiting on one line
     index: CacheIndex  # set index
     dram_fifo: int  # requests waiting from a bank to its channel, per stream
+    atomics_per_clk: float  # atomic operations on one address that a bank does; 0 = no limit
+    partitions: int  # of all banks and CUs; CU c is in partition c % partitions
+    sharing: L2Sharing
+    far_latency_clk: int  # additional clocks of the crossbar between two partitions, each way
+    far_bytes_per_clk: int  # from other partitions, per CU port and direction, and per bank for copies
 
 
 class MSC(Unit, frozen=True, kw_only=True):
-    """Memory-side cache, one part per memory channel. It does not store data yet: every request passes it."""
+    """Memory-side cache, one slice per memory channel."""
 
     present: bool
     clock_MHz: float
-    latency_clk: int  # request in -> request at the channel
-    lines_per_clk: float  # requests passed on, per channel
-    fifo: int  # requests waiting per channel and stream
+    latency_clk: int  # every read takes it once: a hit in all, a miss beside the access to memory
+    lines_per_clk: float  # requests taken, per slice
+    fifo: int  # requests waiting per slice and stream
+    bytes: int  # of all slices; 0 = it stores nothing, every request passes
+    ways: int
+    mshrs: int  # lines in flight per slice
+    mshr_merges: int  # requests waiting on one line, on average over a slice
+    index: CacheIndex  # set index
+    replacement: Replacement
+    write_back: bool  # writes stay here until they are evicted; false: they go to memory at once, with a copy here
 
 
 class Timing(Unit, frozen=True, kw_only=True):
@@ -225,6 +260,7 @@ class HBM(Unit, frozen=True, kw_only=True):
     interleave_bytes: int  # contiguous bytes of one channel
     index: CacheIndex  # channel choice
     bank_map: BankMap
+    bank_hash: BankHash = BankHash.NONE
     queue: QueueOrganisation
     column_bytes: int = 32  # moved by one column command: 32, or 64 (legacy mode with burst length 4)
     queue_entries: int  # 32-byte entries: of the unified queue, or of each of the two split queues
@@ -264,6 +300,17 @@ class Link(Unit, frozen=True, kw_only=True):
     credits: int  # packets on the way or in the receiver's buffer
 
 
+class Network(Unit, frozen=True, kw_only=True):
+    """Links between GPUs of different nodes: one card per GPU, whose bandwidth all of these links share."""
+
+    node_gpus: int  # GPUs of a node, in the order of their numbers; 0 = all GPUs are in one node
+    GB_per_s: float  # of one direction
+    efficiency: float  # share of GB_per_s for packets
+    latency_ps: int  # first bit out to last bit in, unloaded
+    header_bytes: int  # of each packet; a packet is one line
+    credits: int  # packets on the way or in the receiver's buffer
+
+
 class Tracker(Unit, frozen=True, kw_only=True):
     """Counts updates of output tiles (T3)."""
 
@@ -285,6 +332,7 @@ class DMA(Unit, frozen=True, kw_only=True):
     lines_per_clk: float  # reads issued, per engine
     outstanding: int  # lines read and not yet on the link, per engine
     setup_ps: int  # descriptor ready to first read
+    start_ps: int  # the same for a copy that software starts: its command and its scheduling, before setup_ps
     policy: DmaPolicy
 
 
@@ -330,6 +378,7 @@ class Machine(Unit, frozen=True, kw_only=True):
     hbm: HBM
     dispatch: Dispatch
     link: Link
+    network: Network
     tracker: Tracker
     dma: DMA
     mca: MCA

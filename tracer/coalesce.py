@@ -98,6 +98,24 @@ def coalesce_at(event, base, addresses, line_out, sectors_out, full_out):
 
 
 @compiled
+def most_lanes_at_one_address(event, base, addresses, line):
+    """Largest number of active lanes that access one address of `line`; 1 if no lane begins in the line.
+
+    Args: as `coalesce_at`; line: one of its lines.
+    """
+    lanes = active_lanes(event.mask)
+    most = 1
+    for lane in range(lanes):
+        address = lane_address(event, base, addresses, lane)
+        if address & -LINE_BYTES == line:
+            same = 0
+            for other in range(lanes):
+                same += lane_address(event, base, addresses, other) == address
+            most = max(most, same)
+    return most
+
+
+@compiled
 def next_run(event, base, addresses, lane, lanes):
     """The run of adjacent bytes that begins with active lane number `lane`.
 

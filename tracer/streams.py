@@ -86,7 +86,7 @@ class PointerChase(ParameterKernel):
 
 @dataclass(frozen=True)
 class BufferStream(ParameterKernel):
-    """All warps walk a buffer together: 16 adjacent bytes per lane and access, `unroll` accesses in flight per warp.
+    """All warps walk a buffer together: `lane_bytes` per lane and access, `unroll` accesses in flight per warp.
 
     If there are enough workgroups, each warp has one turn and the buffer is walked in the order of dispatch. With
     several `passes` the buffer is walked several times. It then comes from L2 if it fits and `cache` bypasses L1.
@@ -99,6 +99,7 @@ class BufferStream(ParameterKernel):
         "workgroup_count": Bound(1, 1 << 24, "far more than run at once"),
         "warps": Bound(1, 64, "the warps of a workgroup"),
         "unroll": Bound(1, 64, "an access in flight has a slot of the scoreboard"),
+        "lane_bytes": Bound(1, VECTOR_BYTES, "the widest access of a lane"),
         "passes": Bound(1, EVENTS_MAX, "the events of a workgroup are in memory"),
         "address": ADDRESS,
         "copy_address": ADDRESS,
@@ -114,10 +115,13 @@ class BufferStream(ParameterKernel):
     copy_address: int = 1 << 37
     cache: Cache = Cache.DEFAULT
     lanes: int = 32
+    lane_bytes: int = VECTOR_BYTES
 
     def __post_init__(self):
         self.check_fields()
         self.check_lanes(self.lanes)
+        if self.lane_bytes & (self.lane_bytes - 1):
+            raise UserError(f"stream lane_bytes = {self.lane_bytes}: must be 1, 2, 4, 8 or 16")
         if self.buffer_bytes % self.access_bytes:
             raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
         accesses = self._turns * self.passes * self.unroll * self.warps
@@ -131,7 +135,7 @@ class BufferStream(ParameterKernel):
     @property
     def access_bytes(self) -> int:
         """Size of one warp access."""
-        return self.lanes * VECTOR_BYTES
+        return self.lanes * self.lane_bytes
 
     @property
     def _turn_accesses(self) -> int:
@@ -178,17 +182,20 @@ class BufferStream(ParameterKernel):
         first_event = np.append(0, np.cumsum(kept.sum(axis=1)))
         return Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, moved[kept], _NO_ADDRESSES)
 
+    def _accesses(self, kind: Kind) -> np.ndarray:
+        return access(kind, self.unroll, lanes=self.lanes, width_bytes=self.lane_bytes, cache=self.cache)
+
     def _turn(self) -> np.ndarray:
         """Templates of one turn: loads with one slot each, then the use of their data (a sum, or stores)."""
         place = np.arange(self.unroll)
         target = self.address if self.flow == Flow.WRITE else self.copy_address
-        loads = access(Kind.LOAD, self.unroll, lanes=self.lanes, base=self.address, cache=self.cache, slot=place)
-        stores = access(Kind.STORE, self.unroll, lanes=self.lanes, base=target, cache=self.cache)
+        loads, stores = (self._accesses(kind) for kind in (Kind.LOAD, Kind.STORE))
+        loads["base"], stores["base"], loads["slot"] = self.address, target, place
         loads["array"] = stores["array"] = place
         if self.flow == Flow.WRITE:
             return stores
         if self.flow == Flow.COPY:
             stores["wait"] = np.uint64(1) << place.astype(np.uint64)
             return np.concatenate([loads, stores])
-        words = self.unroll * VECTOR_BYTES // 4
+        words = max(1, self.unroll * self.lane_bytes // 4)
         return np.concatenate([loads, compute(Pipe.FMA, words, ADD_LATENCY_CLK, wait=(1 << self.unroll) - 1)])

@@ -7,6 +7,7 @@
     all_reduce       on CUs: both, one after the other
     all_to_all       on CUs: each chunk goes to its owner, which keeps the chunks of all GPUs apart
     send             on CUs: two GPUs swap a half of the buffer
+    local_reduce     on CUs: each GPU adds what its receive buffers hold of its chunk; nothing is sent
 
 A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
 `sim.collective.chunks` defines steps and chunks. `Counts` are the values that the ledger expects.
@@ -21,18 +22,21 @@ from sim.collective.check import Flow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
 from sim.collective.own_plan import OwnPlan
-from sim.collective.space import OUTPUT, Buffer, Region, Send, first_tags, make_gates, make_tiles, map_regions
+from sim.collective.space import (
+    OUTPUT,
+    Buffer,
+    Region,
+    Send,
+    first_tags,
+    make_gates,
+    make_tiles,
+    map_regions,
+    slot_bytes,
+)
 from sim.collective.tables import Queue
 from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
 from sim.hw.request import Op
-from sim.hw.space import (
-    BUFFER_BITS,
-    BUFFER_SKEW_BYTES,
-    PEER_BITS,
-    SEND,
-    contributor_weight,
-    share_weight,
-)
+from sim.hw.space import PEER_BITS, SEND, contributor_weight, share_weight
 from sim.spec import Granularity
 from traces.errors import UserError
 
@@ -301,11 +305,6 @@ def steps_queue(plan: Plan) -> Queue:
     return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
 
 
-def receive(number: int) -> int:
-    """Address offset of a receive buffer."""
-    return (1 + number) * ((1 << BUFFER_BITS) + BUFFER_SKEW_BYTES)
-
-
 def _add_reduce_scatter(build: Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
@@ -314,17 +313,17 @@ def _add_reduce_scatter(build: Builder, update: bool) -> None:
         build.arrivals(last, last, 0, True)
         for local in range(last):
             distance = chunks.owner_distance(local)
-            to = 0 if update else receive(distance - 1)
+            to = 0 if update else slot_bytes(distance - 1)
             build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
         if not update:
-            build.step(last, [0, *(receive(number) for number in range(last))], 0)
+            build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
         return
-    received = [] if update else [receive(0)]
+    received = [] if update else [slot_bytes(0)]
     for local in range(1, chunks.gpus):
         build.arrivals(local, 1, 0, True)
     for local in range(last):
         reads = [0] if local == 0 else [0, *received]
-        build.step(local, reads, build.peer(1) + (0 if update else receive(0)), update=update, gated=local > 0)
+        build.step(local, reads, build.peer(1) + (0 if update else slot_bytes(0)), update=update, gated=local > 0)
     if not update:
         build.step(last, [0, *received], 0)
 
@@ -354,9 +353,9 @@ def all_to_all(
     build.arrivals(last, last, 0, False)
     for local in range(last):
         distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + receive(distance - 1), gated=False)
+        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
     if keeps:
-        build.step(last, [0], receive(last), gated=False)
+        build.step(last, [0], slot_bytes(last), gated=False)
     return build.plan(step_ps)
 
 
@@ -373,6 +372,15 @@ def reduce_scatter(
     """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: parts of a chunk, a gate each."""
     build = Builder(output, chunks, gpu, topology, slices, 1)
     _add_reduce_scatter(build, update)
+    return build.plan(step_ps)
+
+
+def local_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Each GPU adds its own sum and those in its receive buffers, for the chunk that it keeps."""
+    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
+    own = chunks.span(gpu, last)
+    build.counts.final[own.start : own.stop] = 1
+    build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0, gated=False)
     return build.plan(step_ps)
 
 

@@ -19,11 +19,12 @@ import numpy as np
 
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step
-from sim.collective.plans import Builder, Plan, receive
+from sim.collective.plans import Builder, Plan
+from sim.collective.space import slot_bytes
 from sim.collective.topology import AnyTopology
 from sim.hw.space import PEER_BITS
 
-STAGING, SECOND_STAGING, RESULT = receive(0), receive(1), receive(2)
+STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,11 @@ def all_to_all(
     build.arrivals(last, last, 0, False)
     for local in range(last):
         distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + receive(distance - 1), gated=False)
+        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
     if keeps:
-        build.step(last, [0], receive(last), gated=False)
+        build.step(last, [0], slot_bytes(last), gated=False)
     for number in range(last):
-        build.step(last, [receive(number)], receive(chunks.gpus + number))
+        build.step(last, [slot_bytes(number)], slot_bytes(chunks.gpus + number))
     build.steps = in_rounds(build.steps, pieces)
     return build.plan(step_ps)
 

@@ -1,13 +1,15 @@
 """The analysis: evidence from counters, claims that are checked by simulating again, and assumed values that matter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Change, assumed_changes, changed
 from sim.explain.repeat import Answer, Repeat
+from sim.explain.stalls import Stalled, stalled
 from sim.results import RunResult
 from sim.view.shares import BUSY, bounded_by, shares
+from tracer.elf.line_table import LineTable
 from traces.errors import UserError
 
 SURE, PARTLY = 0.6, 0.25
@@ -59,6 +61,7 @@ class Explanation:
         base: time and speed-up of the unchanged machine.
         helps: checks of faster units, the largest saving first. hangs_on: checks of assumed values.
         waiting: (what waits, mean number at any time), the largest first.
+        stalled: where warps wait, the largest share first; empty without a time series.
     """
 
     bound: str
@@ -68,10 +71,17 @@ class Explanation:
     helps: list[Check] = field(default_factory=list)
     hangs_on: list[Check] = field(default_factory=list)
     waiting: list[tuple[str, float]] = field(default_factory=list)
+    stalled: list[Stalled] = field(default_factory=list)
 
 
 def explain(
-    run: RunResult, repeat: Repeat, helps: int, assumed: int, many_gpus: bool, progress: Progress
+    run: RunResult,
+    repeat: Repeat,
+    helps: int,
+    assumed: int,
+    many_gpus: bool,
+    progress: Progress,
+    tables: Mapping[int, LineTable] | None = None,
 ) -> Explanation:
     """Explain a result.
 
@@ -81,13 +91,14 @@ def explain(
         helps, assumed: largest number of changes to try, and of assumed values.
         many_gpus: the result is that of a scenario.
         progress: called before and after every simulation.
+        tables: line tables of kernels by number, for the places of stalls.
     """
     tried = _candidates(run, many_gpus)[:helps]
     doubted = list(assumed_changes(run.preset, many_gpus))[:assumed]
     count = 1 + len(tried) + len(doubted)
     progress(0, count)
     base = repeat(run.preset)
-    found = Explanation(bounded_by(run), shares(run), base, waiting=waiting(run))
+    found = Explanation(bounded_by(run), shares(run), base, waiting=waiting(run), stalled=stalled(run, tables or {}))
     for number, change in enumerate([*tried, *doubted]):
         progress(1 + number, count)
         (found.helps if number < len(tried) else found.hangs_on).append(_check(run, change, repeat, base))

@@ -8,6 +8,7 @@ import numpy as np
 from sim.counters import take
 from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
+from sim.host.recorded import Recorded
 from sim.host.state import State, named_arrays, with_arrays
 from sim.host.team import chosen
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
@@ -22,9 +23,10 @@ from sim.machine.engine_record import SERIES
 from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
+from sim.machine.stalls import make_stalls
 from sim.occupancy import Occupancy, occupancy
 from sim.presets.check import check_machine
-from sim.spec import Machine
+from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
 from traces.errors import UserError
 from traces.source import KernelInfo, KernelSource, Prefill, check_copy
@@ -36,7 +38,9 @@ Progress = Callable[[str, int, int], None]
 """Called with (kernel, workgroups done, workgroups)."""
 LAST_PS = 1 << 52
 """End of simulated time, 75 minutes. Beyond it a time in femtoseconds (sim.hw.link) would overflow."""
-SERIES_ROWS_MAX = 10_000_000
+SERIES_ROWS = 4096
+"""Rows of a time series that the machine fills before the host takes them."""
+SERIES_ROWS_MAX = 1_000_000
 """Rows of a time series, about 1 GB."""
 CUS_PER_THREAD = 4
 """Fewer are not worth the meetings of a further thread (assumed)."""
@@ -76,7 +80,11 @@ class Gpu:
         engine["interval_ps"] = engine["next_sample_ps"] = interval_ps
         self.node.channels["keeps_bursts"] = interval_ps > 0
         if interval_ps:
-            self.node = self.node._replace(spans=np.zeros(MAX_SPANS, SPAN))
+            self.node = self.node._replace(
+                series=np.zeros((SERIES_ROWS, self.node.series.shape[1]), np.int64),
+                spans=np.zeros(MAX_SPANS, SPAN),
+                stalls=make_stalls(),
+            )
         self.node.dispatch["wake_ps"] = NEVER
 
     @property
@@ -97,29 +105,39 @@ class Gpu:
         between_windows: Callable[[], None] | None = None,
         state: State | None = None,
     ) -> int:
-        """Run one kernel from its launch at start_ps until the GPU is idle.
+        """`run_kernels` of one kernel, launched at start_ps on all CUs."""
+        return self.run_kernels([Launch(source, start_ps=start_ps)], progress, between_windows, state)
+
+    def run_kernels(
+        self,
+        launches: Sequence[Launch],
+        progress: Progress | None,
+        between_windows: Callable[[], None] | None = None,
+        state: State | None = None,
+    ) -> int:
+        """Run kernels at once, from their launches until the GPU is idle.
 
         Args:
+            launches: kernels with different queues. If there are several, no two of them share a CU.
             between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
-            state: state of a GPU of the same machine with this kernel on it; the run continues from it.
+            state: state of a GPU of the same machine with these kernels on it; the run continues from it.
 
         Returns:
-            When the kernel ended for a program: its last warp has exited and its last store is in L2 (in DRAM if stores
-            are uncached). A flush of L2 comes later (D13).
+            When the kernels ended for a program: their last warp has exited and their last store is in L2 (in DRAM if
+            stores are uncached). A flush of L2 comes later (D13).
         """
-        launch = Launch(source, start_ps=start_ps)
         if state is None:
             self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
-            self.launch([launch])
+            self.launch(launches)
         else:
-            self.resume([launch], state)
+            self.resume(launches, state)
         self._run_windows = WINDOWS_PER_CALL if between_windows else 0
         while (status := self.advance(progress)) in (Status.UNTIL, Status.HORIZON):
             if between_windows:
                 between_windows()
         self._run_windows = 0
-        self._check_done(status, source.info.name)
-        ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), start_ps]
+        self._check_done(status, " beside ".join(launch.source.info.name for launch in launches))
+        ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), launches[0].start_ps]
         ends.append(self.node.noc["last_ack_ps"].max())
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
@@ -147,6 +165,8 @@ class Gpu:
         self._refill()
 
     def _set_up(self, launches: Sequence[Launch]) -> None:
+        self.node.engine["kernels"] += self.node.engine["present"]
+        self.node.engine["present"] = len(launches)
         shared = 0
         fits = []
         for launch in launches:
@@ -226,6 +246,8 @@ class Gpu:
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
+        partitions = self.machine.l2.partitions  # one dispatcher for all of them (D44)
+        dispatch["partitions"] = partitions if last - first >= partitions else 1
         dispatch["jitter_ps"], dispatch["seed"] = spec.jitter_ps, spec.seed
         dispatch["wake_ps"] = dispatch["next_ps"] = launch.start_ps
 
@@ -249,7 +271,7 @@ class Gpu:
         return self.rest_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
-        """Put a range of addresses into L2 as clean lines, without traffic.
+        """Put a range of addresses into L2 as clean lines, without traffic. Private partitions get no lines.
 
         The host's work is a few times the size of L2, also for a much larger range.
 
@@ -257,6 +279,8 @@ class Gpu:
             UserError: the range begins below 0 or ends beyond 2^63.
         """
         check_copy(Prefill(address, size_bytes), "copy from the host")
+        if self.machine.l2.sharing == L2Sharing.PRIVATE:
+            return
         for first_line, end in prefill_ranges(self.machine, address, size_bytes):
             prefill_l2(self.node, first_line, end)
 
@@ -269,8 +293,8 @@ class Gpu:
         """Unit -> a copy of its counters (sim.counters.take). It adds refreshes of idle time: use it at a run's end."""
         return {unit: take(unit, records) for unit, records in self.counters().items()}
 
-    def series(self) -> dict[str, np.ndarray]:
-        """Time series of a run that has ended. The last row has the end of the last data on the DRAM buses."""
+    def recorded(self) -> Recorded:
+        """What a run that has ended has recorded. The last interval has the end of the last data on the DRAM buses."""
         engine, end_ps = self.node.engine[0], self.node.channels["bus_end_ps"].max()
         if engine["interval_ps"]:
             close_interval(self.node)
@@ -278,8 +302,11 @@ class Gpu:
                 self._take_series()
                 close_interval(self.node)
         self._take_series()
-        rows = self._series_rows()
-        return {name: rows[:, k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+        rows, channels = self._series_rows(), len(self.node.channels)
+        series = {name: rows[:, channels + k].copy() for k, name in enumerate(SERIES)} if len(rows) else {}
+        stalls = self.node.stalls[self.node.stalls["samples"] > 0]
+        order = np.lexsort([stalls[name] for name in ("kind", "pc", "kernel")])
+        return Recorded(series, rows[:, :channels].copy(), self.spans(), stalls[order])
 
     def spans(self) -> np.ndarray:
         """SPAN records so far, at most MAX_SPANS, in the order of their ends."""
@@ -287,8 +314,8 @@ class Gpu:
         return spans[np.lexsort([spans[name] for name in ("tag", "queue", "unit", "kind", "end_ps")])]
 
     def _series_rows(self) -> np.ndarray:
-        """The rows of the series that the host has taken, i8 [rows, len(SERIES)]."""
-        return np.concatenate([np.zeros((0, len(SERIES)), np.int64), *self._series])
+        """The rows of the series that the host has taken, i8 [rows, channels + len(SERIES)]."""
+        return np.concatenate([self.node.series[:0], *self._series])
 
     def _take_series(self) -> None:
         engine = self.node.engine[0]

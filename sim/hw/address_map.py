@@ -3,12 +3,12 @@
 Every map here is a bijection. The channel and the channel-local address determine the address. The bank, row and
 column determine the channel-local address. So two lines never share a place. The numbers of channels, slices and sets
 may be any number (an A100 has 40 channels). DRAM banks, rows and columns are powers of two (JEDEC), so their maps
-are bit shifts. There is no hash of rows into banks (D18). Addresses are physical; there is no TLB (D2).
+are bit shifts. A hash of the row into the bank is optional (D18). Addresses are physical; there is no TLB (D2).
 """
 
 from sim.hw.bits import quotient, remainder, trailing_zeros
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES
-from sim.spec import BankMap, CacheIndex
+from sim.spec import BankHash, BankMap, CacheIndex
 from tracer.compile.jit import compiled
 
 ATOM_BYTES = 64
@@ -108,7 +108,15 @@ def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
 
 
 @compiled
-def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
+def hashed_bank(bank, row, bits, bank_hash):
+    """The bank with the hash of its row; applied twice it gives the bank back. bits: width of the bank number."""
+    if bank_hash == BankHash.NONE or bits == 0:
+        return bank
+    return bank ^ fold(row, 1 << bits)
+
+
+@compiled
+def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map, bank_hash):
     """Bank (group-major), row and 32-byte column of a channel-local byte address.
 
     Args:
@@ -116,6 +124,7 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
         group_bits, bank_bits, row_bits: log2 of bank groups, banks per group, bytes per row.
         bank_map: BankMap. RO: row | group | bank | column | offset; BG: row | bank | column | group | 64 B;
             RG: row | bank | group | column | offset; SG: row | bank | upper group | column | low group bit | 256 B.
+        bank_hash: BankHash.
 
     Returns:
         (bank, row, column) with bank = group * banks_per_group + bank within its group.
@@ -141,12 +150,14 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map):
         byte = local & ((1 << row_bits) - 1)
         bank = (local >> row_bits) & ((1 << bank_bits) - 1)
         group = (local >> (row_bits + bank_bits)) & ((1 << group_bits) - 1)
-    return (group << bank_bits) + bank, row, byte // SECTOR_BYTES
+    bank = hashed_bank((group << bank_bits) + bank, row, group_bits + bank_bits, bank_hash)
+    return bank, row, byte // SECTOR_BYTES
 
 
 @compiled
-def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map):
+def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map, bank_hash):
     """Channel-local byte address of a bank, row and column: the inverse of `bank_row_column`."""
+    bank = hashed_bank(bank, row, group_bits + bank_bits, bank_hash)
     group = bank >> bank_bits
     bank_in_group = bank & ((1 << bank_bits) - 1)
     byte = column * SECTOR_BYTES

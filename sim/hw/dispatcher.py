@@ -40,6 +40,7 @@ DISPATCH = np.dtype(
         ("places", "i8"),  # workgroups per CU
         ("warps", "i8"),  # per workgroup
         ("order", "i8"),  # WorkgroupOrder
+        ("partitions", "i8"),  # among which workgroups take turns (BY_PARTITION)
         ("interval_ps", "i8"),
         ("jitter_ps", "i8"),
         ("seed", "i8"),
@@ -93,9 +94,13 @@ def free_places(dispatch, cus, now_ps):
 
 @compiled
 def choose_cu(dispatch, cus):
-    """CU for the next workgroup, -1 if all places are taken. Breadth-first: the CU with the fewest taken places."""
+    """CU for the next workgroup, -1 if all its places are taken. Breadth-first: the CU with the fewest taken places."""
     best = -1
-    for c in range(dispatch.first_cu, dispatch.last_cu):
+    first, step = dispatch.first_cu, np.int64(1)
+    if dispatch.order == WorkgroupOrder.BY_PARTITION:
+        step = dispatch.partitions
+        first += (dispatch.taken - first) % step
+    for c in range(first, dispatch.last_cu, step):
         taken = cus[c].taken
         if taken < dispatch.places and (best < 0 or taken < cus[best].taken):
             best = c

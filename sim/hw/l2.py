@@ -24,7 +24,8 @@ from sim.hw.fifo import (
     fifo_room_ps,
     fifo_take,
 )
-from sim.hw.l2_dram import flush_step, to_dram, write_back
+from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
+from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.hw.tags import (
@@ -96,6 +97,8 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and cache_set.waits[way] >= bank.merges:
         return False
+    if is_copy(bank, request) and not has_copy_room(bank, cache_set, way, fifos, pool, now_ps):
+        return False
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
@@ -103,13 +106,15 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     hit = wanted & cache_set.way[way].valid
     merged = wanted & cache_set.way[way].pending & ~hit & 15
     missing = wanted & ~(hit | merged) & 15
-    _count_read(bank, request.op, hit, merged, missing)
+    _count_read(bank, request, hit, merged, missing)
     first = np.int64(cache_set.waiter[way]) if cache_set.way[way].pending != 0 else -1
     if missing != 0:
         if cache_set.way[way].pending == 0:
             hold(cache_set, way)
             bank.misses_used += 1
             bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
+            if is_copy(bank, request):
+                bank.copies_used += 1
         cache_set.way[way].pending |= missing
         stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
         sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
@@ -132,12 +137,17 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
 
 
 @compiled
-def _count_read(bank, op, hit, merged, missing):
-    if op == Op.READ:
-        bank.read_sectors += sectors_in(hit | merged | missing)
+def _count_read(bank, request, hit, merged, missing):
+    """Count the sectors of a read. A read that fills a copy is counted where a CU asked; its end, at the home."""
+    if request.op == Op.READ:
         bank.read_hit_sectors += sectors_in(hit)
         bank.read_merged_sectors += sectors_in(merged)
-        bank.read_miss_sectors += sectors_in(missing)
+        if is_copy(bank, request):
+            bank.copy_miss_sectors += sectors_in(missing)
+        else:
+            bank.read_miss_sectors += sectors_in(missing)
+        if request.source < bank.cus:
+            bank.read_sectors += sectors_in(hit | merged | missing)
     else:
         bank.atomic_sectors += sectors_in(hit | merged | missing)
 
@@ -188,6 +198,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     if bank.room_ps > now_ps:
         bank.blocked = 1
         return False
+    bank.room_ps = NEVER
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
         _pass_through(bank, sets, fifos, pool, request, now_ps)
         return True
@@ -200,6 +211,8 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
 def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from DRAM: mark the sectors valid, and answer each waiting request that now has all its sectors."""
     bank.reads_out -= 1
+    if is_copy(bank, fill):
+        bank.copies_out -= 1
     if fill.cache == Cache.UNCACHED:
         _answer(fifos[bank.late], pool, fill, now_ps)
         return
@@ -211,6 +224,8 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     if cache_set.way[way].pending == 0:
         release(cache_set, way)
         bank.misses_used -= 1
+        if is_copy(bank, fill):
+            bank.copies_used -= 1
     before = -1
     w = np.int64(cache_set.waiter[way])
     while w >= 0:
@@ -231,6 +246,16 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
         else:
             before = w
         w = following
+
+
+@compiled
+def _take_fills(bank, sets, waiters, fifos, pool, number, now_ps):
+    """Take the fills that are due from a fifo. Returns when the next one is."""
+    fills = fifos[number]
+    while fifo_head_ps(fills, pool) <= now_ps:
+        _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)
+        fifo_pop(fills)
+    return fifo_head_ps(fills, pool)
 
 
 @compiled(inline=True)
@@ -262,7 +287,8 @@ def l2_retry_ps(bank, fifos, pool):
     if bank.flush_set >= 0:
         writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
         return fifo_room_ps(writes, pool, writes.tail)
-    return _room_ps(bank, fifos, pool)
+    room_ps = _room_ps(bank, fifos, pool)
+    return room_ps if bank.peer < 0 else copy_retry_ps(bank, fifos, pool, room_ps)
 
 
 @compiled(inline=True)
@@ -285,12 +311,28 @@ def l2_prefill(bank, sets, number, line):
     cache_set.way[way].valid = 15
 
 
-@compiled(inline=True)
-def _oldest_queue(bank, fifos, pool):
-    """Number of the fifo with the request that came first: from the crossbar, or from another GPU."""
-    if bank.arrivals >= 0 and fifo_head_ps(fifos[bank.arrivals], pool) < fifo_head_ps(fifos[bank.requests], pool):
-        return bank.arrivals
-    return bank.requests
+@compiled
+def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
+    """Serve the oldest request that can be served. Only a bank with far requests looks past one that cannot.
+
+    Returns:
+        The fifo of the request, or -1. Then `bank.room_ps` is when there is room that one of them waits for.
+    """
+    tried = np.int64(0)
+    room_ps = NEVER
+    while True:
+        number, head_ps, place = next_input(bank, fifos, pool, tried)
+        if head_ps > now_ps:
+            break
+        bank.room_ps = NEVER
+        if _serve(bank, sets, waiters, fifos, pool, fifo_head(fifos[number], pool), now_ps):
+            return number
+        room_ps = min(room_ps, bank.room_ps)
+        if bank.far < 0:
+            break
+        tried |= place
+    bank.room_ps = room_ps
+    return np.int64(-1)
 
 
 @compiled(inline=True)
@@ -302,20 +344,24 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
 
     Writes: bank, sets, waiters, fifos, pool.
     """
-    fills = fifos[bank.fills]
-    while fifo_head_ps(fills, pool) <= now_ps:
-        _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)
-        fifo_pop(fills)
-    wake_ps = fifo_head_ps(fills, pool)
+    wake_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
+    if bank.copy_fills >= 0:
+        wake_ps = min(wake_ps, _take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps))
     bank.blocked = 0
     if bank.flush_set >= 0:
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
-    requests = fifos[_oldest_queue(bank, fifos, pool)]
-    if max(fifo_head_ps(requests, pool), bank.next_ps) <= now_ps:
-        if _serve(bank, sets, waiters, fifos, pool, fifo_head(requests, pool), now_ps):
-            fifo_take(requests, pool, now_ps)
-            bank.requests_served += 1
+    _, head_ps, _ = next_input(bank, fifos, pool, 0)
+    if max(head_ps, bank.next_ps) <= now_ps:
+        bank.tried_ps = now_ps
+        number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
+        if number >= 0:
+            requests = fifos[number]
             bank.next_ps = now_ps + bank.period_ps
+            if bank.atomic_ps > 0 and fifo_head(requests, pool).op >= Op.ATOMIC:
+                bank.next_ps = max(bank.next_ps, now_ps + fifo_head(requests, pool).need * bank.atomic_ps)
+            fifo_take(requests, pool, now_ps)
+            bank.blocked = 0
+            bank.requests_served += 1
             bank.last_request_ps = now_ps
             if fifo_fill(requests) > AHEAD:
                 expect(_set_of(bank, sets, fifo_request(requests, pool, requests.head + AHEAD)), bank.ways)
@@ -325,8 +371,9 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
         else:
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
+            wake_ps = min(wake_ps, later_input_ps(bank, fifos, pool, now_ps))
             return min(wake_ps, bank.room_ps) if bank.blocked == 1 else wake_ps
-    head_ps = fifo_head_ps(fifos[_oldest_queue(bank, fifos, pool)], pool)
+        _, head_ps, _ = next_input(bank, fifos, pool, 0)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))
     return wake_ps

@@ -12,13 +12,35 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
 
     Reads: request. Writes: bank, fifos, pool.
     """
+    if op == Op.READ:
+        bank.reads_out += 1
+        if is_copy(bank, request):
+            return _to_home(bank, fifos, pool, request, line, sectors, now_ps)
     fifo = fifos[bank.dram[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
     sent = fifo_request(fifo, pool, fifo.tail - 1)
     sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
     bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
-    if op == Op.READ:
-        bank.reads_out += 1
+    return sent
+
+
+@compiled(inline=True)
+def is_copy(bank, request):
+    """Is the home of a request's line another bank? Reads: bank, request."""
+    return bank.other_peer >= 0 and request.bank != bank.number
+
+
+@compiled
+def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
+    """Ask the home of a line, in another partition, for its sectors. Returns the request."""
+    fifo = fifos[bank.other_peer]
+    fifo_push_copy(fifo, pool, request, now_ps + bank.far_ps)
+    sent = fifo_request(fifo, pool, fifo.tail - 1)
+    sent.line, sent.sectors, sent.full = line, sectors, sectors
+    sent.source = bank.cus + bank.number
+    bank.copies_out += 1
+    bank.copy_requests += 1
+    bank.asked_ps = min(bank.asked_ps, sent.ready_ps)
     return sent
 
 

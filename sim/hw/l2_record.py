@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.hw.fifo import SPACING
+from sim.hw.partition import far_ps
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
 from traces.units import whole_period_ps
@@ -24,6 +25,12 @@ COUNTERS = {
 }
 """Counter fields of L2_BANK and their meaning."""
 
+COPY_COUNTERS = {
+    "copy_requests": "reads of copies that were sent to their home, a bank of another partition",
+    "copy_miss_sectors": "sectors that these requested",
+}
+"""Further counter fields, of a machine whose partitions keep copies."""
+
 L2_BANK = host_record(
     [
         # constants
@@ -33,23 +40,36 @@ L2_BANK = host_record(
         ("period_ps", "i8"),
         ("latency_ps", "i8"),
         ("path_ps", "i8"),  # to the memory controller
+        ("atomic_ps", "i8"),  # of an operation on one address; 0 = no limit
         ("acks", "i8"),  # 1: stores are acknowledged
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
         ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
+        ("far", "i8"),  # fifo from the CUs of other partitions, -1 = none
+        ("peer", "i8"),  # fifo from the bank that keeps copies of its lines, -1 = none
+        ("number", "i8"),  # of this bank
+        ("other", "i8"),  # bank at its place in the other of two partitions: home of its copies
+        ("other_peer", "i8"),  # such a fifo of that bank, -1 = none
+        ("cus", "i8"),  # `cus + number` is the source of the requests that it sends to homes of its copies
+        ("far_ps", "i8"),  # to a bank of another partition
         ("fills", "i8"),  # fifo from the channel
+        ("copy_fills", "i8"),  # fifo from the home of copies, -1 = none
         ("hits", "i8"),  # fifo towards the NoC: answers to hits
         ("late", "i8"),  # fifo towards the NoC: answers that waited for DRAM
         ("dram", "i8", STREAMS),  # fifos towards the channel
         # state
         ("next_ps", "i8"),  # it takes no request before this time
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
-        ("blocked", "i8"),  # 1: waits for room towards the channel
+        ("asked_ps", "i8"),  # when a home sees the oldest request sent in this window; NEVER = none
+        ("tried_ps", "i8"),  # when it tried the request that waits
+        ("blocked", "i8"),  # 1: waits for room towards the channel or towards the home of a copy
         ("room_ps", "i8"),  # when there is such room, NEVER = not known yet
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),
-        ("reads_out", "i8"),  # reads sent to DRAM and not yet answered
+        ("reads_out", "i8"),  # reads sent to DRAM (or to homes of copies) and not yet answered
+        ("copies_used", "i8"),  # of the lines in flight, those whose home is another bank
+        ("copies_out", "i8"),  # of the reads sent, those to homes of copies
         ("free_waiter", "i8"),
         ("flush_set", "i8"),  # next set to write back, -1 when not flushing
         # counters
@@ -64,6 +84,8 @@ L2_BANK = host_record(
         ("writeback_sectors", "i8"),  # evicted dirty sectors
         ("flush_sectors", "i8"),  # written back by a flush
         ("requests_served", "i8"),
+        ("copy_requests", "i8"),
+        ("copy_miss_sectors", "i8"),
         ("blocked_ps", "i8"),
         ("misses_used_max", "i8"),
         ("last_request_ps", "i8"),
@@ -79,7 +101,7 @@ def make_l2_banks(machine, wiring):
     Args:
         machine: sim.spec.Machine.
         wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late, and arrivals in a machine
-            with links; dram: (banks, STREAMS).
+            with links; dram: (banks, STREAMS); if the machine has partitions, far, peer and copy_fills.
 
     Returns:
         (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
@@ -94,18 +116,24 @@ def make_l2_banks(machine, wiring):
     banks["period_ps"] = period_ps = whole_period_ps(spec.clock_MHz)
     banks["latency_ps"] = spec.latency_clk * period_ps
     banks["path_ps"] = machine.hbm.request_ps
+    banks["atomic_ps"] = round(period_ps / spec.atomics_per_clk) if spec.atomics_per_clk else 0
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
-    banks["arrivals"] = -1
+    banks["arrivals"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
+    banks["number"] = np.arange(count)
+    banks["other"] = (np.arange(count) + count // spec.partitions) % count
+    banks["other_peer"] = banks["peer"][banks["other"]]
+    banks["cus"] = machine.cu.count
+    banks["far_ps"] = far_ps(machine)
     places, distance = waiting_places(spec), waiting_places(spec) + SPACING
     waiters = host_aligned(count * distance, REQUEST)
     waiters["next"] = np.arange(1, count * distance + 1)
     waiters["next"][places - 1 :: distance] = -1
     banks["free_waiter"] = np.arange(count) * distance
     banks["flush_set"] = -1
-    banks["sent_ps"] = NEVER
+    banks["sent_ps"] = banks["asked_ps"] = NEVER
     banks["blocked_since_ps"] = -1
     return banks, waiters, sets * count
 

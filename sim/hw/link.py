@@ -65,15 +65,18 @@ PORT = np.dtype(
         ("store_fifo", "i8"),  # from the CUs
         ("dma_fifo", "i8"),  # from the DMA engines
         ("lane", "i8"),  # ports of one lane share its bandwidth in each direction (the link to a switch)
+        ("in_lane", "i8"),  # the same for the packets that arrive
         ("distance", "i8"),  # the neighbour is this many GPUs behind in the ring; contributors are rotated by it
-        ("fs_per_byte", "i8"),
-        ("latency_ps", "i8"),
+        ("fs_per_byte", "i8"),  # of packets that leave, as the next three
         ("header_bytes", "i8"),
+        ("latency_ps", "i8"),
         ("credits", "i8"),
+        ("in_fs_per_byte", "i8"),  # of packets that arrive; they may come over a link of the other kind
+        ("in_header_bytes", "i8"),
         ("request_ps", "i8"),  # from the link to the memory controller
         # state
         ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
-        ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the lane's first port)
+        ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the in-lane's first port)
         ("took_ps", "i8"),  # when the last arriving packet went to memory
         ("reads", "i8"),  # reads of DMA engines so far whose data take a place in dma_fifo
         ("target_fifo", "i8"),  # fifo for the oldest arriving packet, -1 = not looked up ...
@@ -98,16 +101,43 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
         ports: their number.
         store_fifos, dma_fifos: fifo numbers, one per port.
     """
-    spec = machine.link
     records = np.zeros(ports, PORT)
     records["store_fifo"], records["dma_fifo"] = store_fifos, dma_fifos
-    records["lane"] = 0 if spec.topology == Topology.SWITCH else np.arange(ports)
-    records["fs_per_byte"] = round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
-    records["latency_ps"], records["header_bytes"] = spec.latency_ps, spec.header_bytes
-    records["credits"] = spec.credits
     records["request_ps"] = machine.hbm.request_ps
     records["target_fifo"] = -1
+    for port in records:
+        set_links(port, machine, False, False)
+    set_lanes(records, machine, np.zeros((ports, 2), np.bool_))
     return records
+
+
+def set_links(port, machine, leaves, arrives):
+    """Set the kinds of the two links of a port: `machine.network` between two nodes, else `machine.link`.
+
+    Args:
+        leaves, arrives: does the outgoing link lead to, the incoming one come from, a GPU of another node?
+    """
+    out, into = (machine.network if far else machine.link for far in (leaves, arrives))
+    port["fs_per_byte"], port["in_fs_per_byte"] = _fs_per_byte(out), _fs_per_byte(into)
+    port["header_bytes"], port["in_header_bytes"] = out.header_bytes, into.header_bytes
+    port["latency_ps"], port["credits"] = out.latency_ps, out.credits
+
+
+def set_lanes(ports, machine, far):
+    """Set which ports share bandwidth: those to a switch, and those of the network card.
+
+    Args:
+        ports: PORT[n] of one GPU. far: bool[n, 2]: does the link out, the link in, cross nodes?
+    """
+    own = machine.link.topology != Topology.SWITCH
+    for name, crosses in zip(("lane", "in_lane"), far.T, strict=True):
+        for number, port in enumerate(ports):
+            alone = own and not crosses[number]
+            port[name] = number if alone else np.argmax(crosses == crosses[number])
+
+
+def _fs_per_byte(spec):
+    return round(FS_PER_NS / (spec.GB_per_s * spec.efficiency))
 
 
 def publish(wires):
@@ -124,12 +154,6 @@ def _credit_ps(port, wire):
     if before >= wire.known_taken:
         return NEVER
     return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
-
-
-@compiled
-def _packet_fs(port, volume):
-    """Time in which a packet occupies a lane."""
-    return (volume + port.header_bytes) * port.fs_per_byte
 
 
 @compiled
@@ -188,7 +212,7 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
     fifo = stores if fifo_head_ps(stores, pool) <= fifo_head_ps(lines, pool) else lines
     request = fifo_head(fifo, pool)
     volume = sectors_in(request.sectors) * SECTOR_BYTES
-    lane.free_fs = start_fs + _packet_fs(port, volume)
+    lane.free_fs = start_fs + (volume + port.header_bytes) * port.fs_per_byte
     port.packets += 1
     port.bytes += volume
     port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
@@ -224,7 +248,7 @@ def _arrival_fs(ports, p, packet):
     port = ports[p]
     volume = sectors_in(packet.sectors) * SECTOR_BYTES
     on_wire_fs = (packet.ready_ps - 1) * FS_PER_PS + 1  # ready_ps is rounded up
-    return max(on_wire_fs, ports[port.lane].in_free_fs + _packet_fs(port, volume))
+    return max(on_wire_fs, ports[port.in_lane].in_free_fs + (volume + port.in_header_bytes) * port.in_fs_per_byte)
 
 
 @compiled
@@ -261,7 +285,7 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
     port.blocked_ps += now_ps - max(arrival_ps(ports, p, wires), port.took_ps)
     port.took_ps = now_ps
-    ports[port.lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
+    ports[port.in_lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
     wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
     wire.taken += 1
     port.target_fifo = -1

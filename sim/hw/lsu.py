@@ -11,13 +11,13 @@ The load table holds the events that wait for data: the number of missing answer
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push, fifo_room_ps
+from sim.hw.fifo import fifo_push, fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done, slot_take
-from tracer.coalesce import coalesce_at
+from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from traces.schema import Cache, Kind
@@ -90,7 +90,11 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
 
     Reads: event, addresses, spaces, sends. Writes: lsu, warps, tiles.
     """
+    kind = event.kind
     lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
+    if lsu.counts_lanes == 1 and (kind == Kind.ATOMIC or kind == Kind.REDUCE):
+        for i in range(lsu.lines):
+            lsu.same[i] = most_lanes_at_one_address(event, base, addresses, lsu.line[i])
     for i in range(lsu.lines):
         lsu.line[i] = canonical(lsu.line[i])
     lsu.next_line = 0
@@ -99,7 +103,6 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
     lsu.load = -1
     lsu.link = lsu.contributors = lsu.share = lsu.stores = lsu.store = 0
     lsu.send = -1
-    kind = event.kind
     if kind == Kind.STORE:
         lsu.op = Op.WRITE
     elif kind == Kind.REDUCE:
@@ -187,6 +190,14 @@ def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
     request.cache = lsu.cache
 
 
+@compiled
+def _tell_lanes(lsu, fifos, pool, i):
+    """Put the number of lanes at one address into the atomic that was sent last."""
+    if lsu.counts_lanes == 1:
+        port = fifos[lsu.port]
+        fifo_request(port, pool, port.tail - 1).need = lsu.same[i]
+
+
 @compiled(inline=True)
 def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses in flight, or a new miss."""
@@ -245,12 +256,15 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             lsu.atomic_sectors += sectors_in(lsu.sectors[i])
             entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
             _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            _tell_lanes(lsu, fifos, pool, i)
         else:
             if lsu.op == Op.WRITE:
                 l1_write(l1, lsu.sectors[i])
             else:
                 lsu.atomic_sectors += sectors_in(lsu.sectors[i])
             _send(lsu, fifos, pool, lsu.send, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            if lsu.op == Op.REDUCE:
+                _tell_lanes(lsu, fifos, pool, i)
         lsu.line_requests += 1
         lsu.next_line += 1
         lsu.free_ps += lsu.line_ps

@@ -35,7 +35,7 @@ LSU = host_record(
         ("loads", "i8"),  # load-table entries
         ("port", "i8"),  # fifo towards the NoC
         ("cu", "i4"),
-        ("pad", "i4"),
+        ("counts_lanes", "i4"),  # 1: atomics tell L2 how many lanes they have at one address
         # state
         ("free_ps", "i8"),  # when the last event has sent its lines
         (
@@ -69,6 +69,7 @@ LSU = host_record(
         ("line", "i8", MAX_LINES),
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
+        ("same", "i1", MAX_LINES),  # of an atomic: lanes at one address
         ("links", "i1", MAX_PORTS),  # 1 + port of each GPU of the set
         ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
         ("free", "i2", MAX_LOADS),  # load-table entries that are free: from place `loads_used` on
@@ -77,12 +78,18 @@ LSU = host_record(
 )
 
 
-def make_lsus(spec, period_ps, ports):
-    """One LSU per CU. spec: sim.spec.ComputeUnit; ports: fifo number of each CU's NoC port."""
+def make_lsus(spec, period_ps, ports, counts_lanes):
+    """One LSU per CU.
+
+    Args:
+        spec: sim.spec.ComputeUnit.
+        ports: fifo number of each CU's NoC port.
+        counts_lanes: True if L2 has a limit for atomics on one address.
+    """
     lsus = np.zeros(len(ports), LSU)
     lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
     lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
-    lsus["port"], lsus["cu"] = ports, np.arange(len(ports))
+    lsus["port"], lsus["cu"], lsus["counts_lanes"] = ports, np.arange(len(ports)), counts_lanes
     lsus["free"] = np.arange(MAX_LOADS)
     lsus["load"] = lsus["blocked_since_ps"] = -1
     return lsus

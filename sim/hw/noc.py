@@ -25,6 +25,7 @@ from sim.hw.fifo import (
     fifo_room_ps,
     fifo_take,
 )
+from sim.hw.partition import FAR, home_of, is_far, route
 from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
@@ -34,14 +35,14 @@ SENT = -1
 
 @compiled(inline=True)
 def home_bank(noc, line):
-    """L2 bank of a line. Reads: noc."""
-    return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.index)
+    """L2 bank of a line; if the partitions are private, its number in each of them. Reads: noc."""
+    return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.home_banks, noc.index)
 
 
 @compiled(inline=True)
 def home_set(noc, line):
     """Set of a line in its L2 bank. Reads: noc."""
-    return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.banks, noc.sets, noc.set_index)
+    return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.home_banks, noc.sets, noc.set_index)
 
 
 @compiled(inline=True)
@@ -105,8 +106,9 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     request = fifo_head(port, pool)
     if request.link > 0:
         return _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps)
-    bank = home_bank(noc, request.line)
-    number = noc.first_request_fifo + bank
+    home = home_bank(noc, request.line)
+    bank, far = route(noc, c, home, request)
+    number = (noc.first_far_fifo if far == FAR else noc.first_request_fifo) + bank
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps, 0):
         return noc.claim_ps[c]
@@ -118,13 +120,19 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
     left_ps = max(noc.cu_out_ps[c], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[c] = left_ps
+    path_ps = noc.latency_ps
+    if far == FAR:
+        left_ps = max(noc.far_out_ps[c] + _port_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
+        noc.far_out_ps[c] = left_ps
+        path_ps += noc.far_ps
+        noc.far_requests += 1
     in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
-    fifo_push_copy(target, pool, request, in_ps + noc.latency_ps)
+    fifo_push_copy(target, pool, request, in_ps + path_ps)
     sent = fifo_request(target, pool, target.tail - 1)
-    sent.bank, sent.cache_set = bank, home_set(noc, request.line)
+    sent.bank, sent.cache_set = home_of(noc, bank, home), home_set(noc, request.line)
     fifo_take(port, pool, now_ps)
-    bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + noc.latency_ps)
+    bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + path_ps)
     return SENT
 
 
@@ -225,14 +233,17 @@ def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, queue, cu_wake_ps):
-    """Send the oldest answer of a source (a bank's hits or its late answers) to its CU.
+def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
+    """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
 
     The acknowledgement of a store occupies both ports; the CU does not wait for it.
     """
     answer = fifo_head(queue, pool)
-    bank = source if source < noc.banks else source - noc.banks
     c = np.int64(answer.source)
+    if source >= 2 * noc.banks:
+        _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, cu_wake_ps)
+        return
+    bank = source if source < noc.banks else source - noc.banks
     if answer.op == Op.WRITE:
         volume = sectors_in(answer.sectors) * noc.ack_bytes
     else:
@@ -241,6 +252,19 @@ def _return(noc, source, fifos, pool, queue, cu_wake_ps):
     noc.answer_bytes += volume
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
     noc.bank_out_ps[bank] = out_ps
+    if is_far(noc, bank, c):
+        _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
+        fifo_pop(queue)
+    else:
+        _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps)
+
+
+@compiled(inline=True)
+def _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps):
+    """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
+    volume = sectors_in(answer.sectors) * (noc.ack_bytes if answer.op == Op.WRITE else SECTOR_BYTES)
+    if answer.op != Op.WRITE:
+        volume += noc.header_bytes
     in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, volume, noc.response_bytes_per_clk), out_ps)
     noc.cu_in_ps[c] = in_ps
     if answer.op == Op.WRITE:
@@ -253,12 +277,29 @@ def _return(noc, source, fifos, pool, queue, cu_wake_ps):
 
 
 @compiled
-def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
+def _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps):
+    """Move an answer towards another partition: to the crossbar there, or into the bank that keeps a copy."""
+    noc.far_answers += 1
+    port_ps = _port_ps(noc, volume, noc.far_bytes_per_clk)
+    if c >= noc.cus:
+        bank = c - noc.cus
+        noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank] + port_ps, out_ps)
+        ready_ps = noc.far_copy_ps[bank] + noc.far_ps
+        fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)
+        copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
+    else:
+        noc.far_in_ps[c] = max(noc.far_in_ps[c] + port_ps, out_ps)
+        ready_ps = noc.far_in_ps[c] + noc.far_ps
+        fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, ready_ps)
+
+
+@compiled
+def noc_answers(noc, fifos, pool, begin_ps, end_ps, copy_told_ps, cu_wake_ps):
     """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
 
-    Writes: noc, fifos, pool, cu_wake_ps.
+    Writes: noc, fifos, pool, copy_told_ps, cu_wake_ps.
     """
-    sources = 2 * noc.banks
+    sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
     calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
@@ -277,7 +318,10 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, cu_wake_ps):
                     bits &= bits - 1
                     queue = fifos[noc.first_hit_fifo + source]
                     while fifo_head_ps(queue, pool) < slot_end_ps:
-                        _return(noc, source, fifos, pool, queue, cu_wake_ps)
+                        _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps)
         slot += 1
     calendar.busy = 0
+    if noc.first_far_fifo >= 0:  # answers that crossed in this window
+        for c in range(noc.cus):
+            next_ps = min(next_ps, fifo_head_ps(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool))
     return next_ps

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from sim.hw.calendar import CALENDAR, MAX_SOURCES, set_period
+from sim.hw.calendar import CALENDAR, set_period
+from sim.hw.partition import set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
 from traces.units import whole_period_ps
 
-MAX_CUS = 256
-MAX_BANKS = MAX_SOURCES // 2
-"""The answers of a bank have two sources: hits and late answers."""
+MAX_CUS = 512
+MAX_BANKS = 512
+"""The answers of a bank have two sources: hits and late answers. Far answers have one source per CU."""
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",
@@ -19,6 +20,12 @@ COUNTERS = {
 }
 """Counter fields of NOC and their meaning."""
 
+FAR_COUNTERS = {
+    "far_requests": "packets from CUs to L2 banks of another partition",
+    "far_answers": "packets from L2 banks to CUs and banks of another partition",
+}
+"""Further counter fields, of a machine whose partitions share lines."""
+
 NOC = np.dtype(
     [
         # constants
@@ -26,7 +33,9 @@ NOC = np.dtype(
         ("banks", "i8"),
         ("first_port_fifo", "i8"),  # of CU 0, towards the banks
         ("first_request_fifo", "i8"),  # of bank 0
-        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, then their late answers
+        ("first_far_fifo", "i8"),  # of bank 0, requests of other partitions; -1 = none
+        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, their late answers, far answers by CU
+        ("first_copy_fifo", "i8"),  # of bank 0, data for copies; -1 = none
         ("first_answer_fifo", "i8"),  # of CU 0
         ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
         ("interleave_bytes", "i8"),
@@ -41,9 +50,17 @@ NOC = np.dtype(
         ("header_bytes", "i8"),
         ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
+        ("partitions", "i8"),
+        ("sharing", "i8"),  # L2Sharing
+        ("partition_banks", "i8"),
+        ("home_banks", "i8"),  # banks over which the lines are spread
+        ("channel_groups", "i8"),  # channels h, h + channel_groups, ... are one group: only their banks ask each other
+        ("far_ps", "i8"),  # more, to or from another partition
+        ("far_bytes_per_clk", "i8"),
         # requests: the times until which ports are booked, further state, counters
         ("cu_out_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
+        ("far_out_ps", "i8", MAX_CUS),
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
         ("waiting", "i8"),  # CUs whose oldest request waits with a claim
         ("departed_ps", "i8", MAX_CUS),  # when the last request of each CU left
@@ -54,15 +71,19 @@ NOC = np.dtype(
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
         ("refused", "i8"),
+        ("far_requests", "i8"),
         ("requests", CALENDAR),
         # answers, which another thread may carry at the same time
         ("answers", CALENDAR),
         ("cu_in_ps", "i8", MAX_CUS),
         ("bank_out_ps", "i8", MAX_BANKS),
+        ("far_in_ps", "i8", MAX_CUS),
+        ("far_copy_ps", "i8", MAX_BANKS),
         ("answers_ps", "i8"),  # when the next answer can leave
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
+        ("far_answers", "i8"),
     ],
     align=True,
 )
@@ -91,6 +112,7 @@ def make_noc(machine, **first_fifos):
     noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
+    set_partitions(noc, machine)
     set_period(noc["requests"], period_ps)
     set_period(noc["answers"], period_ps)
     return noc

@@ -58,7 +58,7 @@ REQUEST = np.dtype(
         ("cache", "i1"),  # traces.schema.Cache
         ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays here
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
-        ("need", "i1"),  # while it waits in L2: missing sectors
+        ("need", "i1"),  # while it waits in L2: missing sectors; of an atomic on its way: lanes at one address (D12)
         ("next", "i4"),  # and the next request that waits for the same line, -1 = none; or the next free place
         ("share", "i4"),  # share of the tile's sum in a store (split-K), 0 = the first or only share (ledger)
     ],

@@ -66,7 +66,9 @@ def empty_sets(sets):
     """Forget all lines."""
     one = np.zeros(1, CACHE_SET)
     one["waiter"], one["block"]["high"] = -1, EMPTY
-    sets.view(np.uint64).reshape(len(sets), -1)[...] = one.view(np.uint64)  # copied as a whole, not field by field
+    sets.view(np.uint64).reshape(len(sets), CACHE_SET.itemsize // 8)[...] = one.view(
+        np.uint64
+    )  # copied as a whole, not field by field
 
 
 @compiled(inline=True)
@@ -183,6 +185,31 @@ def victim_way(cache_set, ways):
     if ways > BLOCK:
         found |= equal_in_block(cache_set.block[1].age, 0, oldest) << BLOCK
     return trailing_zeros(found)
+
+
+@compiled
+def free_ways(cache_set, ways):
+    """Number of ways that are not held. Reads: cache_set."""
+    count = 0
+    for way in range(ways):
+        count += cache_set.block[way >> 4].age[way & 15] < HELD
+    return count
+
+
+@compiled
+def random_way(cache_set, ways, way, number):
+    """Way to replace, if `way` is the choice of `victim_way`: an empty way stays the choice, else any way not held.
+
+    number: of the victim, counted over all victims; it selects the way. Reads: cache_set.
+    """
+    if cache_set.block[way >> 4].age[way & 15] == 0:
+        return way
+    first = (((number + 1) * 0x9E3779B1) >> 15) % ways
+    for k in range(ways):
+        chosen = (first + k) % ways
+        if cache_set.block[chosen >> 4].age[chosen & 15] < HELD:
+            return chosen
+    return way
 
 
 @compiled(inline=True)

@@ -31,17 +31,18 @@ from sim.hw.hbm.record import CHANNEL
 from sim.hw.hbm.record import COUNTERS as HBM_COUNTERS
 from sim.hw.l1 import COUNTERS as L1_COUNTERS
 from sim.hw.l1 import L1, make_l1s
+from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks
 from sim.hw.l2_record import COUNTERS as L2_COUNTERS
-from sim.hw.l2_record import L2_BANK, make_l2_banks
 from sim.hw.link import COUNTERS as LINK_COUNTERS
 from sim.hw.link import PORT, WIRE, make_ports
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
 from sim.hw.mca import make_mca
 from sim.hw.msc import COUNTERS as MSC_COUNTERS
-from sim.hw.msc import MSC, make_mscs, run_mscs
+from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
-from sim.hw.noc_record import NOC, make_noc
+from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
+from sim.hw.partition import home_banks
 from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
@@ -52,7 +53,16 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.phases import retry_memory, run_answers, run_banks, run_channels, run_cus, run_requests
+from sim.machine.phases import (
+    retry_memory,
+    run_answers,
+    run_banks,
+    run_channels,
+    run_cus,
+    run_mscs,
+    run_requests,
+)
+from sim.machine.stalls import STALL
 from sim.machine.tracking import run_tracker
 from sim.machine.wiring import data_ps, lookahead_ps, wire
 from sim.spec import Machine
@@ -63,7 +73,7 @@ from traces.units import whole_period_ps
 QUEUES = 4
 """Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
-LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "channels")
+LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "msc_sets", "channels")
 """Fields of Node with the records that every time window uses; nearly all memory of a machine."""
 
 
@@ -90,7 +100,9 @@ UNITS = (
     Unit("lsu", "lsus", LSU, LSU_COUNTERS),
     Unit("l1", "l1s", L1, L1_COUNTERS),
     Unit("noc", "noc", NOC, NOC_COUNTERS),
+    Unit("far", "far_noc", NOC, FAR_COUNTERS),
     Unit("l2", "banks", L2_BANK, L2_COUNTERS),
+    Unit("copies", "copy_banks", L2_BANK, COPY_COUNTERS),
     Unit("msc", "mscs", MSC, MSC_COUNTERS),
     Unit("hbm", "channels", CHANNEL, HBM_COUNTERS),
     Unit("link", "ports", PORT, LINK_COUNTERS, joined=True),
@@ -160,7 +172,8 @@ class Node(NamedTuple):
     memory_wake_ps: np.ndarray  # of the unit that takes a channel's requests: its memory-side cache or the channel
     fabric_fifos: np.ndarray  # i8 [channels, STREAMS]: fifos of this unit for requests that go past L2, -1 = none
     cu_told_ps: np.ndarray  # part of wake_ps: what the Tracker tells CUs
-    bank_told_ps: np.ndarray  # and what channels, and arrivals that stay in L2, tell banks
+    bank_told_ps: np.ndarray  # and what memory, and arrivals that stay in L2, tell banks
+    copy_told_ps: np.ndarray  # and what the crossbar tells banks about data for copies; empty without copies
     steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
     news: np.ndarray  # i1 [CUs]: what each has to tell since it ran last (sim.machine.phases)
     fifos: np.ndarray
@@ -173,17 +186,22 @@ class Node(NamedTuple):
     l1_sets: np.ndarray
     warps: np.ndarray
     noc: np.ndarray
+    far_noc: np.ndarray  # the same memory; empty if no packet goes from one partition of L2 to another
     banks: np.ndarray
+    copy_banks: np.ndarray  # the same memory; empty if no bank keeps copies
     l2_sets: np.ndarray
     waiters: np.ndarray
     mscs: np.ndarray  # empty if the machine has none
+    msc_sets: np.ndarray  # empty if it stores nothing
+    msc_waiters: np.ndarray
     channels: np.ndarray
     mca: np.ndarray  # MCA [1]
     events: np.ndarray  # trace window: EVENT [slabs, events]
     addresses: np.ndarray  # u8 [slabs, explicit lane addresses]
     freed: np.ndarray  # slabs of workgroups that ended
-    series: np.ndarray  # i8 [rows, len(SERIES)]
-    totals: np.ndarray  # i8 [len(SERIES)]: counters at the last sample
+    series: np.ndarray  # i8 [rows, channels + len(SERIES)]: bytes of each channel, then SERIES; empty when off
+    totals: np.ndarray  # i8 [channels + len(SERIES)]: counters at the last sample
+    stalls: np.ndarray  # STALL: what warps wait for, empty when off
     calendars: np.ndarray  # CALENDAR [2]: of the Tracker and of the data for DMA engines
     log: np.ndarray  # DRAM commands, empty when off
     spans: np.ndarray  # SPAN: the timeline, empty when off
@@ -225,24 +243,40 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
-    roles = ("requests", "hits", "late", "fills", *(("arrivals",) if ports else ()))
-    wiring = {role: number[role] for role in roles}
-    wiring["dram"] = number["memory"][np.arange(banks) // (banks // channels)]
+    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills", "arrivals")
+    wiring: dict[str, np.ndarray] = {role: number[role] for role in roles if role in number}
+    spread = home_banks(machine.l2)
+    wiring["dram"] = number["memory"][np.arange(banks) % spread // (spread // channels)]
     l2_banks, waiters, l2_sets = make_l2_banks(machine, wiring)
     warps = host_aligned(cus, WARPS)
     clear_warps(warps)
     records, pool = make_fifos(fifos.depths, fifos.credits_ps)
-    mscs = make_mscs(machine.msc, number["memory"], number["fabric"], number["dram"])
-    counts = (cus, banks, len(mscs), channels)
-    wake_ps = np.full(sum(counts) + cus + banks, NEVER, np.int64)
-    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps, cu_told_ps, bank_told_ps = np.split(
-        wake_ps, np.cumsum((*counts, cus))
+    memory = {"in_fifo": number["memory"], "fabric_fifo": number["fabric"], "out_fifo": number["dram"]}
+    mscs, msc_waiters, msc_sets = make_mscs(
+        machine, {**memory, "fills": number["out"], "answers": number["msc_answers"], "data": number["data"]}
     )
-    joined = (np.full_like(number["fabric"], -1) if len(mscs) else number["fabric"]), number["notes"], number["data"]
+    counts = (cus, banks, len(mscs), channels)
+    copies = banks if "peer" in number else 0
+    wake_ps = np.full(sum(counts) + cus + banks + copies, NEVER, np.int64)
+    cu_wake_ps, bank_wake_ps, msc_wake_ps, channel_wake_ps, cu_told_ps, bank_told_ps, copy_told_ps = np.split(
+        wake_ps, np.cumsum((*counts, cus, banks))
+    )
+    fabric = np.full_like(number["fabric"], -1) if len(mscs) else number["fabric"]
+    joined = fabric, number["notes"], number["data"]
     calendars = np.zeros(2, CALENDAR)
     set_period(calendars, whole_period_ps(machine.hbm.clock_MHz))
     dispatch = np.zeros(QUEUES, DISPATCH)
     dispatch["lookahead_ps"] = ahead_ps
+    noc = make_noc(
+        machine,
+        first_port_fifo=number["port"][0],
+        first_request_fifo=number["requests"][0],
+        first_far_fifo=number["far"][0] if "far" in number else -1,
+        first_copy_fifo=number["copy_fills"][0] if "copy_fills" in number else -1,
+        first_hit_fifo=number["hits"][0],
+        first_answer_fifo=number["cu_answers"][0],
+        first_link_fifo=number["stores"][0] if ports else 0,
+    )
     node = Node(
         engine=make_engine(
             lookahead_ps=ahead_ps,
@@ -260,6 +294,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         fabric_fifos=number["fabric"],
         cu_told_ps=cu_told_ps,
         bank_told_ps=bank_told_ps,
+        copy_told_ps=copy_told_ps,
         steps=np.zeros(sum(counts), np.int64),
         news=np.zeros(cus, np.int8),
         fifos=records,
@@ -267,29 +302,27 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         dispatch=dispatch,
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
-        lsus=make_lsus(machine.cu, clock_ps, number["port"]),
+        lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0),
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,
-        noc=make_noc(
-            machine,
-            first_port_fifo=number["port"][0],
-            first_request_fifo=number["requests"][0],
-            first_hit_fifo=number["hits"][0],
-            first_answer_fifo=number["cu_answers"][0],
-            first_link_fifo=number["stores"][0] if ports else 0,
-        ),
+        noc=noc,
+        far_noc=noc[: len(noc) if "far" in number else 0],
         banks=l2_banks,
+        copy_banks=l2_banks[:copies],
         l2_sets=make_sets(l2_sets),
         waiters=waiters,
         mscs=mscs,
+        msc_sets=make_sets(msc_sets),
+        msc_waiters=msc_waiters,
         channels=make_channels(machine, number["dram"], number["out"], joined),
         mca=make_mca(machine),
         events=np.zeros((0, 0), EVENT),
         addresses=np.zeros((0, 1), np.uint64),
         freed=np.zeros(0, np.int64),
-        series=np.zeros((4096, len(SERIES)), np.int64),
-        totals=np.zeros(len(SERIES), np.int64),
+        series=np.zeros((0, channels + len(SERIES)), np.int64),
+        totals=np.zeros(channels + len(SERIES), np.int64),
+        stalls=np.zeros(0, STALL),
         calendars=calendars,
         log=np.zeros(0, LOG),
         spans=np.zeros(0, SPAN),
@@ -299,7 +332,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         wires=np.zeros(0, WIRE) if wires is None else wires,
         arriving=np.zeros(1, REQUEST),
     )
-    return node._replace(**in_huge_pages({field: getattr(node, field) for field in LARGE})), fifos.names
+    node = node._replace(**in_huge_pages({field: getattr(node, field) for field in LARGE}))
+    return node._replace(copy_banks=node.banks[:copies]), fifos.names
 
 
 def units_of(node: Node) -> dict[str, np.ndarray]:

@@ -21,6 +21,8 @@ ENGINE = np.dtype(
         ("next_sample_ps", "i8"),
         ("samples", "i8"),  # rows filled since the host took them
         ("freed", "i8"),  # trace-window slabs freed since the host took them
+        ("kernels", "i8"),  # launched before those in progress ...
+        ("present", "i8"),  # ... and number of those
         ("spans", "i8"),  # written to the timeline, or lost when it was full
         ("horizon_ps", "i8"),  # no window ends after it: later packets of other GPUs are not known yet
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
@@ -39,9 +41,14 @@ SERIES = (
     "queue_columns",
     "resident_workgroups",
     "tracker_live_tiles",
+    "warps_at_data",
+    "warps_at_barrier",
+    "warps_at_lsu",
+    "warps_at_tracker",
+    "warps_at_pipe",
 )
-"""Columns of the time series: counts of an interval. The last three are levels at its end."""
-LEVELS = 3
+"""Columns of the time series: counts of an interval, then LEVELS levels at its end. warps_at_*: sim.machine.stalls."""
+LEVELS = 8
 
 
 def make_engine(**constants):

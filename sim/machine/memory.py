@@ -30,7 +30,7 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
     """Bytes of one GPU by the fields that decide them."""
-    cu, l1, l2 = machine.cu, machine.l1, machine.l2
+    cu, l1, l2, msc = machine.cu, machine.l1, machine.l2, machine.msc
     rings = sum(1 << (depth - 1).bit_length() for depth in wire(machine, ports)[0].depths)
     sets = {"l1": l1.bytes // (l1.ways * LINE_BYTES) * cu.count, "l2": l2.bytes // (l2.ways * LINE_BYTES)}
     return {
@@ -38,6 +38,10 @@ def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
         "l2.mshrs x l2.mshr_merges": l2.banks * waiting_places(l2) * REQUEST.itemsize,
         "l1.bytes x cu.count": sets["l1"] * CACHE_SET.itemsize,
         "l2.bytes": sets["l2"] * CACHE_SET.itemsize,
+        "msc.bytes": msc.bytes // (msc.ways * LINE_BYTES) * CACHE_SET.itemsize,
+        "msc.mshrs x msc.mshr_merges": (
+            machine.hbm.channels * msc.mshrs * msc.mshr_merges * REQUEST.itemsize if msc.bytes else 0
+        ),
         "cu.count": cu.count * sum(record.itemsize for record in (CU, LSU, L1, WARPS)),
         "hbm.channels": machine.hbm.channels * CHANNEL.itemsize,
         "links": ports * WIRE.itemsize,

@@ -9,13 +9,13 @@ Requests to other units lower their wake times. After the last phase `retry_bloc
 import numpy as np
 
 from sim.hw.cu import cu_expect, cu_expect_work, cu_step
-from sim.hw.fifo import fifo_head, fifo_pop, fifo_push_copy
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
 from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
 from sim.hw.l2_record import BANK_LINES
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
-from sim.hw.msc import retry_mscs
+from sim.hw.msc import msc_retry_ps, msc_step
 from sim.hw.noc import noc_answers, noc_requests, noc_wake_ps
 from sim.hw.prefetch import prefetch_lines
 from sim.hw.request import NEVER
@@ -123,50 +123,80 @@ def run_requests(node, begin_ps, end_ps):
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Carry answers over the NoC. Writes: node.cu_wake_ps, node.fifos, node.noc, node.pool."""
+    """Carry answers over the NoC. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.noc, node.pool."""
     noc = node.noc[0]
-    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.cu_wake_ps)
+    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.copy_told_ps, node.cu_wake_ps)
 
 
 @compiled
 def run_banks(node, first, last, end_ps):
-    """Run the L2 banks of channels; those of one channel share its fifos, so they act in the order of time.
+    """Run the L2 banks of groups of channels, of the groups `first` to `last` - 1 that there are.
 
-    At equal times the bank that is blocked goes first, then the lower one. Requests to memory wake the channel or its
-    memory-side cache.
+    Banks of one channel share its fifos, so they act in the order of time. At equal times the bank that is blocked goes
+    first, then the lower one. Requests to memory wake the channel or its memory-side cache. Only banks of one group
+    ask each other for copies.
 
-    Writes: node.bank_told_ps, node.bank_wake_ps, node.banks, node.fifos, node.l2_sets,
-    node.memory_wake_ps, node.pool, node.steps, node.waiters.
+    Reads: node.noc. Writes: node.bank_told_ps, node.bank_wake_ps, node.banks, node.copy_told_ps, node.fifos,
+    node.l2_sets, node.memory_wake_ps, node.pool, node.steps, node.waiters.
     """
-    slices = len(node.banks) // len(node.channels)
-    for h in range(first, last):
-        for b in range(h * slices, (h + 1) * slices):
-            if node.bank_told_ps[b] < NEVER:
-                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.bank_told_ps[b])
-                node.bank_told_ps[b] = NEVER
-        for b in range((h + 1) * slices, min((h + 2) * slices, last * slices)):
-            l2_expect_queue(node.banks[b], node.l2_sets, node.waiters, node.fifos, node.pool)
-        for b in range((h + 2) * slices, min((h + 3) * slices, last * slices)):
-            prefetch_lines(node.banks[b], BANK_LINES)
-        while True:
-            b, now_ps, other_ps = _next_bank(node, h * slices, slices)
-            if now_ps >= end_ps:
-                break
-            _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
+    spread, groups = node.noc[0].home_banks, node.noc[0].channel_groups
+    slices = spread // len(node.channels)
+    for group in range(first, min(last, groups)):
+        for h in range(group, len(node.channels), groups):
+            behind = (h - group + last) * slices
+            _tell_banks(node, h * slices, slices, spread)
+            _expect_banks(node, (h + 1) * slices, behind, slices, spread)
+            while True:
+                b, now_ps, other_ps = _next_bank(node, h * slices, slices, spread)
+                if now_ps >= end_ps:
+                    break
+                _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
 
 
 @compiled(inline=True)
-def _next_bank(node, first, slices):
-    """The bank that acts next: (bank, its time, the earliest time of another bank)."""
-    b = first
-    now_ps = node.bank_wake_ps[first]
+def _tell_banks(node, lowest, slices, spread):
+    """Lower the wake times of a channel's banks (see `_next_bank`) to what other units have told."""
+    for first in range(lowest, len(node.banks), spread):
+        for b in range(first, first + slices):
+            if node.bank_told_ps[b] < NEVER:
+                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.bank_told_ps[b])
+                node.bank_told_ps[b] = NEVER
+            if len(node.copy_told_ps) > 0 and node.copy_told_ps[b] < NEVER:
+                node.bank_wake_ps[b] = min(node.bank_wake_ps[b], node.copy_told_ps[b])
+                node.copy_told_ps[b] = NEVER
+
+
+@compiled(inline=True)
+def _expect_banks(node, lowest, behind, slices, spread):
+    """Hint to the host: the banks of the channel whose first bank is `lowest` are next, then those behind them.
+
+    behind: no bank from this one on is run.
+    """
+    for first in range(0, len(node.banks), spread):
+        for b in range(first + lowest, first + min(lowest + slices, behind)):
+            l2_expect_queue(node.banks[b], node.l2_sets, node.waiters, node.fifos, node.pool)
+        for b in range(first + lowest + slices, first + min(lowest + 2 * slices, behind)):
+            prefetch_lines(node.banks[b], BANK_LINES)
+
+
+@compiled(inline=True)
+def _next_bank(node, lowest, slices, spread):
+    """The bank of a channel that acts next: (bank, its time, the earliest time of another bank).
+
+    The channel has `slices` banks from `lowest` on in each run of `spread` banks: in each private partition.
+    """
+    b = lowest
+    now_ps = node.bank_wake_ps[lowest]
     other_ps = NEVER
-    for k in range(first + 1, first + slices):
-        wake_ps = node.bank_wake_ps[k]
-        if wake_ps < now_ps or (wake_ps == now_ps and waits_longer(node.banks[k], node.banks[b])):
-            b, now_ps, other_ps = k, wake_ps, now_ps
-        else:
-            other_ps = min(other_ps, wake_ps)
+    for first in range(lowest, len(node.banks), spread):
+        for k in range(first, first + slices):
+            if k == lowest:
+                continue
+            wake_ps = node.bank_wake_ps[k]
+            if wake_ps < now_ps or (wake_ps == now_ps and waits_longer(node.banks[k], node.banks[b])):
+                b, now_ps, other_ps = k, wake_ps, now_ps
+            else:
+                other_ps = min(other_ps, wake_ps)
     return b, now_ps, other_ps
 
 
@@ -184,13 +214,16 @@ def _run_bank(node, h, b, now_ps, end_ps):
     node.bank_wake_ps[b] = now_ps
     node.memory_wake_ps[h] = min(node.memory_wake_ps[h], bank.sent_ps)
     bank.sent_ps = NEVER
+    if bank.asked_ps < NEVER:
+        node.bank_wake_ps[bank.other] = min(node.bank_wake_ps[bank.other], bank.asked_ps)
+        bank.asked_ps = NEVER
 
 
 @compiled
 def run_channels(node, first, last, end_ps):
     """Run HBM channels. Then return the data that they have read.
 
-    Writes: node.bank_told_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.pool,
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.channels, node.fifos, node.log, node.msc_wake_ps, node.pool,
     node.steps.
     """
     place = len(node.cus) + len(node.banks) + len(node.mscs)
@@ -205,13 +238,16 @@ def run_channels(node, first, last, end_ps):
             now_ps = channel_step(channel, node.fifos, node.pool, now_ps, node.log)
         node.steps[place + h] += steps
         node.channel_wake_ps[h] = now_ps
-        _return_data(node, channel)
+        if len(node.msc_sets) > 0:  # the memory-side cache takes the data
+            node.msc_wake_ps[h] = min(node.msc_wake_ps[h], fifo_head_ps(node.fifos[channel.out_fifo], node.pool))
+        else:
+            _return_data(node, channel.out_fifo)
 
 
 @compiled(inline=True)
-def _return_data(node, channel):
-    """Put data read from DRAM into the fill fifos of their banks."""
-    out = node.fifos[channel.out_fifo]
+def _return_data(node, number):
+    """Put data from memory, in fifo `number`, into the fill fifos of their banks."""
+    out = node.fifos[number]
     while out.head != out.tail:
         data = fifo_head(out, node.pool)
         b = np.int64(data.bank)
@@ -222,20 +258,46 @@ def _return_data(node, channel):
 
 
 @compiled
+def run_mscs(node, first, last, end_ps):
+    """Run slices of the memory-side cache. Return data, wake channels.
+
+    Writes: node.bank_told_ps, node.channel_wake_ps, node.fifos, node.msc_sets, node.msc_waiters, node.msc_wake_ps,
+    node.mscs, node.pool.
+    """
+    for h in range(first, last):
+        now_ps = node.msc_wake_ps[h]
+        if now_ps >= end_ps:
+            continue
+        msc = node.mscs[h]
+        while now_ps < end_ps:
+            now_ps = msc_step(msc, node.msc_sets, node.msc_waiters, node.fifos, node.pool, now_ps)
+        node.msc_wake_ps[h] = now_ps
+        if msc.sets > 0:
+            _return_data(node, msc.answers)
+        if msc.sent_ps < NEVER:
+            node.channel_wake_ps[h] = min(node.channel_wake_ps[h], msc.sent_ps)
+            msc.sent_ps = NEVER
+
+
+@compiled
 def retry_memory(node, first, last, end_ps):
     """Banks and memory-side caches of channels that wait for room continue when their credits come.
 
     All units that take from their fifos have run.
 
-    Reads: node.banks, node.fifos, node.mscs, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
+    Reads: node.banks, node.fifos, node.mscs, node.noc, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
     """
-    slices = len(node.banks) // len(node.channels)
-    for b in range(first * slices, last * slices):
-        if node.banks[b].blocked == 1:
-            retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
-            node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
+    spread = node.noc[0].home_banks
+    slices = spread // len(node.channels)
+    for lowest in range(first * slices, len(node.banks), spread):
+        for b in range(lowest, lowest + (last - first) * slices):
+            if node.banks[b].blocked == 1:
+                retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
+                node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
     if len(node.mscs) > 0:
-        retry_mscs(node, first, last)
+        for h in range(first, last):
+            if node.mscs[h].blocked == 1:
+                node.msc_wake_ps[h] = min(node.msc_wake_ps[h], msc_retry_ps(node.mscs[h], node.fifos, node.pool))
 
 
 @compiled

@@ -19,6 +19,7 @@ LEFT_OVER = (
     ("l1s", "entries_used", "L1 misses under way"),
     ("banks", "misses_used", "L2 misses under way"),
     ("banks", "reads_out", "reads of L2 under way"),
+    ("mscs", "misses_used", "misses of the memory-side cache under way"),
     ("channels", "queued", "entries in DRAM queues"),
     ("cus", "residents", "workgroups on CUs"),
 )
@@ -71,6 +72,7 @@ def check_rest(node: Node, fifo_names: Sequence[str], what: str) -> None:
             least = records[one.name][field].min()
             faults += [f"{one.name}.{field} is {least}"] if least < 0 else []
     served, sent = int(node.banks["requests_served"].sum()), int(node.noc["request_packets"].sum())
+    served -= int(node.banks["copy_requests"].sum())
     if not len(node.ports) and served != sent:
         faults.append(f"{sent} requests crossed the NoC, L2 served {served}")
     if faults:

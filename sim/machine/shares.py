@@ -6,9 +6,16 @@ wake time. What one half tells the other takes a lookahead or more, so it matter
 half comes later in the window. So it does not matter which thread runs what.
 """
 
-from sim.hw.msc import run_mscs
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.phases import retry_memory, run_answers, run_banks, run_channels, run_cus, run_requests
+from sim.machine.phases import (
+    retry_memory,
+    run_answers,
+    run_banks,
+    run_channels,
+    run_cus,
+    run_mscs,
+    run_requests,
+)
 from sim.machine.team import (
     CHANNELS,
     CUS,
@@ -34,8 +41,8 @@ REQUESTS, ANSWERS, ALL_JOBS = range(3)
 def run_units(node, team, me, end_ps):
     """The first half of a window on thread `me`."""
     take_again(team, CHANNELS, me)
-    channels, cus, threads = len(node.channels), len(node.cus), team[THREADS]
-    run_banks(node, first_of(channels, team, me), first_of(channels, team, me + 1), end_ps)
+    groups, cus, threads = node.noc[0].channel_groups, len(node.cus), team[THREADS]
+    run_banks(node, first_of(groups, team, me), first_of(groups, team, me + 1), end_ps)
     for k in range(threads):
         owner = me + k if me + k < threads else me + k - threads
         first, last = next_part(cus, team, CUS, owner)

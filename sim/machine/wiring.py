@@ -1,11 +1,12 @@
-"""The fifos of a machine, their depths and credits, and the lookahead of its time windows."""
+"""The fifos of a machine by role, with their depths and credits; the longest time window."""
 
 import numpy as np
 
 from sim.hw.calendar import MAX_SLOTS
 from sim.hw.l2_record import waiting_places
+from sim.hw.partition import far_ps, has_far
 from sim.hw.request import STREAMS, Stream
-from sim.spec import Machine
+from sim.spec import L2Sharing, Machine
 from traces.units import period_ps, whole_period_ps
 
 MAX_LOOKAHEAD_PS = 50_000
@@ -14,7 +15,7 @@ NOTES = 2048
 
 
 class Fifos:
-    """Numbers the fifos of a machine and remembers their names and depths."""
+    """Numbers the fifos of a machine and remembers their names, depths and credits."""
 
     def __init__(self):
         self.depths: list[int] = []
@@ -45,7 +46,11 @@ def lookahead_ps(machine: Machine, ports: int = 0) -> int:
     grid_ps = whole_period_ps(machine.noc.clock_MHz)
     shortest_ps = min(machine.noc.latency_clk * grid_ps, machine.hbm.request_ps, data_ps(machine), MAX_LOOKAHEAD_PS)
     if ports:
-        shortest_ps = min(shortest_ps, machine.link.latency_ps)
+        shortest_ps = min(shortest_ps, machine.link.latency_ps, machine.network.latency_ps)
+    if has_far(machine.l2):
+        shortest_ps = min(shortest_ps, far_ps(machine))
+    if machine.msc.bytes:
+        shortest_ps = min(shortest_ps, machine.msc.latency_clk * whole_period_ps(machine.msc.clock_MHz))
     slots = MAX_SLOTS - 2
     shortest_ps = min(shortest_ps, slots * grid_ps, slots * whole_period_ps(machine.hbm.clock_MHz))
     return max(shortest_ps // grid_ps, 1) * grid_ps
@@ -59,10 +64,11 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     # While a credit travels its place stays empty. So a port also holds the lines of that time.
     lines_per_credit = int(-(-credit_ps // line_ps))
     l2_clocks = -(-credit_ps // whole_period_ps(machine.l2.clock_MHz))
-    # A bank's place is taken when a request leaves its CU. So its fifo also holds those in the crossbar, and the credits.
-    noc_clocks = machine.noc.latency_clk + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
-    bank_depth = machine.noc.bank_fifo + noc_clocks
+    # A request takes its place at a bank when it leaves its CU. So the fifo also holds those on the way, and credits.
+    peer_depth = machine.noc.bank_fifo + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
+    bank_depth, far_clocks = peer_depth + machine.noc.latency_clk, machine.l2.far_latency_clk
     fills = machine.l2.mshrs * 2
+    out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
@@ -70,15 +76,24 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
         "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
         "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
+        "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
         "fills": fifos.add("l2.fills", banks, fills),
-        "out": fifos.add("hbm.out", channels, fills * (banks // channels)),
+        "out": fifos.add("hbm.out", channels, out),
         "stores": fifos.add("link.stores", ports, machine.link.egress_fifo, credit_ps),
         "lines": fifos.add("link.lines", ports, machine.link.egress_fifo, credit_ps),
     }
     numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, channels, credit_ps)
     numbers["memory"], depth = numbers["dram"], machine.l2.dram_fifo
+    numbers["msc_answers"] = numbers["out"]
     if machine.msc.present:
         numbers["memory"], depth = _streams(fifos, "msc.in", machine.msc.fifo, channels, credit_ps), machine.msc.fifo
+    if machine.msc.bytes:
+        numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
+    if has_far(machine.l2):
+        numbers["far"] = fifos.add("l2.far", banks, bank_depth + far_clocks, credit_ps)
+    if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
+        numbers["peer"] = fifos.add("l2.peer", banks, peer_depth + far_clocks, credit_ps)
+        numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
     numbers["fabric"] = np.full((channels, STREAMS), -1)
     numbers["notes"] = numbers["data"] = np.full(channels, -1)
     if ports:
@@ -86,7 +101,7 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
         numbers["arrivals"] = fifos.add("l2.arrivals", banks, bank_depth, credit_ps)
         numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
-        numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine))
+        numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
     return fifos, numbers
 
 
@@ -94,6 +109,6 @@ def _streams(fifos: Fifos, name: str, depth: int, channels: int, credit_ps: int)
     return fifos.add(name, channels * STREAMS, depth, credit_ps).reshape(channels, STREAMS)
 
 
-def _dma_reads(machine: Machine) -> int:
+def _dma_reads(machine: Machine, ports: int) -> int:
     """Largest number of DMA reads whose answers are in one channel."""
-    return machine.dma.engines * machine.dma.outstanding
+    return machine.dma.engines * machine.dma.outstanding if ports else 0

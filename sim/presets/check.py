@@ -6,7 +6,7 @@ The range of each value alone is in `sim.presets.bounds`.
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
-from sim.spec import HBM, BankMap, DmaPolicy, Granularity, Machine, QueueOrganisation
+from sim.spec import HBM, BankMap, DmaPolicy, Granularity, L2Sharing, Machine, QueueOrganisation
 from traces.errors import UserError
 from traces.units import whole_period_ps
 
@@ -80,6 +80,38 @@ def _cache_rules(machine):
     fits = not l1.unified_with_shared or cu.shared_bytes <= l1.bytes
     yield fits, "cu.shared_bytes", f"at most l1.bytes = {l1.bytes}, which it is part of"
     yield l2.banks % hbm.channels == 0, "l2.banks", f"a multiple of hbm.channels = {hbm.channels}"
+    yield from _partition_rules(machine)
+    yield from _msc_rules(machine)
+
+
+def _partition_rules(machine):
+    l2, channels = machine.l2, machine.hbm.channels
+    parts = l2.partitions
+    if parts == 1:
+        return
+    yield machine.cu.count % parts == 0, "cu.count", f"a multiple of l2.partitions = {parts}"
+    if l2.sharing == L2Sharing.PRIVATE:
+        least = parts * channels
+        yield l2.banks % least == 0, "l2.banks", f"a multiple of l2.partitions x hbm.channels = {least}"
+    else:
+        yield channels % parts == 0, "hbm.channels", f"a multiple of l2.partitions = {parts}"
+        copies = l2.sharing == L2Sharing.COPIES
+        yield not copies or parts == 2, "l2.partitions", "2, as a line has one copy with l2.sharing = copies"
+        yield not copies or l2.mshrs > 1, "l2.mshrs", "at least 2, one for lines that are at home"
+        far_ps = l2.far_latency_clk * whole_period_ps(machine.noc.clock_MHz)
+        allowed = f"so many clocks that a packet takes {SHORTEST_WINDOW_PS} ps: partitions run alone for this time"
+        yield far_ps >= SHORTEST_WINDOW_PS, "l2.far_latency_clk", allowed
+
+
+def _msc_rules(machine):
+    msc, channels = machine.msc, machine.hbm.channels
+    way_bytes = channels * msc.ways * LINE_BYTES
+    fits = msc.bytes % way_bytes == 0
+    yield fits, "msc.bytes", f"a multiple of hbm.channels x msc.ways x {LINE_BYTES} = {way_bytes}"
+    yield msc.present or msc.bytes == 0, "msc.bytes", "0, as msc.present = false"
+    least = max(SHORTEST_WINDOW_PS, whole_period_ps(machine.noc.clock_MHz))
+    fits = msc.bytes == 0 or msc.latency_clk * whole_period_ps(msc.clock_MHz) >= least
+    yield fits, "msc.latency_clk", f"so many clocks that an answer takes {least} ps: time windows are whole clocks"
 
 
 def _hbm_rules(hbm):
@@ -129,6 +161,7 @@ def _fabric_rules(machine):
     allowed = f"at least {clock_ps} ps, a clock of the crossbar: time windows are whole clocks"
     yield machine.hbm.request_ps >= clock_ps, "hbm.request_ps", allowed
     yield machine.link.latency_ps >= clock_ps, "link.latency_ps", allowed
+    yield machine.network.latency_ps >= clock_ps, "network.latency_ps", allowed
     yield tracker.entries % tracker.ways == 0, "tracker.entries", f"a multiple of tracker.ways = {tracker.ways}"
     most = TRACKER_SETS_MAX * tracker.ways
     allowed = f"at most {TRACKER_SETS_MAX} x tracker.ways = {most}, the size of the unit's record; 0 = no limit"

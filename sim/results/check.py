@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sim.host.recorded import Recorded
 from sim.hw.request import STREAMS
 from sim.hw.spans import SPAN
+from sim.machine.stalls import STALL
 from sim.run.result import KernelResult, ResultsError, RunResult
 
 LATEST_PS = (1 << 63) - 1
@@ -41,14 +43,25 @@ def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
         yield all(isinstance(text, str) for text in getattr(run, name)), name, "a list of texts"
     timed = bool(run.series) or len(run.spans) > 0
     yield run.interval_ps >= int(timed), "interval_ps", "0, and 1 and more with a time series"
+    yield from _rules_of_records(run)
+    for other in run.others:
+        yield from _rules_of_records(other)
+    mean = run.mean_dram_bytes
+    yield mean is None or (mean.dtype == np.int64 and mean.shape == (STREAMS,)), "mean_dram_bytes", f"i8 [{STREAMS}]"
+
+
+def _rules_of_records(run: RunResult | Recorded) -> Iterator[tuple[bool, str, str]]:
+    """The same for what a GPU has recorded."""
     lengths = {values.shape for values in run.series.values()}
     yield len(lengths) <= 1 and all(len(shape) == 1 for shape in lengths), "series", "columns of one length"
     yield all(values.dtype == np.int64 for values in run.series.values()), "series", "64-bit integers"
+    channels, rows = run.channel_bytes, next((shape[0] for shape in lengths), 0)
+    yield channels.dtype == np.int64 and channels.ndim == 2, "channel_bytes", "i8 [time, channels]"
+    yield len(channels) in (0, rows), "channel_bytes", "a row per interval of the series"
     yield run.spans.dtype == SPAN and run.spans.ndim == 1, "spans", "a column of spans"
+    yield run.stalls.dtype == STALL and run.stalls.ndim == 1, "stalls", "a column of samples"
     triggers = run.triggers
     yield triggers.dtype == np.int64 and triggers.ndim == 2 and triggers.shape[1] == 3, "triggers", "i8 [tiles, 3]"
-    mean = run.mean_dram_bytes
-    yield mean is None or (mean.dtype == np.int64 and mean.shape == (STREAMS,)), "mean_dram_bytes", f"i8 [{STREAMS}]"
 
 
 def check_text(text: str, where: str) -> None:

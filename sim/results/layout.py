@@ -12,6 +12,9 @@ The group of a run (version 1: the root of the file):
     series/<name>           i8 [time]: increase in each interval, or a level at its end (`sim.machine.build.SERIES`)
     spans                   SPAN [spans] (`sim.hw.spans`): workgroups and DMA transfers, if there is a time series
     triggers                i8 [tiles, 3]: tile, time of completion (ps), local chunk; if tiles were tracked
+    channel_bytes           i8 [time, channels]: bytes on the bus of each DRAM channel, if there is a time series
+    stalls                  STALL [rows] (`sim.machine.stalls`): samples of warps by what they wait for, if there is one
+    gpus/0001, ...          series, spans, triggers, channel_bytes and stalls of the other simulated GPUs
     mean_dram_bytes         i8 [4], per stream, for several GPUs
 
 The group of a failed point has only the attributes writer, point and failure (the reason). Versions 2 and 3 have a
@@ -26,9 +29,10 @@ from typing import Any
 import h5py
 import numpy as np
 
+from sim.host.recorded import Recorded
 from sim.presets import preset_from_dict
 from sim.results.check import check_run, check_text
-from sim.run.result import Failure, KernelResult, RunResult
+from sim.run.result import Failure, KernelResult, RunResult, ends_ps
 from traces.checksum import canonical_json
 
 KERNEL = "kernels/{:04d}"
@@ -40,8 +44,10 @@ INPUT_FROM = 3
 ATTRIBUTES = ("interval_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once", "code")
 """Attributes with plain values of a RunResult. A value of None is not written."""
 TEXTS = ("input", "figures", "wrong", "warnings")
-ARRAYS = ("spans", "triggers", "mean_dram_bytes")
-"""Datasets that are written if they are not empty."""
+RECORDED = ("spans", "triggers", "channel_bytes", "stalls")
+"""Datasets of each GPU that are written if they are not empty."""
+ARRAYS = (*RECORDED, "mean_dram_bytes")
+GPU = "gpus/{:04d}"
 
 
 def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
@@ -61,14 +67,22 @@ def write_run(group: h5py.Group, run: RunResult | Failure) -> None:
     group["options"] = json.dumps(run.options, indent=1)
     for number, kernel in enumerate(run.kernels):
         _write_kernel(group.create_group(KERNEL.format(number)), kernel)
-    for name, values in _arrays(run).items():
-        group.create_dataset(name, data=values, compression="gzip", shuffle=True)
-    _write_series(group.create_group("series"), run)
+    _write_arrays(group, _arrays(run, ARRAYS))
+    _write_series(group.create_group("series"), run.series, run.interval_ps)
+    for number, other in enumerate(run.others, 1):
+        part = group.create_group(GPU.format(number))
+        _write_arrays(part, _arrays(other, RECORDED))
+        _write_series(part.create_group("series"), other.series, run.interval_ps)
 
 
-def _arrays(run: RunResult) -> dict[str, np.ndarray]:
-    arrays = {name: getattr(run, name) for name in ARRAYS}
+def _arrays(run: RunResult | Recorded, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    arrays = {name: getattr(run, name) for name in names}
     return {name: values for name, values in arrays.items() if values is not None and len(values)}
+
+
+def _write_arrays(group: h5py.Group, arrays: dict[str, np.ndarray]) -> None:
+    for name, values in arrays.items():
+        group.create_dataset(name, data=values, compression="gzip", shuffle=True)
 
 
 def _write_kernel(group: h5py.Group, kernel: KernelResult) -> None:
@@ -81,12 +95,12 @@ def _write_kernel(group: h5py.Group, kernel: KernelResult) -> None:
         units.create_dataset(unit, data=counters, compression="gzip", shuffle=True)
 
 
-def _write_series(group: h5py.Group, run: RunResult) -> None:
-    if not run.series:
+def _write_series(group: h5py.Group, series: dict[str, np.ndarray], interval_ps: int) -> None:
+    if not series:
         return
-    time = group.create_dataset("time_ps", data=run.times_ps())
+    time = group.create_dataset("time_ps", data=ends_ps(series, interval_ps))
     time.make_scale("time_ps")
-    for name, values in sorted(run.series.items()):
+    for name, values in sorted(series.items()):
         dataset = group.create_dataset(name, data=values, compression="gzip", shuffle=True)
         dataset.dims[0].attach_scale(time)
 
@@ -129,7 +143,7 @@ def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -
         "preset": preset_from_dict(stored_spec),
         "options": json.loads(group["options"].asstr()[()]),
         "kernels": [_read_kernel(group[KERNEL.format(k)]) for k in range(int(attributes["kernels"]))],
-        "series": {name: values[:] for name, values in group["series"].items() if name != "time_ps"},
+        "series": _read_series(group),
         "interval_ps": int(attributes["interval_ps"]),
     }
     if version < INPUT_FROM:
@@ -137,6 +151,7 @@ def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -
         return RunResult(**given, input={"trace": str(attributes["trace_fingerprint"])}, figures=figures)
     given |= {name: json.loads(attributes[name]) for name in TEXTS}
     given |= {name: group[name][:] for name in ARRAYS if name in group}
+    given["others"] = [_read_recorded(group["gpus"][number]) for number in sorted(group.get("gpus", ()))]
     given |= {name: int(attributes[name]) for name in ("link_bytes", "line_requests")}
     return RunResult(
         **given | {name: tuple(given[name]) for name in ("wrong", "warnings")},
@@ -144,6 +159,14 @@ def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -
         kernel_ps=int(attributes["kernel_ps"]) if "kernel_ps" in attributes else None,
         code=str(attributes["code"]),
     )
+
+
+def _read_series(group: h5py.Group) -> dict[str, np.ndarray]:
+    return {name: values[:] for name, values in group["series"].items() if name != "time_ps"}
+
+
+def _read_recorded(group: h5py.Group) -> Recorded:
+    return Recorded(_read_series(group), **{name: group[name][:] for name in RECORDED if name in group})
 
 
 def _read_kernel(group: h5py.Group) -> KernelResult:
@@ -180,7 +203,7 @@ def run_digest(
         digest.update(canonical_json([kernel.name, kernel.start_ps, kernel.end_ps, kernel.totals]).encode())
         for unit in sorted(kernel.units):
             _digest_array(digest, unit, kernel.units[unit])
-    for name, values in (*sorted(run.series.items()), *(_arrays(run).items() if version >= INPUT_FROM else ())):
+    for name, values in (*sorted(run.series.items()), *(_arrays(run, ARRAYS).items() if version >= INPUT_FROM else ())):
         _digest_array(digest, name, values)
     return digest.hexdigest()
 

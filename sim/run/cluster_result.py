@@ -1,5 +1,6 @@
 """The result of a finished run on several GPUs: time, traffic, counters, time series, timeline, ledger verdict."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,17 +65,19 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
         figures=_figures(cluster),
     )
     if interval_ps:
-        result.interval_ps, result.series, result.spans = interval_ps, first.series(), first.spans()
-        result.triggers = _triggers(cluster)
+        result.interval_ps = interval_ps
+        recorded = [replace(gpu.recorded(), triggers=_triggers(cluster, number)) for number, gpu in enumerate(gpus)]
+        result.keep(recorded[0])
+        result.others = recorded[1:]
     return result
 
 
-def _triggers(cluster: Cluster) -> np.ndarray:
-    """The tracked tiles of GPU 0 in the order of time, i8 [tiles, 3]: tile, time of completion (ps), local chunk."""
-    tiles, chunks = cluster.gpus[0].node.output.tiles, cluster.plans[0].chunks
+def _triggers(cluster: Cluster, number: int) -> np.ndarray:
+    """The tracked tiles of a GPU in the order of time, i8 [tiles, 3]: tile, time of completion (ps), local chunk."""
+    tiles, chunks = cluster.gpus[number].node.output.tiles, cluster.plans[number].chunks
     local = np.zeros(len(tiles), np.int64)
     for stage in range(chunks.gpus):
-        span = chunks.span(0, stage)
+        span = chunks.span(cluster.plans[number].gpu, stage)
         local[span.start : span.stop] = stage
     tracked = np.flatnonzero(tiles["triggers"])
     rows = np.column_stack([tracked, tiles["done_ps"][tracked], local[tracked]])

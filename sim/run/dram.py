@@ -2,7 +2,7 @@
 
 Requests enter in order, as many per clock as the controller accepts. A request with a time does not enter before it.
 Latency is from acceptance (with times: from the time of the request) to the end of the data on the bus. The run ends
-with the last burst.
+with the last burst. The timing sets of HBM3 and HBM3e leave out a few delays (D43).
 """
 
 import tomllib

@@ -1,11 +1,11 @@
 """Kernels simulated in part: until their waves are steady, and their end; the waves between are extrapolated (D30).
 
 A *wave* is the number of workgroups that the machine holds at once. `Watch` looks at a running kernel. Its waves can
-be steady once L2 has been filled `FILLS` times and the work has repeated once. Then `sim.run.steady_waves` predicts
-time and DRAM traffic of the remaining waves. If the error to be stated is within the accuracy, the rest is omitted
-except for the end of the kernel: what is unlike the other workgroups, and the last wave, as incomplete as it is. The
-omitted waves are added at the steady rate: time per wave, each counter per workgroup. If the error never gets small
-enough, the whole kernel is simulated and the result is exact.
+be steady once the caches have been filled `FILLS` times and the work has repeated once. Then `sim.run.steady_waves`
+predicts time and DRAM traffic of the remaining waves. If the error to be stated is within the accuracy, the rest is
+omitted except for the end of the kernel: what is unlike the other workgroups, and the last wave, as incomplete as it
+is. The omitted waves are added at the steady rate: time per wave, each counter per workgroup. If the error never gets
+small enough, the whole kernel is simulated and the result is exact.
 """
 
 from typing import Any, NamedTuple
@@ -26,8 +26,9 @@ WAVES, OF_WAVES = f"{EXTRAPOLATED}from_waves", f"{EXTRAPOLATED}to_waves"
 TIME_ERROR, TRAFFIC_ERROR = f"{EXTRAPOLATED}time_error", f"{EXTRAPOLATED}traffic_error"
 """Figures of an extrapolated run: simulated workgroups and waves, those of the whole; the stated relative errors."""
 FILLS = 2
-"""Data that must have come into L2 before waves can be steady, in sizes of L2. Until L2 is full it evicts little; then
-reads compete with the first write-backs (assumed; `validation/tables/extrapolation.md`)."""
+"""Data that must have come into L2 before waves can be steady, in sizes of L2 and of a storing memory-side cache
+together. Until a cache is full it evicts little; then reads compete with the first write-backs (assumed;
+`validation/tables/extrapolation.md`)."""
 END_WAVES = 0.1
 """Uncertainty of the end, in waves: workgroups may be less out of step than at the end of the whole kernel (assumed;
 `validation/tables/extrapolation.md`)."""
@@ -120,7 +121,9 @@ class Watch:
         """Number of the last workgroups that can be steady, at most half of all if those are enough. 0: too few."""
         pattern, last = self.kernel.pattern, self._snapshots[-1]
         least = (LEAST_WINDOWS - 1) * pattern.wave + pattern.window
-        fills = self._snapshots[0].l2_fills + FILLS * self.gpu.machine.l2.bytes // SECTOR_BYTES
+        machine = self.gpu.machine
+        cache_bytes = machine.l2.bytes + machine.msc.bytes * machine.msc.present
+        fills = self._snapshots[0].l2_fills + FILLS * cache_bytes // SECTOR_BYTES
         ready = [s.workgroups for s in self._snapshots if s.l2_fills >= fills and s.workgroups >= pattern.repeats_after]
         steady = min(last.workgroups - ready[0], max(last.workgroups // 2, least)) if ready else 0
         return steady if steady >= least else 0

@@ -20,6 +20,7 @@ from sim.collective.plans import (
     all_to_all,
     check_plans_fit,
     fused,
+    local_reduce,
     reduce_scatter,
     send,
     steps_queue,
@@ -28,7 +29,7 @@ from sim.collective.plans import (
 from sim.collective.space import check_tracker
 from sim.collective.tables import Queue
 from sim.collective.topology import port_distances
-from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
+from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints, cluster_state, flat_state
 from sim.host.window import Launch
@@ -50,6 +51,7 @@ COLLECTIVES = {
     "all_reduce": all_reduce,
     "all_to_all": all_to_all,
     "send": send,
+    "local_reduce": local_reduce,
 }
 
 
@@ -369,6 +371,7 @@ def _cluster(
 ) -> Cluster:
     """A cluster of one GPU that represents all, where that is exact; else of every GPU."""
     distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
-    if not explicit and can_be_symmetric(plans[0], distances) and walk_alike(plans):
+    alike = not explicit and in_one_node(machine, plans[0].chunks.gpus)
+    if alike and can_be_symmetric(plans[0], distances) and walk_alike(plans):
         return Cluster(machine, [plans[stands_for_all]], symmetric=True, interval_ps=interval_ps)
     return Cluster(machine, plans, interval_ps=interval_ps)

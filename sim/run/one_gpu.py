@@ -71,7 +71,8 @@ def simulate(
     result = RunResult(preset, {"trace": source.fingerprint()}, options, done, figures=figures_of(parts))
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
-        result.interval_ps, result.series, result.spans = interval_ps, gpu.series(), gpu.spans()
+        result.interval_ps = interval_ps
+        result.keep(gpu.recorded())
     return result
 
 

@@ -1,14 +1,16 @@
 """The result of one run: raw counters of each kernel and unit instance, time series, timeline, figures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from sim.counters import add_totals, headline, ratios
+from sim.host.recorded import Recorded
 from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.spans import SPAN
+from sim.machine.stalls import STALL
 from sim.presets import Preset
 from sim.run.html_table import html_table
 from traces.errors import UserError
@@ -17,6 +19,9 @@ from traces.version import VERSION
 
 EXTRAPOLATED = "extrapolated_"
 """Prefix of the figures that mark an extrapolated run (`sim.run.extrapolation`)."""
+
+AT_ONCE = "at_once_"
+"""Prefix of the figures of kernels that ran at once (`sim.run.together`): the time of each."""
 
 
 class ResultsError(UserError):
@@ -65,7 +70,7 @@ class KernelResult:
 class RunResult:
     """The result of one run.
 
-    With several GPUs, `kernels`, `series`, `spans` and `triggers` are those of GPU 0. A result without kernels has only
+    With several GPUs, `kernels` and what is recorded over time are those of GPU 0. A result without kernels has only
     figures: it is the row of a scenario (`sim.scenario.archive`).
 
     Attributes:
@@ -76,8 +81,8 @@ class RunResult:
         interval_ps: of the time series, 0 = none taken.
         series: name -> i8 [time], one value per interval: the increase in the interval, or a level at its end. Flushes
             of L2 are included. The last interval may be shorter, because the run ends in it.
-        spans: SPAN (`sim.hw.spans`), the timeline; empty without a time series.
-        triggers: i8 [tiles, 3]: tile, when it was complete (ps), local chunk; empty without a time series.
+        channel_bytes, spans, stalls, triggers: recorded over time (`sim.host.recorded`); empty without a time series.
+        others: what the other simulated GPUs recorded, GPU 1 first. Empty if GPU 0 stands for all.
         exactly_once: verdict of the ledger: every contribution arrived exactly once. True without a ledger.
         wrong: errors that the ledger found, one line each.
         kernel_ps: end of the kernel itself, when data may still be in transit; None = end of the last kernel.
@@ -97,8 +102,11 @@ class RunResult:
     kernels: list[KernelResult]
     interval_ps: int = 0
     series: dict[str, np.ndarray] = field(default_factory=dict)
+    channel_bytes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     spans: np.ndarray = field(default_factory=lambda: np.zeros(0, SPAN))
+    stalls: np.ndarray = field(default_factory=lambda: np.zeros(0, STALL))
     triggers: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    others: list[Recorded] = field(default_factory=list)
     exactly_once: bool = True
     wrong: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -170,6 +178,21 @@ class RunResult:
 
         return pd.DataFrame(self.series, index=pd.Index(self.times_ps(), name="time_ps"))
 
+    def keep(self, recorded: Recorded) -> None:
+        """Take over what a GPU has recorded."""
+        for name, values in vars(recorded).items():
+            setattr(self, name, values)
+
+    def on_gpu(self, number: int) -> "RunResult":
+        """This result with what another GPU recorded over time; the counters stay those of GPU 0.
+
+        Args:
+            number: of the GPU. Without records of other GPUs, GPU 0 stands for all.
+        """
+        if number == 0 or not self.others:
+            return self
+        return replace(self, others=[], **vars(self.others[number - 1]))
+
     def column(self, name: str) -> np.ndarray:
         """One column of the time series, i8 [time].
 
@@ -182,8 +205,13 @@ class RunResult:
 
     def times_ps(self) -> np.ndarray:
         """End of each interval of the series, i8 [time]."""
-        rows = len(next(iter(self.series.values()), ()))
-        return np.arange(1, rows + 1, dtype=np.int64) * self.interval_ps
+        return ends_ps(self.series, self.interval_ps)
+
+
+def ends_ps(series: dict[str, np.ndarray], interval_ps: int) -> np.ndarray:
+    """End of each interval of a time series, i8 [time]."""
+    rows = len(next(iter(series.values()), ()))
+    return np.arange(1, rows + 1, dtype=np.int64) * interval_ps
 
 
 def dram_bytes_of(totals: dict[str, int]) -> np.ndarray:

@@ -4,6 +4,7 @@
     CollectiveRun   one collective on CUs
     FusedRun        T3: a GEMM whose stores become a reduce-scatter
     SideBySideRun   a GEMM and a collective of other data at the same time, on disjoint sets of CUs
+    TogetherRun     kernels at the same time on one GPU, on disjoint sets of CUs (sim.run.together)
 
 The key is a hash of everything that decides the result. Values of the machine that this kind of run does not read are
 not in it, nor are names, titles and sources of values. `sim.run.store` stores results under this key.
@@ -34,9 +35,16 @@ from traces.checksum import canonical_json
 from traces.schema import LINE_BYTES
 from traces.source import Prefill, TraceSource, warnings_of
 
-OF_SEVERAL_GPUS = ("link.", "tracker.", "dma.", "mca.", "collective.")
+OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0}
+COLLECTIVE_COST = {
+    "reduce_scatter": 2.0,
+    "all_gather": 1.0,
+    "all_reduce": 3.0,
+    "all_to_all": 2.0,
+    "send": 2.0,
+    "local_reduce": 1.0,
+}
 """Line requests per line of the output."""
 
 
@@ -233,7 +241,7 @@ class KernelRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GpusRun(Run):
+class GpusRun(Run):
     """Base of the runs on several GPUs.
 
     Attributes:
@@ -264,7 +272,7 @@ class _GpusRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveRun(_GpusRun):
+class CollectiveRun(GpusRun):
     """One collective on CUs.
 
     Attributes:
@@ -297,7 +305,7 @@ class CollectiveRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusedRun(_GpusRun):
+class FusedRun(GpusRun):
     """A fused GEMM (T3): its stores become a reduce-scatter.
 
     Attributes:
@@ -335,7 +343,7 @@ class FusedRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySideRun(_GpusRun):
+class SideBySideRun(GpusRun):
     """A GEMM and a collective of other data of the same shape at the same time, on disjoint sets of CUs.
 
     Attributes:

@@ -6,6 +6,7 @@ import click
 
 from sim.explain.explain import Explanation, explain
 from sim.explain.repeat import repeat_run, repeat_scenario
+from sim.explain.stalls import line_tables
 from sim.results import RunResult
 from sim.results import open as open_results
 from sim.run.store import Store
@@ -31,7 +32,7 @@ RUN_OF = {T3_MCA: "t3_mca", T3: "t3", SEQUENTIAL: "gemm"}
 @click.argument("archive", type=click.Path())
 @click.option("--run", "number", type=int, help="Number of the run, counted from 0, of an archive of several.")
 @click.option("--trace", type=click.Path(), help="The trace of the run, if it replayed one.")
-@click.option("--binary", type=click.Path(), help="With --trace: the traced program, for traffic by source line.")
+@click.option("--binary", type=click.Path(), help="With --trace: the traced program, for stalls by source line.")
 @click.option("--checks", type=click.IntRange(0), default=4, show_default=True, help="Changes to try, one run each.")
 @click.option("--assumed", type=click.IntRange(0), default=3, show_default=True, help="Assumed values to try.")
 @with_format
@@ -53,6 +54,8 @@ def explain_verb(
     """
     if binary is not None and trace is None:
         raise UserError("--binary: needs --trace, whose program counters it names")
+    source = None if trace is None else _opened(trace)
+    tables = {} if binary is None or source is None else line_tables(binary, source)
     opened = open_results(archive)
     with Meter("runs") as meter:
         settings = (checks, assumed, lambda done, whole: meter.update("explain", done, whole))
@@ -61,8 +64,7 @@ def explain_verb(
         else:
             run = opened.run(number)
             title = ", ".join(dict.fromkeys(kernel.name for kernel in run.kernels))
-            repeat = repeat_run(run, Store(), None if trace is None else _opened(trace))
-            found = explain(run, repeat, checks, assumed, False, settings[2])
+            found = explain(run, repeat_run(run, Store(), source), checks, assumed, False, settings[2], tables)
     if as_json:
         print_json({"archive": archive, "title": title} | explanation_dict(found))
         return

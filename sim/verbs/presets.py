@@ -42,4 +42,5 @@ def _list(all_presets: list[Preset], as_json: bool) -> None:
         print_json({preset.name: {"title": preset.title, "peaks": preset.peaks().text()} for preset in all_presets})
         return
     for preset in all_presets:
-        print_text(f"{preset.name}\n    {preset.title}\n    {preset.peaks().text()}\n    {origins_text(preset)}")
+        lines = (preset.name, preset.title, preset.peaks().text(), *origins_text(preset).split("\n"))
+        print_text("\n    ".join(lines))

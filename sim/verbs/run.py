@@ -1,19 +1,21 @@
 """`t3sim run`: simulate a trace or a kernel on a machine; write a results archive."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
-from sim.presets import load_preset
+from sim.presets import Preset, load_preset
 from sim.results import write_results
 from sim.run.accuracy import EXACT, accuracy_text
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import check_bound
-from sim.run.run import KernelRun
+from sim.run.run import KernelRun, Run
 from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
+from sim.run.together import TogetherRun, check_split
 from sim.spec import Machine
 from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.completions import KERNEL, WORKLOAD
@@ -32,7 +34,7 @@ from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_warnings
 from traces.errors import UserError
 from traces.output import output_path
-from traces.source import TraceSource
+from traces.source import Prefill, TraceSource
 from traces.units import PS_PER_NS
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -61,6 +63,14 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 @click.option(
     "--line-trace", is_flag=True, help="Print the state of all units per time window on stderr (for small runs)."
 )
+@click.option(
+    "--beside",
+    metavar="TEXT",
+    shell_complete=KERNEL,
+    multiple=True,
+    help="A further kernel, as for --kernel, that runs at once (with --cus).",
+)
+@click.option("--cus", metavar="LIST", help="CUs of the kernels that run at once, e.g. 60,20.")
 @with_accuracy(EXACT)
 @with_store
 @with_estimate
@@ -78,6 +88,8 @@ def run(
     flush: bool,
     interval_ns: int | None,
     line_trace: bool,
+    beside: tuple[str, ...],
+    cus: str | None,
     accuracy: float,
     fresh: bool,
     checkpoint_every_s: float | None,
@@ -93,6 +105,8 @@ def run(
     Example: t3sim run --gemm 1024x1024x512 --preset t3_2024 --interval-ns 1000 -o result.h5
 
     Example: t3sim run --kernel layernorm:rows=512,cols=1024 --preset v100
+
+    Example: t3sim run --gemm 1024x1024x512 --beside stream:flow=copy,buffer_bytes=1048576 --cus 60,20
 
     If this computer has simulated the same run before, the result comes from the store of finished runs (t3sim store);
     --fresh simulates it again. With --checkpoint, an interrupted run continues when the same command is started again;
@@ -111,14 +125,16 @@ def run(
     if output is not None:
         output_path(output)  # refuse a path that cannot be written before the simulation
     check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
-    description = KernelRun(
-        preset=machine,
-        source=source,
-        kernels=None if kernels is None else tuple(numbers_of(kernels, "--kernels")),
-        flush_l2=flush,
-        interval_ps=(interval_ns or 0) * PS_PER_NS,
-        accuracy=accuracy,
-    )
+    settings: dict[str, Any] = {"flush_l2": flush, "interval_ps": (interval_ns or 0) * PS_PER_NS}
+    description: KernelRun | TogetherRun
+    if beside or cus is not None:
+        check_exact_for({"--beside": True}, accuracy)
+        alone = {"TRACE": trace, "--kernels": kernels, "--checkpoint": checkpoint_every_s}
+        _check_together(alone | {"--line-trace": line_trace or None})
+        description = _together(machine, source, beside, cus or "", settings)
+    else:
+        chosen = None if kernels is None else tuple(numbers_of(kernels, "--kernels"))
+        description = KernelRun(preset=machine, source=source, kernels=chosen, accuracy=accuracy, **settings)
     if only_estimate:
         show_estimates({description.title: description}, as_json)
         return
@@ -126,7 +142,10 @@ def run(
     if whole:
         click.echo(f"t3sim: run whole: {whole}", err=True)
     with use_threads(threads):
-        outcome = _line_traced(description) if line_trace else _run(description, fresh, checkpoint_every_s)
+        if line_trace and isinstance(description, KernelRun):
+            outcome = _line_traced(description)
+        else:
+            outcome = _run(description, fresh, checkpoint_every_s)
     results = outcome.result
     print_warnings(results.warnings)
     if accuracy and not whole and not results.extrapolation:
@@ -143,7 +162,23 @@ def run(
         click.echo(f"wrote {output}")
 
 
-def _run(description: KernelRun, fresh: bool, checkpoint_every_s: float | None) -> RunOutcome:
+def _together(
+    machine: Preset, first: TraceSource, beside: tuple[str, ...], cus: str, settings: dict[str, Any]
+) -> TogetherRun:
+    """The run of the kernel of `first` and of the kernels that texts name, each on its number of CUs."""
+    further = [_source(None, {"--beside": ("", text)}, machine.machine) for text in beside]
+    sources = [command for one in (first, *further) for command in one.commands() if not isinstance(command, Prefill)]
+    if len(sources) != 1 + len(beside):
+        raise UserError(f"--beside: found {len(sources)} kernels, allowed is one for each of {1 + len(beside)} texts")
+    try:
+        numbers = tuple(int(number) for number in cus.split(","))
+    except ValueError:
+        raise UserError(f"--cus: found {cus!r}, allowed are whole numbers, one for each kernel, e.g. 60,20") from None
+    check_split(sources, numbers, machine.machine.cu.count)
+    return TogetherRun(preset=machine, sources=tuple(sources), cus=numbers, **settings)
+
+
+def _run(description: Run, fresh: bool, checkpoint_every_s: float | None) -> RunOutcome:
     with Meter("workgroups") as meter:
         return run_or_get(
             description,
@@ -166,6 +201,13 @@ def _line_traced(description: KernelRun) -> RunOutcome:
         line_trace=_to_stderr,
     )
     return RunOutcome(description.signed(result), False)
+
+
+def _check_together(given: dict[str, Any]) -> None:
+    """Refuse options that cannot be combined with --beside."""
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(f"--beside: found {name}, allowed is --kernel or --gemm, and --cus")
 
 
 def _to_stderr(line: str) -> None:

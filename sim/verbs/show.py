@@ -8,6 +8,7 @@ from sim import results
 from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
+from sim.run.result import AT_ONCE
 from sim.scenario.archive import COLUMN, is_scenario
 from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
@@ -151,6 +152,7 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
     return {
         **results.headline(),
         "extrapolation": results.extrapolation,
+        **({"figures": times} if (times := _times_at_once(results)) else {}),
         "tera_flop_per_s": tera_flop_per_s(results),
         "shares": shares(results),
         "bounded_by": bounded_by(results),
@@ -164,6 +166,11 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
             for kernel in results.kernels
         ],
     }
+
+
+def _times_at_once(results: RunResult) -> dict[str, Any]:
+    """The times of kernels that ran at once."""
+    return {name: value for name, value in results.figures.items() if name.startswith(AT_ONCE)}
 
 
 def _described(results: RunResult) -> dict[str, Any]:
@@ -186,6 +193,8 @@ def show_results(results: RunResult) -> None:
     title = "The whole run, EXTRAPOLATED" if results.extrapolation else "The whole run"
     rows = [*results.extrapolation.items(), *results.headline().items(), *results.ratios().items()]
     print_table(title, ("figure", "value"), rows)
+    if times := _times_at_once(results):
+        print_table("Figures", ("figure", "value"), times.items())
     rate = tera_flop_per_s(results)
     used = [(unit, f"{share:.1%}") for unit, share in shares(results).items()]
     print_text("")
@@ -201,7 +210,7 @@ def show_results(results: RunResult) -> None:
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    click.echo(f"\n{origins_text(results.preset)}")
+    print_text(f"\n{origins_text(results.preset)}")
 
 
 def _show_unit(results: RunResult, unit: str) -> None:

@@ -15,7 +15,7 @@ from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
-from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
@@ -54,8 +54,8 @@ from traces.units import PS_PER_NS
     "--configuration",
     "chosen",
     multiple=True,
-    type=NearChoice(CONFIGURATIONS),
-    help="Only this configuration; can be repeated.",
+    type=NearChoice(ALL_CONFIGURATIONS),
+    help="Only this configuration; can be repeated. Those of software are simulated only if they are named.",
 )
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")

@@ -33,10 +33,10 @@ FORMATS = {".json": chrome_trace, ".html": timeline_page}
 )
 @click.option("-o", "--output", required=True, type=click.Path(), help="FILE.json (Perfetto) or FILE.html.")
 def timeline(archive: str, names: tuple[str, ...], output: str) -> None:
-    """Export the timeline of an ARCHIVE of t3sim t3 or run: kernels, CUs, DMA engines, Tracker, link, DRAM.
+    """Export the timeline of an ARCHIVE of t3sim t3 or run: kernels, CUs, warps, DMA engines, Tracker, link, DRAM.
 
     Open the .json in Perfetto's UI (ui.perfetto.dev), or the .html in any browser. Of several configurations, one
-    stands above the other on one axis of time.
+    stands above the other on one axis of time. If every GPU was simulated (t3 --explicit), each has its own lanes.
 
     Example: t3sim timeline small.h5 --run T3 -o small.json
     """
@@ -56,7 +56,7 @@ def _chosen(archive: str, names: tuple[str, ...]) -> tuple[list[Section], str]:
         return _of_runs(opened, names)
     row, runs = open_scenario(archive)
     m, n, k, gpus = (row.options.get(name, "?") for name in ("m", "n", "k", "gpus"))
-    title = f"GEMM {m} x {n} x {k} on {gpus} GPUs, {row.preset.name}; GPU 0"
+    title = f"GEMM {m} x {n} x {k} on {gpus} GPUs, {row.preset.name}"
     return [_section(name, runs) for name in names or _preferred(runs)], title
 
 

@@ -51,7 +51,10 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
     """Words of `t3sim run`, and its files."""
     files: list[str] = []
     words = ["t3sim", "run"]
-    if text := kernel_text(run.input) or run.input.get("text", ""):
+    if kernels := run.input.get("kernels"):
+        first, *others = map(kernel_text, kernels)
+        words += ["--kernel", first, *_options("--beside", others), "--cus", ",".join(map(str, run.options["cus"]))]
+    elif text := kernel_text(run.input) or run.input.get("text", ""):
         words += ["--kernel", text]
     else:
         words.append(TRACE)

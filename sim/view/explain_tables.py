@@ -1,13 +1,17 @@
 """The text and the tables of `t3sim explain`, and the same as plain values."""
 
+from dataclasses import asdict
 from typing import Any
 
 from sim.explain.explain import Check, Explanation
+from sim.explain.stalls import Stalled
 from sim.presets import Preset
+from tracer.elf.names import short_name
 from traces.command.tables import print_table, print_text
 from traces.units import PS_PER_US, ps_to_ns
 
 SHOWN_SHARES = 5
+SHOWN_STALLS = 8
 
 
 def show_explanation(found: Explanation, preset: Preset) -> None:
@@ -23,12 +27,28 @@ def show_explanation(found: Explanation, preset: Preset) -> None:
         )
     print_text("")
     print_table("What waits, on average at any time", ("what", "number"), found.waiting)
+    _show_stalled(found.stalled)
     if found.hangs_on:
         print_text("")
         rows = [(*_row(check), preset.sources[check.change.title].kind) for check in found.hangs_on]
         columns = ("half of", "time, us", "saves", "speed-up", "values", "kind")
         print_table("Assumed values (each was simulated again)", columns, rows)
         print_text(_hangs_text(found))
+
+
+def _show_stalled(found: list[Stalled]) -> None:
+    """The biggest stalls; the kernel is named if there are several."""
+    if not found:
+        print_text("where warps wait is not known: the run took no time series (--interval-ns)")
+        return
+    several = len({one.kernel for one in found}) > 1
+    rows = [
+        (*((short_name(one.kernel),) if several else ()), one.place, one.waits_for, one.warps, f"{one.share:.1%}")
+        for one in found[:SHOWN_STALLS]
+    ]
+    print_text("")
+    columns = (*(("kernel",) if several else ()), "place", "waits for", "warps", "share")
+    print_table("The biggest stalls: warps by what they wait for", columns, rows)
 
 
 def _percent(pairs: list[tuple[str, float]]) -> list[tuple[str, str]]:
@@ -59,6 +79,7 @@ def explanation_dict(found: Explanation) -> dict[str, Any]:
         "speedup": found.base.speedup,
         "helps": [_check_dict(check) for check in found.helps],
         "waiting": dict(found.waiting),
+        "stalls": [asdict(one) for one in found.stalled],
         "assumed": [_check_dict(check) for check in found.hangs_on],
     }
 

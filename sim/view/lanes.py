@@ -2,7 +2,8 @@
 
 A section is one configuration: its runs stand one after the other (GEMM, then reduce-scatter, then all-gather). A lane
 has either bars (workgroups, transfers, triggers) or levels (rates and fills from the time series). Lanes that are many
-stand in a group that a page can fold. Results of several GPUs hold GPU 0, so all lanes are of one GPU.
+stand in a group that a page can fold. If several GPUs were simulated, each has its own groups; else GPU 0 stands for
+all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,14 @@ STREAMS = {
     "communication writes": "dram_comm_write_bytes",
 }
 """Name of a stream of DRAM traffic -> column of the time series."""
+WAITS = {
+    "data": "warps_at_data",
+    "barrier": "warps_at_barrier",
+    "load/store unit": "warps_at_lsu",
+    "Tracker": "warps_at_tracker",
+    "pipe, or computing": "warps_at_pipe",
+}
+"""What a warp waits for -> level of the time series (`sim.machine.stalls`)."""
 GB_PER_S = "GB/s"
 BYTES_PER_PS = 1000
 """GB/s in a byte per picosecond."""
@@ -71,16 +80,18 @@ class Levels(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Lanes of one kind of unit. summary: a lane that stands for all of them; None = the lanes are always shown."""
+    """Lanes of one kind of unit of a GPU. summary: a lane that stands for all; None = the lanes are always shown."""
 
     name: str
     lanes: list[Bars | Levels]
     summary: Levels | None = None
+    gpu: int = 0
 
 
 class Arrow(NamedTuple):
-    """From the trigger of a tile to its transfer by a DMA engine. chunk, engine: the lanes of both."""
+    """From the trigger of a tile to its transfer by a DMA engine of a GPU. chunk, engine: the lanes of both."""
 
+    gpu: int
     tag: int
     trigger_ps: int
     chunk: int
@@ -95,6 +106,8 @@ class Section(NamedTuple):
         runs: their names.
         time_ps: of all runs. end_ps: of the axis.
         cut: a run had more bars than a result holds; the last ones are missing.
+        gpus: number of simulated GPUs.
+        note: which GPUs the lanes show, "" = there is only one.
     """
 
     name: str
@@ -104,6 +117,8 @@ class Section(NamedTuple):
     groups: list[Group]
     arrows: list[Arrow]
     cut: bool
+    gpus: int
+    note: str
 
 
 class Part(NamedTuple):
@@ -129,19 +144,35 @@ def section(name: str, runs: Sequence[tuple[str, RunResult]]) -> Section:
             )
         parts.append(Part(run_name, run, start_ps, number == len(runs) - 1))
         start_ps += run.time_ps
-    at, triggers = _spans(parts), _triggers(parts)
-    groups = [group for group in _groups(parts, at, triggers) if group.lanes]
+    gpus = 1 + max(len(part.run.others) for part in parts)
+    groups: list[Group] = []
+    arrows: list[Arrow] = []
+    for gpu in range(gpus):
+        own = [part._replace(run=part.run.on_gpu(gpu)) for part in parts]
+        at, triggers = _spans(own), _triggers(own)
+        groups += [group._replace(gpu=gpu) for group in _groups(own, at, triggers, gpu) if group.lanes]
+        arrows += _arrows(gpu, at, triggers)
     ends = [int(lane.end_ps.max()) for group in groups for lane in group.lanes if isinstance(lane, Levels)]
     names = tuple(part.name for part in parts)
-    cut = any(len(part.run.spans) >= MAX_SPANS for part in parts)
-    return Section(name, names, start_ps, max([start_ps, *ends]), groups, _arrows(at, triggers), cut)
+    cut = any(len(part.run.on_gpu(gpu).spans) >= MAX_SPANS for part in parts for gpu in range(gpus))
+    return Section(name, names, start_ps, max([start_ps, *ends]), groups, arrows, cut, gpus, _note(parts, gpus))
 
 
-def _groups(parts: list[Part], at: np.ndarray, triggers: np.ndarray) -> Iterator[Group]:
+def _note(parts: list[Part], simulated: int) -> str:
+    """Which GPUs the lanes show."""
+    gpus = max(part.run.input.get("gpus", 1) for part in parts)
+    if gpus == 1:
+        return ""
+    return f"all {gpus} GPUs" if simulated > 1 else f"GPU 0; the other {gpus - 1} GPUs do the same"
+
+
+def _groups(parts: list[Part], at: np.ndarray, triggers: np.ndarray, gpu: int) -> Iterator[Group]:
+    """The groups of a GPU. The kernels are those of GPU 0."""
     stages = _stages(at)
-    yield Group("kernels", [_kernels(parts), *([stages] if len(stages.at) else [])])
+    yield Group("kernels", [*([_kernels(parts)] if gpu == 0 else []), *([stages] if len(stages.at) else [])])
     everywhere = _level(parts, "resident_workgroups", "all CUs", "workgroups")
     yield Group("CUs", _units(at, SpanKind.WORKGROUP, "CU", "workgroup"), everywhere)
+    yield Group("warps", _warps(parts))
     yield Group("DMA engines", _units(at, SpanKind.DMA, "DMA engine", "transfer"))
     chunks: list[Bars | Levels] = [
         Bars(f"chunk {chunk}", "trigger", own, np.zeros(len(own), np.int64))
@@ -151,6 +182,7 @@ def _groups(parts: list[Part], at: np.ndarray, triggers: np.ndarray) -> Iterator
     yield Group("Tracker", chunks, _level(parts, "tracker_live_tiles", "live tiles", "tiles"))
     yield Group("link", _link(parts))
     yield Group("DRAM", [_dram(parts), _level(parts, "queue_columns", "DRAM queues", "entries")])
+    yield Group("DRAM channels", *_channels(parts))
 
 
 def places(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -262,6 +294,29 @@ def _dram(parts: list[Part]) -> Levels:
     return _levels(parts, "DRAM traffic", GB_PER_S, columns, parts[0].run.preset.peaks().dram_bytes_per_s / GIGA)
 
 
+def _channels(parts: list[Part]) -> tuple[list[Bars | Levels], Levels | None]:
+    """A lane for each DRAM channel, and a lane with their mean and the busiest. An older archive has none."""
+    if any(len(part.run.channel_bytes) == 0 for part in parts):
+        return [], None
+    scale = [BYTES_PER_PS / part.run.interval_ps for part in parts]
+    rates = np.concatenate([part.run.channel_bytes * own for part, own in zip(parts, scale, strict=True)])
+    peak = parts[0].run.preset.peaks().dram_bytes_per_s / GIGA / rates.shape[1]
+    lanes: list[Bars | Levels] = [
+        _levels(parts, f"channel {number}", GB_PER_S, {"traffic": rate}, peak) for number, rate in enumerate(rates.T)
+    ]
+    mean = rates.mean(axis=1)
+    spread = {"mean of the channels": mean, "busiest channel above the mean": rates.max(axis=1) - mean}
+    return lanes, _levels(parts, "all channels", GB_PER_S, spread, peak)
+
+
+def _warps(parts: list[Part]) -> list[Bars | Levels]:
+    """Warps by what they wait for. An older archive does not know it."""
+    if not all(name in part.run.series for part in parts for name in WAITS.values()):
+        return []
+    columns = {name: _column(parts, column, rate=False) for name, column in WAITS.items()}
+    return [_levels(parts, "warps wait for", "warps", columns)]
+
+
 def _link(parts: list[Part]) -> list[Bars | Levels]:
     """The traffic that a GPU sends. Its peak: the rate of the ports that send something."""
     units = [kernel.units["link"] for part in parts for kernel in part.run.kernels if "link" in kernel.units]
@@ -273,14 +328,14 @@ def _link(parts: list[Part]) -> list[Bars | Levels]:
     return [_levels(parts, "link, sent", GB_PER_S, sent, lanes * link.GB_per_s * link.efficiency)]
 
 
-def _arrows(at: np.ndarray, triggers: np.ndarray) -> list[Arrow]:
+def _arrows(gpu: int, at: np.ndarray, triggers: np.ndarray) -> list[Arrow]:
     """One arrow for each tile that a DMA engine sent after its trigger: to the first transfer of the tile after it."""
     waiting = {(row["phase"], row["tag"]): row for row in triggers}
     found = []
     for sent in at[at["kind"] == SpanKind.DMA]:
         trigger = waiting.get((sent["phase"], sent["tag"]))
         if trigger is not None and sent["start_ps"] >= trigger["start_ps"]:
-            numbers = (sent["tag"], trigger["start_ps"], trigger["chunk"], sent["start_ps"], sent["unit"])
+            numbers = (gpu, sent["tag"], trigger["start_ps"], trigger["chunk"], sent["start_ps"], sent["unit"])
             found.append(Arrow(*(int(number) for number in numbers)))
             del waiting[sent["phase"], sent["tag"]]
     return found

@@ -33,11 +33,12 @@ def trace_events(sections: Sequence[Section]) -> Iterator[Event]:
     """All events: names of processes and threads, slices, counters, arrows."""
     process = flow = 0
     for section in sections:
-        processes = {}
+        processes: dict[tuple[int, str], int] = {}
         for group in section.groups:
             process += 1
-            processes[group.name] = process
-            yield _name_event("process_name", process, 0, f"{section.name}: {group.name}")
+            processes[group.gpu, group.name] = process
+            gpu = f"GPU {group.gpu}, " if section.gpus > 1 else ""
+            yield _name_event("process_name", process, 0, f"{section.name}: {gpu}{group.name}")
             yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
             yield from _group_events(group, process)
         for arrow in section.arrows:
@@ -81,9 +82,9 @@ def _counters(lane: Levels, process: int) -> Iterator[Event]:
         yield {"ph": "C", "name": name, "pid": process, "tid": 0, "ts": start_ps / PS_PER_US, "args": values}
 
 
-def _arrow_events(arrow: Arrow, flow: int, section: Section, processes: dict[str, int]) -> Iterator[Event]:
+def _arrow_events(arrow: Arrow, flow: int, section: Section, processes: dict[tuple[int, str], int]) -> Iterator[Event]:
     """An arrow binds to the slices in which it begins and ends."""
-    groups = {group.name: group for group in section.groups}
+    groups = {group.name: group for group in section.groups if group.gpu == arrow.gpu}
     ends = (
         ("s", "Tracker", f"chunk {arrow.chunk}", arrow.trigger_ps),
         ("f", "DMA engines", f"DMA engine {arrow.engine}", arrow.start_ps),
@@ -92,5 +93,5 @@ def _arrow_events(arrow: Arrow, flow: int, section: Section, processes: dict[str
         first = 1 if groups[group].summary else 0
         number = first + [lane.name for lane in groups[group].lanes].index(name)
         bound = {"bp": "e"} if phase == "f" else {}
-        place = {"pid": processes[group], "tid": number * PLACES, "ts": time_ps / PS_PER_US}
+        place = {"pid": processes[arrow.gpu, group], "tid": number * PLACES, "ts": time_ps / PS_PER_US}
         yield {"ph": phase, "id": flow, **ARROW, **place, **bound}

@@ -27,6 +27,8 @@ def _section(section: Section) -> dict[str, Any]:
         "time": _ns(section.time_ps),
         "end": _ns(section.end_ps),
         "cut": section.cut,
+        "gpus": section.gpus,
+        "note": section.note,
         "groups": [_group(group) for group in section.groups],
         "arrows": [
             [
@@ -35,6 +37,7 @@ def _section(section: Section) -> dict[str, Any]:
                 f"chunk {arrow.chunk}",
                 _ns(arrow.start_ps),
                 f"DMA engine {arrow.engine}",
+                arrow.gpu,
             ]
             for arrow in section.arrows
         ],
@@ -44,6 +47,7 @@ def _section(section: Section) -> dict[str, Any]:
 def _group(group: Group) -> dict[str, Any]:
     return {
         "name": group.name,
+        "gpu": group.gpu,
         "folded": group.name in FOLDED,
         "summary": None if group.summary is None else _levels(group.summary),
         "lanes": [_levels(lane) if isinstance(lane, Levels) else _bars(lane) for lane in group.lanes],

@@ -61,5 +61,6 @@ def counters(gpu):
 
 def facts(gpu):
     """All counters, the time series and the timeline of a GPU that has come to rest."""
-    series = {name: values.tobytes() for name, values in gpu.series().items()}
-    return counters(gpu), series, gpu.spans().tobytes(), gpu.rest_ps
+    recorded = dict(vars(gpu.recorded()))
+    series = {name: values.tobytes() for name, values in recorded.pop("series").items()}
+    return counters(gpu), series, [values.tobytes() for values in recorded.values()], gpu.rest_ps

@@ -23,6 +23,8 @@ T3 = ("t3", "--preset", PRESET, "--fresh", "--json", "--explicit", "--gpus", "4"
       "--configuration", "T3-MCA", "--configuration", "Ideal-RS+NMC",
       "--kernel", "gemm:m=128,n=128,k=32,tile=32x32x16,warps=2x2")  # fmt: skip
 RUNS = {"gemm": GEMM, "t3": T3}
+HALVES = {"l2.partitions": 2, "l2.sharing": "copies", "l2.far_latency_clk": 20, "noc.clock_MHz": 1000}
+STORING = {"msc.present": True, "msc.bytes": 1 << 16}
 COMPANIONS = {
     "cu.warps": lambda v: {"cu.threads": v * 32, "cu.schedulers": 1, "collective.warps": min(v, 8)},
     "cu.threads": lambda v: {"cu.warps": 64, "cu.lanes_per_warp": 64 if v > 2048 else 32},
@@ -35,10 +37,20 @@ COMPANIONS = {
     ),
     "l2.banks": lambda v: {"hbm.channels": 1, "l2.bytes": v * 16 * 128 * 4},
     "l2.ways": lambda v: {"l2.bytes": v * 128 * 4 * 8},
-    "msc.fifo": lambda v: {"msc.present": True},
-    "msc.latency_clk": lambda v: {"msc.present": True},
-    "msc.clock_MHz": lambda v: {"msc.present": True},
-    "msc.lines_per_clk": lambda v: {"msc.present": True},
+    "l2.partitions": lambda v: {
+        "l2.sharing": "private",
+        "cu.count": v,
+        "l2.banks": v,
+        "l2.bytes": v * 16 * 128 * 4,
+        "hbm.channels": 1,
+    },
+    "l2.far_latency_clk": lambda v: HALVES,
+    "l2.far_bytes_per_clk": lambda v: HALVES,
+    **{f"msc.{name}": lambda v: STORING for name in ("fifo", "latency_clk", "clock_MHz", "lines_per_clk")},
+    "msc.bytes": lambda v: {"msc.present": True, "msc.ways": 1},
+    "msc.ways": lambda v: STORING | {"msc.bytes": v * 128 * 2 * 4, "msc.write_back": True},
+    "msc.mshrs": lambda v: STORING,
+    "msc.mshr_merges": lambda v: STORING,
     "hbm.channels": lambda v: {"l2.banks": v, "l2.bytes": v * 16 * 128 * 8, "hbm.capacity_bytes": v << 25},
     "hbm.bank_groups": lambda v: {"hbm.banks_per_group": 64 // v},
     "hbm.banks_per_group": lambda v: {"hbm.bank_groups": 64 // v},
@@ -58,6 +70,10 @@ COMPANIONS = {
     "hbm.timing.RFC": lambda v: {"hbm.timing.REFI": v + 200},
     "hbm.refresh_postpone": lambda v: {"hbm.timing.REFI": 460},
     "noc.latency_clk": lambda v: {"noc.clock_MHz": 1000},
+    **{
+        f"network.{name}": lambda v: {"network.node_gpus": 2}
+        for name in ("GB_per_s", "efficiency", "latency_ps", "header_bytes", "credits")
+    },
     "tracker.entries": lambda v: {"tracker.ways": 1024 if v > 4096 else 1},
     "tracker.ways": lambda v: {"tracker.entries": v},
     "mca.strict_from": lambda v: {"mca.medium_from": 0.0, "mca.loose_from": 0.0},

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from sim.hw.hbm.log import Command
 from sim.hw.request import Op
-from sim.spec import BankMap, UpdateScope
+from sim.spec import BankHash, BankMap, UpdateScope
 
 ACT, PRE, PREA, RD, WR, UPD, REF = (int(command) for command in Command)
 COLUMNS = (RD, WR, UPD)
@@ -56,7 +56,17 @@ def rules(hbm):
 
 
 def decode(hbm, local):
-    """(bank, row, column) of a channel-local byte address, by division."""
+    """(bank, row, column) of a channel-local byte address, by division; then the digits of the row move the bank."""
+    bank, row, column = unhashed(hbm, local)
+    banks, digits = hbm.bank_groups * hbm.banks_per_group, row
+    while hbm.bank_hash == BankHash.XOR and digits:
+        digits, digit = divmod(digits, banks)
+        bank ^= digit
+    return bank, row, column
+
+
+def unhashed(hbm, local):
+    """`decode` before the hash of the row."""
     if hbm.bank_map == BankMap.RO:
         rest, byte = divmod(local, hbm.row_bytes)
         rest, bank = divmod(rest, hbm.banks_per_group)

@@ -13,16 +13,18 @@ BASE = 1 << 36
 
 
 def bytes_touched(source, kind):
-    """Sorted addresses of all 16-byte vectors of one kind."""
+    """Sorted addresses of the lanes of one kind."""
     events = np.concatenate([w.events for w in source.workgroups()])
     return sorted(a for e in events[events["kind"] == kind] for a in lane_addresses(e, ()))
 
 
+@pytest.mark.parametrize("lane_bytes", [16, 2])
 @pytest.mark.parametrize("accesses", [1, 7, 24, 25, 100])
 @pytest.mark.parametrize("flow", Flow)
-def test_streams_touch_every_byte_once_per_pass(flow, accesses):
-    source = BufferStream(flow, accesses * 512, workgroup_count=3, warps=2, unroll=4, passes=2)
-    vectors = np.repeat(np.arange(accesses * 32) * 16, 2)
+def test_streams_touch_every_byte_once_per_pass(flow, accesses, lane_bytes):
+    buffer_bytes = accesses * 32 * lane_bytes
+    source = BufferStream(flow, buffer_bytes, workgroup_count=3, warps=2, unroll=4, passes=2, lane_bytes=lane_bytes)
+    vectors = np.repeat(np.arange(accesses * 32) * lane_bytes, 2)
     reads = bytes_touched(source, Kind.LOAD)
     writes = bytes_touched(source, Kind.STORE)
     assert reads == ((BASE + vectors).tolist() if flow != Flow.WRITE else [])
@@ -67,6 +69,8 @@ def test_fingerprints_tell_sources_apart():
         (lambda: BufferStream(Flow.READ, 500), "buffer_bytes = 500"),
         (lambda: BufferStream(Flow.READ, 512, unroll=65), "unroll = 65"),
         (lambda: BufferStream(Flow.READ, 512, warps=0), "warps = 0"),
+        (lambda: BufferStream(Flow.READ, 384, lane_bytes=12), "lane_bytes = 12: must be 1, 2, 4, 8 or 16"),
+        (lambda: BufferStream(Flow.READ, 512, lane_bytes=32), "lane_bytes = 32: allowed is a whole number, 1 to 16"),
         (lambda: PointerChase(0, 1), "buffer_bytes = 0"),
     ],
 )

@@ -9,6 +9,7 @@ from sim.machine.build import build
 from sim.machine.wiring import lookahead_ps
 from sim.presets import load_preset, presets
 from sim.run.one_gpu import simulate
+from sim.spec import BankHash
 from tests.support.paths import ROOT
 from tests.support.programs import compute, kernel, load, row, small_preset, wait
 from tracer.sequence import CommandSequence
@@ -106,9 +107,11 @@ def test_a_kernel_starts_with_an_empty_l1():
 def test_streams_far_apart_meet_in_few_banks():
     """D18: the same place in 64 regions of 1 MiB is one bank, a row each."""
     channel = build(load_preset("v100").machine)[0].channels[0]
-    geometry = [int(channel[name]) for name in ("group_bits", "bank_bits", "row_bits", "bank_map")]
+    geometry = [int(channel[name]) for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "bank_hash")]
     places = [
         bank_row_column(channel_local(k * MIB, int(channel["interleave_bytes"]), 64), *geometry)[:2] for k in range(64)
     ]
     assert len({bank for bank, _ in places}) == 1
     assert len({row for _, row in places}) == 64
+    hashed = [bank_row_column(channel_local(k * MIB, 256, 64), *geometry[:4], int(BankHash.XOR))[0] for k in range(64)]
+    assert len(set(hashed)) == 16

@@ -51,6 +51,11 @@ class LineTable:
         known[known] = self.lines[at[known]] != NO_LINE
         return np.where(known, at, len(self.pcs))
 
+    def place_of(self, pc: int) -> str:
+        """ "file:line" of a program counter; "" = not in the table."""
+        at = int(self.ranges_of(np.array([pc]))[0])
+        return f"{self.files[self.file_numbers[at]]}:{self.lines[at]}" if at < len(self.pcs) else ""
+
 
 def line_table(path: str | Path, kernel: str, architecture: str | None = None) -> LineTable:
     """The line table of a kernel.

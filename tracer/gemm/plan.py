@@ -36,8 +36,12 @@ class Slot(IntEnum):
     NEXT_FRAGMENTS = 36  # operands of the next piece, if a K-step has several pieces
 
 
+PC_STEP = 16
+"""From the program counter of a Site to that of the next."""
+
+
 class Site(IntEnum):
-    """Instructions in the order of the program. The program counter is 16 times this number."""
+    """Instructions in the order of the program. The program counter is PC_STEP times this number."""
 
     SETUP = 0
     LOAD_A = 1
@@ -108,7 +112,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     if kernel.split_k > 1:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
     for site, template in _templates(problem, kernel).items():
-        template["pc"] = 16 * site
+        template["pc"] = PC_STEP * site
         plan[site.name.lower()] = template[0]
     return plan
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -19,6 +20,9 @@ from traces.plain_text import shown
 
 GAP = 2
 """Characters between two columns."""
+COMMAND = "t3sim "
+"""A line with a command is not broken, so that it can be copied."""
+INDENT = "    "
 FOLDED = 30
 """Text in wider columns is folded where the terminal is narrow; narrower columns stay whole."""
 
@@ -97,8 +101,22 @@ def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def print_text(text: str, err: bool = False) -> None:
-    """Print lines that contain text from an input (names, titles, reasons), on stdout or stderr."""
-    click.echo("\n".join(map(shown, text.split("\n"))), err=err)
+    """Print lines that contain text from an input (names, titles, reasons), on stdout or stderr.
+
+    On a terminal, lines that are too long continue below, indented.
+    """
+    console = Console(stderr=err)
+    lines = [shown(line) for line in text.split("\n")]
+    if console.is_terminal:
+        lines = [part for line in lines for part in _fitted(line, console.width)]
+    click.echo("\n".join(lines), err=err)
+
+
+def _fitted(line: str, width: int) -> list[str]:
+    """A line in parts of at most `width` characters, if its words allow that."""
+    if len(line) <= width or COMMAND in line:
+        return [line]
+    return textwrap.wrap(line, width, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False)
 
 
 def print_warnings(lines: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
-from validation.experiments.machines import MachineCollectives, Microbenchmarks
+from validation.experiments.machines import MachineCollectives, MachineOfToday, Microbenchmarks
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
@@ -31,6 +31,7 @@ Kind = (
     | GemmCounters
     | AccelSimCycles
     | Microbenchmarks
+    | MachineOfToday
     | GemmTime
     | MachineCollectives
     | OperatorTime

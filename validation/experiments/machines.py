@@ -10,7 +10,7 @@ from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
 from traces.units import period_ps
-from validation.against import collectives, microbenchmarks
+from validation.against import collectives, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
 
@@ -42,6 +42,22 @@ class MicrobenchmarkRun(FiguresRun):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class MachineOfTodayRun(FiguresRun):
+    """Latencies and bandwidths of a preset. machine: one of `machines_of_today.MACHINES`."""
+
+    machine: machines_of_today.Machine
+
+    def input(self) -> dict[str, Any]:
+        return dict(self.machine._asdict())
+
+    def modules(self) -> tuple[str, ...]:
+        return (machines_of_today.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        return machines_of_today.figures(self.machine)
+
+
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
     """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_microbenchmarks.csv`.
 
@@ -60,6 +76,24 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
                 machine=self.preset,
             )
         ]
+
+    def answers(self, results: Results) -> dict[str, float]:
+        return _figures(self.runs(), results)
+
+
+class MachineOfToday(Experiment, tag="machine_of_today", frozen=True, kw_only=True):
+    """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_benches.csv`.
+
+    Attributes:
+        preset: of one of `machines_of_today.MACHINES`.
+    """
+
+    preset: str
+
+    def runs(self) -> list[Run]:
+        machine = next(machine for machine in machines_of_today.MACHINES if machine.preset == self.preset)
+        preset, name = load_preset(self.preset), f"microbenchmarks of {self.preset}"
+        return [MachineOfTodayRun(preset=preset, name=name, requests=4e7, machine=machine)]
 
     def answers(self, results: Results) -> dict[str, float]:
         return _figures(self.runs(), results)

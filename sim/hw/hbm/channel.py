@@ -34,6 +34,8 @@ def make_channels(machine, in_fifos, out_fifos, joined_fifos):
     channels = make_hbm_channels(machine.hbm, in_fifos, out_fifos)
     fabric_fifos, note_fifos, data_fifos = joined_fifos
     channels["lanes"]["fabric_fifo"], channels["data_fifo"] = fabric_fifos, data_fifos
+    stores = machine.msc.present and machine.msc.bytes > 0
+    channels["dma_fifo"] = out_fifos if stores else data_fifos
     channels["note_fifo"] = note_fifos[: len(channels)]
     channels["count_served"] = machine.tracker.count_at == CountAt.SERVICE
     set_limits(channels, machine)

@@ -77,7 +77,7 @@ def conflicts(channel, request):
 def is_queued(channel, direction, place):
     """Is an access in `direction` to the 64 bytes at `place` (in units of 64 bytes) queued?"""
     bank, row, column = bank_row_column(
-        place * ATOM_BYTES, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map
+        place * ATOM_BYTES, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map, channel.bank_hash
     )
     lists = channel.bank[bank]
     for head in (lists.hit_head[direction], lists.miss_head[direction]):
@@ -115,7 +115,7 @@ def _enqueue_atom(channel, request_slot, local, sectors):
     slot = np.int64(channel.free_atom[channel.free_atoms])
     atom = channel.atom[slot]
     bank, row, column = bank_row_column(
-        local, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map
+        local, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map, channel.bank_hash
     )
     atom.order = channel.atoms
     atom.row = row

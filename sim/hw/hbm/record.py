@@ -87,7 +87,8 @@ CHANNEL = np.dtype(
         ("request", REQUEST, MAX_ATOMS),
         # constants: geometry
         *((name, "i8") for name in ("interleave_bytes", "channels", "banks")),
-        *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "column_entries")),
+        *((name, "i8") for name in ("group_bits", "bank_bits", "row_bits", "bank_map", "bank_hash")),
+        ("column_entries", "i8"),
         # constants: clock and timing
         ("period_ps", "i8"),
         *((name, "i8") for name in TIMINGS),
@@ -103,7 +104,8 @@ CHANNEL = np.dtype(
         ("count_served", "i8"),  # 1: an update is sent to the Tracker when it is served, 0: when it is queued
         ("lanes", LANES),  # fifos from which requests come
         ("out_fifo", "i8"),
-        ("data_fifo", "i8"),  # data for DMA engines, -1 = none
+        ("data_fifo", "i8"),  # from which DMA engines take their data, -1 = none
+        ("dma_fifo", "i8"),  # of data for DMA engines: data_fifo, or out_fifo if a memory-side cache takes all data
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
         ("keeps_bursts", "i8"),  # 1: the run takes a time series (sim.hw.hbm.bursts)
         # state: earliest next command anywhere in the channel
@@ -151,7 +153,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
-        ("pad", "i8", 7),  # fills whole cache lines of the host
+        ("pad", "i8", 5),  # fills whole cache lines of the host
         # state: the last bursts on the bus, a ring; empty without a time series
         ("bursts", "i8"),  # so far
         ("burst_end_ps", "i8", RECENT_BURSTS),

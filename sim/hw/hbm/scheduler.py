@@ -105,7 +105,7 @@ def _answer(channel, fifos, pool, slot, answer_ps):
     channel.read_latency_ps += answer_ps - channel.accepted_ps[slot]
     channel.reads_answered += 1
     to_dma = channel.data_fifo >= 0 and channel.request[slot].source < 0
-    number = channel.data_fifo if to_dma else channel.out_fifo
+    number = channel.dma_fifo if to_dma else channel.out_fifo
     fifo_push_copy(fifos[number], pool, channel.request[slot], answer_ps)
 
 

@@ -62,7 +62,7 @@ def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:
     channels["group_bits"] = hbm.bank_groups.bit_length() - 1
     channels["bank_bits"] = hbm.banks_per_group.bit_length() - 1
     channels["row_bits"] = hbm.row_bytes.bit_length() - 1
-    channels["bank_map"] = hbm.bank_map
+    channels["bank_map"], channels["bank_hash"] = hbm.bank_map, hbm.bank_hash
     channels["column_entries"] = hbm.column_bytes // SECTOR_BYTES
 
 

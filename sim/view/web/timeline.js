@@ -22,8 +22,16 @@ function layOut() {
   let top = 0;
   const add = row => { row.top = top; top += row.height; state.rows.push(row); };
   for (const section of DATA.sections) {
+    let gpu = -1;
+    section.open ||= new Set([0]);
     add({ kind: "section", section, name: section.name, height: SECTION_PX });
     for (const group of section.groups) {
+      if (section.gpus > 1 && group.gpu !== gpu) {
+        gpu = group.gpu;
+        const lane = section.groups.find(other => other.gpu === gpu && other.name === "CUs").summary;
+        add({ kind: "gpu", section, gpu, lane, name: "GPU " + gpu, height: LEVEL_PX });
+      }
+      if (!section.open.has(group.gpu)) continue;
       const folds = group.summary !== null;
       if (folds) add({ kind: "group", section, group, lane: group.summary, name: group.name, height: LEVEL_PX });
       if (folds && group.folded) continue;
@@ -40,16 +48,25 @@ function showNames() {
   const focused = document.activeElement && document.activeElement.dataset.group;
   byId("names").replaceChildren(...state.rows.map(row => {
     const style = "top:" + row.top + "px;height:" + row.height + "px";
+    if (row.kind === "gpu") {
+      const { section, gpu } = row, open = section.open;
+      return fold(row, style, section.name + "/" + gpu, !open.has(gpu), () => { if (!open.delete(gpu)) open.add(gpu); });
+    }
     if (row.kind !== "group") return make("div", { className: row.kind, style, title: row.name }, row.name);
-    const folded = row.group.folded, key = row.section.name + "/" + row.group.name;
-    const text = (folded ? "\u25b8 " : "\u25be ") + row.name + " (" + row.group.lanes.length + ")";
-    const button = make("button", { type: "button", style, title: row.name }, text);
-    button.setAttribute("aria-expanded", String(!folded));
-    button.dataset.group = key;
-    button.addEventListener("click", () => { row.group.folded = !folded; layOut(); draw(); });
-    return button;
+    const group = row.group, key = row.section.name + "/" + group.gpu + "/" + group.name;
+    return fold(row, style, key, group.folded, () => { group.folded = !group.folded; }, group.lanes.length);
   }));
   if (focused) [...document.querySelectorAll("#names button")].find(b => b.dataset.group === focused)?.focus();
+}
+
+// The name of a row that can be folded, as a button.
+function fold(row, style, key, folded, act, lanes) {
+  const text = (folded ? "\u25b8 " : "\u25be ") + row.name + (lanes ? " (" + lanes + ")" : "");
+  const button = make("button", { type: "button", style, title: row.name, className: row.kind }, text);
+  button.setAttribute("aria-expanded", String(!folded));
+  button.dataset.group = key;
+  button.addEventListener("click", () => { act(); layOut(); draw(); });
+  return button;
 }
 
 // ---- the axis of time
@@ -141,7 +158,7 @@ function drawSection(pen, row, y) {
   pen.fillRect(0, y + 1, width(), row.height - 1);
   pen.fillStyle = colourOf("--text");
   pen.font = "bold 12px system-ui, sans-serif";
-  pen.fillText(short(row.section.time / 1000) + " us", 6, y + 16);
+  pen.fillText(short(row.section.time / 1000) + " us" + (row.section.note ? "; " + row.section.note : ""), 6, y + 16);
   pen.fillRect(x(row.section.time), y, 2, row.height);
   pen.font = "10px system-ui, sans-serif";
 }
@@ -233,9 +250,10 @@ function drawArrows(pen, top, high) {
     const seen = section.arrows.filter(([, t, , s]) => s >= state.from && t <= state.to);
     const hovered = state.hover && state.hover.section === section ? state.hover.tag : null;
     const chosen = state.arrows && seen.length <= ARROWS_AT_ONCE ? seen : seen.filter(([tag]) => tag === hovered);
-    const row = name => state.rows.find(r => r.section === section && r.lane && r.lane.name === name && !r.lane.columns);
-    for (const [tag, trigger, chunk, start, engine] of chosen) {
-      const from = row(chunk), to = row(engine);
+    const row = (name, gpu) => state.rows.find(
+      r => r.section === section && r.group && r.group.gpu === gpu && r.lane.name === name && !r.lane.columns);
+    for (const [tag, trigger, chunk, start, engine, gpu] of chosen) {
+      const from = row(chunk, gpu), to = row(engine, gpu);
       if (!from || !to) continue;
       pen.strokeStyle = colourOf("--text");
       pen.globalAlpha = tag === hovered ? 1 : 0.35;
@@ -347,8 +365,10 @@ function legend() {
   for (const item of ["stage", "transfer", "trigger"]) {
     if (lanes.some(lane => lane.item === item)) entries.push([PALETTE[COLOURS[item]], item]);
   }
-  const dram = lanes.find(lane => lane.columns && Object.keys(lane.columns).length > 1);
-  if (dram) Object.keys(dram.columns).forEach((name, k) => entries.push([PALETTE[k], "DRAM: " + name]));
+  for (const [name, text] of [["DRAM traffic", "DRAM: "], ["warps wait for", "warps wait for: "]]) {
+    const lane = lanes.find(one => one.name === name);
+    if (lane) Object.keys(lane.columns).forEach((column, k) => entries.push([PALETTE[k], text + column]));
+  }
   byId("legend").replaceChildren(...entries.map(([colour, name]) => make("li", {}, make("span", { style: "background:" + colour }), name)));
 }
 
@@ -363,7 +383,8 @@ function texts() {
       nameOf(kernels, k) + " " + timeText(start, 10) + " to " + timeText(kernels.end[k], 10));
     if (kernels.start.length > 12) parts.push((kernels.start.length - 12) + " more");
     const cut = section.cut ? "; only the first bars are stored" : "";
-    return make("li", {}, section.name + ": " + timeText(section.time, 10) + " (" + parts.join(", ") + ")" + cut);
+    const note = section.note ? "; " + section.note : "";
+    return make("li", {}, section.name + ": " + timeText(section.time, 10) + " (" + parts.join(", ") + ")" + note + cut);
   }));
 }
 

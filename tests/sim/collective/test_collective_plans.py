@@ -320,7 +320,7 @@ def test_machines_that_make_no_sense_are_refused(override, words):
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_has_links_tracker_dma_and_collectives_with_their_sources(name):
     preset = load_preset(name)
-    for unit in ("link", "tracker", "dma", "mca", "collective"):
+    for unit in ("link", "network", "tracker", "dma", "mca", "collective"):
         for field in msgspec.structs.fields(type(getattr(preset.machine, unit))):
             source = preset.sources[f"{unit}.{field.name}"]
             assert source.source.strip() and source.kind in (*KINDS, BORROWED)

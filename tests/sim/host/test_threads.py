@@ -30,8 +30,9 @@ def after_kernel(machine, source, threads):
     gpu = Gpu(machine, interval_ps=500_000, threads=threads)
     gpu.run_kernel(source, 0, None)
     gpu.flush_l2()
-    series = {f"series {name}": values.tobytes() for name, values in gpu.series().items()}
-    return {**records(gpu.node), **series, "spans": gpu.spans().tobytes()}
+    recorded = dict(vars(gpu.recorded()))
+    series = {f"series {name}": values.tobytes() for name, values in recorded.pop("series").items()}
+    return {**records(gpu.node), **series, **{name: values.tobytes() for name, values in recorded.items()}}
 
 
 def differing(one, other):
@@ -45,8 +46,9 @@ def differing(one, other):
         ("t3_2024", SOURCE),
         ("v100", SOURCE),
         ("v100", make_kernel("layernorm:rows=128,cols=1024")),
+        ("h100_sxm", make_kernel("layernorm:rows=128,cols=1024")),
     ],
-    ids=["gemm-t3", "gemm-v100", "layernorm-v100"],
+    ids=["gemm-t3", "gemm-v100", "layernorm-v100", "layernorm-h100"],
 )
 def test_a_kernel_gives_the_same_bytes(preset, source):
     machine = load_preset(preset).machine
@@ -55,8 +57,29 @@ def test_a_kernel_gives_the_same_bytes(preset, source):
         assert differing(one, after_kernel(machine, source, threads)) == [], threads
 
 
+MANY_CUS = ("cu.count=32", "l2.banks=16", "hbm.channels=4", "noc.bank_fifo=3")
+HALVES = (*MANY_CUS, "l2.partitions=2", "l2.far_latency_clk=9", "l2.far_bytes_per_clk=9")
+DIES = (*MANY_CUS, "l2.partitions=4", "l2.sharing=private", "noc.ack_bytes=8", "l2.atomics_per_clk=0.5")
+STORING = ("msc.present=true", "msc.bytes=65536", "msc.ways=4", "msc.latency_clk=9", "msc.mshrs=3", "msc.fifo=2")
+PARTITIONED = {
+    "far home": (*HALVES, "l2.sharing=home"),
+    "copies": (*HALVES, "l2.sharing=copies", "l2.atomics_per_clk=0.5"),
+    "dies": (*DIES, *STORING, "msc.replacement=random"),
+    "written back": (*DIES, *STORING, "msc.write_back=true"),
+}
+
+
+@pytest.mark.parametrize("name", PARTITIONED)
+def test_partitions_and_a_storing_memory_side_cache_give_the_same_bytes(name):
+    machine = small_preset(*PARTITIONED[name]).machine
+    source = random_kernel(5, workgroups=100, events=20)
+    one = after_kernel(machine, source, 1)
+    for threads in THREADS:
+        assert differing(one, after_kernel(machine, source, threads)) == [], threads
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["t3_2024", "v100", "a100_80g", "h200", "accelsim_qv100"])
+@pytest.mark.parametrize("preset", ["t3_2024", "v100", "a100_80g", "h200", "accelsim_qv100", "h100_sxm", "b200"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_kernels_of_loads_stores_and_atomics_give_the_same_bytes(preset, seed):
     machine = load_preset(preset).machine

@@ -61,6 +61,18 @@ def test_order(order, cus):
     assert tags.tolist() == ([[0, 4], [1, 5], [2, 6], [3, 7]] if order == BREADTH else [[0, 1], [2, 3], [4, 5], [6, 7]])
 
 
+def test_workgroups_take_turns_among_partitions():
+    """Workgroup k goes to a CU c with c % 2 == k % 2; it waits for one, also while others are free."""
+    bench = DispatchBench(20, order=WorkgroupOrder.BY_PARTITION, partitions=2, places=1)
+    assert [c for c, _ in bench.deal()] == [0, 1, 2, 3]
+    bench.end(1, 0, 1000)
+    bench.record["wake_ps"] = 2000
+    assert bench.deal() == []
+    bench.end(2, 0, 3000)
+    bench.record["wake_ps"] = 4000
+    assert [c for c, _ in bench.deal()] == [2, 1]
+
+
 @pytest.mark.parametrize("order", [BREADTH, DEPTH])
 def test_a_freed_place_is_given_to_the_next_workgroup(order):
     bench = DispatchBench(20, order=order)

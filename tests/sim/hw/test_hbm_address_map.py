@@ -18,9 +18,10 @@ from sim.hw.address_map import (
     l2_set_of,
     local_of,
 )
-from sim.spec import BankMap, CacheIndex
+from sim.spec import BankHash, BankMap, CacheIndex
 
 INDEXES = [int(index) for index in CacheIndex]  # plain integers: an enum member is another kernel signature
+NO_HASH = int(BankHash.NONE)
 L2_GEOMETRIES = [  # interleave_bytes, channels, banks, sets: V100-, A100-, MI210-, H200-like, and one odd machine
     (256, 32, 64, 32),
     (512, 40, 80, 512),
@@ -49,17 +50,18 @@ def test_channel_and_local_address_give_the_address_back(index, address, interle
     assert channel_address(channel, local, interleave, channels, index) == address
 
 
+@pytest.mark.parametrize("bank_hash", [int(bank_hash) for bank_hash in BankHash])
 @pytest.mark.parametrize("bank_map", [int(bank_map) for bank_map in BankMap])
 @pytest.mark.parametrize("geometry", DRAM_GEOMETRIES)
-def test_bank_row_column_round_trip(bank_map, geometry):
+def test_bank_row_column_round_trip(bank_map, geometry, bank_hash):
     group_bits, bank_bits, row_bits = geometry
     seen = set()
     columns = 1 << (group_bits + bank_bits + row_bits - 5 + 1)  # two rows of every bank
     for local in range(0, 32 * columns, 32):
-        bank, row, column = bank_row_column(local, *geometry, bank_map)
+        bank, row, column = bank_row_column(local, *geometry, bank_map, bank_hash)
         assert 0 <= bank < 1 << (group_bits + bank_bits)
         assert 0 <= column < 1 << (row_bits - 5)
-        assert local_of(bank, row, column, *geometry, bank_map) == local
+        assert local_of(bank, row, column, *geometry, bank_map, bank_hash) == local
         seen.add((bank, row, column))
     assert len(seen) == columns
 
@@ -67,24 +69,35 @@ def test_bank_row_column_round_trip(bank_map, geometry):
 def test_maps_of_hbm2_md():
     """RO: row15|bg2|bank2|col5|off6; BG: row15|bank2|col5|bg2|off6. Ours, not there: RG: row15|bank2|bg2|col5|off6."""
     geometry = (2, 2, 11)
-    assert bank_row_column(64, *geometry, int(BankMap.RO)) == (0, 0, 2)
-    assert bank_row_column(2048, *geometry, int(BankMap.RO)) == (1, 0, 0)
-    assert bank_row_column(8192, *geometry, int(BankMap.RO)) == (4, 0, 0)
-    assert bank_row_column(32768, *geometry, int(BankMap.RO)) == (0, 1, 0)
-    assert bank_row_column(64, *geometry, int(BankMap.BG)) == (4, 0, 0)
-    assert bank_row_column(256, *geometry, int(BankMap.BG)) == (0, 0, 2)
-    assert bank_row_column(8192, *geometry, int(BankMap.BG)) == (1, 0, 0)
-    assert bank_row_column(32768, *geometry, int(BankMap.BG)) == (0, 1, 0)
-    assert bank_row_column(64, *geometry, int(BankMap.SG)) == (0, 0, 2)
-    assert bank_row_column(256, *geometry, int(BankMap.SG)) == (4, 0, 0)
-    assert bank_row_column(512, *geometry, int(BankMap.SG)) == (0, 0, 8)
-    assert bank_row_column(4096, *geometry, int(BankMap.SG)) == (8, 0, 0)
-    assert bank_row_column(8192, *geometry, int(BankMap.SG)) == (1, 0, 0)
-    assert bank_row_column(32768, *geometry, int(BankMap.SG)) == (0, 1, 0)
-    assert bank_row_column(64, *geometry, int(BankMap.RG)) == (0, 0, 2)
-    assert bank_row_column(2048, *geometry, int(BankMap.RG)) == (4, 0, 0)
-    assert bank_row_column(8192, *geometry, int(BankMap.RG)) == (1, 0, 0)
-    assert bank_row_column(32768, *geometry, int(BankMap.RG)) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.RO), NO_HASH) == (0, 0, 2)
+    assert bank_row_column(2048, *geometry, int(BankMap.RO), NO_HASH) == (1, 0, 0)
+    assert bank_row_column(8192, *geometry, int(BankMap.RO), NO_HASH) == (4, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.RO), NO_HASH) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.BG), NO_HASH) == (4, 0, 0)
+    assert bank_row_column(256, *geometry, int(BankMap.BG), NO_HASH) == (0, 0, 2)
+    assert bank_row_column(8192, *geometry, int(BankMap.BG), NO_HASH) == (1, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.BG), NO_HASH) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.SG), NO_HASH) == (0, 0, 2)
+    assert bank_row_column(256, *geometry, int(BankMap.SG), NO_HASH) == (4, 0, 0)
+    assert bank_row_column(512, *geometry, int(BankMap.SG), NO_HASH) == (0, 0, 8)
+    assert bank_row_column(4096, *geometry, int(BankMap.SG), NO_HASH) == (8, 0, 0)
+    assert bank_row_column(8192, *geometry, int(BankMap.SG), NO_HASH) == (1, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.SG), NO_HASH) == (0, 1, 0)
+    assert bank_row_column(64, *geometry, int(BankMap.RG), NO_HASH) == (0, 0, 2)
+    assert bank_row_column(2048, *geometry, int(BankMap.RG), NO_HASH) == (4, 0, 0)
+    assert bank_row_column(8192, *geometry, int(BankMap.RG), NO_HASH) == (1, 0, 0)
+    assert bank_row_column(32768, *geometry, int(BankMap.RG), NO_HASH) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("geometry", DRAM_GEOMETRIES)
+def test_the_hash_of_the_row_moves_every_bank_by_the_exclusive_or_of_the_rows_digits(geometry):
+    group_bits, bank_bits, _ = geometry
+    banks = 1 << (group_bits + bank_bits)
+    for local in range(0, 1 << 26, (1 << 16) + 512):
+        bank, row, column = bank_row_column(local, *geometry, int(BankMap.RG), NO_HASH)
+        digits = [row >> place & (banks - 1) for place in range(0, 30, group_bits + bank_bits)]
+        moved = functools.reduce(operator.xor, digits, bank)
+        assert bank_row_column(local, *geometry, int(BankMap.RG), int(BankHash.XOR)) == (moved, row, column)
 
 
 @pytest.mark.parametrize("index", INDEXES)

@@ -24,7 +24,8 @@ def commands(accesses, timing_set="G", **fields):
     accesses = [access._replace(stream=Stream.COMPUTE_READ) for access in accesses]
     bench = run_bench(hbm, accesses)
     assert check(hbm, bench.log, accesses, bench.accepted_ps, bench.end_ps) == []
-    return hbm.timing, [(int(c["time_ps"]) // 1000, Command(c["command"]), int(c["bank"])) for c in bench.log]
+    period_ps = round(1e6 / hbm.clock_MHz)
+    return hbm.timing, [(int(c["time_ps"]) // period_ps, Command(c["command"]), int(c["bank"])) for c in bench.log]
 
 
 def clock(log, command, number=0, bank=None):
@@ -35,7 +36,7 @@ def clock(log, command, number=0, bank=None):
 # --- same bank
 
 
-@pytest.mark.parametrize("timing_set", ["G", "D", "R", "P"])
+@pytest.mark.parametrize("timing_set", ["G", "D", "R", "P", "HBM2e", "HBM3", "HBM3e"])
 @pytest.mark.parametrize("op", [READ, WRITE, UPDATE])
 def test_row_cycle(timing_set, op):
     """PRE, ACT and column of a conflict follow each other at tRAS or column recovery, tRP and tRCD."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.spec import Arbiter, PagePolicy, QueueOrganisation, UpdateScope
+from sim.spec import Arbiter, BankHash, PagePolicy, QueueOrganisation, UpdateScope
 from tests.support.hbm_checker import check
 from tests.support.hbm_rig import bench_spec, random_accesses, run_bench
 from tests.support.hbm_twin import Twin, names
@@ -25,6 +25,7 @@ MACHINES = {
     "age limit": {"queue": QueueOrganisation.UNIFIED, "age_limit_ps": 150_000},
     "age limit, split": {"age_limit_ps": 150_500, "REFI": 700},
     "slow clock": {"clock_MHz": 850},
+    "banks hashed by the row": {"bank_hash": BankHash.XOR},
 }
 
 
@@ -52,7 +53,7 @@ def test_same_log_as_the_twin(name, bank_map):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("timing_set", ["D", "R", "P"])
+@pytest.mark.parametrize("timing_set", ["D", "R", "P", "HBM2e", "HBM3", "HBM3e"])
 def test_other_timing_sets(timing_set):
     same_as_twin(bench_spec(timing_set, "BG"), random_accesses(7, 600, spread_clk=5.0))
 

@@ -1,4 +1,5 @@
-"""The memory-side cache passes on everything once, in order, a latency later, and waits while the channel is full."""
+"""The memory-side cache without storage: it passes on everything once, in order, and waits while the channel is
+full."""
 
 import numpy as np
 import pytest
@@ -6,8 +7,9 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.hw.msc import make_mscs, msc_step
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
+from sim.hw.tags import make_sets
 from sim.machine.build import build, units_of
-from sim.spec import MSC, CollectiveCache
+from sim.spec import CollectiveCache
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view
 from tests.support.programs import SMALL, TIGHT, kernel, load, random_kernel, small_preset
@@ -25,13 +27,17 @@ class MscBench:
 
     def __init__(self, latency_clk=20, lines_per_clk=1.0, room=64):
         self.fifo = FifoBench(*[512] * STREAMS, *[room] * STREAMS)
-        spec = MSC(present=True, clock_MHz=1000, latency_clk=latency_clk, lines_per_clk=lines_per_clk, fifo=64)
-        numbers = np.arange(2 * STREAMS)
+        settings = (*ON, f"msc.latency_clk={latency_clk}", f"msc.lines_per_clk={lines_per_clk}")
+        machine = small_preset(*settings, size=("hbm.channels=1", "l2.banks=1")).machine
+        numbers = np.arange(2 * STREAMS)[None]
         none = np.full((1, STREAMS), -1)
-        self.records = make_mscs(spec, numbers[None, :STREAMS], none, numbers[None, STREAMS:])
+        wiring = {"in_fifo": numbers[:, :STREAMS], "fabric_fifo": none, "out_fifo": numbers[:, STREAMS:]}
+        self.records, waiters, sets = make_mscs(machine, wiring)
+        assert not len(waiters) and sets == 0
+        self.none = kernel_view(make_sets(0)), kernel_view(waiters)
 
     def step(self, now_ps):
-        return int(msc_step(kernel_view(self.records)[0], self.fifo.fifos, self.fifo.pool, now_ps))
+        return int(msc_step(kernel_view(self.records)[0], *self.none, self.fifo.fifos, self.fifo.pool, now_ps))
 
     def run(self, now_ps=0):
         """Until it sleeps; when each step was."""

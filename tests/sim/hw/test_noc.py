@@ -20,9 +20,11 @@ LATENCY_PS = 30 * CLOCK_PS
 class NocBench:
     """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
 
-    def __init__(self, *overrides, links=0):
+    def __init__(self, *overrides, links=0, bank_places=None):
         self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links)
         node = self.node
+        if bank_places:
+            node.fifos["limit"][[name.startswith("l2.requests") for name in self.names]] = bank_places
         node.fifos["mask"] = node.fifos["room"]  # whole rings: the test puts requests in
         self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
         self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
@@ -64,8 +66,8 @@ class NocBench:
         return int(noc_wake_ps(self.noc, self.fifos, self.pool))
 
     def answers(self, begin_ps, end_ps):
-        wakes = kernel_view(self.cu_wake_ps)
-        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, wakes))
+        wakes = kernel_view(self.bank_wake_ps), kernel_view(self.cu_wake_ps)
+        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, *wakes))
 
     def line_of(self, bank, nth=0):
         """The nth line whose home is `bank`."""
@@ -155,8 +157,14 @@ def test_packets_go_in_the_order_of_their_times_whoever_sends_them():
     assert list(bench.held("l2.requests2")["tag"]) == [3, 1, 2, 0]
 
 
+def test_a_bank_has_places_for_what_waits_for_what_crosses_and_for_credits():
+    bench = NocBench("noc.bank_fifo=64")
+    credit_clk = -(-bench.node.engine[0]["lookahead_ps"] // CLOCK_PS)
+    assert bench.node.fifos[bench.number("l2.requests0")]["limit"] == 64 + 30 + credit_clk
+
+
 def test_a_full_bank_refuses_and_keeps_the_order():
-    bench = NocBench("noc.bank_fifo=2")
+    bench = NocBench(bank_places=2)
     full, other = bench.line_of(0), bench.line_of(1)
     for tag in range(4):
         bench.push("cu.port0", line=full if tag < 3 else other, tag=tag)
@@ -174,7 +182,7 @@ def test_a_full_bank_refuses_and_keeps_the_order():
 
 
 def test_the_room_of_a_bank_goes_to_the_requests_in_the_order_in_which_they_asked():
-    bench = NocBench("noc.bank_fifo=2")
+    bench = NocBench(bank_places=2)
     for c, ready_ps in enumerate((9_000, 1_000, 5_000, 12_000)):
         for k in range(2):
             bench.push(f"cu.port{c}", line=bench.line_of(0), ready_ps=ready_ps, tag=10 * c + k)
@@ -190,7 +198,7 @@ def test_the_room_of_a_bank_goes_to_the_requests_in_the_order_in_which_they_aske
 
 def test_cus_that_want_one_bank_get_equal_shares():
     """Answers cross in the same windows; the bank takes two requests in each."""
-    bench = NocBench("noc.bank_fifo=2")
+    bench = NocBench(bank_places=2)
     line, sent = bench.line_of(0), np.zeros(4, int)
     for window in range(80):
         for c in range(4):

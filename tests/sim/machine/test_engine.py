@@ -104,7 +104,7 @@ def stuck_machine(monkeypatch):
 
 
 def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos(stuck_machine):
-    with pytest.raises(DeadlockError, match=r"l2.requests\d 2 of 2"):
+    with pytest.raises(DeadlockError, match=r"l2.requests\d 8 of 62"):
         simulate(CommandSequence([kernel([[[lines(Kind.LOAD, A, 32, slot=1)] * 9]])]), stuck_machine)
 
 

@@ -23,10 +23,16 @@ KERNELS = {
     "few lines": random_kernel(12, workgroups=20, events=8, region=(1 << 20, 1 << 11)),
 }
 WIDE = ("cu.count=8", "l2.banks=16", "hbm.channels=4")
+HALVES = ("l2.partitions=2", "l2.far_latency_clk=9")
+STORING = ("msc.present=true", "msc.bytes=16384", "msc.ways=4", "msc.latency_clk=9")
 MACHINES = {
     "small": (SMALL, ()),
     "tight": (TIGHT, ("dispatch.jitter_ps=5000",)),
     "cache": (SMALL, ("msc.present=true", "msc.fifo=2", "hbm.page=closed")),
+    "far home": (SMALL, (*HALVES, "l2.sharing=home", "l2.far_bytes_per_clk=7", "noc.ack_bytes=8")),
+    "copies": (TIGHT, (*HALVES, "l2.sharing=copies", "cu.count=4", "l2.far_bytes_per_clk=9")),
+    "private": (SMALL, ("l2.partitions=2", "l2.sharing=private", *STORING, "msc.write_back=true")),
+    "stored": (TIGHT, (*STORING, "msc.mshrs=3", "msc.mshr_merges=1", "msc.replacement=random", "msc.fifo=2")),
     "four slices": (WIDE, ("l2.dram_fifo=2", "noc.bank_fifo=3", "noc.ack_bytes=32", "hbm.age_limit_ps=100000")),
 }
 
@@ -54,9 +60,10 @@ def test_windows_and_calls_change_no_byte(size, kernel):
     check(lambda: outcome(machine, KERNELS[kernel]))
 
 
-@pytest.mark.parametrize("name", ["v100", "a100_80g", "mi210", "h200", "accelsim_qv100"])
+@pytest.mark.parametrize("name", ["v100", "a100_80g", "mi210", "h200", "accelsim_qv100", "h100_sxm", "mi300x"])
 def test_on_every_preset(name):
-    machine = small_preset(name=name, size=WIDE).machine
+    size = ("cu.count=16", "l2.banks=32", "hbm.channels=4") if name == "mi300x" else WIDE
+    machine = small_preset(name=name, size=size).machine
     source = replace(KERNELS["copy"], lanes=machine.cu.lanes_per_warp)
     check(lambda: outcome(machine, source))
 
@@ -70,6 +77,8 @@ FABRIC = {
     "direct": ("t3", ("link.topology=fully_connected", "dma.policy=chunk", "dma.engines=3", "hbm.arbiter=mca_fixed")),
     "collective": ("rs", ("collective.slices=2", "collective.step_ps=10000")),
     "updates": ("rs_nmc", ("hbm.queue=split", "mca.age_limit_ps=30000")),
+    "halves": ("t3", ("l2.partitions=2", "l2.far_latency_clk=9", "l2.sharing=copies")),
+    "stored": ("all_reduce", (*STORING, *NARROW)),
     "in l2": ("all_reduce", ("collective.cache=allocate",)),
     "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
 }
@@ -109,7 +118,7 @@ def test_looking_moves_nothing():
     expected = gpu.run_kernel(GEMM, 0, None), counters(gpu)
     looked = Gpu(machine, 50_000, line_trace=lambda node: (line_of(node), looked.counted()))
     assert (looked.run_kernel(GEMM, 0, None), counters(looked)) == expected
-    assert len(looked.series()["l2_read_sectors"]) > 20
+    assert len(looked.recorded().series["l2_read_sectors"]) > 20
 
 
 def test_a_credit_that_comes_too_early_is_seen(monkeypatch):

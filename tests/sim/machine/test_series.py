@@ -6,8 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.hw.request import STREAMS, Stream
+from sim.machine.stalls import OTHER_PC, STALL_ROWS, Stall, add_sample, make_stalls
 from sim.presets import load_preset, presets
 from sim.run.one_gpu import simulate
+from tracer.gemm.plan import Site
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from traces.units import PS_PER_NS, PS_PER_S
@@ -44,3 +46,41 @@ def test_no_interval_exceeds_the_peak_of_dram(name, kernel, interval_ns):
     assert moved.min() >= 0
     assert interval_ns > 100 or moved.max() > peak_bytes / 3  # longer intervals also have idle time in them
     assert [result.series[column].sum() for column in DRAM] == list(result.dram_bytes)
+
+
+def simulated(text, interval_ps, name="v100"):
+    preset = preset_of(name)
+    source = CommandSequence([make_kernel(text, lanes=preset.machine.cu.lanes_per_warp)])
+    return simulate(source, preset, interval_ps=interval_ps)
+
+
+def test_channels_carry_the_bytes_of_the_streams():
+    result = simulated("gemm:m=256,n=256,k=64", 50_000)
+    assert result.channel_bytes.shape == (len(result.times_ps()), result.preset.machine.hbm.channels)
+    assert (result.channel_bytes.sum(axis=1) == sum(result.series[column] for column in DRAM)).all()
+    assert (result.channel_bytes.sum(axis=0) > 0).all()
+
+
+def test_samples_of_warps_are_the_levels_at_the_ends_of_intervals():
+    result = simulated("gemm:m=256,n=256,k=64", 50_000)
+    for kind in Stall:
+        own = result.stalls[result.stalls["kind"] == kind]["samples"].sum()
+        assert own == result.series[f"warps_at_{kind.name.lower()}"].sum()
+    barriers = result.stalls[result.stalls["kind"] == Stall.BARRIER]
+    assert {Site(pc // 16) for pc in barriers["pc"]} <= {Site.STAGE_BARRIER, Site.REUSE_BARRIER}
+    assert barriers["samples"].sum() > 0
+
+
+def test_a_pointer_chase_waits_for_its_load():
+    result = simulated("chase:buffer_bytes=65536,loads=64,stride_bytes=128", 200_000)
+    by_kind = {kind: result.series[f"warps_at_{kind.name.lower()}"] for kind in Stall}
+    assert by_kind[Stall.DATA].max() == 1 and by_kind[Stall.DATA].sum() > 40  # of about 60 intervals with a warp
+    assert all(by_kind[kind].sum() <= 0.05 * by_kind[Stall.DATA].sum() for kind in Stall if kind != Stall.DATA)
+
+
+def test_no_sample_is_lost_when_the_table_is_full():
+    table, pcs = make_stalls(), range(0, 64 * STALL_ROWS, 32)
+    for pc in pcs:
+        add_sample(table, 0, pc, int(Stall.LSU))
+    assert table["samples"].sum() == len(pcs)
+    assert table[Stall.LSU]["pc"] == OTHER_PC and table[Stall.LSU]["samples"] >= len(pcs) - STALL_ROWS

@@ -28,11 +28,13 @@ RECORDS = {
     "l1.mshrs": l1.MAX_ENTRIES,
     "l2.banks": noc_record.MAX_BANKS,
     "l2.ways": tags.MAX_WAYS,
+    "msc.ways": tags.MAX_WAYS,
     "hbm.bank_groups": record.MAX_GROUPS,
     "hbm.banks_per_group": record.MAX_BANKS,
     "hbm.row_bytes": record.MAX_ROW_BYTES,
     "hbm.queue_entries": queue.MAX_ATOMS,
     "link.credits": link.MAX_CREDITS,
+    "network.credits": link.MAX_CREDITS,
 }
 
 

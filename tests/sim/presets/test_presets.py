@@ -29,6 +29,10 @@ def test_every_value_has_kind_and_source(name):
         ("a100_80g", 2039, 305.8, 40 << 20),
         ("mi210", 1638.4, 121.6, 8 << 20),
         ("h200", 4800, 1070.5, 60 << 20),
+        ("a100_80g_halves", 2039, 305.8, 40 << 20),
+        ("h100_sxm", 3351, 1070.5, 50 << 20),
+        ("b200", 8000, 2249.8, 126 << 20),
+        ("mi300x", 5324.8, 708.0, 32 << 20),
         ("accelsim_qv100", 870.4, 92.7, 6 << 20),
         ("accelsim_a100", 1935.4, 311.9, 40 << 20),
     ],
@@ -42,7 +46,7 @@ def test_peaks_are_those_of_the_machine(name, dram_GBps, tensor_TFLOPs, l2_bytes
 
 def test_machines_say_what_they_borrow_from_the_paper():
     paper, other = load_preset("t3_2024"), load_preset("h200")
-    for unit in ("link", "tracker", "dma", "mca", "collective"):
+    for unit in ("link", "network", "tracker", "dma", "mca", "collective"):
         fields = [field for field in other.sources if field.startswith(f"{unit}.")]
         assert fields and all(other.sources[field].kind == BORROWED for field in fields)
     assert other.sources["link.GB_per_s"].source.startswith("as the machine of the T3 paper (paper: T3 (ASPLOS 2024")

@@ -1,15 +1,19 @@
 """The stand-alone channel: stream files, results, mistakes."""
 
+import csv
 import gzip
 import lzma
+import math
 
 import pytest
 
 from sim.hw.request import Op
 from sim.run.dram import channel_spec, run_stream, timing_sets
 from sim.run.dram_stream import read_stream
+from tests.support.paths import ROOT
 from traces.errors import UserError
 
+REFERENCE = ROOT / "validation" / "references" / "hbm_timings.csv"
 TEXT = b"# a stream\nR 0x40 0\n\n w 128 10  # a write\r\nU 0xfC0\n\tR\t0x40\t20"
 
 
@@ -97,10 +101,23 @@ def test_every_set_runs(tmp_path, name, bank_map):
     path = tmp_path / "some"
     path.write_text("".join(f"{'RW'[n % 3 == 0]} {n * 64}\n" for n in range(500)))
     result = run_stream(path, name, bank_map)
-    peak = {"G": 32, "D": 32, "R": 16, "P": 16}[name]
+    peak = {"G": 32, "D": 32, "R": 16, "P": 16, "HBM2e": 25.6, "HBM3": 25.6, "HBM3e": 32}[name]
     assert 0 < result.bandwidth_GBps <= peak
     channel = result.channel
     assert channel["read_columns"].sum() + channel["write_columns"].sum() == 2 * 500
+
+
+def test_the_sets_of_today_are_the_published_times_in_whole_clocks():
+    sets = timing_sets()
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["set"] for row in rows} == {"HBM2e", "HBM3", "HBM3e"} and len(rows) > 45
+    for row in rows:
+        timing = sets[row["set"]]["timing"]
+        clocks = math.ceil(int(row["published_ps"]) * sets[row["set"]]["clock_MHz"] / 1e6 - 1e-9)
+        if row["parameter"] == "RC":
+            clocks = max(clocks, timing["RAS"] + timing["RP"])
+        assert timing[row["parameter"]] == clocks, row
 
 
 def test_writes_as_updates_of_one_group_wait(tmp_path):

@@ -57,6 +57,8 @@ CHANGES = {
 OTHER_VALUES = {
     "link": ("link.topology=fully_connected", "link.GB_per_s=7", "link.efficiency=0.5", "link.latency_ps=900000",
              "link.header_bytes=64", "link.egress_fifo=3", "link.credits=9"),
+    "network": ("network.node_gpus=2", "network.GB_per_s=7", "network.efficiency=0.5", "network.latency_ps=900000",
+                "network.header_bytes=64", "network.credits=9"),
     "tracker": ("tracker.entries=64", "tracker.ways=2", "tracker.wavefronts=7", "tracker.address_bits=50",
                 "tracker.counter_bits=20", "tracker.granularity=wavefront", "tracker.latency_ps=77777",
                 "tracker.count_at=service"),
@@ -102,7 +104,7 @@ def test_a_value_of_the_machine_is_in_the_key_exactly_where_it_is_read(name):
     assert (
         left_out
         == {
-            "gemm": {"link", "tracker", "dma", "mca", "collective"},
+            "gemm": {"link", "network", "tracker", "dma", "mca", "collective"},
             "collective": set(),
             "fused": {"collective"},
             "side_by_side": set(),

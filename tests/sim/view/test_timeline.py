@@ -11,7 +11,7 @@ from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
 from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
-from sim.view.lanes import Levels, places, section
+from sim.view.lanes import WAITS, Levels, places, section
 from sim.view.perfetto import trace_events
 from tests.support.browser import colours, needs_browser, opened
 from tests.support.programs import small_preset
@@ -44,18 +44,31 @@ def fused(runs):
 
 
 @pytest.fixture(scope="module")
+def every_gpu(tmp_path_factory):
+    """An archive in which each GPU was simulated."""
+    path = tmp_path_factory.mktemp("timeline") / "explicit.h5"
+    case = Scenario(
+        *(small_preset(), aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), GPUS),
+        explicit=True,
+        interval_ps=1_000_000,
+    )
+    write_scenario(path, simulate_scenario(case, [T3]))
+    return path
+
+
+@pytest.fixture(scope="module")
 def page(archive):
     path = archive.with_suffix(".html")
     assert main(["timeline", str(archive), "-o", str(path)]) == 0
     return path
 
 
-def lanes(part, name):
-    return next(group.lanes for group in part.groups if group.name == name)
+def lanes(part, name, gpu=0):
+    return next(group.lanes for group in part.groups if (group.name, group.gpu) == (name, gpu))
 
 
-def tags(part, name, phase=0):
-    return sorted(row["tag"] for lane in lanes(part, name) for row in lane.at if row["phase"] == phase)
+def tags(part, name, gpu=0):
+    return sorted(row["tag"] for lane in lanes(part, name, gpu) for row in lane.at if row["phase"] == 0)
 
 
 def test_every_workgroup_transfer_and_trigger_is_there(fused, runs):
@@ -96,6 +109,40 @@ def test_levels_add_up_to_the_traffic(runs):
     assert (
         max(sum(column[k] for column in traffic.columns.values()) for k in range(len(traffic.start_ps))) < traffic.peak
     )
+
+
+def test_each_channel_has_a_lane_and_their_sum_is_the_traffic(fused):
+    channels, traffic = lanes(fused, "DRAM channels"), lanes(fused, "DRAM")[0]
+    assert [lane.name for lane in channels] == [f"channel {number}" for number in range(len(channels))]
+    moved = sum(lane.columns["traffic"] for lane in channels)
+    assert moved == pytest.approx(sum(traffic.columns.values()))
+    assert all(lane.columns["traffic"].max() <= lane.peak * 1.001 for lane in channels)
+
+
+def test_warps_are_shown_by_what_they_wait_for(fused, runs):
+    (lane,) = lanes(fused, "warps")
+    assert list(lane.columns) == list(WAITS)
+    resident = lanes(fused, "CUs")
+    warps = sum(column for column in lane.columns.values())
+    assert 0 < warps.max() <= len(resident) * 64
+    assert lane.columns["data"].max() > 0
+
+
+def test_every_simulated_gpu_has_its_lanes(every_gpu, runs):
+    stored = open_scenario(every_gpu)[1]
+    part = section("T3", [("t3", stored["t3"]), ("ag", stored["ag"])])
+    assert (part.gpus, part.note) == (GPUS, f"all {GPUS} GPUs")
+    for gpu in range(GPUS):
+        assert tags(part, "CUs", gpu) == list(range(16))
+        assert len(tags(part, "DMA engines", gpu)) == 8 and len(tags(part, "Tracker", gpu)) == 12
+        own = [arrow for arrow in part.arrows if arrow.gpu == gpu]
+        assert len(own) == 8 and all(arrow.trigger_ps <= arrow.start_ps for arrow in own)
+    assert tags(part, "Tracker", 1) != tags(part, "Tracker", 0)  # each GPU sends another chunk at once
+    ends = [e for e in trace_events([part]) if e["ph"] in "sf"]
+    slices = {(e["pid"], e["tid"], e["ts"]) for e in trace_events([part]) if e["ph"] == "X"}
+    assert len(ends) == 2 * len(part.arrows) and all((e["pid"], e["tid"], e["ts"]) in slices for e in ends)
+    alike = section("T3", [("t3", runs["t3"])])
+    assert (alike.gpus, alike.note) == (1, f"GPU 0; the other {GPUS - 1} GPUs do the same")
 
 
 def test_bars_of_a_place_do_not_overlap():
@@ -172,6 +219,18 @@ def test_a_browser_reaches_every_lane(page, width, dark):
         assert shown.locator("html").get_attribute("data-theme") == ("dark" if dark else "light")
         assert colours(shown, "#view") > 20
         assert int(shown.locator("#axis").get_attribute("data-ticks")) >= 2
+
+
+@needs_browser
+def test_a_browser_unfolds_a_gpu(every_gpu):
+    path = every_gpu.with_suffix(".html")
+    assert main(["timeline", str(every_gpu), "-o", str(path)]) == 0
+    with opened(path) as shown:
+        rows, buttons = reach_every_lane(shown), shown.locator("#names button.gpu")
+        assert [text[2:] for text in buttons.all_inner_texts()] == [f"GPU {number}" for number in range(GPUS)]
+        buttons.nth(2).click()
+        assert buttons.nth(2).get_attribute("aria-expanded") == "true" and reach_every_lane(shown) > rows
+        assert int(shown.locator("#view").get_attribute("data-arrows")) > 0
 
 
 @needs_browser

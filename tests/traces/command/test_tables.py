@@ -90,6 +90,19 @@ def test_long_text_is_folded_and_numbers_stay_whole(terminal):
     assert " ".join(lines).count("word") == 30
 
 
+def test_long_lines_of_text_continue_below(monkeypatch, capsys):
+    console = tables.Console
+    monkeypatch.setattr(tables, "Console", lambda stderr: console(width=40, force_terminal=True))
+    command = "made by: t3sim run --gemm 1024x1024x512 --preset t3_2024"
+    print_text(f"{'word ' * 12}end\n{command}\nshort")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 40 for line in lines if line != command) and lines[-2:] == [command, "short"]
+    assert " ".join(" ".join(lines[:-2]).split()) == "word " * 12 + "end"
+    monkeypatch.setattr(tables, "Console", console)
+    print_text("word " * 30)
+    assert capsys.readouterr().out == "word " * 30 + "\n"  # a pipe
+
+
 def test_a_column_with_missing_values_is_still_one_of_numbers(terminal):
     lines = terminal(80, "Title", ("name", "count"), [("a", 1), ("b", None), ("c", ""), ("d", 10000)])
     assert [line.rstrip()[-2:] for line in lines[2:]] == [" 1", " -", "c", "00"]

@@ -1,0 +1,329 @@
+"""The memory-side cache with storage: hits, misses, writes, updates, replacement; its naive twin; whole machines."""
+
+import numpy as np
+import pytest
+
+from sim.host.gpu import Gpu
+from sim.hw.msc import make_mscs, msc_step
+from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
+from sim.hw.tags import make_sets
+from sim.presets.load import PresetError
+from tests.support.fifo_bench import FifoBench
+from tests.support.plain_records import kernel_view
+from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
+from tests.support.t3_cases import T3Case
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+
+CLOCK_PS = 1000
+SETS, WAYS = 4, 2
+ON = ("msc.present=true", "msc.clock_MHz=1000", "msc.latency_clk=20", "msc.index=interleave")
+ONE_CHANNEL = ("hbm.channels=1", "l2.banks=1", f"msc.ways={WAYS}", f"msc.bytes={SETS * WAYS * 128}")
+FILLS, ANSWERS = 2 * STREAMS, 2 * STREAMS + 1
+READ, WRITE, UPDATE = Op.READ, Op.WRITE, Op.UPDATE
+STREAM_OF = {READ: Stream.COMPUTE_READ, WRITE: Stream.COMPUTE_WRITE, UPDATE: Stream.COMM_WRITE}
+GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
+
+
+class Bench:
+    """One slice between fifos 0 to 3 (in), 4 to 7 (out), 8 (data from the channel) and 9 (answers)."""
+
+    def __init__(self, *settings, room=64):
+        self.fifo = FifoBench(*[64] * STREAMS, *[room] * STREAMS, 256, 256)
+        machine = small_preset(*ON, *settings, size=ONE_CHANNEL).machine
+        numbers = np.arange(2 * STREAMS)[None]
+        none = np.full((1, STREAMS), -1)
+        wiring = {"in_fifo": numbers[:, :STREAMS], "fabric_fifo": none, "out_fifo": numbers[:, STREAMS:]}
+        self.records, waiters, sets = make_mscs(
+            machine, {**wiring, "fills": [FILLS], "answers": [ANSWERS], "data": [-1]}
+        )
+        self.arrays = make_sets(sets), waiters
+        self.now_ps = self.tag = 0
+
+    @property
+    def record(self):
+        return self.records[0]
+
+    def run(self):
+        """Until it sleeps. Returns (what it sent to the channel, tags that it answered); both are taken out."""
+        while self.now_ps < NEVER:
+            last_ps = self.now_ps
+            views = map(kernel_view, self.arrays)
+            self.now_ps = int(
+                msc_step(kernel_view(self.records)[0], *views, self.fifo.fifos, self.fifo.pool, self.now_ps)
+            )
+        self.now_ps = last_ps + CLOCK_PS
+        sent = [
+            (int(one["op"]), int(one["line"]), int(one["sectors"]))
+            for stream in range(STREAMS)
+            for one in self._take(STREAMS + stream)
+        ]
+        self.answered_ps = [int(one["ready_ps"]) for one in self.fifo.held(ANSWERS)]
+        return sent, [int(one["tag"]) for one in self._take(ANSWERS)]
+
+    def _take(self, number):
+        return self.fifo.take(number, len(self.fifo.held(number)))
+
+    def ask(self, op, line, sectors=15, **fields):
+        fields = {"op": op, "line": line, "sectors": sectors, "stream": STREAM_OF[op], "tag": self.tag, **fields}
+        self.fifo.push(STREAM_OF[op], ready_ps=self.now_ps, **fields)
+        self.tag += 1
+        return self.run()
+
+    def fill(self, line, sectors):
+        self.fifo.push(FILLS, line=line, sectors=sectors, ready_ps=self.now_ps)
+        return self.run()
+
+
+def test_a_miss_asks_the_channel_and_a_hit_does_not():
+    bench = Bench()
+    assert bench.ask(READ, 0x1000, 6) == ([(READ, 0x1000, 6)], [])
+    assert bench.fill(0x1000, 6) == ([], [0])
+    assert bench.ask(READ, 0x1000, 2) == ([], [1])
+    assert bench.ask(READ, 0x1000, 12) == ([(READ, 0x1000, 8)], []), "only the sector that is not there"
+    counts = {name: int(bench.record[f"read_{name}_sectors"]) for name in ("hit", "merged", "miss")}
+    assert counts == {"hit": 2, "merged": 0, "miss": 3} and bench.record["read_sectors"] == 5
+
+
+def test_every_answer_takes_the_latency_once():
+    bench = Bench()
+    bench.ask(READ, 0)
+    filled_ps = bench.now_ps
+    bench.fill(0, 15)
+    assert bench.answered_ps == [filled_ps + 20 * CLOCK_PS]
+    hit_ps = bench.now_ps
+    bench.ask(READ, 0)
+    assert bench.answered_ps == [hit_ps + 20 * CLOCK_PS]
+
+
+def test_reads_of_sectors_in_flight_wait_for_them():
+    bench = Bench()
+    bench.ask(READ, 0, 3)
+    assert bench.ask(READ, 0, 1) == ([], [])
+    assert bench.ask(READ, 0, 7) == ([(READ, 0, 4)], [])
+    assert bench.fill(0, 3)[1] == [1, 0]
+    assert bench.fill(0, 4)[1] == [2]
+    assert bench.record["misses_used"] == 0 and bench.record["misses_used_max"] == 1
+
+
+@pytest.mark.parametrize("write_back", [True, False])
+def test_a_write_stays_here_or_goes_through(write_back):
+    bench = Bench(f"msc.write_back={str(write_back).lower()}")
+    assert bench.ask(WRITE, 0x80, 3)[0] == ([] if write_back else [(WRITE, 0x80, 3)])
+    assert bench.ask(READ, 0x80, 3) == ([], [1]), "the written sectors are there"
+    sent = [bench.ask(WRITE, 0x80 + k * SETS * 128, 15)[0] for k in (1, 2)]
+    assert sent[1] == ([(WRITE, 0x80, 3)] if write_back else [(WRITE, 0x80 + 2 * SETS * 128, 15)])
+    assert bench.record["writeback_sectors"] == (2 if write_back else 0)
+
+
+def test_a_sector_written_in_part_is_fetched():
+    bench = Bench()
+    bench.ask(WRITE, 0, 1)
+    bench.fifo.push(Stream.COMPUTE_WRITE, op=WRITE, line=0x80, sectors=1, stream=Stream.COMPUTE_WRITE)
+    bench.fifo.slots["full"][bench.fifo.records[Stream.COMPUTE_WRITE]["first"] :][:2] = 0
+    bench.run()
+    assert bench.ask(READ, 0x80, 1)[0] == [(READ, 0x80, 1)]
+
+
+def test_an_update_goes_to_memory_behind_the_dirty_sectors_and_drops_copies():
+    bench = Bench("msc.write_back=true")
+    bench.ask(WRITE, 0, 15)
+    assert bench.ask(UPDATE, 0, 3)[0] == [(WRITE, 0, 3), (UPDATE, 0, 3)]
+    assert bench.ask(READ, 0, 5)[0] == [(READ, 0, 1)]
+
+
+def test_the_least_recently_used_way_goes_or_any():
+    lines = [k * SETS * 128 for k in range(3)]
+    bench = Bench()
+    for line in (lines[0], lines[1], lines[0], lines[2]):
+        bench.ask(WRITE, line)
+    assert bench.ask(READ, lines[0])[1] and not bench.ask(READ, lines[1])[1]
+    gone = set()
+    for first in range(8):
+        bench = Bench("msc.replacement=random")
+        bench.records["victims"] = first
+        for line in lines:
+            bench.ask(WRITE, line)
+        gone |= {line for line in lines if not bench.ask(READ, line)[1]}
+    assert gone >= set(lines[:2])
+
+
+def test_lines_in_flight_are_never_replaced():
+    bench = Bench()
+    for k in range(WAYS):
+        bench.ask(READ, k * SETS * 128)
+    assert bench.ask(WRITE, WAYS * SETS * 128) == ([], [])
+    assert bench.record["blocked_since_ps"][Stream.COMPUTE_WRITE] >= 0
+    assert bench.fill(0, 15)[0] == [(WRITE, WAYS * SETS * 128, 15)]
+
+
+class Twin:
+    """A cache as a book explains it. `sent`: requests to the channel, `answered`: tags, in order."""
+
+    def __init__(self, write_back):
+        self.write_back, self.clock = write_back, 0
+        self.sets = [[] for _ in range(SETS)]  # of ways: [line, last use, valid, dirty, pending, waiting]
+        self.counts = dict.fromkeys(("hit", "merged", "miss"), 0)
+        self.sent, self.answered = [], []
+
+    def line(self, line):
+        return next((way for way in self.sets[line // 128 % SETS] if way["line"] == line), None)
+
+    def clean(self, way, sectors):
+        gone = way["dirty"] & sectors
+        way["dirty"] -= gone
+        if gone:
+            self.sent.append((WRITE, way["line"], mask(gone)))
+
+    def place(self, line):
+        self.clock += 1
+        way, ways = self.line(line), self.sets[line // 128 % SETS]
+        if way is None and len(ways) == WAYS:
+            old = min((one for one in ways if not one["pending"]), key=lambda one: one["used"], default=None)
+            if old is None:
+                return None
+            self.clean(old, {0, 1, 2, 3})
+            ways.remove(old)
+        if way is None:
+            way = {"line": line, "valid": set(), "dirty": set(), "pending": set(), "waiting": []}
+            ways.append(way)
+        way["used"] = self.clock
+        return way
+
+    def serve(self, op, line, sectors, tag):
+        """Returns False if no way of the set is free."""
+        wanted = {k for k in range(4) if sectors >> k & 1}
+        if op == UPDATE:
+            way = self.line(line)
+            if way:
+                self.clean(way, wanted)
+                way["valid"] -= wanted
+            self.sent.append((UPDATE, line, sectors))
+            return True
+        way = self.place(line)
+        if way is None:
+            return False
+        if op == WRITE:
+            way["valid"] |= wanted
+            if self.write_back:
+                way["dirty"] |= wanted
+            else:
+                self.sent.append((WRITE, line, sectors))
+            return True
+        missing = wanted - way["valid"] - way["pending"]
+        self.counts["hit"] += len(wanted & way["valid"])
+        self.counts["merged"] += len((wanted & way["pending"]) - way["valid"])
+        self.counts["miss"] += len(missing)
+        if missing:
+            way["pending"] |= missing
+            self.sent.append((READ, line, mask(missing)))
+        if wanted <= way["valid"]:
+            self.answered.append(tag)
+        else:
+            way["waiting"].append([wanted - way["valid"], tag])
+        return True
+
+    def fill(self, line, sectors):
+        came, way = {k for k in range(4) if sectors >> k & 1}, self.line(line)
+        way["pending"] -= came
+        way["valid"] |= came
+        for one in reversed(way["waiting"]):
+            one[0] -= came
+            if not one[0]:
+                self.answered.append(one[1])
+        way["waiting"] = [one for one in way["waiting"] if one[0]]
+
+
+def mask(sectors):
+    return sum(1 << k for k in sectors)
+
+
+@pytest.mark.parametrize("write_back", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_same_as_the_twin(seed, write_back):
+    bench = Bench(f"msc.write_back={str(write_back).lower()}", "msc.mshrs=32", "msc.mshr_merges=8")
+    twin, random = Twin(write_back), np.random.default_rng(seed)
+    in_flight = []
+    for _ in range(500):
+        op = (READ, READ, WRITE, UPDATE)[int(random.integers(0, 4))]
+        line, sectors = int(random.integers(0, 20)) * 128, int(random.integers(1, 16))
+        before = len(twin.sent), len(twin.answered)
+        while not twin.serve(op, line, sectors, bench.tag):
+            _answer_one(bench, twin, in_flight, random)
+            before = len(twin.sent), len(twin.answered)
+        sent, answered = bench.ask(op, line, sectors)
+        assert sorted(sent) == sorted(twin.sent[before[0] :]) and answered == twin.answered[before[1] :]
+        in_flight += [(at, which) for kind, at, which in sent if kind == READ]
+        while in_flight and random.random() < 0.4:
+            _answer_one(bench, twin, in_flight, random)
+    assert {name: int(bench.record[f"read_{name}_sectors"]) for name in twin.counts} == twin.counts
+    assert twin.counts["merged"] > 10 and twin.counts["hit"] > 80
+
+
+def _answer_one(bench, twin, in_flight, random):
+    line, sectors = in_flight.pop(int(random.integers(0, len(in_flight))))
+    before = len(twin.answered)
+    twin.fill(line, sectors)
+    sent, answered = bench.fill(line, sectors)
+    assert not sent and answered == twin.answered[before:]
+
+
+STORES = (*ON, "msc.ways=4", "msc.index=hash")
+SMALL_STORE = (*STORES, "msc.bytes=16384", "msc.mshrs=2", "msc.mshr_merges=2", "msc.fifo=2", "msc.write_back=true")
+
+
+def hbm_bytes(gpu):
+    counted = gpu.counted()
+    return [
+        int(counted["hbm"][name].sum()) * SECTOR_BYTES for name in ("read_columns", "write_columns", "update_columns")
+    ]
+
+
+def test_a_gemm_that_fits_reads_memory_once_and_its_second_run_not_at_all():
+    gpu = Gpu(small_preset(*STORES, "msc.bytes=1048576").machine)
+    bare = Gpu(small_preset().machine)
+    for one in (gpu, bare):
+        one.run_kernel(GEMM, 0, None)
+        one.flush_l2()
+    first = hbm_bytes(gpu)
+    assert first == hbm_bytes(bare) and first[0] == (256 * 128 + 128 * 256) * 2
+    gpu.run_kernel(GEMM, int(gpu.node.engine[0]["now_ps"]), None)
+    gpu.flush_l2()
+    assert hbm_bytes(gpu) == [first[0], 2 * first[1], 0]
+
+
+@pytest.mark.parametrize("size", [SMALL, TIGHT])
+@pytest.mark.parametrize("settings", [(*STORES, "msc.bytes=32768"), SMALL_STORE])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_kernels_come_to_rest(size, settings, seed):
+    """Loads, stores, atomics and reductions, cached or not, with back-pressure through every fifo."""
+    gpu = Gpu(small_preset(*settings, size=size).machine)
+    now_ps = 0
+    for k in range(2):
+        one = random_kernel(2 * seed + k, workgroups=12, events=5, region=(1 << 20, 1 << 13))
+        gpu.run_kernel(one, now_ps, None)
+        now_ps = gpu.flush_l2()
+    counted = gpu.counted()["msc"]
+    read = counted["read_hit_sectors"] + counted["read_merged_sectors"] + counted["read_miss_sectors"]
+    assert (read == counted["read_sectors"]).all() and counted["read_sectors"].sum() > 0
+    assert hbm_bytes(gpu)[0] == int(counted["read_miss_sectors"].sum()) * SECTOR_BYTES
+
+
+@pytest.mark.parametrize("part", ["t3", "rs"])
+def test_t3_keeps_its_sums_with_a_cache_of_memory(part):
+    case = T3Case(96, 96, 32, 3, settings=(*STORES, "msc.bytes=65536"), explicit=True)
+    result, cluster = case.run(part)
+    assert result.exactly_once, result.wrong
+    for gpu in cluster.gpus:
+        assert hbm_bytes(gpu)[0] == int(gpu.counted()["msc"]["read_miss_sectors"].sum()) * SECTOR_BYTES
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("msc.present=true", "msc.bytes=1000"), "msc.bytes: found 1000, allowed is a multiple of"),
+        (("msc.bytes=1048576",), "msc.bytes: found 1048576, allowed is 0, as msc.present = false"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(settings, words):
+    with pytest.raises(PresetError, match=words):
+        small_preset(*settings)

@@ -1,0 +1,169 @@
+"""Presets of today's machines against published microbenchmarks.
+
+`python -m validation.against.machines_of_today` writes `validation/tables/machines_of_today.md`: latencies of each
+level (near and far L2, memory-side cache) and bandwidths. The sources of a preset name the figures that determined a
+value (calibration).
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.hw.address_map import l2_bank_of
+from sim.presets import Preset, load_preset
+from tracer.streams import BufferStream, Flow
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.schema import Cache
+from traces.units import MIB, PS_PER_NS, period_ps
+from validation.against.gpu_rows import CHASES, Chase
+from validation.against.microbenchmarks import (
+    BANDWIDTH_TOLERANCE,
+    L2_COLUMN,
+    LATENCY_TOLERANCE,
+    kind_of,
+    l2_GBps,
+    latency_ps,
+    replay,
+)
+
+HERE = Path(__file__).parents[1]
+BENCHES = HERE / "references" / "gpu_benches.csv"
+NOTES = HERE / "against" / "machines_of_today_notes.md"
+TABLE = HERE / "tables" / "machines_of_today.md"
+L1_HIT, L2_HIT, HBM = CHASES
+SIDE_CACHE = Chase("memory-side cache", "MALL_cyc", 128 << 10, 128, 1024, 1024, Cache.UNCACHED)
+"""Uncached loads pass L2 like misses; the first pass fills the memory-side cache."""
+FAR_COLUMN = "L2_far_cyc"
+LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
+BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
+STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_scale_GBps"))
+BLOCK_THREADS, ELEMENT_BYTES = 1024, 8
+"""The kernels of gpu-stream at full occupancy: each thread reads or writes one number in fp64 and ends."""
+
+
+class Machine(NamedTuple):
+    """A preset, its row in BENCHES, and the size of its streams: no line is used twice, and refresh is in step."""
+
+    preset: str
+    row: str
+    stream_bytes: int = 192 * MIB
+
+
+MACHINES = (
+    Machine("a100_80g_halves", "A100-80", stream_bytes=80 * MIB),
+    Machine("h100_sxm", "GH200"),
+    Machine("b200", "B200"),
+    Machine("mi300x", "MI300X", stream_bytes=160 * MIB),
+)
+
+
+def measured(row: str) -> dict[str, str]:
+    """Published microbenchmarks of one machine."""
+    with BENCHES.open(encoding="utf-8", newline="") as file:
+        return next(line for line in csv.DictReader(file) if line["gpu"] == row)
+
+
+def far_latency_ps(machine: Machine) -> float:
+    """Load-to-use time of a line that is only in the far half of L2.
+
+    A chase through lines that are kept once meets near and far ones. The share of the far ones follows from the
+    addresses.
+    """
+    near_ps = latency_ps(load_preset(machine.preset), L2_HIT)
+    mixed = load_preset(machine.preset, ["l2.sharing=home"])
+    m, half = mixed.machine, mixed.machine.l2.banks // 2
+    lines = [(1 << 36) + k * L2_HIT.stride_bytes for k in range(L2_HIT.buffer_bytes // L2_HIT.stride_bytes)]
+    place = (m.hbm.interleave_bytes, m.hbm.channels, m.l2.banks, int(m.hbm.index))
+    far = sum(l2_bank_of(line, *place) >= half for line in lines) / len(lines)
+    return near_ps + (latency_ps(mixed, L2_HIT) - near_ps) / far
+
+
+def latencies(machine: Machine) -> Iterator[tuple[str, str, float]]:
+    """(level, column, ps) of every level with a measured value."""
+    preset, row = load_preset(machine.preset), measured(machine.row)
+    for chase in (L1_HIT, L2_HIT, SIDE_CACHE, HBM):
+        if row[chase.column]:
+            yield chase.level, chase.column, latency_ps(preset, chase)
+    if row[FAR_COLUMN]:
+        yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine)
+
+
+def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
+    """A kernel of gpu-stream: workgroups of BLOCK_THREADS threads walk the buffer in order."""
+    return BufferStream(
+        flow,
+        buffer_bytes,
+        workgroup_count=-(-buffer_bytes // (BLOCK_THREADS * ELEMENT_BYTES)),
+        warps=BLOCK_THREADS // preset.machine.cu.lanes_per_warp,
+        unroll=1,
+        lanes=preset.machine.cu.lanes_per_warp,
+        lane_bytes=ELEMENT_BYTES,
+    )
+
+
+def stream_GBps(preset: Preset, flow: Flow, half_bytes: int) -> float:
+    """Bandwidth of a long stream from HBM: the second half of a buffer."""
+    times = [replay(preset, stream_source(preset, flow, count * half_bytes)).time_ps for count in (1, 2)]
+    return (2 if flow == Flow.COPY else 1) * half_bytes * PS_PER_NS / (times[1] - times[0])
+
+
+def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
+    """(level, column, GB/s) of every bandwidth with a measured value."""
+    preset, row = load_preset(machine.preset), measured(machine.row)
+    if row[L2_COLUMN]:
+        yield "L2 read", L2_COLUMN, l2_GBps(machine.preset)
+    for flow, column in STREAMS:
+        if row[column]:
+            yield f"HBM {flow.name.lower()}", column, stream_GBps(preset, flow, machine.stream_bytes)
+
+
+def figures(machine: Machine) -> dict[str, float]:
+    """Column of BENCHES -> number, in its unit, for the columns with a measured value."""
+    clock_ps = period_ps(float(measured(machine.row)["clock_MHz"]))
+    found = {column: ps / clock_ps for _, column, ps in latencies(machine)}
+    return found | {column: GBps for _, column, GBps in bandwidths(machine)}
+
+
+def cells(machine: Machine, level: str, column: str, ours: float, tolerance: float) -> list[str]:
+    """One row of a table of latencies or bandwidths."""
+    theirs = float(measured(machine.row)[column])
+    error = ours / theirs - 1
+    verdict = "ok" if abs(error) <= tolerance else "off"
+    kind = kind_of(load_preset(machine.preset), column)
+    return [machine.preset, level, f"{theirs:,.0f}", f"{ours:,.1f}", f"{100 * error:+.1f} %", verdict, kind]
+
+
+def latency_rows(machine: Machine) -> list[list[str]]:
+    clock_ps = period_ps(float(measured(machine.row)["clock_MHz"]))
+    return [cells(machine, level, column, ps / clock_ps, LATENCY_TOLERANCE) for level, column, ps in latencies(machine)]
+
+
+def bandwidth_rows(machine: Machine) -> list[list[str]]:
+    return [cells(machine, *found, BANDWIDTH_TOLERANCE) for found in bandwidths(machine)]
+
+
+def table() -> str:
+    """The page as Markdown, with the explanation of NOTES."""
+    head = (
+        "Generated by `python -m validation.against.machines_of_today`. Measured: "
+        f"`validation/references/gpu_benches.csv`. Ok: latency within {LATENCY_TOLERANCE:.0%}, bandwidth within "
+        f"{BANDWIDTH_TOLERANCE:.0%}."
+    )
+    return to_markdown(
+        [
+            Heading("Machines of today", 1),
+            Text(head),
+            Table(LATENCY_COLUMNS, [row for machine in MACHINES for row in latency_rows(machine)]),
+            Table(BANDWIDTH_COLUMNS, [row for machine in MACHINES for row in bandwidth_rows(machine)]),
+            notes(NOTES),
+        ]
+    )
+
+
+def main() -> None:
+    write_page(TABLE, table())
+
+
+if __name__ == "__main__":
+    main()
