@@ -1,4 +1,4 @@
-"""`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
+"""`t3sim t3`: simulate a GEMM and its all-reduce in the configurations of the paper, and in those of software."""
 
 from collections.abc import Sequence
 from shlex import quote
@@ -93,6 +93,9 @@ def t3(
     as_json: bool,
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
+
+    What software does today is simulated if --configuration names it: Decomposed, Copy-engines, FLUX. It needs
+    --set link.topology=switch or fully_connected.
 
     A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes one or two minutes. This example takes seconds:
 
