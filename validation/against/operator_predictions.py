@@ -26,7 +26,7 @@ from traces.source import KernelSource
 FOLDER = Path(__file__).parents[1] / "predictions"
 LISTS = ("operator", "gemm")
 """`<list>_shapes.csv` gives `<list>s_<machine>.csv`."""
-MACHINES = ("h100_sxm", "h200", "mi210")
+MACHINES = ("h200", "mi210")
 FIGURES = ("time_ns", "launch_ns", "dram_read_bytes", "dram_write_bytes", "flops", "bound_by")
 """Figures of an operator in an empty L2; writes that stay in L2 are not in them."""
 WARM = "warm_time_ns"
