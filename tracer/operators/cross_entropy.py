@@ -7,9 +7,10 @@ the gradient takes its place. Requested by loads 2 E and the targets; DRAM write
 caches hold a row between its two passes, else 2 E. Backward, the gradient is scaled: DRAM reads E, writes E.
 
 `fused=false`: log-softmax (`passes` passes, then y is written), and a kernel of one warp that sums y of the target of
-each row: PyTorch's (pytorch@00e3254d, aten/src/ATen/native/cuda/Loss.cu, `nll_loss_forward_reduce_cuda_kernel_2d`; later
-versions may have more warps). It takes `lanes` rows at a time, and its reads of y wait for the targets. The one sum that
-it stores is left out.
+each row: PyTorch's `nll_loss_forward_reduce_cuda_kernel_2d` (pytorch@00e3254d, aten/src/ATen/native/cuda/Loss.cu; later
+versions may have more warps). It takes `lanes` rows at a time, and its reads of y wait for the targets. The one sum
+that it stores is left out.
+
 Backward: the gradient of the choice is written (zeros, and one number per row), then dx = dy - exp(y) * sum(dy): DRAM
 reads 2 E, writes 2 E.
 """
