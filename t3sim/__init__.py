@@ -268,12 +268,8 @@ def collective(
     """
     preset = _machine(machine, changes)
     asked = Collective(
-        *(
-            preset,
-            text_of("collective", kind),
-            count_of("collective: gpus", gpus),
-            count_of("collective: bytes", bytes),
-        ),
+        *(preset, text_of("collective: kind", kind)),
+        *(count_of("collective: gpus", gpus), count_of("collective: bytes", bytes)),
         *(library, algorithm, protocol, channels),
     )
     with use_threads(threads):

@@ -16,6 +16,7 @@ from sim.collective.staged import Pieces
 from sim.spec import Topology
 from traces.choices import nearest
 from traces.errors import UserError
+from traces.units import MIB
 
 FILE = Path(__file__).with_suffix(".toml")
 PLAIN = "plain"
@@ -27,13 +28,16 @@ KINDS = tuple(ALGORITHMS)
 PROTOCOLS = ("ll", "ll128", "simple")
 DIRECT_LL_BYTES = 16384
 """Largest message to one GPU that is sent with LL (NCCL 2.30.7: NCCL_P2P_LL_THRESHOLD)."""
-DIRECT_PIECE_BYTES = 131072
-"""Part of a message that a channel sends before it receives (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE is 512 KiB, of which
-a quarter goes in one step)."""
+DIRECT_PIECE_BYTES = 524288
+"""Part of a message that a channel sends before its receiver copies it (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE)."""
+DIRECT_LEAST_BYTES = 65536
+"""A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
 WARPS = 16
 """Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
-LOADS = {RING: 3, DIRECT: 4}
-"""Loads in flight of a warp (assumed). A channel of a ring then copies about 20 GB/s, as in NCCL's tables."""
+LOADS = 4
+"""Loads in flight of a warp (assumed)."""
+LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
+"""Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
 LINE_BYTES = 128
 
 
@@ -106,20 +110,31 @@ class Choice:
     channels: int
 
     @property
-    def halves(self) -> int:
-        """Workgroups that run at one time for a channel."""
-        return 2 if self.algorithm == DIRECT else 1
+    def warps(self) -> int:
+        """Warps of a workgroup."""
+        return WARPS // 2 if self.algorithm == DIRECT else WARPS
 
     @property
     def figures(self) -> Protocol:
         return tables().protocol[self.protocol]
 
-    def pieces(self, chunk_bytes: int) -> Pieces:
-        """How a chunk is cut. A message of a direct algorithm has small pieces: sending and receiving take turns."""
+    @property
+    def bands(self) -> int:
+        """Workgroups of a kernel on a CU (assumed: in a direct algorithm, one loads while another one stores)."""
+        return 2 if self.algorithm == DIRECT else 1
+
+    def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
+        """How a chunk is cut. In a direct algorithm the messages to all GPUs share the channels."""
+        if self.algorithm == DIRECT:
+            return Pieces(max(1, round(gpus * chunk_bytes / (self.channels * DIRECT_PIECE_BYTES))))
         figures = self.figures
-        direct = self.algorithm == DIRECT
-        piece_bytes, slices = (DIRECT_PIECE_BYTES, 1) if direct else (figures.piece_bytes, figures.slices)
-        return Pieces(max(1, round(chunk_bytes / (self.channels * piece_bytes))), slices)
+        return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
+
+    def line_bytes(self, gpus: int) -> tuple[int, int]:
+        """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it."""
+        if self.algorithm == DIRECT:
+            return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
+        return gpus * LINE_CHUNKS_BYTES[0], gpus * LINE_CHUNKS_BYTES[1]
 
 
 @cache
@@ -180,9 +195,16 @@ def choose(
         protocol = min(known, key=lambda each: estimate_us(row, kind, gpus, data_bytes, each))
     elif protocol not in known:
         raise UserError(f"protocol: found {protocol!r} for {own} on {name}; {nearest(protocol, tuple(known))}")
-    most = row.channels if own == RING else row.direct_channels
-    used = -(-data_bytes // tables().protocol[protocol].least_bytes)
-    return Choice(name, own, protocol, channels or max(1, min(most, used)))
+    if channels is None:
+        channels = _channels(row, own, gpus, data_bytes, protocol)
+    return Choice(name, own, protocol, channels)
+
+
+def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:
+    """Channels that a size deserves. In a direct algorithm each message, also that to the GPU itself, has its own."""
+    if algorithm == DIRECT:
+        return gpus * max(1, min(row.direct_channels // gpus, data_bytes // (gpus * DIRECT_LEAST_BYTES)))
+    return max(1, min(row.channels, data_bytes // tables().protocol[protocol].least_bytes))
 
 
 def topology_of(row: Row) -> Topology:

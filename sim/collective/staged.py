@@ -9,6 +9,7 @@
 A sender writes to a staging buffer of the receiver, which reads it again. So an all-reduce of S bytes on N GPUs reads
 (3N - 2) / N S bytes of memory and writes as many. `Pieces` is the order of the steps: the data are cut into rounds. In
 a round each step is done for all slices of the round before the next step begins, as a channel of NCCL does it.
+`kernels` divides the steps of a direct algorithm: some warps send, some receive, and other channels copy.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from sim.collective.kernel import Step
 from sim.collective.plans import Builder, Plan
 from sim.collective.space import slot_bytes
 from sim.collective.topology import AnyTopology
+from sim.hw.space import PEER_BITS
 
 STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
 
@@ -42,17 +44,24 @@ class Pieces:
         return self.rounds * self.slices
 
 
-def in_rounds(steps: Sequence[Step], pieces: Pieces, late: int = 0) -> list[Step]:
-    """The steps, cut into pieces and put in order. The last `late` steps of a round follow a round later."""
+def in_rounds(steps: Sequence[Step], pieces: Pieces) -> list[Step]:
+    """The steps, cut into pieces and put in order."""
     parts = [np.array_split(np.arange(len(step.tiles)), min(pieces.count, len(step.tiles))) for step in steps]
     order = []
-    for turn in range(pieces.rounds + min(late, 1)):
-        for number, (step, cuts) in enumerate(zip(steps, parts, strict=True)):
-            first = (turn - (number >= len(steps) - late)) * pieces.slices
-            for cut in cuts[first : first + pieces.slices] if first >= 0 else []:
+    for turn in range(pieces.rounds):
+        for step, cuts in zip(steps, parts, strict=True):
+            for cut in cuts[turn * pieces.slices : (turn + 1) * pieces.slices]:
                 span = slice(cut[0], cut[-1] + 1)
                 order.append(replace(step, tiles=step.tiles[span], gates=step.gates[span]))
     return order
+
+
+def kernels(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps of an all-to-all that send, that receive, and that copy the GPU's own chunk."""
+    sends = [step for step in steps if step.write >> PEER_BITS]
+    receives = [step for step in steps if not step.write >> PEER_BITS and step.gates]
+    keeps = [step for step in steps if not step.write >> PEER_BITS and not step.gates]
+    return [sends, receives, keeps]
 
 
 def _add_reduce_scatter(build: Builder, sends_result: bool) -> None:
@@ -132,7 +141,7 @@ def all_to_all(
         build.step(last, [0], slot_bytes(last), gated=False)
     for number in range(last):
         build.step(last, [slot_bytes(number)], slot_bytes(chunks.gpus + number))
-    build.steps = in_rounds(build.steps, pieces, late=last)
+    build.steps = in_rounds(build.steps, pieces)
     return build.plan(step_ps)
 
 

@@ -9,10 +9,13 @@ import numpy as np
 from sim.collective import staged
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import LINE_BYTES, LOADS, WARPS, Choice, row_of, topology_of
+from sim.collective.library import LINE_BYTES, LOADS, RING, Choice, row_of, topology_of
 from sim.collective.plans import Plan
+from sim.collective.staged import kernels
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
+from sim.host.window import Launch
+from sim.hw.link import MAX_CREDITS
 from sim.machine.memory import check_plan_memory
 from sim.presets import Preset
 from sim.presets.check import check_machine
@@ -78,16 +81,29 @@ class LibraryRun(Run):
         """The plans of all GPUs."""
         machine, (output, chunks) = self.preset.machine, self.buffer
         check_plan_memory(chunks.tiles, chunks.gpus)
-        pieces = self.choice.pieces(self.padded_bytes // self.gpus)
+        pieces = self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
         settings: dict[str, Any] = {"pieces": pieces, "step_ps": machine.collective.step_ps}
         topology = machine.link.topology
         return [PLANS[self.kind](output, chunks, gpu, topology, **settings) for gpu in range(self.gpus)]
 
+    def launches(self, plan: Plan) -> list[Launch]:
+        """The kernel of a GPU; of a direct algorithm its parts, which run at the same time."""
+        machine, channels = self.preset.machine, self.choice.channels
+        if self.choice.algorithm == RING:
+            return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
+        own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
+        shared = (0, max(1, channels - own))
+        cus = (shared, shared, (channels - own, channels))
+        parts = zip(kernels(plan.steps), cus, strict=True)
+        return [
+            collective_launch(machine, self.kind, replace(plan, steps=steps), queue, place)
+            for queue, (steps, place) in enumerate(parts)
+            if steps
+        ]
+
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        machine = self.preset.machine
-        cus = (0, self.choice.channels)
         return run_plan(
-            *(machine, self.plans(), lambda plan: [collective_launch(machine, self.kind, plan, 0, cus)]),
+            *(self.preset.machine, self.plans(), self.launches),
             name=self.kind,
             explicit=False,
             interval_ps=self.interval_ps,
@@ -128,10 +144,11 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "link.GB_per_s": (row.GB_per_s, "standard"),
         "link.efficiency": (known.efficiency, "calibrated"),
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
+        "link.credits": (MAX_CREDITS, "assumed"),  # fewer would limit links of 300 GB/s and more
         "collective.cus": (choice.channels, "assumed"),
-        "collective.workgroups": (choice.halves, "standard"),
-        "collective.warps": (WARPS // choice.halves, "standard"),
-        "collective.unroll": (LOADS[choice.algorithm], "assumed"),
+        "collective.workgroups": (choice.bands, "assumed"),
+        "collective.warps": (choice.warps, "standard"),
+        "collective.unroll": (LOADS, "assumed"),
         "collective.launch_ps": (known.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
     }

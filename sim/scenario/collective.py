@@ -1,8 +1,7 @@
 """A collective alone on idle GPUs, by a library or plain: its time, traffic and bandwidth.
 
-The time of a large collective is linear in its size. Chunks above the larger of LINE_CHUNKS_BYTES are not simulated:
-the line through two smaller sizes gives time and traffic. `CollectiveResult.simulated_bytes` names the sizes that were
-simulated.
+The time of a large collective of a library is linear in its size. It is not simulated: the line through two smaller
+sizes (`Choice.line_bytes`) gives time and traffic. `CollectiveResult.simulated_bytes` names what was simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +17,13 @@ from sim.run.library_run import LibraryRun, library_preset
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, Run
 from sim.run.store import Store, run_or_get
-from sim.scenario.exchange import LARGEST_BYTES, exchange_run
+from sim.scenario.exchange import LARGEST_BYTES, plain_run
 from tracer.models.schedule import Exchange
 from traces.choices import nearest
 from traces.errors import UserError
-from traces.units import MIB, PS_PER_NS
+from traces.units import PS_PER_NS
 
 ALIASES = {"alltoall": "all_to_all", "point_to_point": "send_recv"}
-LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
-"""Sizes of the chunk of a GPU. A larger collective is extrapolated with the line through these two."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +91,15 @@ class Collective:
         """The run of a buffer of this size. choice: None = plain."""
         if choice is None:
             kind, each = ("send", whole_bytes // 2) if self.name == "send_recv" else (self.name, whole_bytes)
-            return exchange_run(self.preset, Exchange(kind, each, self.gpus))
+            return plain_run(self.preset, Exchange(kind, each, self.gpus))
         preset = library_preset(self.preset, choice)
         return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=whole_bytes, choice=choice)
 
     def runs(self, whole: bool = False) -> dict[int, Run]:
-        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones. whole: this size."""
-        sizes = [self.whole_bytes]
-        if not whole and self.whole_bytes > LINE_CHUNKS_BYTES[1] * self.gpus:
-            sizes = [chunk_bytes * self.gpus for chunk_bytes in LINE_CHUNKS_BYTES]
+        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones."""
         choice = None if self.row == PLAIN else self.choice()
+        line = choice.line_bytes(self.gpus) if choice else (LARGEST_BYTES, LARGEST_BYTES)
+        sizes = [self.whole_bytes] if whole or self.whole_bytes <= line[1] else line
         return {size: self.run(size, choice) for size in sizes}
 
 

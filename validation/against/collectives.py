@@ -52,7 +52,7 @@ SYSTEMS = {
     "Tesla V100-SXM2-32GB": System("v100", (8,)),
     "a100_sxm": System("a100_80g", (2, 4)),
     "8xA100-80GB SXM NVLink": System("a100_80g", ()),
-    "h100_sxm": System("h200", (2, 4)),
+    "h100_sxm": System("h100_sxm", (2, 4)),
 }
 
 

@@ -10,7 +10,7 @@ from sim.collective.library import KINDS, PROTOCOLS, choose, estimate_us, row_of
 from sim.collective.staged import Pieces, in_rounds
 from sim.presets import load_preset
 from sim.run.library_run import flat_buffer, library_preset
-from sim.scenario.collective import LINE_CHUNKS_BYTES, Collective, CollectiveResult, simulate_collective
+from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from tests.support.checkout import ROOT
 from traces.errors import UserError
 
@@ -113,16 +113,13 @@ def test_a_buffer_is_padded_to_equal_chunks_of_whole_lines(size, gpus):
     assert (tiles["address"][1:] - tiles["address"][:-1] == tiles["runs"][0] * 128).all()
 
 
-def test_each_round_does_all_steps_slice_by_slice_and_late_steps_a_round_later():
+def test_each_round_does_all_steps_slice_by_slice():
     steps = [Step(range(10 * k, 10 * k + 8), (0,), k, gates=tuple(range(8))) for k in range(3)]
 
-    def places(late):
-        return [(step.write, *step.gates) for step in in_rounds(steps, Pieces(2, 2), late)]
-
+    places = [(step.write, *step.gates) for step in in_rounds(steps, Pieces(2, 2))]
     first = [(k, *gates) for k in range(3) for gates in ((0, 1), (2, 3))]
     second = [(k, *gates) for k in range(3) for gates in ((4, 5), (6, 7))]
-    assert places(0) == first + second
-    assert places(1) == first[:4] + second[:4] + first[4:] + second[4:]
+    assert places == first + second
     assert [step.gates for step in in_rounds([Step(range(4), (0,), 1)], Pieces(1, 2))] == [(), ()]
 
 
@@ -154,12 +151,12 @@ def test_send_recv_sends_the_message_and_ll_sends_it_with_flags():
 @pytest.mark.slow
 def test_a_large_collective_lies_on_a_line_and_says_so():
     """A chunk is 16 times as large as the larger one that is simulated. Launch and hops are not in the slope."""
-    low, high = (2 * size for size in LINE_CHUNKS_BYTES)
+    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28).line_bytes(2)
     found, at = simulated("all_gather", 2, 16 * high), [simulated("all_gather", 2, size) for size in (low, high)]
     assert found.simulated_bytes == (low, high)
     slope = (at[1].time_ns - at[0].time_ns) / (high - low)
     assert found.time_ns == pytest.approx(at[1].time_ns + 15 * high * slope)
-    assert found.dram_read_bytes == 16 * high
+    assert found.dram_read_bytes == pytest.approx(16 * high, rel=0.01)
 
 
 @pytest.mark.slow
