@@ -5,7 +5,7 @@ from shlex import quote
 
 import click
 
-from sim.collective.chunks import Chunks, chunks_of
+from sim.collective.chunks import Chunks, chunks_of, even_chunks
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
@@ -194,6 +194,11 @@ def _gemm(
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if count == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
+    if gpus is not None:
+        try:
+            even_chunks(len(source.output_tiles()), gpus)
+        except UserError as mistake:
+            raise UserError(f"--{mistake}") from None
     return source, count or int(gpus or 0)
 
 

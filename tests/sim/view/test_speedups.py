@@ -38,7 +38,7 @@ def test_cases_of_both_kinds_of_archive(desk):
     titles = [case.title for case in cases]
     assert titles == [
         "256 x 256 x 64\n2 GPUs",
-        *(f"256 x 256 x 64\n2 GPUs\nlink.GB_per_s = {x}" for x in (20.0, 150.0)),
+        *(f"256 x 256 x 64\n2 GPUs\nlink.GB_per_s = {x}" for x in (20, 150)),
     ]
     assert list(cases[0].speedups) == SHOWN and list(cases[1].speedups) == ["T3"]
     assert cases[0].speedups["T3-MCA"] == one.runs[0].figures["T3-MCA.speedup"]
@@ -88,14 +88,12 @@ def test_without_sequential_there_is_nothing_to_compare_with(desk, capsys):
 
 
 def test_labels_say_only_what_differs():
-    from_titles = [
-        f"256 x 256 x 64\n4 GPUs\nhbm.queue_entries = {entries}\nlink.GB_per_s = 20.0" for entries in (16, 32)
-    ]
+    from_titles = [f"256 x 256 x 64\n4 GPUs\nhbm.queue_entries = {entries}\nlink.GB_per_s = 20" for entries in (16, 32)]
     figure = draw_speedups(from_titles, {"T3": [1.5, 1.6]}, {"T3": 1.55}, {"T3": 1.2})
     (axes,) = figure.axes
     labels = [text.get_text() for text in axes.get_xticklabels()]
     assert labels == ["queue_entries = 16", "queue_entries = 32", "geomean", "geomean,\npublished"]
-    assert axes.get_title() == "Speed-ups over Sequential\n256 x 256 x 64, 4 GPUs, GB_per_s = 20.0"
+    assert axes.get_title() == "Speed-ups over Sequential\n256 x 256 x 64, 4 GPUs, GB_per_s = 20"
     heights = [bar.get_height() for bar in axes.containers[0]]
     assert heights == pytest.approx([0.5, 0.6, 0.55, 0.2])
     assert all(text.get_rotation() == 0 for text in axes.get_xticklabels())
