@@ -13,6 +13,7 @@ from validation.experiments.experiment import Experiment
 from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
 from validation.experiments.machines import MachineCollectives, Microbenchmarks
+from validation.experiments.model_steps import ModelSteps
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
@@ -34,6 +35,7 @@ Kind = (
     | GemmTime
     | MachineCollectives
     | OperatorTime
+    | ModelSteps
 )
 
 
