@@ -48,6 +48,7 @@ CASES = {
     f"dropout:{SHAPE}": (E, E + E // 2),
     f"dropout:{SHAPE},backward=true": (E + E // 2, E),
     f"residual:{SHAPE}": (2 * E, E),
+    f"residual:{SHAPE},dropout=true": (2 * E, E + E // 2),
     f"bias:{SHAPE}": (E + ROW, E),
     f"bias:{SHAPE},backward=true": (E + PARTS, PARTS + ROW),
     "rotary:tokens=48,heads=8,kv_heads=2,head_dim=128": (48 * 11 * 256, 48 * 10 * 256),
