@@ -67,7 +67,8 @@ OTHER_VALUES = {
     "mca": ("mca.threshold=3", "mca.strict=2", "mca.medium=3", "mca.loose=4", "mca.strict_from=0.45",
             "mca.medium_from=0.2", "mca.loose_from=0.05", "mca.age_limit_ps=12345"),
     "collective": ("collective.cus=1", "collective.workgroups=3", "collective.warps=2", "collective.unroll=2",
-                   "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888", "collective.library=nccl"),
+                   "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888",
+                   "collective.library=nccl"),
 }  # fmt: skip
 """Unit -> every value of it, changed."""
 
