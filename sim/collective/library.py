@@ -2,7 +2,7 @@
 
 A *protocol* is a row: bytes on the wire, latency of a hop, sizes of pieces. An *algorithm* is a plan function of
 `sim.collective.staged`. A *channel* is one workgroup of the collective's kernel and keeps one CU. The estimate by which
-NCCL chooses a protocol chooses only; times come from the simulated machine.
+NCCL chooses a protocol chooses only; times come from the simulated machine (D26).
 """
 
 import tomllib
@@ -34,8 +34,9 @@ DIRECT_LEAST_BYTES = 65536
 """A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
 WARPS = 16
 """Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
-LOADS = 4
-"""Loads in flight of a warp (assumed)."""
+SENDING, COPYING = 4, 1
+"""Workgroups on a CU that send, and that receive or copy, in a direct algorithm (assumed: stores to other GPUs are
+posted, so a channel sends more than it copies)."""
 LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
 """Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
 LINE_BYTES = 128
@@ -75,6 +76,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     channels: int
     direct_channels: int
+    loads: int
     tuned_GB_per_s: float
     tuned_ll_GB_per_s: float
     tuned_ll128_channel_GB_per_s: float
@@ -117,11 +119,6 @@ class Choice:
     @property
     def figures(self) -> Protocol:
         return tables().protocol[self.protocol]
-
-    @property
-    def bands(self) -> int:
-        """Workgroups of a kernel on a CU (assumed: in a direct algorithm, one loads while another one stores)."""
-        return 2 if self.algorithm == DIRECT else 1
 
     def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
         """How a chunk is cut. In a direct algorithm the messages to all GPUs share the channels."""

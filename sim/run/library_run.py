@@ -9,7 +9,7 @@ import numpy as np
 from sim.collective import staged
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import LINE_BYTES, LOADS, RING, Choice, row_of, topology_of
+from sim.collective.library import COPYING, LINE_BYTES, RING, SENDING, Choice, row_of, topology_of
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels
 from sim.host.gpu import Progress
@@ -93,11 +93,10 @@ class LibraryRun(Run):
             return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
         own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
         shared = (0, max(1, channels - own))
-        cus = (shared, shared, (channels - own, channels))
-        parts = zip(kernels(plan.steps), cus, strict=True)
+        where = ((shared, SENDING), (shared, COPYING), ((channels - own, channels), COPYING))
         return [
-            collective_launch(machine, self.kind, replace(plan, steps=steps), queue, place)
-            for queue, (steps, place) in enumerate(parts)
+            replace(collective_launch(machine, self.kind, replace(plan, steps=steps), queue, cus), places=places)
+            for queue, (steps, (cus, places)) in enumerate(zip(kernels(plan.steps), where, strict=True))
             if steps
         ]
 
@@ -146,9 +145,9 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
         "link.credits": (MAX_CREDITS, "assumed"),  # fewer would limit links of 300 GB/s and more
         "collective.cus": (choice.channels, "assumed"),
-        "collective.workgroups": (choice.bands, "assumed"),
+        "collective.workgroups": (1, "standard"),
         "collective.warps": (choice.warps, "standard"),
-        "collective.unroll": (LOADS, "assumed"),
+        "collective.unroll": (row.loads, "assumed"),
         "collective.launch_ps": (known.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
     }

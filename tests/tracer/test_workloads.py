@@ -42,8 +42,7 @@ def test_sixteen_cases_all_run_on_the_default_kernel():
     [
         (
             ("gpt-4", "op", 8),
-            "model 'gpt-4' is unknown; did you mean gpt-3? allowed are mega-gpt-2, t-nlg, gpt-3, palm, "
-            "mt-nlg",
+            "model 'gpt-4' is unknown; did you mean gpt-3? allowed are mega-gpt-2, t-nlg, gpt-3, palm, mt-nlg",
         ),
         (("t-nlg", "fc3", 8), "layer 'fc3' is unknown; did you mean fc2 or fc1? allowed are op, fc2, fc1, ip"),
         (("t-nlg", "op", 0), "tp = 0"),

@@ -1,28 +1,28 @@
-"""Collectives of real machines: what the files hold, the pipelined order, and the committed table against both."""
+"""Collectives of real machines: what the files hold, the calibration, and the committed table against both."""
 
 import csv
 
 import pytest
 
-from sim.collective.kernel import Step
 from validation.against import collectives
 from validation.against.collectives import (
-    CALIBRATION_MB,
-    LINE_MB,
-    SIZES_MB,
+    LARGE_BYTES,
     TABLE,
+    TARGETS,
     Case,
-    Fit,
+    Point,
+    calibrated,
     measured,
-    pipelined,
-    simulated_us,
+    question,
+    rows_of,
 )
+from validation.claims.claim import load_claims
 
 
 def _rows(heading):
-    """Cells of the rows of the table under a heading that begins so."""
+    """Cells of the rows of the last table whose head begins so."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
-    first = next(k for k, line in enumerate(lines) if line.startswith(heading)) + 2
+    first = max(k for k, line in enumerate(lines) if line.startswith(heading)) + 2
     rows = []
     for line in lines[first:]:
         if not line.startswith("|"):
@@ -31,94 +31,71 @@ def _rows(heading):
     return rows
 
 
-FITS = {
-    Case(cells[0], int(cells[1]), cells[2]): Fit(float(cells[5]), round(float(cells[6]) * 1e6))
-    for cells in _rows("| machine | GPUs | collective | links")
-}
 POINTS = {
     (Case(cells[0], int(cells[1]), cells[2]), int(cells[3])): cells[4:]
-    for cells in _rows("| machine | GPUs | collective | MB")
+    for cells in _rows("| machine | GPUs | collective | bytes")
 }
 
 
 def test_the_files_measure_time_by_whole_buffer():
-    """nccl-tests: algbw = D / time, busbw = algbw x (N - 1) / N, for reduce-scatter and all-gather."""
+    """nccl-tests: algbw = D / time, busbw = algbw x (N - 1) / N."""
     for path in collectives.REFERENCES:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                if int(row["bytes"]) >= collectives.MIB:
+                if int(row["bytes"]) >= 1 << 20:
                     gpus, algbw = int(row["gpus"]), int(row["bytes"]) / float(row["time_us"]) / 1000
-                    assert float(row["algbw_GBps"]) == pytest.approx(algbw, rel=2e-3)
-                    assert float(row["busbw_GBps"]) == pytest.approx(algbw * (gpus - 1) / gpus, rel=2e-3)
+                    assert float(row["algbw_GBps"]) == pytest.approx(algbw, rel=3e-3)
+                    assert float(row["busbw_GBps"]) == pytest.approx(algbw * (gpus - 1) / gpus, rel=3e-3)
 
 
-def test_every_curve_has_all_sizes():
-    assert list(FITS) == list(measured()) and len(FITS) == 5
-    assert set(POINTS) == {(case, mb) for case in measured() for mb in SIZES_MB}
-    assert all(sorted(times) == list(SIZES_MB) for times in measured().values())
+def test_every_measured_row_is_in_the_table_and_a_claim():
+    expected = {(case, size) for case, times in measured().items() for size in times}
+    assert set(POINTS) == expected and len(expected) > 250
+    answers = [claim.answer for claim in load_claims() if claim.experiment.startswith("collectives_")]
+    assert sorted(answers) == sorted(f"{case.kind}/{case.gpus}/{size}/us" for case, size in expected)
 
 
-@pytest.mark.parametrize("slices", [1, 3, 8, 20])
-def test_pipelined_steps_do_all_tiles_once_a_turn_after_their_last_step(slices):
-    steps = [Step(range(10 * k, 10 * k + 10), (0,), 1, gates=tuple(range(10 * k, 10 * k + 10))) for k in range(4)]
-    order = pipelined(steps, slices)
-    done = [tile for step in order for tile in step.tiles]
-    assert sorted(done) == list(range(40))
-    assert all(list(step.gates) == list(step.tiles) for step in order)
-    if slices == 1:
-        assert order == steps
-    for tile in range(10):
-        places = [done.index(10 * k + tile) for k in range(4)]
-        assert places == sorted(places)
-    if slices == 8:  # once the pipeline is full a turn holds a slice of each step
-        assert [step.tiles.start // 10 for step in order[6:14]] == [0, 1, 2, 3, 0, 1, 2, 3]
+def test_only_few_gpus_calibrate_where_there_are_more():
+    calibrate = {(case.system, case.gpus) for case in measured() if case.calibrates}
+    assert {gpus for system, gpus in calibrate if "V100" not in system} == {2, 4}
+    assert any(case.gpus == 8 and not case.calibrates for case in measured())
 
 
-def test_without_gates_none_are_cut():
-    assert [step.gates for step in pipelined([Step(range(4), (0,), 1)], 2)] == [(), ()]
-
-
-@pytest.mark.parametrize("case", measured(), ids=str)
-def test_table_is_what_the_simulator_says(case):
-    """The smallest size, to half a percent; the others take minutes (python -m validation.against.collectives)."""
-    assert simulated_us(case, FITS[case], 4) == pytest.approx(float(POINTS[case, 4][1]), rel=0.005)
-
-
-def test_errors_follow_from_the_columns_and_meet_the_target():
-    predicted = []
-    for (case, mb), (theirs, ours, error, kind) in POINTS.items():
-        assert float(theirs) == pytest.approx(measured()[case][mb], abs=0.005)
+def test_errors_follow_from_the_columns_and_the_means_are_printed():
+    errors = {True: [], False: []}
+    for (case, size), (_, _, theirs, ours, error) in POINTS.items():
+        assert float(theirs) == pytest.approx(measured()[case][size], abs=0.005)
         found = float(ours) / float(theirs) - 1
-        assert error == f"{100 * found:+.1f} %"
-        extrapolated = ", extrapolated" if mb > LINE_MB[1] else ""
-        assert kind == ("calibration" if mb in CALIBRATION_MB else "prediction") + extrapolated
-        if mb in CALIBRATION_MB:
-            assert abs(found) < 0.007  # fitted without the overhead, see the notes
-        else:
-            predicted.append(abs(found))
-    mean = sum(predicted) / len(predicted)
-    assert mean <= collectives.TARGET
-    assert f"predicted points: {100 * mean:.1f} %" in TABLE.read_text(encoding="utf-8")
+        assert abs(float(error.removesuffix(" %")) - 100 * found) < 0.11
+        errors[size >= LARGE_BYTES].append(abs(found))
+    text = TABLE.read_text(encoding="utf-8").replace("\n", " ")
+    for large, where, goal in ((True, "from 4 MiB", TARGETS[1]), (False, "below", TARGETS[0])):
+        mean = 100 * sum(errors[large]) / len(errors[large])
+        assert f"{where} {mean:.1f} % of {len(errors[large])} rows (goal {100 * goal:.0f} %)" in text
 
 
-def test_nccl_gains_more_from_size_than_its_links_carry():
-    """D26: 8 to 16 MB on eight V100, 7/8 of the buffer each."""
-    case = Case("Tesla V100-SXM2-32GB", 8, "reduce_scatter")
-    more_bytes, peak = 7 * collectives.MIB, collectives.SYSTEMS[case.system].link_GB_per_s
-    theirs = more_bytes / (measured()[case][16] - measured()[case][8]) / 1000
-    ours = more_bytes / (float(POINTS[case, 16][1]) - float(POINTS[case, 8][1])) / 1000
-    assert theirs > peak > ours
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in measured() if case.gpus == 2], ids=str)
+def test_table_is_what_the_simulator_says(case, monkeypatch):
+    """The smallest size; the others take minutes (python -m validation.against.collectives)."""
+    size = min(measured()[case])
+    monkeypatch.setitem(measured(), case, {size: measured()[case][size]})
+    (row,) = rows_of(case)
+    protocol, channels, _, ours, _ = POINTS[case, size]
+    assert f"{row.ours_us:.2f}" == ours and row.ours.exactly_once
+    assert (f"{row.ours.algorithm}, {row.ours.protocol}", str(row.ours.channels)) == (protocol, channels)
 
 
-def test_what_is_extrapolated_lies_on_the_line(monkeypatch):
-    """Sizes up to 128 MB are run once each; beyond, a line through 32 and 128 MB."""
-    case, runs = Case("a100_sxm", 2, "all_gather"), []
-    monkeypatch.setattr(collectives, "simulated_us", lambda case, fit, mb: runs.append(mb) or 10.0 + 2 * mb)
-    assert collectives.curve_us(case, Fit(0.5, 0)) == {mb: 10.0 + 2 * mb for mb in SIZES_MB}
-    assert runs == [4, 8, 16, 32, 64, 128]
-    runs.clear()
-    assert collectives.curve_us(case, Fit(0.5, 0), (4, 512)) == {4: 18.0, 512: 1034.0}
-    assert runs == [4, 32, 128]
-    runs.clear()
-    collectives.curve_us(case, Fit(0.5, 0), whole=True)
-    assert runs == list(SIZES_MB)
+def test_the_calibration_finds_what_made_the_points():
+    points = [Point(5.0 + 3 + per_rate / 0.8, 3.0, per_rate) for per_rate in (1.0, 10.0, 100.0)]
+    launch, efficiency, error = calibrated(points)
+    assert launch == pytest.approx(5.0) and efficiency == pytest.approx(0.8) and error < 1e-6
+
+
+def test_nccl_takes_longer_for_more_channels_than_ours():
+    """D26: with LL, four A100 take a quarter longer for 64 KiB than for 4 KiB; ours takes less than that."""
+    case = Case("a100_sxm", 4, "all_gather")
+    assert {question(case, size).choice().protocol for size in (4096, 65536)} == {"ll"}
+    theirs = measured()[case][65536] / measured()[case][4096]
+    ours = float(POINTS[case, 65536][3]) / float(POINTS[case, 4096][3])
+    assert theirs > 1.25 > ours
