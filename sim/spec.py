@@ -332,6 +332,7 @@ class DMA(Unit, frozen=True, kw_only=True):
     lines_per_clk: float  # reads issued, per engine
     outstanding: int  # lines read and not yet on the link, per engine
     setup_ps: int  # descriptor ready to first read
+    start_ps: int  # the same for a copy that software starts: its command and its scheduling, before setup_ps
     policy: DmaPolicy
 
 
@@ -363,6 +364,7 @@ class Collective(Unit, frozen=True, kw_only=True):
     launch_ps: int  # software overhead of a launch
     step_ps: int  # software overhead of every step
     cache: CollectiveCache
+    library: str  # row of sim/collective/library.toml whose software the machine has; plain = none
 
 
 class Machine(Unit, frozen=True, kw_only=True):

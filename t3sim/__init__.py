@@ -10,6 +10,9 @@
     layer = t3sim.scenario("gemm:workload=t-nlg/op/tp8", machine="t3_2024")
     layer.configurations["T3-MCA"].time_ps, layer.runs["t3_mca"]       # figures of one, and its run
 
+    found = t3sim.collective("all_gather", gpus=4, bytes=65536, machine="a100_80g")   # as NCCL runs it
+    found.time_ns, found.protocol, found.bus_GBps
+
     archive = t3sim.study("study.toml", workers=2)                     # many runs: their tables and their file
     archive = t3sim.open("result.h5")                                  # a results archive of any t3sim command
     t3sim.plot("rates", archive, to="rates.svg")
@@ -35,6 +38,7 @@ from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.run import KernelRun
 from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
+from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from sim.scenario.result import CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Progress, Scenario, simulate_scenario
 from sim.study import load_study, run_study
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIGURATIONS",
+    "CollectiveResult",
     "Failure",
     "Preset",
     "ResultsArchive",
@@ -63,6 +68,7 @@ __all__ = [
     "Store",
     "UserError",
     "__version__",
+    "collective",
     "kernel",
     "kernels",
     "machine",
@@ -223,6 +229,51 @@ def scenario(
     )
     with use_threads(threads):
         return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
+
+
+def collective(
+    kind: str,
+    gpus: int,
+    bytes: int,
+    machine: Machine = "a100_80g",
+    changes: Mapping[str, object] | Sequence[str] = (),
+    *,
+    library: str | None = None,
+    algorithm: str | None = None,
+    protocol: str | None = None,
+    channels: int | None = None,
+    whole: bool = False,
+    threads: int | None = None,
+    fresh: bool = False,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> CollectiveResult:
+    """Simulate one collective on idle GPUs, as a library runs it. Stored runs are reused.
+
+    Args:
+        kind: all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.
+        gpus: number of GPUs of one node.
+        bytes: buffer of a GPU.
+        machine, changes: as in `machine`.
+        library: plain, nccl or rccl; None = that of the machine (`collective.library`).
+        algorithm, protocol, channels: instead of the library's choice.
+        whole: simulate all bytes; else two smaller sizes give the time of a large collective.
+        threads, fresh, store, progress: as in `run`.
+
+    Returns:
+        A `CollectiveResult`: time, choice, bandwidth, and the traffic of one GPU.
+
+    Raises:
+        UserError: an unknown name, a number of GPUs or channels that the machine does not have; as `run`.
+    """
+    preset = _machine(machine, changes)
+    asked = Collective(
+        *(preset, text_of("collective: kind", kind)),
+        *(count_of("collective: gpus", gpus), count_of("collective: bytes", bytes)),
+        *(library, algorithm, protocol, channels),
+    )
+    with use_threads(threads):
+        return simulate_collective(asked, store or Store(), fresh, whole, progress)
 
 
 def study(

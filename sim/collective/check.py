@@ -106,18 +106,41 @@ def _check_operations(tables: Tables) -> None:
     nodes = tables.nodes[:-1]
     local = (nodes["stay"] == 1) & (nodes["shares"] > 0)
     updated, written = local & (tables.op.ravel() != Op.WRITE), local & (tables.op.ravel() == Op.WRITE)
-    for reached, op in ((tables.stores, tables.store_op), (tables.sends, tables.send_op)):
-        written[reached[op == Op.WRITE]] = True
+    reached, op, slot = (
+        np.concatenate(pair)
+        for pair in (
+            (tables.stores, tables.sends),
+            (tables.store_op, tables.send_op),
+            (tables.store_slot, tables.send_slot),
+        )
+    )
+    apart = slot >= 0
+    written[reached[(op == Op.WRITE) & ~apart]] = True
+    in_place = nodes["expects"] - np.bincount(reached[apart], minlength=len(nodes))
+    _check_slots(tables, reached[apart], op[apart], slot[apart])
     sent_on = np.diff(tables.nodes["first_send"]) > 0
     uncounted = nodes["expects"] == 0
     for wrong, words in (
         (updated & uncounted, "is updated but expects nothing: updates would not be counted"),
-        (written & (nodes["expects"] > 1), "is stored and gets other contributions: one would overwrite the other"),
+        (written & (in_place > 1), "is stored and gets other contributions: one would overwrite the other"),
         (local & sent_on & uncounted, "is sent on but expects nothing: it would leave before its stores"),
         ((nodes["gate"] >= 0) & uncounted, "has a gate but expects nothing: the gate would never open"),
     ):
         if wrong.any():
             raise UserError(f"plan: {tables.where(int(np.argmax(wrong)))} {words}")
+
+
+def _check_slots(tables: Tables, reached: np.ndarray, op: np.ndarray, slot: np.ndarray) -> None:
+    """Check that a receive buffer gets each tile once, by a plain store."""
+    places, times = np.unique(np.array([reached, slot]), axis=1, return_counts=True)
+    if (times > 1).any():
+        node, number = places[:, np.argmax(times > 1)].tolist()
+        raise UserError(
+            f"plan: {tables.where(node)} comes twice to receive buffer {number}: one would overwrite the other"
+        )
+    if (op != Op.WRITE).any():
+        node = int(reached[np.argmax(op != Op.WRITE)])
+        raise UserError(f"plan: {tables.where(node)} is added to a receive buffer; allowed is a plain store")
 
 
 def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flow:

@@ -34,6 +34,7 @@ class Step:
         tiles: numbers of the tiles, in launch order.
         reads: address offset from a tile, for each buffer read.
         write: address offset from a tile for the buffer written (peer window included).
+        also: a second store of the same data: address offset, and its tag - tag of the first store; None = none.
         update: True: the write is a near-memory update.
         tag_offset: tag of a tile's requests - number of the tile.
         gates: gates that its workgroups wait for, one per tile, the same within a segment; empty = none.
@@ -45,6 +46,7 @@ class Step:
     update: bool = False
     tag_offset: int = 0
     gates: tuple[int, ...] = ()
+    also: tuple[int, int] | None = None
 
 
 class Band(NamedTuple):
@@ -108,9 +110,10 @@ class CollectiveKernel:
             events, first_event, buffer = self._program(band)
             first = self.tiles[band.first]
             begin = int(first["address"]) + band.row * int(first["pitch_bytes"])
-            offsets = np.array([*band.step.reads, band.step.write, 0], np.int64)[buffer]
+            also, _ = band.step.also or (0, 0)
+            offsets = np.array([*band.step.reads, band.step.write, also, 0], np.int64)[buffer]
             placed = events.copy()
-            memory = buffer <= len(band.step.reads)
+            memory = buffer <= len(band.step.reads) + 1
             placed["base"][memory] += (offsets[memory] + begin).astype(np.uint64)
             yield Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, placed, np.empty(0, np.uint64))
 
@@ -132,20 +135,23 @@ class CollectiveKernel:
     def _program(self, band: Band) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Events of a band whose first byte is at address 0: (events, first_event, buffer of each event).
 
-        Buffers: 0 .. reads - 1 are read, `reads` is written, reads + 1 means arithmetic.
+        Buffers: 0 .. reads - 1 are read, `reads` and reads + 1 (`Step.also`) are written, reads + 2 means arithmetic.
         """
         tiles = self.tiles[band.first : band.first + band.tiles]
         widths = tuple(tiles["run_bytes"].tolist())
         reads, update = len(band.step.reads), band.step.update
-        key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update)
+        also = band.step.also and band.step.also[1]
+        key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update, also)
         if key not in self._programs:
             accesses = _accesses(band.rows, widths, int(tiles[0]["pitch_bytes"]), self.lanes, self.cache)
-            programs = [self._warp_program(accesses[w :: self.warps], reads, update) for w in range(self.warps)]
+            programs = [self._warp_program(accesses[w :: self.warps], reads, update, also) for w in range(self.warps)]
             parts, buffers = zip(*programs, strict=True)
             self._programs[key] = *join_warps(parts), np.concatenate(buffers)
         return self._programs[key]
 
-    def _warp_program(self, accesses: np.ndarray, reads: int, update: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _warp_program(
+        self, accesses: np.ndarray, reads: int, update: bool, also: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         parts: list[np.ndarray] = []
         buffers: list[int] = []
         unroll = max(1, min(self.unroll, SLOTS // reads))
@@ -155,14 +161,18 @@ class CollectiveKernel:
             loads["slot"] = np.arange(len(loads))
             wait = np.uint64((1 << reads) - 1) << np.arange(0, len(loads), reads, dtype=np.uint64)
             stores["kind"], stores["wait"] = Kind.REDUCE if update else Kind.STORE, wait
-            buffers += [*range(reads)] * len(group)
+            columns, kinds = [stores], [reads]
             if reads > 1:
                 words = VECTOR_BYTES // 4 * (reads - 1)
-                adds = compute(Pipe.FMA, words, ADD_CLK, len(group), wait=wait)
-                stores = np.stack([adds, stores], axis=1).ravel()
-            buffers += [reads + 1, reads] * len(group) if reads > 1 else [reads] * len(group)
-            parts += [loads, stores]
-        return np.concatenate([*parts, event(Kind.EXIT)]), np.array([*buffers, reads + 1])
+                columns = [compute(Pipe.FMA, words, ADD_CLK, len(group), wait=wait), stores]
+                kinds = [reads + 2, reads]
+            if also is not None:
+                second = stores.copy()
+                second["work"] += also
+                columns, kinds = [*columns, second], [*kinds, reads + 1]
+            buffers += [*range(reads)] * len(group) + kinds * len(group)
+            parts += [loads, np.stack(columns, axis=1).ravel()]
+        return np.concatenate([*parts, event(Kind.EXIT)]), np.array([*buffers, reads + 2])
 
 
 def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:

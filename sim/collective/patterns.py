@@ -66,17 +66,18 @@ def all_to_all(
 
 
 def row_chunks(source: GemmSource, gpus: int) -> Chunks:
-    """Chunks of whole rows of tiles, for a GEMM that walks its tiles row by row.
+    """Chunks of whole rows of tiles, for a GEMM whose walk makes them one after the other.
 
     Raises:
         UserError: the walk is different, or there are fewer rows of tiles than GPUs.
     """
-    rows = source.output_tiles()["row"]
-    if (np.diff(rows) < 0).any():
-        raise UserError("gathered rows: the GEMM does not walk its tiles row by row; allowed is the order row")
     if source.tiles_m < gpus:
         raise UserError(f"gpus: found {gpus} for {source.tiles_m} rows of tiles; allowed is one per GPU at least")
-    return Chunks(gpus, tuple(source.tiles_m * k // gpus * source.tiles_n for k in range(gpus + 1)))
+    edges = [source.tiles_m * k // gpus for k in range(gpus + 1)]
+    parts = np.split(source.output_tiles()["row"], [edge * source.tiles_n for edge in edges[1:-1]])
+    if any(part.min() < begin or part.max() >= end for part, begin, end in zip(parts, edges, edges[1:], strict=False)):
+        raise UserError("gathered rows: the GEMM does not walk its tiles row by row; allowed is the order row")
+    return Chunks(gpus, tuple(edge * source.tiles_n for edge in edges))
 
 
 def gathered_rows(

@@ -7,6 +7,7 @@
     all_reduce       on CUs: both, one after the other
     all_to_all       on CUs: each chunk goes to its owner, which keeps the chunks of all GPUs apart
     send             on CUs: two GPUs swap a half of the buffer
+    local_reduce     on CUs: each GPU adds what its receive buffers hold of its chunk; nothing is sent
 
 A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
 `sim.collective.chunks` defines steps and chunks. `Counts` are the values that the ledger expects.
@@ -21,18 +22,21 @@ from sim.collective.check import Flow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step, segments
 from sim.collective.own_plan import OwnPlan
-from sim.collective.space import OUTPUT, Buffer, Region, Send, first_tags, make_gates, make_tiles, map_regions
+from sim.collective.space import (
+    OUTPUT,
+    Buffer,
+    Region,
+    Send,
+    first_tags,
+    make_gates,
+    make_tiles,
+    map_regions,
+    slot_bytes,
+)
 from sim.collective.tables import Queue
 from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
 from sim.hw.request import Op
-from sim.hw.space import (
-    BUFFER_BITS,
-    BUFFER_SKEW_BYTES,
-    PEER_BITS,
-    SEND,
-    contributor_weight,
-    share_weight,
-)
+from sim.hw.space import PEER_BITS, SEND, contributor_weight, share_weight
 from sim.spec import Granularity
 from traces.errors import UserError
 
@@ -229,7 +233,7 @@ def _before(gpus: int, gpu: int, count: int) -> np.int64:
     return np.int64(sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1))
 
 
-class _Builder:
+class Builder:
     """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
 
     def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
@@ -260,16 +264,28 @@ class _Builder:
             self.gate[begin:end] = gate
             self.regions.append(Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds))
 
-    def step(self, local: int, reads: Sequence[int], write: int, *, update=False, offset=0, gated=True) -> None:
+    def step(
+        self,
+        local: int,
+        reads: Sequence[int],
+        write: int,
+        *,
+        update: bool = False,
+        offset: int = 0,
+        gated: bool = True,
+        also: tuple[int, int] | None = None,
+    ) -> None:
+        """A step for a local chunk; the arguments are those of `Step`. gated: wait for what arrives in the chunk."""
         span = self.chunks.span(self.gpu, local)
         gates = tuple(self.gate[offset + span.start : offset + span.stop].tolist()) if gated else ()
-        self.steps.append(Step(span, tuple(reads), write, update, offset, gates))
-        counted = slice(offset + span.start, offset + span.stop)
-        if write >> PEER_BITS:
-            self.counts.sent[counted] += 1
-        else:
-            self.counts.local[counted] += 1
-            self.counts.local_weight[counted] += 1
+        self.steps.append(Step(span, tuple(reads), write, update, offset, gates, also))
+        for address, tag in [(write, offset), *([(also[0], offset + also[1])] if also else [])]:
+            counted = slice(tag + span.start, tag + span.stop)
+            if address >> PEER_BITS:
+                self.counts.sent[counted] += 1
+            else:
+                self.counts.local[counted] += 1
+                self.counts.local_weight[counted] += 1
 
     def plan(self, step_ps: int) -> Plan:
         plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
@@ -278,22 +294,18 @@ class _Builder:
 
 
 def steps_queue(plan: Plan) -> Queue:
-    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile of each step."""
+    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile of each store."""
     distances = (0, *port_distances(plan.topology, plan.chunks.gpus))
     tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for step in plan.steps:
-        tags.append(np.array(step.tiles) + step.tag_offset)
-        gates.append(np.array(step.gates or [-1] * len(step.tiles)))
-        to.append(np.full(len(step.tiles), distances[step.write >> PEER_BITS]))
+        for address, tag in [(step.write, 0), *([step.also] if step.also else [])]:
+            tags.append(np.array(step.tiles) + step.tag_offset + tag)
+            gates.append(np.array(step.gates or [-1] * len(step.tiles)))
+            to.append(np.full(len(step.tiles), distances[address >> PEER_BITS]))
     return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
 
 
-def _receive(number: int) -> int:
-    """Address offset of a receive buffer."""
-    return (1 + number) * ((1 << BUFFER_BITS) + BUFFER_SKEW_BYTES)
-
-
-def _add_reduce_scatter(build: _Builder, update: bool) -> None:
+def _add_reduce_scatter(build: Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
@@ -301,22 +313,22 @@ def _add_reduce_scatter(build: _Builder, update: bool) -> None:
         build.arrivals(last, last, 0, True)
         for local in range(last):
             distance = chunks.owner_distance(local)
-            to = 0 if update else _receive(distance - 1)
+            to = 0 if update else slot_bytes(distance - 1)
             build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
         if not update:
-            build.step(last, [0, *(_receive(number) for number in range(last))], 0)
+            build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
         return
-    received = [] if update else [_receive(0)]
+    received = [] if update else [slot_bytes(0)]
     for local in range(1, chunks.gpus):
         build.arrivals(local, 1, 0, True)
     for local in range(last):
         reads = [0] if local == 0 else [0, *received]
-        build.step(local, reads, build.peer(1) + (0 if update else _receive(0)), update=update, gated=local > 0)
+        build.step(local, reads, build.peer(1) + (0 if update else slot_bytes(0)), update=update, gated=local > 0)
     if not update:
         build.step(last, [0, *received], 0)
 
 
-def _add_all_gather(build: _Builder, offset: int) -> None:
+def _add_all_gather(build: Builder, offset: int) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     for local in range(last):
         build.arrivals(local, 1, offset, False)
@@ -337,13 +349,13 @@ def all_to_all(
     Raises:
         UserError: there is no link between some of the GPUs.
     """
-    build, last = _Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
+    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
     build.arrivals(last, last, 0, False)
     for local in range(last):
         distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + _receive(distance - 1), gated=False)
+        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
     if keeps:
-        build.step(last, [0], _receive(last), gated=False)
+        build.step(last, [0], slot_bytes(last), gated=False)
     return build.plan(step_ps)
 
 
@@ -358,21 +370,30 @@ def reduce_scatter(
     output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, update=False
 ) -> Plan:
     """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: parts of a chunk, a gate each."""
-    build = _Builder(output, chunks, gpu, topology, slices, 1)
+    build = Builder(output, chunks, gpu, topology, slices, 1)
     _add_reduce_scatter(build, update)
+    return build.plan(step_ps)
+
+
+def local_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Each GPU adds its own sum and those in its receive buffers, for the chunk that it keeps."""
+    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
+    own = chunks.span(gpu, last)
+    build.counts.final[own.start : own.stop] = 1
+    build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0, gated=False)
     return build.plan(step_ps)
 
 
 def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """All-gather on CUs, of one GPU."""
-    build = _Builder(output, chunks, gpu, topology, slices, 1)
+    build = Builder(output, chunks, gpu, topology, slices, 1)
     _add_all_gather(build, 0)
     return build.plan(step_ps)
 
 
 def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """Reduce-scatter and all-gather in one kernel. The tags of the all-gather follow those of the reduce-scatter."""
-    build = _Builder(output, chunks, gpu, topology, slices, 2)
+    build = Builder(output, chunks, gpu, topology, slices, 2)
     _add_reduce_scatter(build, False)
     _add_all_gather(build, chunks.tiles)
     return build.plan(step_ps)

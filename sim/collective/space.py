@@ -9,13 +9,13 @@ in which a contribution is lost, doubled or never comes. This file writes region
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
-from sim.hw.space import GATE, SEND, SPACE, TILE, WAVEFRONT
+from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, GATE, SEND, SPACE, TILE, WAVEFRONT
 from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.gemm.store_parts import PARTS
 from traces.errors import UserError
@@ -50,12 +50,20 @@ class Send:
         op: operation at the receiver: UPDATE adds near memory, WRITE stores.
         buffer: buffer at the receiver, None = the same buffer.
         first: tile at the receiver for the region's first tile, the others follow; None = the same tile.
+        slot: number of the receive buffer at the receiver; None = the tile itself. Receive buffers have the layout of
+            the output, so a tile has a place in each.
     """
 
     to: int
     op: Op = Op.UPDATE
     buffer: str | None = None
     first: int | None = None
+    slot: int | None = None
+
+    @property
+    def shift_bytes(self) -> int:
+        """Distance from the tile to its place in the receive buffer."""
+        return 0 if self.slot is None else slot_bytes(self.slot)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,12 @@ class Region:
     def leaves(self) -> list[Send]:
         """Destinations of stores on other GPUs."""
         found = [Send(one) if isinstance(one, int) else one for one in self.to if one != 0]
-        return [Send(one.to, self.op, one.buffer, one.first) for one in found]
+        return [replace(one, op=self.op) for one in found]
+
+
+def slot_bytes(number: int) -> int:
+    """Distance from the output to a receive buffer."""
+    return (1 + number) * ((1 << BUFFER_BITS) + BUFFER_SKEW_BYTES)
 
 
 def first_tags(buffers: Sequence[Buffer]) -> dict[str, int]:
@@ -184,7 +197,7 @@ def map_regions(
         tiles["routed"][span], tiles["op"][span] = not (region.plain or region.to == ()), region.op
         tiles["stay"][span], tiles["own"][span] = region.stays, stays or region.adds
         tiles["threshold_bytes"][span] = 0 if region.polled else tiles["bytes"][span] * region.expects
-        tiles["entry"][span] = stays and region.expects > 0
+        tiles["entry"][span] = stays and region.expects > 0 and not region.polled
         tiles["chunk"][span], tiles["granularity"][span] = region.chunk, region.granularity
         tiles["gate"][span] = -1 if region.gate is None else region.gate
         for count, first, several in (("stores", "first_store", region.leaves), ("sends", "first_send", region.sends)):
@@ -222,6 +235,7 @@ def _send_records(
                 f"plan: tile {region.first + int(np.argmax(unlike))} of {region.buffer} goes to one of "
                 f"{send.buffer or region.buffer} of another shape, or at another place of a line"
             )
+        found["shift_bytes"][:, k] += send.shift_bytes
     return found.ravel()
 
 

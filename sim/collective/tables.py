@@ -39,7 +39,8 @@ class Tables:
 
     Attributes:
         nodes: NODE [GPUs x tiles + 1].
-        stores, sends: nodes that stores and DMA engines reach; `store_op`, `send_op`: operations there.
+        stores, sends: nodes that stores and DMA engines reach; `store_op`, `send_op`: operations there; `store_slot`,
+            `send_slot`: receive buffers there, -1 = the tile itself.
         carried: source and target nodes of collectives on CUs, i8 [2, edges].
     """
 
@@ -66,8 +67,8 @@ class Tables:
             for region in regions:
                 self._write(own[gpu], gpu, region)
         self.carried = np.concatenate([np.zeros((2, 0), np.int64), *map(self.carried_by, self.queues or ())], axis=1)
-        self.stores, self.store_op = self._edges("first_store", "leaves")
-        self.sends, self.send_op = self._edges("first_send", "sends")
+        self.stores, self.store_op, self.store_slot = self._edges("first_store", "leaves")
+        self.sends, self.send_op, self.send_slot = self._edges("first_send", "sends")
 
     def _write(self, nodes: np.ndarray, gpu: int, region: Region) -> None:
         span = self._span(region)
@@ -83,21 +84,22 @@ class Tables:
         base = self.first[region.buffer]
         return slice(base + region.first, base + region.end)
 
-    def _edges(self, first: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """(node, Op) that the tiles of regions reach, in tile order. Writes the first edge of each tile to its node."""
-        edges = [np.zeros((3, 0), np.int64)]  # from, to, Op
+    def _edges(self, first: str, kind: str) -> tuple[np.ndarray, ...]:
+        """(node, Op, receive buffer) that tiles of regions reach, in tile order. Writes first edges to the nodes."""
+        edges = [np.zeros((4, 0), np.int64)]  # from, to, Op, receive buffer
         for gpu, regions in enumerate(self.regions):
             for region in regions:
                 here = np.arange(self.tiles)[self._span(region)]
                 for send in getattr(region, kind):
                     start = region.first if send.first is None else send.first
                     there = (gpu + send.to) % self.gpus * self.tiles + self.first[send.buffer or region.buffer] + start
-                    places = np.arange(len(here))
-                    edges.append(np.array([gpu * self.tiles + here, there + places, 0 * places + send.op]))
+                    slot, places = -1 if send.slot is None else send.slot, np.arange(len(here))
+                    to = (there + places, 0 * places + send.op, 0 * places + slot)
+                    edges.append(np.array([gpu * self.tiles + here, *to]))
         found = np.concatenate(edges, axis=1)
         found = found[:, np.argsort(found[0], kind="stable")]
         self.nodes[first] = np.searchsorted(found[0], np.arange(len(self.nodes)))
-        return found[1], found[2]
+        return found[1], found[2], found[3]
 
     def carried_by(self, queue: Queue) -> np.ndarray:
         """Source and target nodes of a collective on CUs, i8 [2, workgroups that send]."""

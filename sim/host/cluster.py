@@ -237,12 +237,15 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
 
 
 def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int) -> np.ndarray:
-    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch."""
+    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch.
+
+    All of them go to their first GPU, then all to their second one, and so on.
+    """
     tiles = plan.tiles
     found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), 4), -1, np.int64)
     at_once = np.flatnonzero((tiles["sends"] > 0) & (tiles["threshold_bytes"] == 0))
     turns = np.arange(int(tiles["sends"].max(initial=0)))
-    tags, turn = (grid.ravel() for grid in np.meshgrid(at_once, turns, indexing="ij"))
+    turn, tags = (grid.ravel() for grid in np.meshgrid(turns, at_once, indexing="ij"))
     kept = turn < tiles["sends"][tags]
     found[: kept.sum(), 0], found[: kept.sum(), 2], found[: kept.sum(), 3] = tags[kept], start_ps, turn[kept]
     return found
@@ -256,17 +259,10 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     """
     chunks = plan.chunks
     mirrors = np.zeros((len(distances), len(plan.tiles)), MIRROR)
-    if len(plan.buffers) > 1:
-        raise UserError(f"symmetric: found {len(plan.buffers)} buffers, allowed is one: run all GPUs")
-    if any(region.gate is not None and not region.polled for region in plan.regions):
-        raise UserError("symmetric: regions have gates, which one GPU for all does not mirror: run all GPUs")
     if len(set(np.diff(chunks.edges))) > 1:
         raise UserError(f"symmetric: chunks of {np.diff(chunks.edges).tolist()} tiles are not equal; run all GPUs")
-    tags = np.arange(len(plan.tiles))
-    phase, tile = tags // chunks.tiles * chunks.tiles, tags % chunks.tiles
-    size = chunks.tiles // chunks.gpus
     for p, distance in enumerate(distances):
-        seen = phase + (tile + distance * size) % chunks.tiles
+        seen = _tags_ahead(plan, distance)
         for name in ("runs", "run_bytes", "pitch_bytes"):
             if (plan.tiles[name][seen] != plan.tiles[name]).any():
                 raise UserError("symmetric: tiles in the same place of two chunks differ in shape; run all GPUs")
@@ -277,28 +273,50 @@ def make_mirrors(plan: Plan, distances: Sequence[int]) -> np.ndarray:
     return mirrors
 
 
+def _tags_ahead(plan: Plan, distance: int) -> np.ndarray:
+    """For each tag, the tag at the same place of the walk of the GPU `distance` ahead.
+
+    The first buffer is cut by the plan's chunks, once for each phase. Any other buffer has equal parts, one per GPU.
+
+    Raises:
+        UserError: a buffer has no equal parts.
+    """
+    found, first = [], 0
+    for buffer in plan.buffers:
+        count = len(buffer.tiles)
+        period = plan.chunks.tiles if not found else count
+        if period % plan.chunks.gpus:
+            raise UserError(f"symmetric: {count} tiles of {buffer.name} have no equal parts; run all GPUs")
+        places = np.arange(count)
+        ahead = (places + distance * (period // plan.chunks.gpus)) % period
+        found.append(first + places // period * period + ahead)
+        first += count
+    return np.concatenate(found)
+
+
 def walk_alike(plans: Sequence[Plan]) -> bool:
     """Does every GPU treat its local chunks as GPU 0 does? Chunks have equal shapes."""
-    chunks = plans[0].chunks
 
     def seen(plan: Plan) -> np.ndarray:
-        """The plan's fields of the tiles, in the order of the GPU's walk; a row per phase."""
+        """The plan's fields of the tiles, in the order of the GPU's walk."""
+        walk = _tags_ahead(plan, -plan.gpu)
+        place = np.argsort(walk)
         names = ("routed", "op", "stay", "stores", "sends", "own", "threshold_bytes", "chunk")
         said = [plan.tiles[name] for name in names]
+        said.append(np.where(plan.tiles["threshold_bytes"] > 0, plan.tiles["gate"], -1))
         for count, first in (("stores", "first_store"), ("sends", "first_send")):
             for k in range(int(plans[0].tiles[count].max(initial=0))):
                 there = plan.tiles[count] > k
                 send = np.resize(plan.sends, max(1, len(plan.sends)))[np.where(there, plan.tiles[first] + k, 0)]
-                ahead = (send["tag"] - np.arange(len(plan.tiles))) % chunks.tiles
-                said += [np.where(there, what, -1) for what in (send["port"], send["op"], ahead)]
-        rows = np.array(said).reshape(len(said), -1, chunks.tiles)
-        return np.roll(rows, plan.gpu * (chunks.tiles // chunks.gpus), axis=2)
+                slot = send["shift_bytes"] - (plan.tiles["address"][send["tag"]] - plan.tiles["address"])
+                said += [np.where(there, what, -1) for what in (send["port"], send["op"], place[send["tag"]], slot)]
+        return np.array(said)[:, walk]
 
     return all(np.array_equal(seen(plan), seen(plans[0])) for plan in plans)
 
 
 def can_be_symmetric(plan: Plan, distances: Sequence[int]) -> bool:
-    """Have all chunks equal shapes?"""
+    """Have all chunks, and the parts of all buffers, equal shapes?"""
     try:
         make_mirrors(plan, distances)
     except UserError:

@@ -140,6 +140,7 @@ BOUNDS: dict[str, Bound] = {
     "dma.lines_per_clk": PER_CLK,
     "dma.outstanding": FIFO._replace(why="one line must be under way; every place takes memory in the simulator"),
     "dma.setup_ps": PATH_PS,
+    "dma.start_ps": PATH_PS,
     **{f"mca.{name}": Bound(1, MIB, "entries of a DRAM queue") for name in ("threshold", "strict", "medium", "loose")},
     "mca.strict_from": SHARE,
     "mca.medium_from": SHARE,

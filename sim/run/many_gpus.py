@@ -20,6 +20,7 @@ from sim.collective.plans import (
     all_to_all,
     check_plans_fit,
     fused,
+    local_reduce,
     reduce_scatter,
     send,
     steps_queue,
@@ -50,6 +51,7 @@ COLLECTIVES = {
     "all_reduce": all_reduce,
     "all_to_all": all_to_all,
     "send": send,
+    "local_reduce": local_reduce,
 }
 
 

@@ -37,7 +37,14 @@ from traces.source import Prefill, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {"reduce_scatter": 2.0, "all_gather": 1.0, "all_reduce": 3.0, "all_to_all": 2.0, "send": 2.0}
+COLLECTIVE_COST = {
+    "reduce_scatter": 2.0,
+    "all_gather": 1.0,
+    "all_reduce": 3.0,
+    "all_to_all": 2.0,
+    "send": 2.0,
+    "local_reduce": 1.0,
+}
 """Line requests per line of the output."""
 
 
@@ -234,7 +241,7 @@ class KernelRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _GpusRun(Run):
+class GpusRun(Run):
     """Base of the runs on several GPUs.
 
     Attributes:
@@ -265,7 +272,7 @@ class _GpusRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectiveRun(_GpusRun):
+class CollectiveRun(GpusRun):
     """One collective on CUs.
 
     Attributes:
@@ -298,7 +305,7 @@ class CollectiveRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusedRun(_GpusRun):
+class FusedRun(GpusRun):
     """A fused GEMM (T3): its stores become a reduce-scatter.
 
     Attributes:
@@ -336,7 +343,7 @@ class FusedRun(_GpusRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySideRun(_GpusRun):
+class SideBySideRun(GpusRun):
     """A GEMM and a collective of other data of the same shape at the same time, on disjoint sets of CUs.
 
     Attributes:

@@ -9,13 +9,14 @@ same; expert parallelism is balanced.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sim.collective.topology import port_to
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
-from sim.run.kernel_figures import KernelFigures, L2State, figures_of, kernel_run
+from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import Run
@@ -82,6 +83,7 @@ class ModelScenario:
 
     Attributes:
         accuracy: of its kernels, as of `sim.run.run.KernelRun`; 0 = all is simulated.
+        overlap: simulate the configurations of the T3 paper too; False = only Sequential.
 
     Raises:
         UserError: the model cannot run like this, or does not fit the memory.
@@ -91,10 +93,21 @@ class ModelScenario:
     model: ModelShape
     how: Deployment
     accuracy: float = 0.0
+    overlap: bool = True
 
     def __post_init__(self):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
-        self.schedule  # noqa: B018  # what cannot run is refused at once
+        for _, step in self.steps():  # what cannot run is refused at once
+            if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
+                self._check_links(step.work.gpus)
+
+    def _check_links(self, gpus: int) -> None:
+        """Refuse an all-to-all without a link between all GPUs."""
+        try:
+            for distance in range(1, gpus):
+                port_to(self.preset.machine.link.topology, gpus, distance)
+        except UserError as reason:
+            raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -116,11 +129,11 @@ class ModelScenario:
         return {text: make_kernels(text, gpu) for text in sorted(texts)}
 
     @cached_property
-    def pairs(self) -> dict[tuple[str, Exchange], Pair]:
+    def pairs(self) -> dict[tuple[str, str | Exchange], Pair]:
         """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
-        found: dict[tuple[str, Exchange], Pair] = {}
+        found: dict[tuple[str, str | Exchange], Pair] = {}
         for block, step in self.steps():
-            if step.reduces and isinstance(step.work, Exchange):
+            if self.overlap and step.reduces and isinstance(step.work, Exchange):
                 text = next(str(each.work) for each in block.steps if each.name == step.reduces)
                 if (text, step.work) not in found:
                     found[text, step.work] = self._pair(text, step.work)
@@ -141,12 +154,15 @@ class ModelScenario:
         """The run of a kernel step, alone in an empty L2."""
         return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, self.accuracy)
 
+    def run_of(self, work: str | Exchange) -> Run:
+        """The run of a step alone."""
+        return self.kernel_run(work) if isinstance(work, str) else exchange_run(self.preset, work)
+
     def runs(self) -> list[Run]:
         """All different runs."""
         paired = {exchange for _, exchange in self.pairs}
-        runs = [self.kernel_run(text) for text in self.kernels]
-        exchanges = {step.work for _, step in self.steps() if isinstance(step.work, Exchange)} - paired
-        runs += [exchange_run(self.preset, each) for each in sorted(exchanges, key=str)]
+        works = {step.work for _, step in self.steps()} - paired
+        runs = [self.run_of(work) for work in sorted(works, key=str)]
         runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
 
@@ -159,12 +175,14 @@ class ConfigurationTime:
         time_ps: of the iteration.
         class_ps: time of all steps by class; hidden communication included.
         exposed_ps: time in which communication runs and no kernel does.
+        bubble_ps: time in which the GPU waits for the other stages of the pipeline.
         timeline: of one micro-batch, the last, with what follows it.
     """
 
     time_ps: int
     class_ps: dict[OperatorClass, int]
     exposed_ps: int
+    bubble_ps: int
     timeline: Timeline
 
 
@@ -180,18 +198,33 @@ class ModelResult:
         """Time of Sequential / time of this configuration."""
         return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
 
+    @property
+    def reach_ps(self) -> int:
+        """Time in Sequential of the GEMMs and reductions that T3 fuses, with the all-gather of an all-reduce."""
+        total_ps = 0
+        for block, step in self.scenario.steps():
+            for gemm in block.steps:
+                pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
+                if pair and not pair.refused:
+                    both_ps = self.figures[gemm.work].time_ps + self.figures[step.work].time_ps
+                    total_ps += self.count(block) * both_ps
+        return total_ps
+
+    def count(self, block: Block) -> int:
+        """How often a block runs in an iteration."""
+        schedule = self.scenario.schedule
+        return block.repeats * (1 if block in schedule.finish else schedule.micro_batches)
+
     def operators(self) -> list[dict]:
         """Every step with its count in an iteration, as plain values."""
-        schedule = self.scenario.schedule
         rows = []
         for block, step in self.scenario.steps():
             figures = self.figures[step.work]
-            once = block in schedule.finish
             rows.append(
                 {
                     "name": f"{block.name}/{step.name}",
                     "class": str(step.operator_class),
-                    "count": block.repeats * (1 if once else schedule.micro_batches),
+                    "count": self.count(block),
                     "time_ns": figures.time_ps / PS_PER_NS,
                     "dram_bytes": figures.dram_bytes,
                     "flops": figures.operations,
@@ -213,6 +246,8 @@ class ModelResult:
             "classes": {str(name): value / PS_PER_NS for name, value in base.class_ps.items()},
             "exposed_communication_ns": base.exposed_ps / PS_PER_NS,
             "hidden_communication_ns": (base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps) / PS_PER_NS,
+            "t3_reach_ns": self.reach_ps / PS_PER_NS,
+            "bubble_ns": base.bubble_ps / PS_PER_NS,
             "configurations": {
                 name: {"time_ns": each.time_ps / PS_PER_NS, "speedup": self.speedup(name)}
                 for name, each in self.configurations.items()
@@ -224,30 +259,36 @@ class ModelResult:
 
 def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) -> ModelResult:
     """Put a model together from finished runs. results: key of a run -> its result."""
-    figures: dict[str | Exchange, Figures] = {}
-    for text, kernels in scenario.kernels.items():
-        result = results[scenario.kernel_run(text).key]
-        figures[text] = _kernel_figures(figures_of(result, scenario.preset, kernels))
-        figures[text].time_error = result.extrapolation.get(TIME_ERROR, 0.0)
+    paired = {exchange for _, exchange in scenario.pairs}
+    works = {step.work for _, step in scenario.steps()} - paired
+    figures = {work: work_figures(scenario, work, results[scenario.run_of(work).key]) for work in works}
     pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
     for (_, exchange), runs in pairs.items():
         alone = [runs[name] for name in ("rs", "ag") if name in runs]
         moved = sum(int(run.dram_bytes.sum()) for run in alone)
         figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link")
-    for _, step in scenario.steps():
-        if isinstance(step.work, Exchange) and step.work not in figures:
-            result = results[exchange_run(scenario.preset, step.work).key]
-            figures[step.work] = Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link")
     whole = ModelResult(scenario, figures)
-    for name in CONFIGURATIONS:
+    for name in CONFIGURATIONS if scenario.overlap else (SEQUENTIAL,):
         times = _durations(scenario, figures, pairs, name)
         whole.configurations[name] = _play(scenario.schedule, times)
     return whole
 
 
-def _kernel_figures(found: KernelFigures) -> Figures:
+def work_figures(scenario: ModelScenario, work: str | Exchange, result: RunResult) -> Figures:
+    """Figures of a kernel or exchange in the middle of a stream: before each kernel is a gap, not a launch.
+
+    result: of `scenario.run_of(work)`.
+    """
+    if isinstance(work, Exchange):
+        return Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link")
+    found = figures_of(result, scenario.preset, scenario.kernels[work])
+    busy_ps, gap_ps = round((found.time_ns - found.launch_ns) * PS_PER_NS), scenario.preset.machine.dispatch.gap_ps
     return Figures(
-        round(found.time_ns * PS_PER_NS), found.dram_read_bytes + found.dram_write_bytes, found.flops, found.bound_by
+        busy_ps + found.kernels * gap_ps,
+        found.dram_read_bytes + found.dram_write_bytes,
+        found.flops,
+        found.bound_by,
+        result.extrapolation.get(TIME_ERROR, 0.0),
     )
 
 
@@ -258,7 +299,7 @@ Times = dict[tuple[str, str], int]
 def _durations(
     scenario: ModelScenario,
     figures: Mapping[str | Exchange, Figures],
-    pairs: Mapping[tuple[str, Exchange], Mapping[str, RunResult]],
+    pairs: Mapping[tuple[str, str | Exchange], Mapping[str, RunResult]],
     name: str,
 ) -> Times:
     """Times of all steps in a configuration."""
@@ -269,19 +310,19 @@ def _durations(
         if step.reduces and isinstance(step.work, Exchange):
             text = next(str(each.work) for each in block.steps if each.name == step.reduces)
             runs = pairs[text, step.work]
-            overlapped_ps = _overlapped_ps(name, figures[text].time_ps, runs)
+            overlapped_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
             if overlapped_ps is not None:
                 times[block.name, step.reduces] = overlapped_ps
                 times[block.name, step.name] = runs["ag"].time_ps if "ag" in runs else 0
     return times
 
 
-def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int | None:
+def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], preset: Preset) -> int | None:
     """Time of a GEMM and its reduce-scatter in a configuration; None = the machine cannot run it."""
     if name in (IDEAL, IDEAL_NMC):
         return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
-    fused = "t3" if name == T3 else "t3_mca"
-    return runs[fused].time_ps if fused in runs else None
+    fused, dispatch = "t3" if name == T3 else "t3_mca", preset.machine.dispatch
+    return runs[fused].time_ps - dispatch.launch_ps + dispatch.gap_ps if fused in runs else None
 
 
 def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
@@ -290,20 +331,23 @@ def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
     def time_of(block: Block, step: Step) -> int:
         return times[block.name, step.name]
 
-    plain = Timeline()
-    plain.play(_without(schedule.forward + schedule.backward, Lane.DATA), time_of)
-    last = Timeline()
+    blocks = _without(schedule.forward + schedule.backward, Lane.DATA)
+    plain, layers, last = Timeline(), Timeline(), Timeline()
+    plain.play(blocks, time_of)
+    layers.play([block for block in blocks if not block.outer], time_of)
     last.play(schedule.forward, time_of)
     last.play(schedule.backward, time_of)
     last.join()
     last.play(schedule.finish, time_of)
     handover_ps = sum(times["handover", step.name] for step in schedule.handover)
-    earlier = schedule.micro_batches - 1 + schedule.stages - 1
-    time_ps = earlier * plain.end_ps + (schedule.stages - 1) * handover_ps + last.end_ps
+    bubble_ps = (schedule.stages - 1) * layers.end_ps // schedule.interleave
+    sends_ps = (schedule.stages - 1) * handover_ps
+    earlier = schedule.micro_batches - 1
+    time_ps = earlier * plain.end_ps + bubble_ps + sends_ps + last.end_ps
     classes = {name: earlier * plain.class_ps()[name] + value for name, value in last.class_ps().items()}
-    classes[OperatorClass.COMMUNICATION] += (schedule.stages - 1) * handover_ps
-    exposed_ps = earlier * plain.exposed_ps() + last.exposed_ps() + (schedule.stages - 1) * handover_ps
-    return ConfigurationTime(time_ps, classes, exposed_ps, last)
+    classes[OperatorClass.COMMUNICATION] += sends_ps
+    exposed_ps = earlier * plain.exposed_ps() + last.exposed_ps() + sends_ps
+    return ConfigurationTime(time_ps, classes, exposed_ps, bubble_ps, last)
 
 
 def _without(blocks: Iterable[Block], lane: Lane) -> list[Block]:
@@ -311,5 +355,5 @@ def _without(blocks: Iterable[Block], lane: Lane) -> list[Block]:
     kept = []
     for block in blocks:
         steps = tuple(step for step in block.steps if step.lane != lane)
-        kept.append(Block(block.name, steps, block.repeats, block.leaves))
+        kept.append(replace(block, steps=steps))
     return kept

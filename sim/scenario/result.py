@@ -6,6 +6,14 @@
     Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
     Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
 
+and of what software does today (`sim.collective.software`), which needs a link between any two GPUs:
+
+    Decomposed              a GEMM for each chunk; copy engines send a chunk under the next GEMM; add, then AG
+    Copy-engines            one GEMM; its flags start a copy of each chunk; add, then AG by copy engines
+    FLUX                    one GEMM that stores to the owners; add, then AG
+
+To add is a kernel of the owner, after the GEMM and all arrivals: it reads its sum and N - 1 receive buffers.
+
 A run is one simulation (RUNS). NEEDS lists the runs of each configuration; configurations share runs.
 """
 
@@ -26,8 +34,12 @@ from traces.units import ps_to_ns
 
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
+DECOMPOSED, COPY_ENGINES, FLUX = "Decomposed", "Copy-engines", "FLUX"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
-RUNS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca")
+"""Those of the paper. They are simulated if nothing else is asked for."""
+SOFTWARE = (DECOMPOSED, COPY_ENGINES, FLUX)
+ALL_CONFIGURATIONS = CONFIGURATIONS + SOFTWARE
+RUNS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies")
 """Names of the runs from which the configurations are computed."""
 NEEDS = {
     SEQUENTIAL: ("gemm", "rs", "ag"),
@@ -35,7 +47,11 @@ NEEDS = {
     T3_MCA: ("t3_mca", "ag"),
     IDEAL: ("gemm", "rs", "ag"),
     IDEAL_NMC: ("gemm", "rs_nmc", "ag"),
+    DECOMPOSED: ("decomposed", "add", "ag"),
+    COPY_ENGINES: ("copy_engines", "add", "ag_copies"),
+    FLUX: ("flux", "add", "ag"),
 }
+"""Runs of each configuration. The last one is the all-gather."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
 
 
@@ -45,7 +61,8 @@ class Configuration:
 
     Attributes:
         time_ps: whole time.
-        gemm_ps, rs_ps, ag_ps: times of the phases. A fused kernel has gemm_ps = rs_ps = its time.
+        gemm_ps, rs_ps, ag_ps: times of the phases. A fused kernel has gemm_ps = rs_ps = its time. If the owner adds
+            afterwards, rs_ps ends with that.
         dram_bytes: bytes by the names in TRAFFIC.
         link_bytes: bytes sent.
         exactly_once: the ledgers of all its runs agree with their plans.
@@ -139,17 +156,15 @@ class ScenarioResult:
 
 def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     """Compute a configuration from its runs (NEEDS)."""
-    gather = runs["ag"]
     needed = [runs[run] for run in NEEDS[name]]
-    if name in (T3, T3_MCA):
-        fused = runs["t3" if name == T3 else "t3_mca"]
-        gemm_ps = rs_ps = overlapped_ps = fused.time_ps
-        traffic = fused.dram_bytes
-    else:
-        gemm, scatter = runs["gemm"], runs["rs_nmc" if name == IDEAL_NMC else "rs"]
-        gemm_ps, rs_ps = gemm.time_ps, scatter.time_ps
+    *before, gather = needed
+    gemm_ps = before[0].time_ps
+    traffic = np.sum([run.dram_bytes for run in before], axis=0)
+    if name in (SEQUENTIAL, IDEAL, IDEAL_NMC):
+        rs_ps = before[1].time_ps
         overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
-        traffic = gemm.dram_bytes + scatter.dram_bytes
+    else:
+        rs_ps = overlapped_ps = sum(run.time_ps for run in before)
     return Configuration(
         time_ps=overlapped_ps + gather.time_ps,
         gemm_ps=gemm_ps,

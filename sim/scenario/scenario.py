@@ -10,11 +10,13 @@ from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.own_plan import OwnPlan
+from sim.collective.software import OVERLAPS
 from sim.presets import Preset
 from sim.run.inputs import gemm_input
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
+from sim.run.software import AG_COPIES, SoftwareRun, check_software
 from sim.run.store import Store, run_or_get
 from sim.scenario.result import CONFIGURATIONS, NEEDS, RUNS, T3, T3_MCA, ScenarioResult, put_together
 from sim.spec import Arbiter
@@ -99,7 +101,11 @@ class Scenario:
         if name in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if name == "t3" else _mca_of(self.preset.machine.hbm.arbiter)
             return FusedRun(source=self.source(), arbitration=arbiter, **common)
-        kind = "all_gather" if name == "ag" else "reduce_scatter"
+        if name in OVERLAPS:
+            return SoftwareRun(source=self.source(), kind=name, **common)
+        if name == "ag_copies":
+            return SoftwareRun(source=self._shortest_source(), kind=AG_COPIES, **common)
+        kind = {"ag": "all_gather", "add": "local_reduce"}.get(name, "reduce_scatter")
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
 
     def _shortest_source(self) -> GemmSource:
@@ -146,6 +152,8 @@ def simulate_scenario(
         fused_plans(
             scenario.preset.machine, scenario.source(), chunks, scenario.own
         )  # raises before the other runs start
+    for name in set(runs_of(configurations)) & set(OVERLAPS):
+        check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
     results, from_store = {}, []
     for name in runs_of(configurations):
         run_outcome = run_or_get(

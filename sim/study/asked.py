@@ -18,7 +18,7 @@ from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
 from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
-from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.source import GemmSource
@@ -167,9 +167,9 @@ def _asked_scenario(
         raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
     gpus = workload_gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
-    unknown = [name for name in configurations if name not in CONFIGURATIONS]
+    unknown = [name for name in configurations if name not in ALL_CONFIGURATIONS]
     if unknown or not configurations:
-        raise StudyError(f"t3.configurations: found {configurations}, allowed are {', '.join(CONFIGURATIONS)}")
+        raise StudyError(f"t3.configurations: found {configurations}, allowed are {', '.join(ALL_CONFIGURATIONS)}")
     sizes, explicit = options.get("chunks"), options.get("explicit", False)
     scenario = Scenario(
         *(common["preset"], gemm.problem, gemm.kernel, gpus),

@@ -1,6 +1,7 @@
 """`t3sim model`: time of a whole model on a machine, and what overlap would buy."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,15 +14,18 @@ from sim.scenario.result import SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.view.heading import origins_text
+from sim.view.model_figure import draw_model
+from sim.view.style import check_figure, save
 from tracer.compile.process import process_costs
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
-from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
+from traces.output import output_path
 from traces.units import PS_PER_NS, bytes_text, time_text
 
 PERCENT = 100
@@ -35,6 +39,8 @@ NUMBERS = {
     "micro-batches": "Micro-batches per training step.",
     "sequence": "Tokens of a sequence.",
     "kv-length": "Tokens in the KV cache before a generation step.",
+    "predictions": "Tokens of a sequence whose word an encoder's training predicts; 0 = all.",
+    "interleave": "Parts of the model on each stage of the pipeline.",
 }
 """Options that are whole numbers: fields of `Deployment`."""
 CHOICES = {
@@ -42,11 +48,11 @@ CHOICES = {
     "dtype": (DataType, "Type of weights and activations."),
     "recompute": (Recompute, "What the backward pass computes again."),
     "optimizer": (Optimizer, "Optimizer of a training step."),
+    "software": (Software, "Which operators are one kernel (docs/models.md)."),
 }
 SWITCHES = {
     "sequence-parallel": "Divide norms and residuals over the tensor-parallel GPUs.",
     "flash": "Fused attention.",
-    "fused": "Fused element-wise operators.",
     "dropout": "Dropout in training.",
 }
 DEFAULTS = {field.name: field.default for field in fields(Deployment)}
@@ -72,7 +78,10 @@ def deployment_options(command: Any) -> Any:
 @with_machine("a100_80g")
 @click.option("--gpus", type=int, help="Number of GPUs; checked against tp x pp x dp.  [tp x pp x dp]")
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
+@click.option("--layers", type=click.IntRange(min=1), help="Number of layers, instead of the model's.")
 @deployment_options
+@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate T3's configurations too.")
+@click.option("--figure", type=click.Path(), help="Draw the classes and the timeline: FILE.svg, .png or .pdf.")
 @with_accuracy("1%")
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
 @click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
@@ -84,6 +93,9 @@ def model(
     overrides: tuple[str, ...],
     gpus: int | None,
     tokens: int | None,
+    layers: int | None,
+    overlap: bool,
+    figure: str | None,
     accuracy: float,
     workers: int,
     fresh: bool,
@@ -108,9 +120,12 @@ def model(
         return
     if name is None:
         raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
-    scenario = ModelScenario(
-        load_preset(preset, overrides), load_model(name), _deployment(given, gpus, tokens), accuracy
-    )
+    if figure:
+        check_figure(output_path(figure))
+    shape = load_model(name)
+    shape = replace(shape, layers=layers) if layers else shape
+    how = _deployment(given, gpus, tokens)
+    scenario = ModelScenario(load_preset(preset, overrides), shape, how, accuracy, overlap)
     runs, store = scenario.runs(), Store()
     with Meter("runs") as meter:
         outcomes = run_all(
@@ -121,6 +136,8 @@ def model(
         title = next(run.title for run in runs if run.key in wrong)
         raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
     result = assemble_model(scenario, {run.key: outcomes.result(run) for run in runs})
+    if figure:
+        save(draw_model(result), Path(figure))
     simulated = len(runs) - len(outcomes.from_store)
     if as_json:
         print_json(result.as_dict() | {"runs": len(runs), "simulated": simulated} | process_costs())
@@ -161,11 +178,18 @@ def show_model(result: ModelResult) -> None:
     rows = [(str(name), time_text(value), _share(value, base.time_ps)) for name, value in compute.items() if value]
     rows.append(("exposed communication", time_text(base.exposed_ps), _share(base.exposed_ps, base.time_ps)))
     rows.append(("hidden communication", time_text(hidden_ps), "-"))
+    if base.bubble_ps:
+        rows.append(("other stages of the pipeline", time_text(base.bubble_ps), _share(base.bubble_ps, base.time_ps)))
     print_table(f"Time of an iteration: {time_text(base.time_ps)}", ("class", "time", "share"), rows)
     speedups = [
         (name, time_text(each.time_ps), f"{result.speedup(name):.3f}") for name, each in result.configurations.items()
     ]
     print_table("Configurations", ("configuration", "time", "speed-up"), speedups)
+    if scenario.overlap:
+        click.echo(
+            f"T3 can overlap {_share(result.reach_ps, base.time_ps)} of Sequential: GEMMs whose output is reduced.\n"
+            "Assumed: what runs at the same time does not slow each other down; all GPUs and stages do the same."
+        )
     steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
     largest = [
         (

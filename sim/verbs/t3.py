@@ -1,4 +1,4 @@
-"""`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
+"""`t3sim t3`: simulate a GEMM and its all-reduce in the configurations of the paper, and in those of software."""
 
 from collections.abc import Sequence
 from shlex import quote
@@ -16,7 +16,7 @@ from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.bounds import bounds
-from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
@@ -55,8 +55,8 @@ from traces.units import PS_PER_NS
     "--configuration",
     "chosen",
     multiple=True,
-    type=NearChoice(CONFIGURATIONS),
-    help="Only this configuration; can be repeated.",
+    type=NearChoice(ALL_CONFIGURATIONS),
+    help="Only this configuration; can be repeated. Those of software are simulated only if they are named.",
 )
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
@@ -94,6 +94,9 @@ def t3(
     as_json: bool,
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
+
+    What software does today is simulated if --configuration names it: Decomposed, Copy-engines, FLUX. It needs
+    --set link.topology=switch or fully_connected.
 
     A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes one or two minutes. This example takes seconds:
 

@@ -13,7 +13,7 @@ from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
-from sim.scenario.result import CONFIGURATIONS, T3, T3_MCA, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, TRAFFIC
 from sim.view.command_text import again
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tracer.elf.names import short_name
@@ -169,7 +169,7 @@ def _kernel_times(run: RunResult) -> dict[str, float]:
 
 def _configuration_rows(run: RunResult, columns: dict[str, Column]) -> Iterable[Row]:
     """The configurations of the row of a scenario; a row without configurations has its figures."""
-    names = [name for name in CONFIGURATIONS if f"{name}.time_ns" in run.figures]
+    names = [name for name in ALL_CONFIGURATIONS if f"{name}.time_ns" in run.figures]
     shared: dict[str, Value] = {
         "machine": run.preset.name,
         "workload": _workload(run),
@@ -207,7 +207,10 @@ def _phase_times(name: str, own: Mapping[str, Any]) -> dict[str, float]:
     """Parts that add up to the time: phases, or one part for phases that overlap."""
     phases = {part: own[figure] / NS_PER_US for part, figure in PHASES.items()}
     overlapped_us = own["time_ns"] / NS_PER_US - phases["all-gather"]
-    if name in (T3, T3_MCA) or abs(overlapped_us - phases["GEMM"] - phases["reduce-scatter"]) > 1 / NS_PER_US:
+    if (
+        name in (T3, T3_MCA, *SOFTWARE)
+        or abs(overlapped_us - phases["GEMM"] - phases["reduce-scatter"]) > 1 / NS_PER_US
+    ):
         return {FUSED: overlapped_us, "all-gather": phases["all-gather"]}
     return phases
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from sim.results import RunResult
-from sim.scenario.result import CONFIGURATIONS, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, TRAFFIC
 from sim.view.heading import origins_text, run_heading
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from traces.command.tables import print_table, print_text
@@ -37,7 +37,7 @@ def show_scenario(row: RunResult, runs: Runs) -> None:
         f"output {given['output_bytes'] / MEGA:,.1f} MB"
     )
     print_text("\n".join([f"{preset.name}: {preset.title}", head, *run_heading(row), ""]))
-    names = [name for name in CONFIGURATIONS if f"{name}.time_ns" in row.figures]
+    names = [name for name in ALL_CONFIGURATIONS if f"{name}.time_ns" in row.figures]
     print_table("Time, us", ("configuration", *TIMES, "speed-up", "exact"), [_time_row(name, row) for name in names])
     print_text("exact: the ledger found every contribution exactly once\n")
     _show_traffic({name: _traffic(name, row) for name in names})

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
-from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title
 from traces.command.tables import number_text
 from traces.errors import UserError
@@ -47,7 +47,7 @@ def speedup_cases(archives: Sequence[ResultsArchive]) -> list[SpeedupCase]:
     cases = []
     for name, (archive, run) in zip(names, runs, strict=True):
         title = name if titles[name] == 1 else f"{name}\n{Path(archive.path).stem}"
-        speedups = {key: run.figures.get(f"{key}.speedup") for key in CONFIGURATIONS if key != SEQUENTIAL}
+        speedups = {key: run.figures.get(f"{key}.speedup") for key in ALL_CONFIGURATIONS if key != SEQUENTIAL}
         known = {key: _number(archive, f"{key}.speedup", value) for key, value in speedups.items() if value is not None}
         time = f"{SEQUENTIAL}.time_ns"
         cases.append(SpeedupCase(title, _number(archive, time, run.figures[time]), known))
@@ -62,7 +62,7 @@ def _number(archive: ResultsArchive, name: str, value: Any) -> float:
 
 def _runs_with_configurations(archive: ResultsArchive) -> list[RunResult]:
     """The runs of an archive that have figures of configurations."""
-    runs = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in CONFIGURATIONS)]
+    runs = [run for _, run in archive.results() if any(f"{name}.time_ns" in run.figures for name in ALL_CONFIGURATIONS)]
     if not runs:
         raise UserError(
             f'{archive.path}: holds no configurations: speed-ups come from t3sim t3, or a study with run = "t3"'
@@ -88,7 +88,7 @@ def _name(run: RunResult) -> str:
 
 def mean_speedups(cases: Sequence[SpeedupCase]) -> dict[str, float | None]:
     """Configuration -> geometric mean over the cases; None if a case does not have it."""
-    shown = [name for name in CONFIGURATIONS if any(name in case.speedups for case in cases)]
+    shown = [name for name in ALL_CONFIGURATIONS if any(name in case.speedups for case in cases)]
     return {
         name: geometric_mean([case.speedups[name] for case in cases])
         if all(name in case.speedups for case in cases)

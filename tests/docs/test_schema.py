@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from sim.verbs.collective import collective
 from sim.verbs.explain import explain_verb
 from sim.verbs.run import run
 from sim.verbs.t3 import t3
@@ -45,6 +46,10 @@ def test_run(archive):
 
 def test_t3(archive):
     check("t3", printed(t3, "--kernel", GEMM, "--gpus", 2, "-o", archive))
+
+
+def test_collective():
+    check("collective", printed(collective, "all_gather", "--gpus", 2, "--bytes", 4096))
 
 
 def test_a_missing_or_wrong_field_is_found():

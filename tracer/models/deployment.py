@@ -31,6 +31,14 @@ class Optimizer(StrEnum):
     LAMB = "lamb"
 
 
+class Software(StrEnum):
+    """Which operators are one kernel (`tracer.models.texts`)."""
+
+    EAGER = "eager"  # PyTorch without a compiler: almost every operation is a kernel
+    MEGATRON = "megatron"  # Megatron-LM (arXiv 2205.05198): scale, mask and softmax; bias, dropout and residual
+    FUSED = "fused"  # the best libraries: dropout, residual and norm; biases in the GEMMs
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     """How a model runs on a number of GPUs.
@@ -46,8 +54,10 @@ class Deployment:
         kv_length: tokens in the KV cache before a generation step.
         dtype: of weights and activations.
         flash: fused attention; False = separate kernels for scores, softmax and output.
-        fused: element-wise operators are fused as good libraries do; False = one kernel for each operator.
+        software: which operators are fused.
         dropout: training has dropout.
+        predictions: of an encoder's training, tokens of a sequence whose word is predicted; 0 = all.
+        interleave: parts of the model that a pipeline stage has (arXiv 2104.04473, section 2.2).
     """
 
     phase: ModelPhase = ModelPhase.PROMPT
@@ -65,8 +75,10 @@ class Deployment:
     recompute: Recompute = Recompute.NONE
     optimizer: Optimizer = Optimizer.ADAM
     flash: bool = True
-    fused: bool = True
+    software: Software = Software.FUSED
     dropout: bool = False
+    predictions: int = 0
+    interleave: int = 1
 
     @property
     def gpus(self) -> int:
@@ -93,12 +105,17 @@ class Deployment:
         return self.tp * self.dp // (self.ep * self.expert_cut)
 
     @property
+    def predicted(self) -> int:
+        """Tokens of a micro-batch whose word training predicts."""
+        return self.micro_batch * self.predictions if self.predictions else self.tokens
+
+    @property
     def rows(self) -> int:
         """Rows of norms and residuals on one GPU."""
         return self.tokens // self.tp if self.sequence_parallel else self.tokens
 
 
-POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence")
+POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence", "interleave")
 ZERO_STAGES = 3
 LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
@@ -121,6 +138,10 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     )
     _check_divides("tp", how.tp, "intermediate", model.intermediate)
     _check_divides("pp", how.pp, "layers", model.layers, exact=False)
+    if how.interleave > 1:
+        _check_divides("interleave", how.interleave, "layers of a stage", -(-model.layers // how.pp))
+    _check(0 <= how.predictions <= how.sequence, "predictions", how.predictions, f"0 to sequence = {how.sequence}")
+    _check(not how.predictions or not model.causal, "predictions", how.predictions, "0: a decoder predicts all tokens")
     _check_experts(model, how)
     if how.sequence_parallel:
         _check_divides("tp", how.tp, "tokens of a micro-batch", how.tokens)

@@ -8,7 +8,7 @@ There the exchange of an input's gradient runs beside the GEMM of the weights' g
 
 from dataclasses import dataclass, field, replace
 
-from tracer.models.deployment import Deployment, Recompute
+from tracer.models.deployment import Deployment, Recompute, Software
 from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -101,6 +101,7 @@ def _attention_forward(steps: Steps) -> None:
     steps.gathered("attention_gather")
     for name, (n, k) in _projections(model, how).items():
         steps.matrix(name, how.tokens, n, k)
+        steps.add(f"{name}_bias", NORM, *texts.bias(how.tokens, n))
     if model.rotary:
         steps.add("rotary", NORM, texts.rotary())
     for name, kind, work in texts.attention():
@@ -113,8 +114,10 @@ def _attention_forward(steps: Steps) -> None:
 def _projections(model: ModelShape, how: Deployment) -> dict[str, tuple[int, int]]:
     """Linear layers before the attention: name -> (columns on one GPU, depth)."""
     if model.latent is None:
-        kv = 2 * model.head_dim * max(1, model.kv_heads // how.tp)
-        return {"qkv": (model.query_width // how.tp + kv, model.hidden)}
+        widths = KernelTexts(model, how).projected
+        if how.software == Software.EAGER:
+            return {name: (width, model.hidden) for name, width in zip("qkv", widths, strict=True)}
+        return {"qkv": (sum(widths), model.hidden)}
     rank, heads = model.latent, model.heads // how.tp
     down = {"q_down": (rank.query_rank, model.hidden)} if rank.query_rank else {}
     return down | {
@@ -162,7 +165,10 @@ def _attention_backward(steps: Steps) -> None:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
     projections = list(_projections(model, how).items())
     for name, (n, k) in reversed(projections):
+        steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
         gemm = steps.matrix(f"{name}_input", how.tokens, k, n)
+        if name in ("q", "k"):
+            steps.add(f"{name}_input_sum", NORM, texts.sum())
         if k == model.hidden and name == projections[0][0]:
             steps.reduced("attention_reduce_back", gemm)
         steps.matrix(f"{name}_weight", k, n, how.tokens, after=gemm)

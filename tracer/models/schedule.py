@@ -67,12 +67,14 @@ class Block:
         steps: in the order of issue on the compute lane.
         repeats: one after the other.
         leaves: names of steps that the next block does not wait for.
+        outer: outside the layers: not on every stage of a pipeline.
     """
 
     name: str
     steps: tuple[Step, ...]
     repeats: int = 1
     leaves: frozenset[str] = frozenset()
+    outer: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Schedule:
         forward, backward: blocks of one micro-batch on one pipeline stage.
         finish: blocks after the last micro-batch; they wait for everything.
         micro_batches: in the iteration.
-        stages: of the pipeline.
+        stages: of the pipeline. interleave: parts of the model on each.
         handover: sends of one micro-batch to the next stage (and back, in training).
     """
 
@@ -92,6 +94,7 @@ class Schedule:
     finish: tuple[Block, ...] = ()
     micro_batches: int = 1
     stages: int = 1
+    interleave: int = 1
     handover: tuple[Step, ...] = ()
 
     def blocks(self) -> tuple[Block, ...]:

@@ -1,10 +1,35 @@
-"""The kernels of a layer as texts of `tracer.kernels`, from a model and its deployment."""
+"""The kernels of a layer as texts of `tracer.kernels`, from a model and its deployment.
 
-from tracer.models.deployment import Deployment, ModelPhase, Optimizer
+What each software (`Deployment.software`) runs, read off public sources. A line has the kernels of one place:
+
+                      eager (PyTorch; NVIDIA's BERT, 2019)       Megatron-LM (2022)              fused
+    Q, K, V           three GEMMs, three biases                  a GEMM                          a GEMM
+    scores            a copy each of Q, K, V; scale; mask;       softmax with scale and mask     the same
+                      softmax
+    after attention   a copy                                     a copy                          none
+    bias, dropout,    bias; dropout; residual; norm              one for bias, dropout and       one kernel
+    residual, norm                                               residual; norm
+    activation        bias and GELU in one                       the same                        the same
+    gradient of bias  a sum over the tokens                      the same                        in the GEMM
+    loss              logarithm of softmax, then the choice      fused                           fused
+
+The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
+division; up to 1024 columns a warp keeps a row, one element per lane) are those of its sources, as in
+`validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
+traffic of a bias, and is one here.
+"""
+
+from collections.abc import Iterable
+
+from tracer.data_type import DataType
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
 
-ATTENTION, MATRIX = OperatorClass.ATTENTION, OperatorClass.MATRIX
+ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
+
+WARP_SOFTMAX = 1024
+"""Most columns for which PyTorch's softmax has a row in one warp."""
 
 
 class KernelTexts:
@@ -17,6 +42,7 @@ class KernelTexts:
         self.keys = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
+        self.eager, self.fused = how.software == Software.EAGER, how.software == Software.FUSED
 
     def _text(self, name: str, **fields: object) -> str:
         given = {field: value for field, value in fields.items() if value is not False}
@@ -31,35 +57,64 @@ class KernelTexts:
         return self.matrix(m, n, k, groups)
 
     def norm(self, **options: object) -> str:
-        return self._text(self.model.norm, rows=self.how.rows, cols=self.model.hidden, stats=self.how.train, **options)
+        eager = {"warps": 4, "shared_rows": True, "keep": "false"} if self.eager else {}
+        sizes = {"rows": self.how.rows, "cols": self.model.hidden}
+        return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
+
+    def softmax(self, rows: int) -> str:
+        """Of the scores; eager as PyTorch does it."""
+        sizes = {"rows": rows, "cols": self.keys}
+        if not self.eager:
+            return self._text("softmax", **sizes)
+        long = {"keep": "false", "passes": 2}
+        return self._text("softmax", **sizes, exact=True, **(long if self.keys > WARP_SOFTMAX else {"vector": 1}))
+
+    def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
+        """Kernels that each read and write a tensor of `rows` rows."""
+        return [self._text("bias", rows=rows, cols=width) for width in widths]
+
+    def bias(self, rows: int, width: int) -> list[str]:
+        """The bias of a linear layer, if it is a kernel of its own."""
+        return self.passes(rows, [width] if self.eager and self.model.bias else [])
+
+    def bias_backward(self, rows: int, width: int) -> list[str]:
+        """The gradient of a bias, if it is a kernel of its own."""
+        if self.fused or not self.model.bias:
+            return []
+        return [self._text("bias", rows=rows, cols=width, backward=True)]
 
     def first_norm(self) -> str:
         """The norm at the begin of a layer; fused, it adds the output of the MLP before."""
-        return self.norm(residual=self.how.fused, dropout=self.how.fused and self.how.dropout)
+        return self.norm(residual=self.fused, dropout=self.fused and self.how.dropout)
 
     def norm_backward(self) -> str:
         return self._text(self.model.norm, rows=self.how.rows, cols=self.model.hidden, backward=True)
 
     def residual_norm(self) -> list[str]:
-        """Dropout, residual and norm between attention and MLP."""
-        if self.how.fused:
+        """Bias, dropout, residual and norm between attention and MLP."""
+        if self.fused:
             return [self.norm(residual=True, dropout=self.how.dropout)]
-        return [*self.eager_residual(), self.norm()]
+        return [*self.residual(), self.norm()]
 
     def residual(self) -> list[str]:
-        """Dropout and residual behind the MLP; fused, the next norm does it."""
-        return [] if self.how.fused else self.eager_residual()
-
-    def eager_residual(self) -> list[str]:
+        """Bias, dropout and residual behind the MLP; fused, the next norm does it."""
         sizes = {"rows": self.how.rows, "cols": self.model.hidden}
+        if self.fused:
+            return []
+        if not self.eager:
+            return [self._text("residual", **sizes, dropout=self.how.dropout)]
         dropout = [self._text("dropout", **sizes)] if self.how.dropout else []
-        return [*dropout, self._text("residual", **sizes)]
+        return [*self.bias(self.how.rows, self.model.hidden), *dropout, self._text("residual", **sizes)]
 
     def residual_backward(self) -> list[str]:
-        """Gradients behind a residual: two branches are added; dropout's mask is applied."""
+        """Gradients behind a residual: two branches are added; dropout's mask is applied; the bias has its gradient."""
         sizes = {"rows": self.how.rows, "cols": self.model.hidden}
         dropout = [self._text("dropout", **sizes, backward=True)] if self.how.dropout else []
-        return [*dropout, self._text("residual", **sizes)]
+        return [*dropout, *self.bias_backward(self.how.rows, self.model.hidden), self._text("residual", **sizes)]
+
+    def sum(self) -> str:
+        """The sum of two gradients of a layer's input."""
+        return self._text("residual", rows=self.how.tokens, cols=self.model.hidden)
 
     def rotary(self, backward: bool = False) -> str:
         tokens = self.how.tokens
@@ -74,24 +129,39 @@ class KernelTexts:
 
     def activation(self, rows: int, width: int, backward: bool = False) -> list[str]:
         if self.model.gated:
-            return [self._text("swiglu", rows=rows, cols=width, backward=backward, **self._eager())]
-        return [self._text("gelu", rows=rows, cols=width, bias=self.model.bias, backward=backward, **self._eager())]
+            eager = {"fused": "false"} if self.eager else {}
+            return [self._text("swiglu", rows=rows, cols=width, backward=backward, **eager)]
+        gelu = self._text("gelu", rows=rows, cols=width, bias=self.model.bias, backward=backward)
+        return [gelu, *(self.bias_backward(rows, width) if backward else ())]
 
-    def _eager(self) -> dict[str, object]:
-        return {} if self.how.fused else {"fused": "false"}
+    @property
+    def projected(self) -> list[int]:
+        """Elements of the queries, keys and values of a token on this GPU."""
+        if self.model.latent:
+            return [self.heads * self.head_dim] * 2 + [self.model.value_width // self.how.tp]
+        return [self.heads * self.head_dim, *[self.kv_heads * self.head_dim] * 2]
 
     def attention(self) -> list[tuple[str, OperatorClass, str]]:
         """(name, class, kernel) of the attention core."""
         if self.how.flash:
             return [("attention", ATTENTION, self._flash())]
         batch, rows = self.how.micro_batch * self.heads, self.how.micro_batch * self.heads * self.queries
-        steps = [
-            ("scores", ATTENTION, self.matrix(self.queries, self.keys, self.head_dim, batch)),
-            ("softmax", ATTENTION, self._text("softmax", rows=rows, cols=self.keys)),
-        ]
+        steps = [("scores", ATTENTION, self.matrix(self.queries, self.keys, self.head_dim, batch))]
+        if self.eager:
+            copies = self.passes(self.how.tokens, self.projected)
+            steps = [(f"heads_copy_{number}", NORM, text) for number, text in enumerate(copies)] + steps
+            scale, mask = self.passes(rows, [self.keys] * 2)
+            steps += [("scale", ATTENTION, scale), ("mask", ATTENTION, mask)]
+        steps.append(("softmax", ATTENTION, self.softmax(rows)))
         if self.how.dropout:
             steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
-        return [*steps, ("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch))]
+        steps.append(("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch)))
+        return [*steps, *self._context_copy("context_copy")]
+
+    def _context_copy(self, name: str) -> list[tuple[str, OperatorClass, str]]:
+        """The copy of the attention's output to the order of the tokens, or of its gradient back."""
+        width = [] if self.fused else [self.model.value_width // self.how.tp]
+        return [(name, NORM, text) for text in self.passes(self.how.tokens, width)]
 
     def attention_backward(self) -> list[tuple[str, OperatorClass, str]]:
         if self.how.flash:
@@ -99,18 +169,22 @@ class KernelTexts:
         batch, rows = self.how.micro_batch * self.heads, self.how.micro_batch * self.heads * self.queries
         q, s, d = self.queries, self.keys, self.head_dim
         steps = [
+            *self._context_copy("context_copy_back"),
             ("values_scores", ATTENTION, self.matrix(q, s, d, batch)),
             ("values_value", ATTENTION, self.matrix(s, d, q, batch)),
         ]
         if self.how.dropout:
             text = self._text("dropout", rows=rows, cols=s, backward=True)
             steps.append(("attention_dropout_back", ATTENTION, text))
-        return [
-            *steps,
-            ("softmax_back", ATTENTION, self._text("softmax", rows=rows, cols=s, backward=True)),
+        steps.append(("softmax_back", ATTENTION, self._text("softmax", rows=rows, cols=s, backward=True)))
+        steps += [("scale_back", ATTENTION, text) for text in self.passes(rows, [s] if self.eager else [])]
+        steps += [
             ("scores_query", ATTENTION, self.matrix(q, d, s, batch)),
             ("scores_key", ATTENTION, self.matrix(s, d, q, batch)),
         ]
+        widths = self.projected if self.eager else [] if self.fused else [sum(self.projected)]
+        copies = self.passes(self.how.tokens, widths)
+        return steps + [(f"heads_copy_back_{number}", NORM, text) for number, text in enumerate(copies)]
 
     def _flash(self, backward: bool = False) -> str:
         return self._text(
@@ -130,18 +204,27 @@ class KernelTexts:
         vocab = -(-self.model.vocab // self.how.tp)
         return self._text("embedding", tokens=self.how.tokens, hidden=self.model.hidden, vocab=vocab, backward=backward)
 
+    def head(self) -> list[str]:
+        """Activation and norm before the words of an encoder are predicted."""
+        rows, hidden = self.how.predicted, self.model.hidden
+        return [*self.activation(rows, hidden), self._text(self.model.norm, rows=rows, cols=hidden, stats=True)]
+
+    def head_backward(self) -> list[str]:
+        rows, hidden = self.how.predicted, self.model.hidden
+        norm = self._text(self.model.norm, rows=rows, cols=hidden, backward=True)
+        return [norm, *self.activation(rows, hidden, backward=True)]
+
     def loss(self, backward: bool = False) -> list[str]:
-        vocab = -(-self.model.vocab // self.how.tp)
-        return [self._text("cross_entropy", rows=self.how.tokens, vocab=vocab, backward=backward, **self._eager())]
+        vocab, eager = -(-self.model.vocab // self.how.tp), {"fused": "false"} if self.eager else {}
+        return [self._text("cross_entropy", rows=self.how.predicted, vocab=vocab, backward=backward, **eager)]
 
     def optimizer(self, parameters: int) -> list[tuple[str, str]]:
-        """(name, kernel) of the update of `parameters` weights, gradient clipping first."""
-        name = "lamb" if self.how.optimizer == Optimizer.LAMB else "adam"
-        eager = self._eager() if name == "adam" else {}
-        return [
-            ("gradient_clip", f"gradient_clip:parameters={parameters}"),
-            (name, self._text(name, parameters=parameters, **eager)),
-        ]
+        """(name, kernel) of the update of `parameters` weights, gradient clipping first (LAMB has its own norms)."""
+        gradient = DataType.FP32 if self.how.dtype == DataType.TF32 else self.how.dtype
+        update = f"{self.how.optimizer}:parameters={parameters},dtype={gradient}"
+        if self.how.optimizer == Optimizer.LAMB:
+            return [("lamb", update)]
+        return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
 
     def route(self, tokens: int) -> list[str]:
         experts = self.model.mixture

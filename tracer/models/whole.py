@@ -7,13 +7,17 @@ arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn 
 
 from dataclasses import replace
 
-from tracer.models.deployment import Deployment, ModelPhase, check_deployment
+from tracer.models.deployment import Deployment, ModelPhase, Software, check_deployment
 from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import GRADIENT_BYTES, local_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
+from tracer.models.texts import KernelTexts
 
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
+PART, ALIGNED = 1 << 28, 1024
+"""Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
+long lists of weights into chunks too)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -27,26 +31,28 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     layers = -(-model.layers // how.pp)
     dense = min(layers, model.dense_layers)
     kinds = ((True, dense), (False, layers - dense))
-    forward = [Block("embedding", _embedding(model, how))]
+    forward = [Block("embedding", _embedding(model, how), outer=True)]
     forward += [_block("layer", forward_steps(model, how, kind), number, kind) for kind, number in kinds if number]
-    forward.append(Block("output", _output(model, how)))
+    forward.append(Block("output", _output(model, how), outer=True))
     if how.zero == 3:
         forward = [_with_weights(model, how, block) for block in forward]
     handover = _handover(model, how)
     if not how.train:
-        return Schedule(tuple(forward), micro_batches=1, stages=how.pp, handover=handover)
-    backward = [Block("output backward", _output_backward(model, how))]
+        return Schedule(tuple(forward), stages=how.pp, handover=handover)
+    backward = [Block("output backward", _output_backward(model, how), outer=True)]
     for kind, number in reversed(kinds):
         if number:
             block = _block("backward", backward_steps(model, how, kind), number, kind)
-            backward.append(_with_gradients(model, how, block))
-    backward.append(Block("embedding backward", _embedding_backward(model, how)))
+            backward.append(_with_gradients(how, block, _gradients(model, how, block)))
+    last = Block("embedding backward", _embedding_backward(model, how), outer=True)
+    backward.append(_with_gradients(how, last, {"gradients": (_outer_weights(model, how), how.dp)}))
     return Schedule(
         tuple(forward),
         tuple(backward),
-        (Block("optimizer", _optimizer(model, how)),),
+        _optimizer(model, how),
         micro_batches=how.micro_batches,
         stages=how.pp,
+        interleave=how.interleave,
         handover=handover,
     )
 
@@ -70,29 +76,42 @@ def _embedding_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
 
 
 def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
-    """Last norm, logits, and in training the loss. Prompts and generation need the logits of the last token only."""
-    steps = Steps(model, how)
-    rows = how.tokens if how.train or how.phase == ModelPhase.GENERATE or not model.causal else how.micro_batch
-    steps.add("last_norm", NORM, steps.texts.first_norm())
+    """Last norm, logits, and in training the loss. Prompts and generation need the logits of the last token only. An
+    encoder has a linear layer, an activation and a norm more before the logits (arXiv 1810.04805, section 3.1)."""
+    steps, texts = Steps(model, how), KernelTexts(model, how)
+    rows = how.tokens if how.phase == ModelPhase.GENERATE or not model.causal else how.micro_batch
+    rows = how.predicted if how.train else rows
+    steps.add("last_norm", NORM, texts.first_norm())
     steps.gathered("logits_gather")
-    steps.matrix("logits", rows, -(-model.vocab // how.tp), model.hidden)
+    if how.train and not model.causal:
+        steps.matrix("head", rows, model.hidden, model.hidden)
+        steps.add("head_norm", NORM, *texts.head())
+    vocab = -(-model.vocab // how.tp)
+    steps.matrix("logits", rows, vocab, model.hidden)
     if how.train:
-        steps.add("loss", NORM, *steps.texts.loss())
-        steps.exchange("loss_reduce", "all_reduce", 2 * how.tokens * GRADIENT_BYTES, how.tp)
+        steps.add("logits_bias", NORM, *([] if model.causal else texts.bias(rows, vocab)))
+        steps.add("loss", NORM, *texts.loss())
+        steps.exchange("loss_reduce", "all_reduce", 2 * rows * GRADIENT_BYTES, how.tp)
     else:
         steps.exchange("logits_collect", "all_gather", rows * model.vocab * how.dtype.bytes, how.tp)
     return tuple(steps.steps)
 
 
 def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
-    steps, vocab = Steps(model, how), -(-model.vocab // how.tp)
-    steps.add("loss_back", NORM, *steps.texts.loss(backward=True))
-    gemm = steps.matrix("logits_input", how.tokens, model.hidden, vocab)
+    steps, texts = Steps(model, how), KernelTexts(model, how)
+    rows, vocab = how.predicted, -(-model.vocab // how.tp)
+    steps.add("loss_back", NORM, *texts.loss(backward=True))
+    gemm = steps.matrix("logits_input", rows, model.hidden, vocab)
     steps.reduced("logits_reduce_back", gemm)
-    steps.matrix("logits_weight", model.hidden, vocab, how.tokens, after=gemm)
-    steps.add("last_norm_back", NORM, steps.texts.norm_backward())
+    steps.matrix("logits_weight", model.hidden, vocab, rows, after=gemm)
     waits = tuple(step.name for step in steps.steps if step.name in ("logits_reduce_back", "logits_weight"))
-    steps.steps[-1] = replace(steps.steps[-1], after=waits)
+    first = len(steps.steps)
+    if not model.causal:
+        steps.add("head_norm_back", NORM, *texts.head_backward())
+        steps.matrix("head_input", rows, model.hidden, model.hidden)
+        steps.matrix("head_weight", model.hidden, model.hidden, rows)
+    steps.add("last_norm_back", NORM, texts.norm_backward())
+    steps.steps[first] = replace(steps.steps[first], after=waits)
     return tuple(steps.steps)
 
 
@@ -104,20 +123,37 @@ def _layer_weights(model: ModelShape, how: Deployment, block: Block) -> int:
     return (model.attention_weights + model.mlp_weights(model.intermediate)) // how.tp
 
 
-def _with_gradients(model: ModelShape, how: Deployment, block: Block) -> Block:
-    """A backward block with the exchange of its gradients, which the next layer does not wait for."""
-    kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
+def _outer_weights(model: ModelShape, how: Deployment) -> int:
+    """Weights outside the layers on one GPU: embedding, output layer, head of an encoder."""
+    output = 0 if model.tied else model.vocab * model.hidden
+    return (model.embedding_weights + output) // how.tp + (0 if model.causal else model.hidden**2)
+
+
+def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, tuple[int, int]]:
+    """Exchange of the gradients of a layer -> weights on one GPU, GPUs that have the same weights."""
     groups = {"gradients": (_layer_weights(model, how, block), how.dp)}
     if block.name.startswith("expert"):
         own = model.mixture.count * model.expert_weights // (how.ep * how.expert_cut)
         groups["expert_gradients"] = own, how.expert_copies
-    steps = [
+    return groups
+
+
+def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, int]]) -> Block:
+    """A backward block that adds its gradients to those of earlier micro-batches (Megatron-LM always keeps such a
+    sum), and the exchange of the gradients, which the next layer does not wait for."""
+    kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
+    steps = []
+    if how.micro_batches > 1 or how.software == Software.MEGATRON:
+        parts, size = _cut(sum(each for each, _ in groups.values()))
+        work = f"residual:rows={parts},cols={size},dtype=fp32"
+        steps.append(Step("gradient_sum", NORM, work))
+    exchanges = [
         Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
         for name, (weights, gpus) in groups.items()
         if gpus > 1
     ]
-    names = frozenset(step.name for step in steps)
-    return replace(block, steps=(*block.steps, *steps), leaves=names)
+    names = frozenset(step.name for step in exchanges)
+    return replace(block, steps=(*block.steps, *steps, *exchanges), leaves=names)
 
 
 def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
@@ -129,16 +165,23 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     return replace(block, steps=(*block.steps, step))
 
 
-def _optimizer(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
-    """Update of the weights of this GPU; with ZeRO 1 and 2 the new weights are gathered."""
+def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
+    """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
-    steps = Steps(model, how)
-    own = -(-weights // how.dp) if how.zero else weights
-    for name, work in steps.texts.optimizer(own):
+    parts, size = _cut(-(-weights // how.dp) if how.zero else weights)
+    steps, gather = Steps(model, how), Steps(model, how)
+    for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     if how.zero in (1, 2):
-        steps.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
-    return tuple(steps.steps)
+        gather.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
+    found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
+    return tuple(block for block in found if block.steps)
+
+
+def _cut(weights: int) -> tuple[int, int]:
+    """Number and size of the equal parts, at most PART each; a size is a multiple of ALIGNED."""
+    parts = -(-weights // PART)
+    return parts, -(-weights // (parts * ALIGNED)) * ALIGNED
 
 
 def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:

@@ -1,11 +1,13 @@
 """Residual: z = x + y, element by element. Backward, the gradient goes to both inputs, so two gradients are added.
 
-DRAM reads 2 * elements, DRAM writes elements, times the bytes of the type; forward and backward alike.
+DRAM reads 2 * elements, DRAM writes elements, times the bytes of the type; forward and backward alike. With `dropout`
+z = dropout(x) + y, and the mask (a byte per element) is written too.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tracer.operators.dropout import MASK_BYTES, RANDOM_INSTRUCTIONS
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
@@ -23,6 +25,9 @@ def residual_map(rows: int, cols: int, element_bytes: int, lanes: int, x: int, y
 class Residual(Operator):
     """The sum of two tensors of rows x cols elements.
 
+    Attributes:
+        dropout: of the first one.
+
     Raises:
         UserError: a field has an impossible value.
     """
@@ -31,10 +36,16 @@ class Residual(Operator):
 
     rows: int
     cols: int
+    dropout: bool = False
 
     def check(self) -> None:
         self.check_sizes("rows", "cols")
 
     def parts(self) -> tuple[EvenKernel, ...]:
-        size = self.rows * self.cols * self.dtype.bytes
-        return (residual_map(self.rows, self.cols, self.dtype.bytes, self.lanes, *self.buffers(size, size, size)),)
+        rows, cols, b = self.rows, self.cols, self.dtype.bytes
+        x, y, z, mask = self.buffers(*[rows * cols * b] * 3, rows * cols * MASK_BYTES)
+        if not self.dropout:
+            return (residual_map(rows, cols, b, self.lanes, x, y, z),)
+        written = Tensor(z, b, Use.WRITE), Tensor(mask, MASK_BYTES, Use.WRITE)
+        tensors = (Tensor(x, b), Tensor(y, b), *written)
+        return (ElementMap("residual", rows, cols, tensors, fma=3 + RANDOM_INSTRUCTIONS, lanes=self.lanes),)

@@ -1,74 +1,58 @@
-"""Collectives of real machines against ours. Two points give an overhead and a link efficiency; the rest is predicted.
+"""Collectives of NCCL on real machines against ours: every measured row, 64 B to 4 GB.
 
-`python -m validation.against.collectives` writes `validation/tables/collectives.md` (some minutes). Measured: the time
-of an NCCL collective (`validation/references/nccl_*.csv`; nccl-tests, out of place) over its size D. D is the input of
-a GPU to a reduce-scatter, or its output of an all-gather. For each machine, number of GPUs and collective, 4 and 512 MB
-calibrate `collective.launch_ps` and `link.efficiency`. All sizes between are predictions.
-
-Runs are whole up to 128 MB. Above, time is linear in size: 256 and 512 MB are extrapolated from the line through 32 and
-128 MB. `--whole` runs them; the notes of the table give the error of the line.
-
-NCCL forwards a chunk in slices while the next slices arrive. `pipelined` puts the steps of a plan in that order. NCCL
-also chooses protocol and number of channels by size; the simulator does not (D26).
+`python -m validation.against.collectives` writes `validation/tables/collectives.md`. Measured: nccl-tests, out of place
+(`validation/references/nccl_*.csv`). Ours: `t3sim collective` with the library of the preset. `sim/collective/
+library.toml` has two calibrated values for each machine, algorithm and protocol: `launch_ps` and `efficiency`. Curves
+of 2 and 4 A100 or H100, and of 8 V100, give them (`--calibrate` prints them again). Curves of 8 A100 and 8 H100 are
+predicted.
 """
 
 import argparse
 import csv
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from sim.collective.chunks import even_chunks
-from sim.collective.kernel import Step
 from sim.presets import load_preset
-from sim.run.many_gpus import collective_launch, collective_plans, run_plan
-from sim.spec import Machine
-from tracer.gemm.source import OUTPUT_TILE
+from sim.run.store import Store
+from sim.scenario.collective import ALIASES, Collective, CollectiveResult, simulate_collective
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
-from traces.units import MIB, PS_PER_US
+from traces.units import MIB, PS_PER_NS, PS_PER_US
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "collectives_notes.md"
 TABLE = HERE / "tables" / "collectives.md"
-REFERENCES = (HERE / "references" / "nccl_v100.csv", HERE / "references" / "nccl_a100.csv")
-SIZES_MB = (4, 8, 16, 32, 64, 128, 256, 512)
-CALIBRATION_MB = (4, 512)
-LINE_MB = (32, 128)
-"""Larger sizes are extrapolated with the line through these two."""
-TILE_BYTES = 32 * 1024
-"""Part of the buffer that a workgroup moves at one time (assumed)."""
-ROW_BYTES = 512
-"""Width of the buffer as a matrix without gaps: one access of a warp. A tile is then a band of rows of a workgroup."""
-SLICE_BYTES = MIB
-"""Size of a slice of a chunk (assumed: 512 KiB steps of NCCL's Simple protocol on a few channels)."""
-FIT_COLUMNS = (
-    *("machine", "GPUs", "collective", "links, peak (GB/s)", "measured slope (GB/s)", "link.efficiency"),
-    *("overhead (us)", "mean error"),
+REFERENCES = tuple(
+    HERE / "references" / f"{name}.csv"
+    for name in ("nccl_v100", "nccl_a100", "nccl_a100_8gpu", "nccl_alltoall_a100_h100")
 )
-SIZE_COLUMNS = ("machine", "GPUs", "collective", "MB", "measured", "ours", "error", "kind")
-TARGET = 0.06
-CLOSE, CORRECTIONS = 0.005, 3
+LARGE_BYTES = 4 * MIB
+TARGETS = (0.12, 0.05)
+"""Goal for the mean absolute error, below LARGE_BYTES and from there on."""
+WORST = 5
+NS_PER_US = PS_PER_US / PS_PER_NS
+CURVE_COLUMNS = ("machine", "GPUs", "collective", "rows", "kind", "below 4 MiB", "from 4 MiB")
+ROW_COLUMNS = ("machine", "GPUs", "collective", "bytes", "protocol", "channels", "measured", "ours", "error")
+TRIALS = (0.7, 0.9)
+"""Efficiencies that the calibration simulates. Between them a time is taken as linear in 1 / efficiency."""
 
 
 class System(NamedTuple):
-    """A measured machine: its preset, and the peak rate of all links of a GPU together, each way."""
+    """A measured machine: its preset, and the numbers of GPUs whose curves calibrate its row."""
 
     preset: str
-    overrides: tuple[str, ...]
-    link_GB_per_s: float
-    links: str
+    calibrates: tuple[int, ...]
 
 
 SYSTEMS = {
-    "Tesla V100-SXM2-32GB": System("v100", (), 150.0, "6 NVLink 2 of 25 GB/s each way (V100 white paper, WP-08608)"),
-    "a100_sxm": System(
-        "a100_80g", ("collective.cus=108",), 300.0, "12 NVLink 3 of 25 GB/s each way (A100 white paper)"
-    ),
+    "Tesla V100-SXM2-32GB": System("v100", (8,)),
+    "a100_sxm": System("a100_80g", (2, 4)),
+    "8xA100-80GB SXM NVLink": System("a100_80g", ()),
+    "h100_sxm": System("h100_sxm", (2, 4)),
 }
 
 
@@ -79,205 +63,164 @@ class Case(NamedTuple):
     gpus: int
     kind: str
 
+    @property
+    def calibrates(self) -> bool:
+        return self.gpus in SYSTEMS[self.system].calibrates
+
 
 @dataclass(frozen=True)
-class Fit:
-    """Parameters from two measured points.
+class Row:
+    """A measured time and ours."""
 
-    Attributes:
-        efficiency: link.efficiency.
-        launch_ps: collective.launch_ps.
-    """
+    case: Case
+    bytes: int
+    measured_us: float
+    ours: CollectiveResult
 
-    efficiency: float
-    launch_ps: int
+    @property
+    def ours_us(self) -> float:
+        return self.ours.time_ns / NS_PER_US
+
+    @property
+    def error(self) -> float:
+        return self.ours_us / self.measured_us - 1
+
+    @property
+    def large(self) -> bool:
+        return self.bytes >= LARGE_BYTES
 
 
 @cache
 def measured() -> dict[Case, dict[int, float]]:
-    """Case -> size in MB -> time in us."""
+    """Case -> size in bytes -> time in us."""
     times_us: dict[Case, dict[int, float]] = {}
     for path in REFERENCES:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                case = Case(row["system"], int(row["gpus"]), row["collective"])
-                if (size := int(row["bytes"])) in {mb * MIB for mb in SIZES_MB}:
-                    times_us.setdefault(case, {})[size // MIB] = float(row["time_us"])
+                kind = ALIASES.get(row["collective"], row["collective"])
+                case = Case(row["system"], int(row["gpus"]), kind)
+                times_us.setdefault(case, {})[int(row["bytes"])] = float(row["time_us"])
     return times_us
 
 
-def machine_of(case: Case, fit: Fit, size_mb: int) -> Machine:
-    """The preset with the links of the measured machine and the calibrated values."""
-    system = SYSTEMS[case.system]
-    overrides = [
-        *system.overrides,
-        f"link.GB_per_s={system.link_GB_per_s}",
-        f"link.efficiency={fit.efficiency:.5f}",
-        f"collective.launch_ps={fit.launch_ps}",
-        f"collective.slices={slices_of(case, size_mb)}",
-    ]
-    return load_preset(system.preset, overrides).machine
+def question(case: Case, data_bytes: int, overrides: Sequence[str] = ()) -> Collective:
+    """A row as a question to `t3sim collective`."""
+    return Collective(load_preset(SYSTEMS[case.system].preset, overrides), case.kind, case.gpus, data_bytes)
 
 
-def slices_of(case: Case, size_mb: int) -> int:
-    """Number of slices of a chunk."""
-    return max(1, size_mb * MIB // case.gpus // SLICE_BYTES)
-
-
-def flat_buffer(size_bytes: int) -> np.ndarray:
-    """OUTPUT_TILE records of a buffer without gaps."""
-    tiles = np.zeros(size_bytes // TILE_BYTES, OUTPUT_TILE)
-    tiles["address"] = np.arange(len(tiles)) * TILE_BYTES
-    tiles["runs"] = TILE_BYTES // ROW_BYTES
-    tiles["run_bytes"] = tiles["pitch_bytes"] = ROW_BYTES
-    return tiles
-
-
-def pipelined(steps: Sequence[Step], slices: int) -> list[Step]:
-    """Steps cut into slices. A slice of a step runs one turn after the same slice of the previous step.
-
-    A turn has one slice of every step, so the data of a slice have a whole turn to arrive.
-    """
-    parts = [np.array_split(np.arange(len(step.tiles)), min(slices, len(step.tiles))) for step in steps]
-    order = []
-    for turn in range(max(map(len, parts)) + len(steps) - 1):
-        for number, (step, pieces) in enumerate(zip(steps, parts, strict=True)):
-            if 0 <= turn - number < len(pieces):
-                piece = pieces[turn - number]
-                cut = slice(piece[0], piece[-1] + 1)
-                order.append(replace(step, tiles=step.tiles[cut], gates=step.gates[cut]))
-    return order
-
-
-def simulated_us(case: Case, fit: Fit, size_mb: int) -> float:
-    """Time in us of a collective alone on idle GPUs, from launch to the last byte in memory. Checks its ledger."""
-    machine = machine_of(case, fit, size_mb)
-    chunks = even_chunks(size_mb * MIB // TILE_BYTES, case.gpus)
-    plans = collective_plans(machine, case.kind, flat_buffer(size_mb * MIB), chunks)
-    plans = [replace(plan, steps=pipelined(plan.steps, slices_of(case, size_mb))) for plan in plans]
-    cus = (0, min(machine.collective.cus, machine.cu.count))
-    result = run_plan(
-        *(machine, plans, lambda plan: [collective_launch(machine, case.kind, plan, 0, cus)]), explicit=False
-    )
-    assert result.exactly_once, result.wrong
-    return result.time_ps / PS_PER_US
-
-
-def curve_us(case: Case, fit: Fit, sizes_mb: Sequence[int] = SIZES_MB, whole: bool = False) -> dict[int, float]:
-    """Size in MB -> time in us. Without `whole`, sizes above LINE_MB are extrapolated with the line."""
-    low, high = LINE_MB
-    run = set(sizes_mb) if whole else {mb for mb in sizes_mb if mb <= high} | set(LINE_MB)
-    times = {mb: simulated_us(case, fit, mb) for mb in sorted(run)}
-    for mb in sizes_mb:
-        if mb not in times:
-            times[mb] = times[high] + (mb - high) * (times[high] - times[low]) / (high - low)
-    return {mb: times[mb] for mb in sizes_mb}
-
-
-def slope_ratio(case: Case, efficiency: float, few: int, many: int, whole: bool) -> float:
-    """Our time for the bytes from `few` to `many` MB, divided by the measured time for the same number of bytes."""
-    low, high = CALIBRATION_MB
-    wanted_us = (measured()[case][high] - measured()[case][low]) * (many - few) / (high - low)
-    ours = curve_us(case, Fit(efficiency, 0), (few, many), whole)
-    return (ours[many] - ours[few]) / wanted_us
-
-
-def fit_of(case: Case, whole: bool = False) -> Fit:
-    """Efficiency and overhead with which 4 and 512 MB take their measured times (within CLOSE).
-
-    The time of the 508 MB between gives the efficiency. It is corrected twice (first on smaller runs), and again while
-    the error is larger than CLOSE. The rest of the time of 4 MB is the overhead.
-    """
-    times = measured()[case]
-    low, high = CALIBRATION_MB
-    payload = (case.gpus - 1) / case.gpus * (high - low) * MIB
-    efficiency = payload / (times[high] - times[low]) / 1000 / SYSTEMS[case.system].link_GB_per_s
-    for few, many in ((16, 64), CALIBRATION_MB):
-        efficiency *= slope_ratio(case, efficiency, few, many, whole)
-    for _ in range(CORRECTIONS):
-        ratio = slope_ratio(case, efficiency, *CALIBRATION_MB, whole)
-        if abs(ratio - 1) <= CLOSE:
-            break
-        efficiency *= ratio
-    launch_us = times[low] - simulated_us(case, Fit(efficiency, 0), low)
-    return Fit(round(efficiency, 5), max(0, round(launch_us * PS_PER_US)))
-
-
-def errors(case: Case, times_us: dict[int, float]) -> dict[int, float]:
-    """Size in MB -> relative error of ours, predictions only."""
-    return {mb: times_us[mb] / measured()[case][mb] - 1 for mb in SIZES_MB if mb not in CALIBRATION_MB}
-
-
-def mean_absolute(values: Sequence[float]) -> float:
-    return sum(map(abs, values)) / len(values)
-
-
-def run_case(case: Case, whole: bool = False) -> tuple[Fit, dict[int, float]]:
-    """Calibrate, then simulate every size."""
-    fit = fit_of(case, whole)
-    return fit, curve_us(case, fit, SIZES_MB, whole)
-
-
-def fit_row(case: Case, fit: Fit, times_us: dict[int, float]) -> list[str]:
-    payload = (case.gpus - 1) / case.gpus * 508 * MIB
-    bus = payload / (measured()[case][512] - measured()[case][4]) / 1000
+def rows_of(case: Case, store: Store | None = None) -> list[Row]:
+    """Every row of a curve."""
     return [
-        *(case.system, str(case.gpus), case.kind, f"{SYSTEMS[case.system].link_GB_per_s:.0f}", f"{bus:.0f}"),
-        *(f"{fit.efficiency:.5f}", f"{fit.launch_ps / PS_PER_US:.2f}"),
-        f"{100 * mean_absolute(list(errors(case, times_us).values())):.1f} %",
+        Row(case, size, time_us, simulate_collective(question(case, size), store))
+        for size, time_us in measured()[case].items()
     ]
 
 
-def size_rows(case: Case, times_us: dict[int, float], whole: bool) -> list[list[str]]:
-    rows = []
-    for mb in SIZES_MB:
-        theirs, ours = measured()[case][mb], round(times_us[mb], 2)
-        kind = "calibration" if mb in CALIBRATION_MB else "prediction"
-        kind += ", extrapolated" if mb > LINE_MB[1] and not whole else ""
-        cells = (*case, mb, f"{theirs:.2f}", f"{ours:.2f}", f"{100 * (ours / theirs - 1):+.1f} %", kind)
-        rows.append([*map(str, cells)])
-    return rows
+def mean_absolute(rows: Iterable[Row]) -> float | None:
+    """Mean absolute relative error, None without rows."""
+    errors = [abs(row.error) for row in rows]
+    return sum(errors) / len(errors) if errors else None
 
 
-def table(found: dict[Case, tuple[Fit, dict[int, float]]], whole: bool = False) -> str:
+class Point(NamedTuple):
+    """A row of the calibration: measured time, and ours = launch + fixed + per_rate / efficiency, all in us."""
+
+    measured_us: float
+    fixed_us: float
+    per_rate_us: float
+
+
+def calibration_points() -> dict[tuple[str, str, str], list[Point]]:
+    """(row of library.toml, algorithm, protocol) -> points of the curves that calibrate it."""
+    found: dict[tuple[str, str, str], list[Point]] = {}
+    for case in filter(lambda case: case.calibrates, measured()):
+        for size, time_us in measured()[case].items():
+            ends = [_trial_us(case, size, efficiency) for efficiency in TRIALS]
+            per_rate_us = (ends[0] - ends[1]) / (1 / TRIALS[0] - 1 / TRIALS[1])
+            choice = question(case, size).choice()
+            point = Point(time_us, ends[0] - per_rate_us / TRIALS[0], per_rate_us)
+            found.setdefault((choice.row, choice.algorithm, choice.protocol), []).append(point)
+    return found
+
+
+def _trial_us(case: Case, data_bytes: int, efficiency: float) -> float:
+    asked = question(case, data_bytes, [f"link.efficiency={efficiency}", "collective.launch_ps=0"])
+    return simulate_collective(asked, Store()).time_ns / NS_PER_US
+
+
+def calibrated(points: Sequence[Point]) -> tuple[float, float, float]:
+    """(launch in us, efficiency, mean absolute error) with the least mean error of the points."""
+    theirs, fixed, per_rate = np.array(points).T
+    best = (np.inf, 0.0, 0.0)
+    for efficiency in np.arange(0.5, 1.0, 0.01):
+        ours = fixed + per_rate / efficiency
+        for launch in np.arange(0, 60, 0.1):
+            best = min(best, (float(np.abs((ours + launch) / theirs - 1).mean()), launch, efficiency))
+    error, launch, efficiency = best
+    return float(launch), float(efficiency), error
+
+
+def curve_row(case: Case, rows: Sequence[Row]) -> list[str]:
+    small, large = (mean_absolute(row for row in rows if row.large == side) for side in (False, True))
+    kind = "calibration" if case.calibrates else "prediction"
+    return [*map(str, case), str(len(rows)), kind, *("" if e is None else f"{100 * e:.1f} %" for e in (small, large))]
+
+
+def size_row(row: Row) -> list[str]:
+    how = f"{row.ours.algorithm}, {row.ours.protocol}"
+    cells = (*row.case, row.bytes, how, row.ours.channels, f"{row.measured_us:.2f}", f"{row.ours_us:.2f}")
+    return [*map(str, cells), f"{100 * row.error:+.1f} %"]
+
+
+def _sentence(name: str, chosen: Callable[[Row], bool], rows: Sequence[Row]) -> str:
+    parts = []
+    for side, where, target in ((True, "from 4 MiB", TARGETS[1]), (False, "below", TARGETS[0])):
+        own = [row for row in rows if row.large == side and chosen(row)]
+        if own:
+            parts.append(
+                f"{where} {100 * (mean_absolute(own) or 0):.1f} % of {len(own)} rows (goal {100 * target:.0f} %)"
+            )
+    return f"{name}: {', '.join(parts)}."
+
+
+def table(found: dict[Case, list[Row]]) -> str:
     """All curves as Markdown, with the explanation of NOTES."""
-    every = [error for case, (_, times) in found.items() for error in errors(case, times).values()]
-    systems = [
-        f"{name}: preset `{system.preset}`{_with(system.overrides)}; {system.links}."
-        for name, system in SYSTEMS.items()
-    ]
+    rows = [row for own in found.values() for row in own]
+    worst = sorted(rows, key=lambda row: -abs(row.error))[:WORST]
     head = (
-        "Generated by `python -m validation.against.collectives`. Measured: `validation/references/nccl_v100.csv` and\n"
-        "`nccl_a100.csv`, each row with its source. Times in us."
+        "Generated by `python -m validation.against.collectives`. Measured: `validation/references/nccl_*.csv`, each "
+        "row\nwith its source. Ours: `t3sim collective` with the library of the preset. Times in us."
     )
-    summary = (
-        f"Mean absolute relative error of the {len(every)} predicted points: {100 * mean_absolute(every):.1f} % "
-        f"(target: {100 * TARGET:.0f} %). Each curve:"
-    )
+    means = [
+        _sentence("Mean absolute error of all rows", lambda row: True, rows),
+        _sentence("Curves that calibrate", lambda row: row.case.calibrates, rows),
+        _sentence("Predicted curves", lambda row: not row.case.calibrates, rows),
+    ]
     return to_markdown(
         [
             Heading("Collectives of real machines", 1),
             Text(head),
-            Bullets(systems),
-            Text(summary),
-            Table(FIT_COLUMNS, [fit_row(case, *found[case]) for case in found]),
-            Table(SIZE_COLUMNS, [row for case in found for row in size_rows(case, found[case][1], whole)]),
+            Bullets([f"{name}: preset `{system.preset}`." for name, system in SYSTEMS.items()]),
+            Bullets(means),
+            Table(CURVE_COLUMNS, [curve_row(case, own) for case, own in found.items()]),
+            Text(f"The {WORST} rows with the largest errors:"),
+            Table(ROW_COLUMNS, [size_row(row) for row in worst]),
             notes(NOTES),
+            Heading("All rows", 2),
+            Table(ROW_COLUMNS, [size_row(row) for row in rows]),
         ]
     )
 
 
-def _with(overrides: Sequence[str]) -> str:
-    return f" with {', '.join(f'`{override}`' for override in overrides)}" if overrides else ""
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Collectives of real machines against ours.")
-    parser.add_argument("--whole", action="store_true", help="extrapolate nothing: an hour")
-    whole = parser.parse_args().whole
-    with ProcessPoolExecutor(1) as pool:  # one worker: the memory of a curve is freed before the next
-        found = dict(zip(measured(), pool.map(run_case, measured(), [whole] * len(measured())), strict=True))
-    write_page(TABLE, table(found, whole))
+    parser = argparse.ArgumentParser(description="Collectives of NCCL on real machines against ours.")
+    parser.add_argument("--calibrate", action="store_true", help="print the calibrated values, write nothing")
+    if parser.parse_args().calibrate:
+        for name, points in calibration_points().items():
+            launch_us, efficiency, error = calibrated(points)
+            print(*name, f"launch {launch_us:.1f} us, efficiency {efficiency:.2f}: {100 * error:.1f} %", len(points))
+        return
+    write_page(TABLE, table({case: rows_of(case, Store()) for case in measured()}))
 
 
 if __name__ == "__main__":

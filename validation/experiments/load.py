@@ -13,6 +13,7 @@ from validation.experiments.experiment import Experiment
 from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
 from validation.experiments.machines import MachineCollectives, MachineOfToday, Microbenchmarks
+from validation.experiments.model_steps import ModelSteps
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
@@ -35,6 +36,7 @@ Kind = (
     | GemmTime
     | MachineCollectives
     | OperatorTime
+    | ModelSteps
 )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from sim.presets import load_preset
 from sim.run.run import Run
-from traces.units import MIB, PS_PER_US, period_ps
+from sim.scenario.collective import Collective, result_of
+from traces.units import period_ps
 from validation.against import collectives, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
@@ -57,24 +58,6 @@ class MachineOfTodayRun(FiguresRun):
         return machines_of_today.figures(self.machine)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveRun(FiguresRun):
-    """A collective of a measured machine at all sizes. Two of the sizes calibrate the model."""
-
-    measured: collectives.Case
-
-    def input(self) -> dict[str, Any]:
-        return dict(self.measured._asdict())
-
-    def modules(self) -> tuple[str, ...]:
-        return (collectives.__name__, __name__)
-
-    def figures(self) -> dict[str, float]:
-        fit, times_us = collectives.run_case(self.measured)
-        fitted = {"link_efficiency": fit.efficiency, "launch_us": fit.launch_ps / PS_PER_US}
-        return fitted | {f"{size_mb * MIB}/us": time_us for size_mb, time_us in times_us.items()}
-
-
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
     """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_microbenchmarks.csv`.
 
@@ -117,7 +100,7 @@ class MachineOfToday(Experiment, tag="machine_of_today", frozen=True, kw_only=Tr
 
 
 class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_only=True):
-    """Collectives of a measured machine. Two sizes calibrate each collective and number of GPUs.
+    """Collectives of a measured machine, at all measured sizes.
 
     Attributes:
         system: its name in `references/nccl_*.csv`.
@@ -125,21 +108,26 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
 
     system: str
 
-    def runs(self) -> list[CurveRun]:  # type: ignore[override]
-        preset = load_preset(collectives.SYSTEMS[self.system].preset)
-        chosen = [each for each in collectives.measured() if each.system == self.system]
-        return [
-            CurveRun(preset=preset, name=f"{each.kind} on {each.gpus} {each.system}", requests=1e8, measured=each)
-            for each in chosen
-        ]
+    def questions(self) -> dict[str, Collective]:
+        """`<collective>/<GPUs>/<bytes>` -> the collective."""
+        return {
+            f"{case.kind}/{case.gpus}/{size}": collectives.question(case, size)
+            for case, times in collectives.measured().items()
+            if case.system == self.system
+            for size in times
+        }
+
+    def runs(self) -> list[Run]:
+        return [run for asked in self.questions().values() for run in asked.runs().values()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<collective>/<GPUs>/<bytes>/us`, and the calibrated values."""
-        return {
-            f"{run.measured.kind}/{run.measured.gpus}/{name}": value
-            for run in self.runs()
-            for name, value in results[run.key].figures.items()
-        }
+        """`<collective>/<GPUs>/<bytes>/us`."""
+        answers = {}
+        for name, asked in self.questions().items():
+            runs = asked.runs()
+            found = result_of(asked, runs, {size: results[run.key] for size, run in runs.items()})
+            answers[f"{name}/us"] = found.time_ns / collectives.NS_PER_US
+        return answers
 
 
 def _figures(runs: list[Run], results: Results) -> dict[str, float]:

@@ -309,10 +309,12 @@ def test_rows_are_gathered_for_a_walk_along_rows_only():
         row_chunks(GemmSource(fp16_problem(128, 128, 32), TILE), 5)
 
 
-def test_one_gpu_for_all_takes_no_second_buffer():
-    for pattern in (ALL_TO_ALL, GATHERED):
-        result = run_plan(pattern.machine, pattern.plans, pattern.kernels, explicit=False)
-        assert result.figures["simulated_gpus"] == N  # chosen without being asked
+def test_one_gpu_for_all_takes_a_second_buffer_of_equal_parts():
+    for pattern in (exchange(), gathered("ring")):
+        one, every = (run_plan(pattern.machine, pattern.plans, pattern.kernels, explicit=e) for e in (False, True))
+        assert one.exactly_once and (one.figures["simulated_gpus"], every.figures["simulated_gpus"]) == (1, N)
+        assert one.link_bytes == every.link_bytes
+        assert one.dram_bytes[1:].tolist() == every.dram_bytes[1:].tolist()
 
 
 def test_the_ledger_follows_each_share():

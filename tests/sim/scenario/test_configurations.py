@@ -7,7 +7,20 @@ import pytest
 
 from sim.collective.chunks import chunks_of
 from sim.run.result import KernelResult, RunResult
-from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, RUNS, SEQUENTIAL, T3, T3_MCA, TRAFFIC
+from sim.scenario.result import (
+    ALL_CONFIGURATIONS,
+    CONFIGURATIONS,
+    COPY_ENGINES,
+    FLUX,
+    IDEAL,
+    IDEAL_NMC,
+    RUNS,
+    SEQUENTIAL,
+    SOFTWARE,
+    T3,
+    T3_MCA,
+    TRAFFIC,
+)
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
@@ -26,7 +39,8 @@ MADE = {name: made(number) for number, name in enumerate(RUNS, 1)}  # gemm 1, rs
 
 
 def test_runs_that_configurations_need():
-    assert runs_of(CONFIGURATIONS) == list(RUNS)
+    assert runs_of(CONFIGURATIONS) == list(RUNS[:6]) and runs_of(ALL_CONFIGURATIONS) == list(RUNS)
+    assert runs_of([FLUX, COPY_ENGINES]) == ["ag", "copy_engines", "flux", "add", "ag_copies"]
     assert runs_of([T3]) == ["ag", "t3"] and runs_of([IDEAL_NMC, SEQUENTIAL]) == ["gemm", "rs", "rs_nmc", "ag"]
 
 
@@ -45,6 +59,16 @@ def test_phases_and_traffic_are_those_of_the_runs():
     assert list(found[T3].dram_bytes) == list(TRAFFIC)
     assert list(found[T3].dram_bytes.values()) == [50, 51, 52, 53, 42, 43]
     assert (found[SEQUENTIAL].link_bytes, found[T3_MCA].link_bytes) == (7 * 7, 7 * 10)
+
+
+def test_what_the_owner_adds_follows_the_gemm():
+    found = assemble(CASE, MADE, SOFTWARE).configurations
+    times = {name: (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps) for name, one in found.items()}
+    gemms, add, ag, copies = (7000, 8000, 9000), 10000, 4000, 11000
+    gathers = (ag, copies, ag)
+    assert list(times.values()) == [(g + add + a, g, g + add, a) for g, a in zip(gemms, gathers, strict=True)]
+    assert list(found[FLUX].dram_bytes.values()) == [90 + 100, 91 + 101, 92 + 102, 93 + 103, 42, 43]
+    assert found[COPY_ENGINES].link_bytes == 7 * (8 + 10 + 11)
 
 
 def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
@@ -67,8 +91,11 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
     ("change", "same"),
     [
         ({"gpus": 2}, {"gemm"}),
-        ({"problem": fp16_problem(96, 80, 64)}, {"rs", "rs_nmc", "ag"}),  # K does not concern collectives
-        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "ag"}),
+        (
+            {"problem": fp16_problem(96, 80, 64)},
+            {"rs", "rs_nmc", "ag", "add", "ag_copies"},
+        ),  # K does not concern collectives
+        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "ag", "add"}),
         ({"kernel": replace(TILE, tile_m=16)}, set()),
         ({"preset": small_preset("hbm.queue_entries=32")}, set()),
         ({"explicit": True}, {"gemm"}),

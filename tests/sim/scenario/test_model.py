@@ -74,6 +74,12 @@ def test_a_prompt_takes_the_sum_of_its_steps(prompt):
     assert {row["count"] for row in rows if row["name"].startswith("layer/")} == {3}
 
 
+def test_t3_reaches_the_paired_gemms_and_their_reductions(prompt):
+    rows = {row["name"]: row["count"] * row["time_ns"] for row in prompt.operators()}
+    names = ("layer/output", "layer/attention_reduce", "layer/mlp_down", "layer/mlp_reduce")
+    assert prompt.reach_ps == pytest.approx(1000 * sum(rows[name] for name in names))
+
+
 def test_every_gemm_before_an_all_reduce_is_a_pair(prompt):
     texts = {text.partition(",dtype")[0] for text, _ in prompt.scenario.pairs}
     assert texts == {"gemm:m=128,n=256,k=128", "gemm:m=128,n=256,k=256"}
@@ -107,17 +113,33 @@ def test_training_hides_gradients_under_the_backward_pass(store):
     communication_ps = base.class_ps[OperatorClass.COMMUNICATION]
     assert 0 < base.exposed_ps < communication_ps
     names = [row["name"] for row in result.operators()]
-    assert {"backward/gradients", "optimizer/adam", "optimizer/new_weights"} <= set(names)
+    assert {"backward/gradients", "optimizer/adam", "new weights/new_weights"} <= set(names)
     counts = {row["name"]: row["count"] for row in result.operators()}
     assert (counts["backward/qkv_weight"], counts["optimizer/adam"]) == (9, 1)
 
 
-def test_more_stages_add_their_bubble(prompt, store):
+def test_more_stages_add_the_time_of_their_layers(prompt, store):
+    """Embedding and output are on one stage only, so a prompt crosses them once."""
     two, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=2), replace(HOW, pp=2)), store)
-    one, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=1), HOW), store)
+    one, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=2), HOW), store)
     send_ns = next(row["time_ns"] for row in two.operators() if row["name"] == "handover/send")
     alone_ps = one.configurations[SEQUENTIAL].time_ps
-    assert two.configurations[SEQUENTIAL].time_ps == pytest.approx(2 * alone_ps + send_ns * 1000)
+    assert two.configurations[SEQUENTIAL].time_ps == pytest.approx(alone_ps + send_ns * 1000)
+    assert two.configurations[SEQUENTIAL].bubble_ps > 0
+
+
+def test_interleaved_stages_have_a_shorter_bubble(store):
+    how = replace(HOW, phase=ModelPhase.TRAIN, pp=2, micro_batches=4)
+    found = {}
+    for parts in (1, 2):
+        shape = replace(TINY, layers=4)
+        found[parts], _ = _result(
+            ModelScenario(load_preset("t3_2024"), shape, replace(how, interleave=parts), overlap=False), store
+        )
+    plain, interleaved = (each.configurations[SEQUENTIAL] for each in found.values())
+    assert plain.bubble_ps == 2 * interleaved.bubble_ps
+    assert plain.time_ps - interleaved.time_ps == interleaved.bubble_ps
+    assert list(found[1].configurations) == [SEQUENTIAL]
 
 
 def test_another_link_simulates_only_what_crosses_it(prompt, store):
@@ -161,10 +183,13 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
     monkeypatch.setenv("T3SIM_STORE", str(store.folder))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
+    figure = tmp_path / "model.svg"
     options = [str(path), "--preset", "t3_2024", "--tp", "2", "--tokens", "128", "--gpus", "2"]
+    options += ["--figure", str(figure)]
     plain = CliRunner().invoke(verb, options, catch_exceptions=False)
     assert "exposed communication" in plain.stdout and "T3-MCA" in plain.stdout
     found = json.loads(CliRunner().invoke(verb, [*options, "--json"], catch_exceptions=False).stdout)
+    assert "exposed communication" in figure.read_text() and "tensor-parallel" in figure.read_text()
     assert found["simulated"] == 0  # the shape is TINY's: everything was in the store
     assert found["time_ns"] == prompt.configurations[SEQUENTIAL].time_ps / 1000
     assert set(found) >= {"phase", "classes", "exposed_communication_ns", "configurations", "operators"}
@@ -178,6 +203,8 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
         (["llama-3-8b", "--tp", "3"], "tp = 3: allowed is a divisor of heads = 32"),
         (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
+        (["llama-3-8b", "--figure", "model.txt"], "allowed are .png, .svg, .pdf"),
+        (["mixtral-8x7b", "--tp", "8", "--ep", "8"], "all_to_all: topology ring of 8 GPUs.*link.topology"),
         ([], "found no name"),
     ],
 )

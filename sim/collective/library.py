@@ -1,0 +1,211 @@
+"""What NCCL and RCCL decide for a collective: algorithm, protocol, channels. The figures are in `library.toml`.
+
+A *protocol* is a row: bytes on the wire, latency of a hop, sizes of pieces. An *algorithm* is a plan function of
+`sim.collective.staged`. A *channel* is one workgroup of the collective's kernel and keeps one CU. The estimate by which
+NCCL chooses a protocol chooses only; times come from the simulated machine.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from sim.collective.staged import Pieces
+from sim.spec import Topology
+from traces.choices import nearest
+from traces.errors import UserError
+from traces.units import MIB
+
+FILE = Path(__file__).with_suffix(".toml")
+PLAIN = "plain"
+LIBRARIES = (PLAIN, "nccl", "rccl")
+RING, DIRECT = "ring", "direct"
+ALGORITHMS = {"all_reduce": RING, "reduce_scatter": RING, "all_gather": RING, "all_to_all": DIRECT, "send_recv": DIRECT}
+"""Kind of a collective -> the algorithm that the libraries use for it within a node."""
+KINDS = tuple(ALGORITHMS)
+PROTOCOLS = ("ll", "ll128", "simple")
+DIRECT_LL_BYTES = 16384
+"""Largest message to one GPU that is sent with LL (NCCL 2.30.7: NCCL_P2P_LL_THRESHOLD)."""
+DIRECT_PIECE_BYTES = 524288
+"""Part of a message that a channel sends before its receiver copies it (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE)."""
+DIRECT_LEAST_BYTES = 65536
+"""A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
+WARPS = 16
+"""Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
+LOADS = 4
+"""Loads in flight of a warp (assumed)."""
+LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
+"""Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
+LINE_BYTES = 128
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How data and flags cross a link. The units of the fields are in `library.toml`."""
+
+    wire_bytes: int
+    step_ps: int
+    piece_bytes: int
+    slices: int
+    least_bytes: int
+
+
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """NCCL's constants for a protocol on NVLink within a node."""
+
+    base_us: float
+    hop_us: float
+    link_share: float
+
+
+class Calibrated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The two calibrated values of an algorithm and protocol."""
+
+    launch_ps: int
+    efficiency: float
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Links and software of a machine. tuned_*: the rates that NCCL's estimate uses."""
+
+    gpus: int
+    topology: str
+    GB_per_s: float
+    source: str
+    channels: int
+    direct_channels: int
+    tuned_GB_per_s: float
+    tuned_ll_GB_per_s: float
+    tuned_ll128_channel_GB_per_s: float
+    calibrated: str
+    ring: dict[str, Calibrated]
+    direct: dict[str, Calibrated]
+
+    def values(self, algorithm: str) -> dict[str, Calibrated]:
+        """Protocol -> the calibrated values."""
+        return self.ring if algorithm == RING else self.direct
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    protocol: dict[str, Protocol]
+    tuning: dict[str, Estimate]
+    row: dict[str, Row]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a library runs a collective.
+
+    Attributes:
+        row: name of the row of `library.toml`.
+        channels: workgroups of the kernel; each keeps a CU.
+    """
+
+    row: str
+    algorithm: str
+    protocol: str
+    channels: int
+
+    @property
+    def warps(self) -> int:
+        """Warps of a workgroup."""
+        return WARPS // 2 if self.algorithm == DIRECT else WARPS
+
+    @property
+    def figures(self) -> Protocol:
+        return tables().protocol[self.protocol]
+
+    @property
+    def bands(self) -> int:
+        """Workgroups of a kernel on a CU (assumed: in a direct algorithm, one loads while another one stores)."""
+        return 2 if self.algorithm == DIRECT else 1
+
+    def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
+        """How a chunk is cut. In a direct algorithm the messages to all GPUs share the channels."""
+        if self.algorithm == DIRECT:
+            return Pieces(max(1, round(gpus * chunk_bytes / (self.channels * DIRECT_PIECE_BYTES))))
+        figures = self.figures
+        return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
+
+    def line_bytes(self, gpus: int) -> tuple[int, int]:
+        """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it."""
+        if self.algorithm == DIRECT:
+            return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
+        return gpus * LINE_CHUNKS_BYTES[0], gpus * LINE_CHUNKS_BYTES[1]
+
+
+@cache
+def tables() -> Tables:
+    return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), Tables)
+
+
+def row_of(name: str) -> Row:
+    """The figures of a machine (`collective.library` of its preset).
+
+    Raises:
+        UserError: there is no such row.
+    """
+    rows = tables().row
+    if name not in rows:
+        raise UserError(f"collective.library: found {name!r}; {nearest(name, (PLAIN, *rows))}")
+    return rows[name]
+
+
+def estimate_us(row: Row, kind: str, gpus: int, data_bytes: int, protocol: str) -> float:
+    """NCCL's own estimate of the time of a ring within a node."""
+    steps = (gpus - 1) * (2 if kind == "all_reduce" else 1)
+    tuned = tables().tuning[protocol]
+    limits = {"ll": row.tuned_ll_GB_per_s, "ll128": row.tuned_ll128_channel_GB_per_s * row.channels}
+    ring_GB_per_s = min(row.tuned_GB_per_s * tuned.link_share, limits.get(protocol, row.tuned_GB_per_s))
+    return tuned.base_us + steps * tuned.hop_us + data_bytes * steps / gpus / (1000 * ring_GB_per_s)
+
+
+def choose(
+    name: str,
+    kind: str,
+    gpus: int,
+    data_bytes: int,
+    algorithm: str | None = None,
+    protocol: str | None = None,
+    channels: int | None = None,
+) -> Choice:
+    """The choice of the library; given values replace its own.
+
+    Args:
+        name: row of `library.toml`.
+        kind: one of KINDS.
+        data_bytes: of the whole buffer of a GPU.
+
+    Raises:
+        UserError: the machine has fewer GPUs in a node; the algorithm cannot make this collective; the protocol is not
+            known for it.
+    """
+    row, own = row_of(name), ALGORITHMS[kind]
+    if gpus > row.gpus:
+        raise UserError(f"gpus: found {gpus}, allowed are 2 to {row.gpus}: {name} knows the links within one node only")
+    if algorithm not in (None, own):
+        raise UserError(f"algorithm: found {algorithm!r} for {kind}, allowed is {own}")
+    known = row.values(own)
+    if protocol is None and own == DIRECT:
+        protocol = "ll" if data_bytes <= gpus * DIRECT_LL_BYTES else "simple"
+    elif protocol is None:
+        protocol = min(known, key=lambda each: estimate_us(row, kind, gpus, data_bytes, each))
+    elif protocol not in known:
+        raise UserError(f"protocol: found {protocol!r} for {own} on {name}; {nearest(protocol, tuple(known))}")
+    if channels is None:
+        channels = _channels(row, own, gpus, data_bytes, protocol)
+    return Choice(name, own, protocol, channels)
+
+
+def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:
+    """Channels that a size deserves. In a direct algorithm each message, also that to the GPU itself, has its own."""
+    if algorithm == DIRECT:
+        return gpus * max(1, min(row.direct_channels // gpus, data_bytes // (gpus * DIRECT_LEAST_BYTES)))
+    return max(1, min(row.channels, data_bytes // tables().protocol[protocol].least_bytes))
+
+
+def topology_of(row: Row) -> Topology:
+    return Topology[row.topology.upper()]

@@ -1,0 +1,152 @@
+"""Plans of collectives as NCCL and RCCL run them: out of place, through staging buffers of the receiver.
+
+    reduce_scatter   a ring; each GPU adds what arrives to its own data and sends the sum on
+    all_gather       a ring; each GPU sends on what arrives, and copies it to its output
+    all_reduce       both; the step that makes the final sum also sends it
+    all_to_all       each GPU sends a chunk to each other GPU; receivers copy the chunks to their output
+    send_recv        two GPUs exchange a chunk
+
+A sender writes to a staging buffer of the receiver, which reads it again. So an all-reduce of S bytes on N GPUs reads
+(3N - 2) / N S bytes of memory and writes as many. `Pieces` is the order of the steps: the data are cut into rounds. In
+a round each step is done for all slices of the round before the next step begins, as a channel of NCCL does it.
+`kernels` divides the steps of a direct algorithm: some warps send, some receive, and other channels copy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sim.collective.chunks import Chunks
+from sim.collective.kernel import Step
+from sim.collective.plans import Builder, Plan
+from sim.collective.space import slot_bytes
+from sim.collective.topology import AnyTopology
+from sim.hw.space import PEER_BITS
+
+STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How each chunk is cut.
+
+    Attributes:
+        rounds: parts of a chunk that go through all steps one after the other.
+        slices: parts of a round; a slice can be sent on while the next one arrives.
+    """
+
+    rounds: int = 1
+    slices: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.rounds * self.slices
+
+
+def in_rounds(steps: Sequence[Step], pieces: Pieces) -> list[Step]:
+    """The steps, cut into pieces and put in order."""
+    parts = [np.array_split(np.arange(len(step.tiles)), min(pieces.count, len(step.tiles))) for step in steps]
+    order = []
+    for turn in range(pieces.rounds):
+        for step, cuts in zip(steps, parts, strict=True):
+            for cut in cuts[turn * pieces.slices : (turn + 1) * pieces.slices]:
+                span = slice(cut[0], cut[-1] + 1)
+                order.append(replace(step, tiles=step.tiles[span], gates=step.gates[span]))
+    return order
+
+
+def kernels(steps: Sequence[Step]) -> list[list[Step]]:
+    """The steps of an all-to-all that send, that receive, and that copy the GPU's own chunk."""
+    sends = [step for step in steps if step.write >> PEER_BITS]
+    receives = [step for step in steps if not step.write >> PEER_BITS and step.gates]
+    keeps = [step for step in steps if not step.write >> PEER_BITS and not step.gates]
+    return [sends, receives, keeps]
+
+
+def _add_reduce_scatter(build: Builder, sends_result: bool) -> None:
+    """sends_result: the last step also sends the sum, as the first step of an all-gather."""
+    chunks, last = build.chunks, build.chunks.gpus - 1
+    own = chunks.span(build.gpu, last)
+    build.counts.final[own.start : own.stop] = 1
+    for local in range(1, chunks.gpus):
+        build.arrivals(local, 1, 0, True)
+    build.step(0, [0], build.peer(1) + STAGING, gated=False)
+    for local in range(1, last):
+        build.step(local, [0, STAGING], build.peer(1) + STAGING)
+    also = (build.peer(1) + SECOND_STAGING, chunks.tiles) if sends_result else None
+    build.step(last, [0, STAGING], RESULT, also=also)
+
+
+def _add_all_gather(build: Builder, offset: int) -> None:
+    """The steps after the first, which sends the GPU's own chunk."""
+    last = build.chunks.gpus - 1
+    for local in range(last):
+        build.arrivals(local, 1, offset, False)
+    for local in range(last - 1):
+        to = build.peer(1) + SECOND_STAGING
+        build.step(local, [SECOND_STAGING], to, offset=offset, also=(RESULT, 0))
+    build.step(last - 1, [SECOND_STAGING], RESULT, offset=offset)
+
+
+def reduce_scatter(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
+) -> Plan:
+    """A reduce-scatter of one GPU, over a ring. output: OUTPUT_TILE in global order."""
+    build = Builder(output, chunks, gpu, topology, pieces.count, 1)
+    _add_reduce_scatter(build, False)
+    build.steps = in_rounds(build.steps, pieces)
+    return build.plan(step_ps)
+
+
+def all_gather(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
+) -> Plan:
+    """An all-gather of one GPU, over a ring."""
+    build = Builder(output, chunks, gpu, topology, pieces.count, 1)
+    build.step(chunks.gpus - 1, [0], build.peer(1) + SECOND_STAGING, gated=False, also=(RESULT, 0))
+    _add_all_gather(build, 0)
+    build.steps = in_rounds(build.steps, pieces)
+    return build.plan(step_ps)
+
+
+def all_reduce(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
+) -> Plan:
+    """An all-reduce of one GPU, over a ring. The tags of the all-gather follow those of the reduce-scatter."""
+    build = Builder(output, chunks, gpu, topology, pieces.count, 2)
+    _add_reduce_scatter(build, True)
+    _add_all_gather(build, chunks.tiles)
+    build.steps = in_rounds(build.steps, pieces)
+    return build.plan(step_ps)
+
+
+def all_to_all(
+    output: np.ndarray,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    *,
+    pieces: Pieces,
+    step_ps: int = 0,
+    keeps: bool = True,
+) -> Plan:
+    """An all-to-all of one GPU: a message to each other GPU. keeps: the chunk that a GPU keeps is copied too."""
+    build, last = Builder(output, chunks, gpu, topology, pieces.count, 1), chunks.gpus - 1
+    build.arrivals(last, last, 0, False)
+    for local in range(last):
+        distance = chunks.owner_distance(local)
+        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
+    if keeps:
+        build.step(last, [0], slot_bytes(last), gated=False)
+    for number in range(last):
+        build.step(last, [slot_bytes(number)], slot_bytes(chunks.gpus + number))
+    build.steps = in_rounds(build.steps, pieces)
+    return build.plan(step_ps)
+
+
+def send_recv(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
+) -> Plan:
+    """Two GPUs exchange a chunk, both ways at once."""
+    return all_to_all(output, chunks, gpu, topology, pieces=pieces, step_ps=step_ps, keeps=False)

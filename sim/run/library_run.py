@@ -1,0 +1,168 @@
+"""A collective as NCCL or RCCL runs it, as a run: staged plans on a machine with the links and software of its row."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sim.collective import staged
+from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.kernel import BAND_BYTES
+from sim.collective.library import LINE_BYTES, LOADS, RING, Choice, row_of, topology_of
+from sim.collective.plans import Plan
+from sim.collective.staged import kernels
+from sim.host.gpu import Progress
+from sim.host.state import SavePoints
+from sim.host.window import Launch
+from sim.hw.link import MAX_CREDITS
+from sim.machine.memory import check_plan_memory
+from sim.presets import Preset
+from sim.presets.check import check_machine
+from sim.presets.preset import OVERRIDE, Source
+from sim.run.many_gpus import collective_launch, replace_unit, run_plan
+from sim.run.result import RunResult
+from sim.run.run import COLLECTIVE_COST, Run
+from sim.spec import Machine
+from tracer.gemm.source import OUTPUT_TILE
+from traces.errors import UserError
+
+PLANS = {
+    "all_reduce": staged.all_reduce,
+    "reduce_scatter": staged.reduce_scatter,
+    "all_gather": staged.all_gather,
+    "all_to_all": staged.all_to_all,
+    "send_recv": staged.send_recv,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryRun(Run):
+    """A collective of a library.
+
+    Attributes:
+        kind: one of PLANS.
+        gpus: their number.
+        data_bytes: of the whole buffer of a GPU; chunks are padded to whole lines and equal tiles.
+        choice: algorithm, protocol and channels. The preset has their values (`library_preset`).
+    """
+
+    kind: str
+    gpus: int
+    data_bytes: int
+    choice: Choice
+
+    @property
+    def title(self) -> str:
+        how = f"{self.choice.algorithm}, {self.choice.protocol}, {self.choice.channels} channels"
+        return f"{self.kind} of {self.data_bytes} B on {self.gpus} GPUs ({how}), {self.preset.name}"
+
+    @property
+    def cost(self) -> float:
+        return 2 * COLLECTIVE_COST.get(self.kind, 2.0) * self.data_bytes / LINE_BYTES
+
+    def input(self) -> dict[str, Any]:
+        how = {"algorithm": self.choice.algorithm, "protocol": self.choice.protocol, "channels": self.choice.channels}
+        return {"collective": self.kind, "gpus": self.gpus, "bytes": self.data_bytes} | how
+
+    def own_options(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def buffer(self) -> tuple[np.ndarray, Chunks]:
+        return flat_buffer(self.data_bytes, self.gpus, self.choice.channels)
+
+    @property
+    def padded_bytes(self) -> int:
+        tiles = self.buffer[0]
+        return int((tiles["runs"] * tiles["run_bytes"]).sum())
+
+    def plans(self) -> list[Plan]:
+        """The plans of all GPUs."""
+        machine, (output, chunks) = self.preset.machine, self.buffer
+        check_plan_memory(chunks.tiles, chunks.gpus)
+        pieces = self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
+        settings: dict[str, Any] = {"pieces": pieces, "step_ps": machine.collective.step_ps}
+        topology = machine.link.topology
+        return [PLANS[self.kind](output, chunks, gpu, topology, **settings) for gpu in range(self.gpus)]
+
+    def launches(self, plan: Plan) -> list[Launch]:
+        """The kernel of a GPU; of a direct algorithm its parts, which run at the same time."""
+        machine, channels = self.preset.machine, self.choice.channels
+        if self.choice.algorithm == RING:
+            return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
+        own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
+        shared = (0, max(1, channels - own))
+        cus = (shared, shared, (channels - own, channels))
+        parts = zip(kernels(plan.steps), cus, strict=True)
+        return [
+            collective_launch(machine, self.kind, replace(plan, steps=steps), queue, place)
+            for queue, (steps, place) in enumerate(parts)
+            if steps
+        ]
+
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
+        return run_plan(
+            *(self.preset.machine, self.plans(), self.launches),
+            name=self.kind,
+            explicit=False,
+            interval_ps=self.interval_ps,
+            progress=progress,
+            save_points=save_points,
+        )
+
+
+def flat_buffer(data_bytes: int, gpus: int, channels: int) -> tuple[np.ndarray, Chunks]:
+    """OUTPUT_TILE records of a buffer without gaps, and its chunks.
+
+    A chunk has whole lines. Its tiles are equal and of at most BAND_BYTES; if there are enough lines, each channel has
+    the same number of tiles.
+    """
+    lines = -(-data_bytes // (gpus * LINE_BYTES))
+    turns = -(-lines * LINE_BYTES // (channels * BAND_BYTES))
+    tile_lines = -(-lines // (channels * turns))
+    tiles = np.zeros(gpus * -(-lines // tile_lines), OUTPUT_TILE)
+    tiles["address"] = np.arange(len(tiles)) * tile_lines * LINE_BYTES
+    tiles["runs"], tiles["run_bytes"], tiles["pitch_bytes"] = tile_lines, LINE_BYTES, LINE_BYTES
+    return tiles, even_chunks(len(tiles), gpus)
+
+
+def library_preset(preset: Preset, choice: Choice) -> Preset:
+    """The machine with the links and the software of a choice. Values that the user has set stay.
+
+    Raises:
+        UserError: more channels than CUs.
+    """
+    if not 1 <= choice.channels <= preset.machine.cu.count:
+        found, most = choice.channels, preset.machine.cu.count
+        raise UserError(f"channels: found {found}, allowed are 1 to {most}: a channel keeps one CU of {preset.name}")
+    row, protocol = row_of(choice.row), choice.figures
+    known = row.values(choice.algorithm)[choice.protocol]
+    source = f"sim/collective/library.toml, row {choice.row}, {choice.algorithm} {choice.protocol}"
+    values: dict[str, tuple[Any, str]] = {
+        "link.topology": (topology_of(row), "standard"),
+        "link.GB_per_s": (row.GB_per_s, "standard"),
+        "link.efficiency": (known.efficiency, "calibrated"),
+        "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
+        "link.credits": (MAX_CREDITS, "assumed"),  # fewer would limit links of 300 GB/s and more
+        "collective.cus": (choice.channels, "assumed"),
+        "collective.workgroups": (choice.bands, "assumed"),
+        "collective.warps": (choice.warps, "standard"),
+        "collective.unroll": (LOADS, "assumed"),
+        "collective.launch_ps": (known.launch_ps, "calibrated"),
+        "collective.step_ps": (protocol.step_ps, "standard"),
+    }
+    kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
+    machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})
+    check_machine(machine, preset.name)
+    sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in kept.items()}
+    return replace(preset, machine=machine, sources=sources)
+
+
+def _with(machine: Machine, values: dict[str, Any]) -> Machine:
+    """A copy of a machine with new values of dotted fields."""
+    units: dict[str, dict[str, Any]] = {}
+    for field, value in values.items():
+        unit, _, name = field.partition(".")
+        units.setdefault(unit, {})[name] = value
+    return replace_unit(machine, **units)

@@ -1,0 +1,221 @@
+"""A collective alone on idle GPUs, by a library or plain: its time, traffic and bandwidth.
+
+The time of a large collective of a library is linear in its size. It is not simulated: the line through two smaller
+sizes (`Choice.line_bytes`) gives time and traffic. `CollectiveResult.simulated_bytes` names what was simulated.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choose
+from sim.collective.topology import is_direct
+from sim.host.gpu import Progress
+from sim.hw.request import Stream
+from sim.presets import Preset
+from sim.run.library_run import LibraryRun, library_preset
+from sim.run.result import RunResult
+from sim.run.run import CollectiveRun, Run
+from sim.run.store import Store, run_or_get
+from sim.scenario.exchange import LARGEST_BYTES, plain_run
+from tracer.models.schedule import Exchange
+from traces.choices import nearest
+from traces.errors import UserError
+from traces.units import PS_PER_NS
+
+ALIASES = {"alltoall": "all_to_all", "point_to_point": "send_recv"}
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A question: a collective on a machine.
+
+    Attributes:
+        kind: one of KINDS, or of ALIASES.
+        gpus: their number.
+        data_bytes: buffer of a GPU: input of a reduce-scatter, output of an all-gather, message of send_recv.
+        library: one of LIBRARIES; None = that of the preset (`collective.library`).
+        algorithm, protocol, channels: instead of the library's choice.
+
+    Raises:
+        UserError: an unknown name, an impossible number, a choice that the machine or the library does not have.
+    """
+
+    preset: Preset
+    kind: str
+    gpus: int
+    data_bytes: int
+    library: str | None = None
+    algorithm: str | None = None
+    protocol: str | None = None
+    channels: int | None = None
+
+    def __post_init__(self):
+        if self.name not in KINDS:
+            raise UserError(f"collective: found {self.kind!r}; {nearest(self.kind, (*KINDS, *ALIASES))}")
+        if self.gpus < 2:
+            raise UserError(f"gpus: found {self.gpus}, allowed are 2 and more: a collective needs two")
+        if self.name == "send_recv" and self.gpus != 2:
+            raise UserError(f"gpus: found {self.gpus}, allowed are 2: send_recv is between two GPUs")
+        if not 1 <= self.data_bytes <= LARGEST_BYTES:
+            raise UserError(f"bytes: found {self.data_bytes}, allowed are 1 to {LARGEST_BYTES}")
+        row = self.preset.machine.collective.library
+        own = row.partition("_")[0]
+        if self.library not in (None, PLAIN, own):
+            names = dict.fromkeys((PLAIN, own))
+            raise UserError(f"library: found {self.library!r}, allowed are {', '.join(names)}: {self.preset.name} has "
+                            f"collective.library = {row}")  # fmt: skip
+        if self.row == PLAIN and (self.algorithm, self.protocol, self.channels) != (None, None, None):
+            raise UserError("algorithm, protocol, channels: found one with the library plain, which has no choice")
+
+    @property
+    def name(self) -> str:
+        return ALIASES.get(self.kind, self.kind)
+
+    @property
+    def row(self) -> str:
+        """Row of `sim/collective/library.toml`, or plain."""
+        return PLAIN if self.library == PLAIN else self.preset.machine.collective.library
+
+    @property
+    def whole_bytes(self) -> int:
+        """The buffer that is cut into chunks: in send_recv each of the two GPUs sends a half."""
+        return self.data_bytes * (2 if self.name == "send_recv" else 1)
+
+    def choice(self) -> Choice:
+        """The choice of the library."""
+        chosen = self.algorithm, self.protocol, self.channels
+        return choose(self.row, self.name, self.gpus, self.whole_bytes, *chosen)
+
+    def run(self, whole_bytes: int, choice: Choice | None) -> Run:
+        """The run of a buffer of this size. choice: None = plain."""
+        if choice is None:
+            kind, each = ("send", whole_bytes // 2) if self.name == "send_recv" else (self.name, whole_bytes)
+            return plain_run(self.preset, Exchange(kind, each, self.gpus))
+        preset = library_preset(self.preset, choice)
+        return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=whole_bytes, choice=choice)
+
+    def runs(self, whole: bool = False) -> dict[int, Run]:
+        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones."""
+        choice = None if self.row == PLAIN else self.choice()
+        line = choice.line_bytes(self.gpus) if choice else (LARGEST_BYTES, LARGEST_BYTES)
+        sizes = [self.whole_bytes] if whole or self.whole_bytes <= line[1] else line
+        return {size: self.run(size, choice) for size in sizes}
+
+
+@dataclass(frozen=True)
+class CollectiveResult:
+    """Time and traffic of a collective. Traffic is that of one GPU.
+
+    Attributes:
+        bytes: as asked; padded_bytes: with the padding of the chunks to whole lines or tiles.
+        channels: workgroups of the kernel, a CU each.
+        bus_GBps: bandwidth of the links that the time corresponds to, as nccl-tests defines it.
+        link_bytes: sent, with the flags of the protocol.
+        simulated_bytes: sizes that were simulated: this one, or two through which a line gives the figures.
+        exactly_once: verdict of the ledger.
+    """
+
+    collective: str
+    gpus: int
+    bytes: int
+    padded_bytes: int
+    machine: str
+    library: str
+    algorithm: str
+    protocol: str
+    channels: int
+    time_ns: float
+    bus_GBps: float
+    dram_read_bytes: int
+    dram_write_bytes: int
+    link_bytes: int
+    simulated_bytes: tuple[int, ...]
+    exactly_once: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def bus_share(kind: str, gpus: int) -> float:
+    """Bytes that cross the links of a GPU at least, per byte of the buffer (nccl-tests, doc/PERFORMANCE.md)."""
+    if kind == "send_recv":
+        return 1.0
+    return (gpus - 1) / gpus * (2 if kind == "all_reduce" else 1)
+
+
+def simulate_collective(
+    asked: Collective,
+    store: Store | None = None,
+    fresh: bool = False,
+    whole: bool = False,
+    progress: Progress | None = None,
+) -> CollectiveResult:
+    """Simulate a collective.
+
+    Args:
+        store: of finished runs; None = simulate and store nothing.
+        fresh: simulate even if the store has the result.
+        whole: simulate all bytes of a large collective.
+        progress: called with (kernel, workgroups done, workgroups).
+
+    Raises:
+        UserError: see `Collective`; a machine that cannot run the plan.
+    """
+    runs = asked.runs(whole)
+    found = {size: run_or_get(run, store, fresh=fresh, progress=progress).result for size, run in runs.items()}
+    return result_of(asked, runs, found)
+
+
+def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, RunResult]) -> CollectiveResult:
+    """Time and traffic from the results of `Collective.runs`."""
+    sizes = list(runs)
+    moved = [_moved(runs[size], results[size]) for size in sizes]
+    padded, time_ps, read, write, link = (_on_line(sizes, each, asked.whole_bytes) for each in zip(*moved, strict=True))
+    how = _plain_choice(asked) if asked.row == PLAIN else asked.choice()
+    return CollectiveResult(
+        collective=asked.name,
+        gpus=asked.gpus,
+        bytes=asked.data_bytes,
+        padded_bytes=round(padded * asked.data_bytes / asked.whole_bytes),
+        machine=asked.preset.name,
+        library=asked.row.partition("_")[0],
+        algorithm=how.algorithm,
+        protocol=how.protocol,
+        channels=how.channels,
+        time_ns=time_ps / PS_PER_NS,
+        bus_GBps=bus_share(asked.name, asked.gpus) * asked.data_bytes * 1000 / time_ps,
+        dram_read_bytes=round(read),
+        dram_write_bytes=round(write),
+        link_bytes=round(link),
+        simulated_bytes=tuple(sizes),
+        exactly_once=all(bool(result.exactly_once) for result in results.values()),
+    )
+
+
+def _moved(run: Run, result: RunResult) -> tuple[int, ...]:
+    """Padded size, time in ps, and bytes that a GPU reads, writes and sends."""
+    assert isinstance(run, LibraryRun | CollectiveRun)
+    padded = run.padded_bytes if isinstance(run, LibraryRun) else run.source.problem.output_bytes
+    wire_bytes = run.choice.figures.wire_bytes if isinstance(run, LibraryRun) else LINE_BYTES
+    moved = result.mean_dram_bytes
+    return (
+        *(padded, result.time_ps, int(moved[Stream.COMM_READ]), int(moved[Stream.COMM_WRITE])),
+        result.link_bytes * wire_bytes // LINE_BYTES,
+    )
+
+
+def _on_line(sizes: Sequence[int], values: Sequence[int], wanted: int) -> float:
+    """The value at the wanted size: the only one, or that of the line through two."""
+    if len(sizes) == 1:
+        return values[0]
+    (low, high), (at_low, at_high) = sizes, values
+    return at_high + (wanted - high) * (at_high - at_low) / (high - low)
+
+
+def _plain_choice(asked: Collective) -> Choice:
+    """The plain plans as a choice: no protocol, all CUs of `collective.cus`."""
+    machine = asked.preset.machine
+    direct = is_direct(machine.link.topology) or ALGORITHMS[asked.name] == DIRECT
+    cus = min(machine.collective.cus, machine.cu.count)
+    return Choice(PLAIN, DIRECT if direct else RING, PLAIN, cus)

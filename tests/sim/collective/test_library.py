@@ -1,0 +1,167 @@
+"""What a library chooses, and the plans that it runs: traffic, ledger, order of the pieces."""
+
+import csv
+import re
+
+import pytest
+
+from sim.collective.kernel import Step
+from sim.collective.library import KINDS, PROTOCOLS, choose, estimate_us, row_of, tables
+from sim.collective.staged import Pieces, in_rounds
+from sim.presets import load_preset
+from sim.run.library_run import flat_buffer, library_preset
+from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
+from tests.support.checkout import ROOT
+from traces.errors import UserError
+
+TUNING = ROOT / "validation" / "references" / "nccl_tuning_tables.csv"
+DERIVED = "derived: switches of ring"
+
+
+def simulated(kind, gpus, data_bytes, *overrides, **chosen) -> CollectiveResult:
+    asked = Collective(load_preset("a100_80g", overrides), kind, gpus, data_bytes, **chosen)
+    return simulate_collective(asked)
+
+
+def test_the_protocol_is_that_of_the_tables_of_nccl():
+    """The reference derives the sizes from which NCCL takes the next protocol; ours are within 2 %."""
+    with TUNING.open(encoding="utf-8", newline="") as file:
+        switches = {row["key"]: row["value"] for row in csv.DictReader(file) if row["table"].startswith(DERIVED)}
+    for name, preset in (("V100", "v100"), ("A100", "a100_80g"), ("H100", "h200")):
+        row = load_preset(preset).machine.collective.library
+        for protocol, size in re.findall(r"(LL128|Simple) from (\d+) B", switches[name]):
+            before, after = (choose(row, "all_gather", 8, round(int(size) * far)) for far in (0.98, 1.02))
+            assert (before.protocol, after.protocol) == {"LL128": ("ll", "ll128"), "Simple": ("ll128", "simple")}[
+                protocol
+            ]
+
+
+def test_the_tables_are_those_of_the_reference():
+    with TUNING.open(encoding="utf-8", newline="") as file:
+        found = {(row["table"], row["key"]): row["value"] for row in csv.DictReader(file)}
+    for name, label in zip(PROTOCOLS, ("LL", "LL128", "Simple"), strict=True):
+        assert tables().tuning[name].base_us == float(found["baseLatency", f"Ring/{label}"])
+        assert tables().tuning[name].hop_us == float(found["hwLatency", f"NVLINK/Ring/{label}"])
+
+
+def test_an_all_reduce_has_twice_the_steps_of_a_reduce_scatter():
+    row = row_of("nccl_a100")
+    once, twice = (estimate_us(row, kind, 4, 1 << 20, "ll") for kind in ("reduce_scatter", "all_reduce"))
+    assert twice == pytest.approx(2 * once - 6.6)
+
+
+def test_a_message_to_one_gpu_chooses_the_protocol_of_an_all_to_all():
+    assert choose("nccl_a100", "all_to_all", 4, 4 * 16384).protocol == "ll"
+    assert choose("nccl_a100", "all_to_all", 4, 4 * 16384 + 1).protocol == "simple"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"gpus": 9}, "gpus: found 9, allowed are 2 to 8"),
+        ({"algorithm": "direct"}, "algorithm: found 'direct' for all_gather, allowed is ring"),
+        ({"protocol": "lll"}, "protocol: found 'lll' for ring on nccl_a100; did you mean ll"),
+        ({"name": "nccl_a10"}, "collective.library: found 'nccl_a10'; did you mean nccl_a100"),
+    ],
+)
+def test_what_a_library_cannot_do_is_refused(given, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        choose(**{"name": "nccl_a100", "kind": "all_gather", "gpus": 4, "data_bytes": 4096} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "all_gathr"}, "collective: found 'all_gathr'; did you mean all_gather"),
+        ({"gpus": 1}, "gpus: found 1, allowed are 2 and more"),
+        ({"kind": "send_recv", "gpus": 4}, "gpus: found 4, allowed are 2"),
+        ({"data_bytes": 0}, "bytes: found 0, allowed are 1 to"),
+        (
+            {"library": "rccl"},
+            "library: found 'rccl', allowed are plain, nccl: a100_80g has collective.library = nccl_a100",
+        ),
+        ({"library": "plain", "channels": 2}, "found one with the library plain, which has no choice"),
+    ],
+)
+def test_impossible_questions_are_refused(given, said):
+    asked = {"preset": load_preset("a100_80g"), "kind": "all_gather", "gpus": 2, "data_bytes": 4096}
+    with pytest.raises(UserError, match=re.escape(said)):
+        Collective(**asked | given)
+
+
+@pytest.mark.parametrize("channels", [0, 109])
+def test_a_channel_needs_a_cu(channels):
+    choice = choose("nccl_a100", "all_gather", 2, 4096)
+    with pytest.raises(UserError, match=f"channels: found {channels}, allowed are 1 to 108"):
+        library_preset(load_preset("a100_80g"), type(choice)(choice.row, "ring", "ll", channels))
+
+
+def test_values_that_the_user_sets_stay():
+    changed = load_preset("a100_80g", ["link.efficiency=0.5"])
+    found = library_preset(changed, choose("nccl_a100", "all_gather", 2, 4096))
+    assert found.machine.link.efficiency == 0.5 and found.sources["link.efficiency"].kind == "override"
+    assert found.machine.link.GB_per_s == 300 and "library.toml" in found.sources["link.GB_per_s"].source
+
+
+@pytest.mark.parametrize("size", [1, 512, 100_000, 1 << 20, 5_000_001])
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+def test_a_buffer_is_padded_to_equal_chunks_of_whole_lines(size, gpus):
+    tiles, chunks = flat_buffer(size, gpus, 24)
+    padded = int((tiles["runs"] * tiles["run_bytes"]).sum())
+    assert size <= padded and chunks.tiles == len(tiles) and len(tiles) % gpus == 0
+    assert padded - size <= gpus * int(tiles["runs"][0]) * 128
+    assert (tiles["address"][1:] - tiles["address"][:-1] == tiles["runs"][0] * 128).all()
+
+
+def test_each_round_does_all_steps_slice_by_slice():
+    steps = [Step(range(10 * k, 10 * k + 8), (0,), k, gates=tuple(range(8))) for k in range(3)]
+
+    places = [(step.write, *step.gates) for step in in_rounds(steps, Pieces(2, 2))]
+    first = [(k, *gates) for k in range(3) for gates in ((0, 1), (2, 3))]
+    second = [(k, *gates) for k in range(3) for gates in ((4, 5), (6, 7))]
+    assert places == first + second
+    assert [step.gates for step in in_rounds([Step(range(4), (0,), 1)], Pieces(1, 2))] == [(), ()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "read", "written", "sent"),
+    [
+        ("reduce_scatter", 7 / 4, 1, 3 / 4),
+        ("all_gather", 1, 7 / 4, 3 / 4),
+        ("all_reduce", 10 / 4, 10 / 4, 6 / 4),
+        ("all_to_all", 7 / 4, 7 / 4, 3 / 4),
+    ],
+)
+def test_staged_buffers_read_and_write_what_the_plan_says(kind, read, written, sent):
+    size = 4 * 24 * 1024
+    found = simulated(kind, 4, size, protocol="simple")
+    assert found.exactly_once and found.padded_bytes == size
+    assert (found.dram_read_bytes, found.dram_write_bytes) == (read * size, written * size)
+    assert found.link_bytes == sent * size
+
+
+@pytest.mark.slow
+def test_send_recv_sends_the_message_and_ll_sends_it_with_flags():
+    found = simulated("send_recv", 2, 8192)
+    assert found.protocol == "ll" and found.link_bytes == 2 * 8192 and found.exactly_once
+    assert (found.dram_read_bytes, found.dram_write_bytes) == (2 * 8192, 2 * 8192)
+
+
+@pytest.mark.slow
+def test_a_large_collective_lies_on_a_line_and_says_so():
+    """A chunk is 16 times as large as the larger one that is simulated. Launch and hops are not in the slope."""
+    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28).line_bytes(2)
+    found, at = simulated("all_gather", 2, 16 * high), [simulated("all_gather", 2, size) for size in (low, high)]
+    assert found.simulated_bytes == (low, high)
+    slope = (at[1].time_ns - at[0].time_ns) / (high - low)
+    assert found.time_ns == pytest.approx(at[1].time_ns + 15 * high * slope)
+    assert found.dram_read_bytes == pytest.approx(16 * high, rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_library_is_not_the_plain_plan():
+    plain, library = (simulated("all_reduce", 2, 65536, library=name) for name in ("plain", "nccl"))
+    assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
+    assert plain.exactly_once and plain.time_ns < library.time_ns
+    assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"}

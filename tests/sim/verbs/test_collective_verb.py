@@ -1,0 +1,61 @@
+"""`t3sim collective`: its figures as a table and as JSON, padding and lines said so, and mistakes."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import t3sim
+from sim.verbs.collective import collective
+from traces.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path, monkeypatch):
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+
+
+def called(text):
+    return CliRunner().invoke(collective, text.split())
+
+
+@pytest.mark.slow
+def test_json_is_what_python_gets():
+    done = called("all_gather --gpus 2 --bytes 8192 --json")
+    found = t3sim.collective("all_gather", gpus=2, bytes=8192)
+    assert json.loads(done.stdout) == found.as_dict() | {"simulated_bytes": [8192]}
+    assert (found.algorithm, found.protocol, found.channels) == ("ring", "ll", 2)
+    assert found.bus_GBps == pytest.approx(0.5 * 8192 / found.time_ns)
+
+
+@pytest.mark.slow
+def test_padding_is_said():
+    done = called("alltoall --gpus 3 --bytes 1000 --channels 4")
+    assert "padded from 1000 to 1152 bytes: equal chunks" in done.stdout and "all_to_all on 3 GPUs" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all_gathr --gpus 2 --bytes 1", "did you mean all_gather"),
+        ("all_gather --gpus 2 --bytes 1 --library ncl", "did you mean nccl"),
+        ("all_gather --gpus 2 --bytes 1 --protocol ll12", "did you mean ll128"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(text, said):
+    done = called(text)
+    assert done.exit_code == 2 and said in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all_gather --gpus 2 --bytes 0", "bytes: found 0"),
+        ("all_gather --gpus 16 --bytes 64", "gpus: found 16, allowed are 2 to 8"),
+        ("all_gather --gpus 2 --bytes 64 --channels 500", "channels: found 500, allowed are 1 to 108"),
+        ("all_gather --gpus 2 --bytes 64 --preset t3_2024 --library nccl", "t3_2024 has collective.library = plain"),
+    ],
+)
+def test_mistakes_are_one_sentence(text, said):
+    done = called(text)
+    assert isinstance(done.exception, UserError) and said in str(done.exception)

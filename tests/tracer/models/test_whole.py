@@ -1,0 +1,68 @@
+"""Schedules of whole models: which kernels each software runs, heads, sums of gradients, what is exchanged."""
+
+from dataclasses import replace
+
+import pytest
+
+from tracer.data_type import DataType
+from tracer.kernels import make_kernels
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
+from tracer.models.schedule import Exchange, Lane
+from tracer.models.whole import make_schedule
+
+HOW = Deployment(
+    phase=ModelPhase.TRAIN,
+    micro_batch=2,
+    sequence=128,
+    dtype=DataType.FP16,
+    optimizer=Optimizer.LAMB,
+    flash=False,
+    dropout=True,
+)
+BERT = load_model("bert-large")
+
+
+def steps(how, model=BERT):
+    return {block.name: {step.name: step.work for step in block.steps} for block in make_schedule(model, how).blocks()}
+
+
+@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("megatron", 14), ("fused", 11)])
+def test_a_layer_has_the_kernels_of_its_software(software, kernels):
+    """As in the table of `tracer.models.texts`, counted by hand."""
+    layer = steps(replace(HOW, software=Software(software)))["layer"]
+    assert len(layer) == kernels
+    assert [name for name, work in layer.items() if work.startswith("gemm")][-3:] == ["output", "mlp_up", "mlp_down"]
+
+
+def test_every_kernel_of_a_step_can_be_made():
+    for software in Software:
+        for dtype in (DataType.FP16, DataType.FP32):
+            for block in steps(replace(HOW, software=software, dtype=dtype, micro_batches=2)).values():
+                for work in block.values():
+                    assert make_kernels(work)
+
+
+def test_an_encoder_predicts_the_chosen_words():
+    output = steps(replace(HOW, predictions=20))["output"]
+    assert output["head"] == "gemm:m=40,n=1024,k=1024,dtype=fp16"
+    assert output["logits"] == "gemm:m=40,n=30522,k=1024,dtype=fp16"
+    assert steps(HOW)["output"]["logits"] == "gemm:m=256,n=30522,k=1024,dtype=fp16"
+
+
+def test_gradients_are_added_up_over_micro_batches():
+    several = steps(replace(HOW, micro_batches=2))
+    assert several["backward"]["gradient_sum"] == "residual:rows=1,cols=12582912,dtype=fp32"
+    assert "gradient_sum" not in steps(HOW)["backward"]
+
+
+def test_all_weights_are_exchanged_once():
+    """In bytes of fp32; norms and biases are left out."""
+    schedule = make_schedule(BERT, replace(HOW, dp=4))
+    moved = sum(
+        block.repeats * step.work.bytes
+        for block in schedule.blocks()
+        for step in block.steps
+        if isinstance(step.work, Exchange) and step.lane == Lane.DATA
+    )
+    assert moved == 4 * (BERT.weights + BERT.hidden**2)

@@ -1,0 +1,86 @@
+"""Models against measurements: cases fit their machines, rows are those of the references, verdicts are right."""
+
+import csv
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from sim.presets import load_preset
+from sim.scenario.model import ModelScenario
+from tracer.data_type import DataType
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Recompute
+from validation.against import model_predictions, models
+from validation.against.models import BertRow, Compared, Simulated, class_of, share_rows, shares
+
+
+class Found(NamedTuple):
+    time_ps: int
+
+
+def test_every_operator_of_the_gpt3_layer_is_a_step():
+    steps = {step.name for block, step in models.gpt3_layer().steps() if block.name == "layer"}
+    assert {name for names in models.OPERATORS.values() for name in names} <= steps
+    measured = {row["operator"] for row in models.rows("layer_gpt3_4xa100_prefill.csv")}
+    assert measured == set(models.OPERATORS)
+
+
+def test_the_cases_fit_their_machines():
+    assert models.megatron(48, Recompute.FULL, False).how.gpus == 8
+    assert models.megatron(48, Recompute.SELECTIVE, True).schedule.finish
+    assert models.bert(BertRow(DataType.FP16, 64, 128, True)).how.micro_batches == 64
+    assert models.bert(BertRow(DataType.FP32, 4, 512, False)).how.micro_batches == 512
+
+
+def test_flagged_rows_are_left_out(monkeypatch):
+    monkeypatch.setattr(models, "iteration", lambda scenario, store: Found(scenario.how.micro_batches * 300 * 10**9))
+    compared = models.bert_iterations(None)
+    assert [each.measured for each in compared] == [640.0, 285.71, 793.65, 373.13, 478.47, 265.96]
+    assert all(each.ours == 300 for each in compared)
+
+
+def test_a_part_of_a_block_is_chosen():
+    scenario = models.gpt3_layer()
+    works = models.works_of(scenario, ["layer"], ["scores", "values"])
+    assert works == {
+        "gemm:m=2048,n=2048,k=128,batch=192,dtype=fp16",
+        "gemm:m=2048,n=128,k=2048,batch=192,dtype=fp16",
+    }
+    found = Simulated(scenario, {work: models.Figures(10, 0, 0, "dram") for work in works})
+    assert found.steps_ps("layer", ["scores", "values"]) == 20
+
+
+def test_classes_of_arxiv_2007_00072():
+    texts = {"gemm:m=1": "contraction", "softmax:rows=1": "normalisation", "gelu:rows=1": "element-wise"}
+    assert {text: class_of(text) for text in texts} == texts
+
+
+def test_verdicts():
+    assert Compared("a", 10, 10.75, 0.08).cells == ["a", "10.00", "10.75", "+7.5 %", "reached"]
+    assert Compared("a", 10, 8.0, 0.08).cells[-1] == "missed"
+    assert Compared("a", 10, 8.0, 0).cells[-1] == "-"
+    assert shares({"a": 3, "b": 1}) == {"a": 75, "b": 25}
+    assert share_rows({"a": 75.0}, {"a": 79.0}) == [["a", "75.0 %", "79.0 %", "+4.0", "missed"]]
+
+
+@pytest.mark.parametrize("part", models.PARTS)
+def test_the_table_has_every_part(part):
+    shares_of = [["x", "1 %", "1 %", "+0.0", "reached"]] if part in ("gpt3", "bert_layer") else []
+    text = models.table({part: ([Compared("case", 10, 10, 0.1)], shares_of)})
+    assert "| case | 10.00 | 10.00 | +0.0 % | reached |" in text and ("| x |" in text) == bool(shares_of)
+
+
+def test_predicted_models_fit_their_gpus():
+    for name in model_predictions.GPT_ITERATIONS:
+        how = replace(models.megatron(1, Recompute.SELECTIVE, True).how, micro_batch=1)
+        how = replace(how, **model_predictions.GPT_ITERATIONS[name])
+        scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, overlap=False)
+        assert scenario.schedule.stages * 8 == how.gpus
+
+
+def test_predictions_are_of_the_known_cases():
+    with model_predictions.PATH.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["case"] for row in rows} <= set(model_predictions.CASES)
+    assert all(row["kind"] == "blind" and float(row["time_ms"]) >= 0 for row in rows)

@@ -1,0 +1,139 @@
+"""Blind predictions: layers and iterations of models that this project has not compared with a measurement.
+
+`python -m validation.against.model_predictions` simulates every case and writes `predictions/models.csv`; `--only`
+makes some cases again and keeps the other rows. Machines, links and software are those of `validation.against.models`.
+The file was committed before any measurement of these cases was at hand in this project.
+"""
+
+import argparse
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sim.presets import load_preset
+from sim.run.store import Store
+from sim.scenario.model import ConfigurationTime, ModelScenario
+from tracer.data_type import DataType
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
+from tracer.models.schedule import OperatorClass
+from traces.output import replacing
+from traces.units import PS_PER_MS
+from validation.against import models
+from validation.against.models import A100_4, A100_8, ACCURACY, BERT, OPERATORS, iteration, simulate
+
+PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
+COLUMNS = ("case", "machine", "figure", "time_ms", "kind")
+A100_40 = ("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960")
+"""A100 SXM4 40 GB (data sheet): 1555 GB/s."""
+GPT_ITERATIONS: dict[str, dict[str, Any]] = {
+    "gpt-175b": {"pp": 8, "interleave": 3, "micro_batches": 64},
+    "gpt-530b": {"pp": 35, "interleave": 3, "micro_batches": 280},
+    "gpt-1t": {"pp": 64, "interleave": 1, "micro_batches": 512},
+}
+"""arXiv 2205.05198, Table 3: tensor parallelism 8, micro-batches of one sequence of 2048 tokens."""
+Figures = dict[str, float]
+"""What a row is about -> ms."""
+
+
+def gpt3_generation(store: Store) -> Figures:
+    """A layer of GPT-3 that makes a token for 8 sequences, by operator; each with the launch of a kernel alone."""
+    how = replace(models.gpt3_layer().how, phase=ModelPhase.GENERATE, kv_length=3071)
+    model = replace(load_model("gpt-175b"), layers=1, max_positions=4096)
+    scenario = ModelScenario(load_preset("a100_80g", A100_4), model, how, 0.0, overlap=False)
+    found = simulate(scenario, store, ["layer"], {name for names in OPERATORS.values() for name in names})
+    dispatch = scenario.preset.machine.dispatch
+    launch_ms = (dispatch.launch_ps - dispatch.gap_ps) / PS_PER_MS
+    times = {name: found.steps_ps("layer", steps) / PS_PER_MS for name, steps in OPERATORS.items()}
+    kernels = {name: 0 if name.startswith("AllReduce") else len(steps) for name, steps in OPERATORS.items()}
+    times = {name: value + kernels[name] * launch_ms for name, value in times.items()}
+    return times | {"all operators": sum(times.values())}
+
+
+def megatron_layer(recompute: Recompute, sequence_parallel: bool) -> Callable[[Store], Figures]:
+    """The 22 B layer of arXiv 2205.05198, forward and backward."""
+
+    def predict(store: Store) -> Figures:
+        found = simulate(models.megatron(1, recompute, sequence_parallel), store, ["layer", "backward"])
+        return {name: found.once_ps(block) / PS_PER_MS for name, block in (("forward", "layer"), ("backward",) * 2)}
+
+    return predict
+
+
+def gpt_iteration(name: str, recompute: Recompute, sequence_parallel: bool) -> Callable[[Store], Figures]:
+    """An iteration of a larger model of arXiv 2205.05198."""
+
+    def predict(store: Store) -> Figures:
+        how = replace(models.megatron(1, recompute, sequence_parallel).how, micro_batch=1, **GPT_ITERATIONS[name])
+        scenario = ModelScenario(load_preset("a100_80g", A100_8), load_model(name), how, ACCURACY, overlap=False)
+        return _classes(iteration(scenario, store), 1)
+
+    return predict
+
+
+def bert_iteration(machine: tuple[str, ...], dtype: DataType) -> Callable[[Store], Figures]:
+    """A micro-batch of NVIDIA's BERT-Large of 2021 on one A100: 64 sequences of 128 tokens, 64 micro-batches a step."""
+
+    def predict(store: Store) -> Figures:
+        how = Deployment(
+            phase=ModelPhase.TRAIN, micro_batch=64, sequence=128, micro_batches=64, dtype=dtype, flash=False,
+            dropout=True, optimizer=Optimizer.LAMB, software=Software.FUSED, predictions=20,
+        )  # fmt: skip
+        scenario = ModelScenario(load_preset("a100_80g", machine), BERT, how, ACCURACY, overlap=False)
+        return _classes(iteration(scenario, store), how.micro_batches)
+
+    return predict
+
+
+def _classes(found: ConfigurationTime, parts: int) -> Figures:
+    """The time of an iteration and of its classes, each divided by `parts`."""
+    times = {"iteration": found.time_ps, **{str(name): value for name, value in found.class_ps.items()}}
+    del times[OperatorClass.COMMUNICATION]
+    times |= {"exposed communication": found.exposed_ps, "other stages of the pipeline": found.bubble_ps}
+    return {name: value / parts / PS_PER_MS for name, value in times.items()}
+
+
+SELECTIVE, NONE, FULL = Recompute.SELECTIVE, Recompute.NONE, Recompute.FULL
+CASES: dict[str, tuple[str, Callable[[Store], Figures]]] = {
+    "GPT-3 layer, generation": ("4 A100-80", gpt3_generation),
+    "22 B layer, sequence parallelism": ("8 A100-80", megatron_layer(NONE, True)),
+    "22 B layer, selective recomputation": ("8 A100-80", megatron_layer(SELECTIVE, False)),
+    "22 B layer, sequence parallelism, selective recomputation": ("8 A100-80", megatron_layer(SELECTIVE, True)),
+    **{
+        f"{name}, full recomputation": (f"{8 * how['pp']} A100-80", gpt_iteration(name, FULL, False))
+        for name, how in GPT_ITERATIONS.items()
+    },
+    **{
+        f"{name}, sequence parallelism, selective recomputation": (
+            *(f"{8 * how['pp']} A100-80", gpt_iteration(name, SELECTIVE, True)),
+        )
+        for name, how in GPT_ITERATIONS.items()
+    },
+    "BERT-Large, fp16 mixed": ("A100-80", bert_iteration((), DataType.FP16)),
+    "BERT-Large, tf32": ("A100-80", bert_iteration((), DataType.TF32)),
+    "BERT-Large, fp16 mixed, 40 GB": ("A100-40", bert_iteration(A100_40, DataType.FP16)),
+    "BERT-Large, tf32, 40 GB": ("A100-40", bert_iteration(A100_40, DataType.TF32)),
+}
+"""Case -> machine, what predicts it. Iterations of BERT-Large: times of a micro-batch with its share of LAMB."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Predict layers and iterations of models.")
+    parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES], help="these cases only")
+    store = Store()
+    kept = list(csv.DictReader(PATH.open(encoding="utf-8", newline=""))) if PATH.exists() else []
+    found = {name: [row for row in kept if row["case"] == name] for name in CASES}
+    for name in parser.parse_args().only:
+        machine, predict = CASES[name]
+        values = [(name, machine, figure, f"{time_ms:.4f}", "blind") for figure, time_ms in predict(store).items()]
+        found[name] = [dict(zip(COLUMNS, row, strict=True)) for row in values]
+        with replacing(PATH) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(row for rows in found.values() for row in rows)
+
+
+if __name__ == "__main__":
+    main()

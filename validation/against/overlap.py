@@ -1,0 +1,240 @@
+"""GEMM and collective fused by software (FLUX) on 8 A100, against measurements.
+
+`python -m validation.against.overlap` simulates a sample of the measured rows (results in the store are used) and
+writes `tables/overlap.md`. The sample was chosen by cost: both layers of each kind, few M, at most
+OPERATIONS_MAX operations.
+
+Calibrated, and so no prediction: the rate of the links from the slope of the measured collective (CALIBRATION_BYTES);
+two times from the row CALIBRATION, added to all rows: what a GEMM takes longer than ours (launch, cold start), and what
+the fused kernels take longer (two launches, the barrier of all GPUs). The collective alone is the measured one, so that
+"apart" and "ideal" differ from the measured ones by the GEMM only.
+"""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.patterns import row_chunks
+from sim.collective.software import FLUX
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset, load_preset
+from sim.run.run import CollectiveRun, Run, gemm_run
+from sim.run.software import FLUX_GATHER, SoftwareRun
+from sim.run.store import Store, run_or_get
+from tracer.gemm.library import choose_kernel
+from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
+from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.units import PS_PER_US
+
+HERE = Path(__file__).parents[1]
+REFERENCE = HERE / "references" / "gemm_with_collective_a100.csv"
+NOTES = HERE / "against" / "overlap_notes.md"
+TABLE = HERE / "tables" / "overlap.md"
+GPUS = 8
+LINK_GB_PER_S = 300.0
+"""12 NVLink 3 of 25 GB/s each way (A100 white paper)."""
+SCATTER, GATHER = "GEMM+RS", "AG+GEMM"
+OPERATIONS_MAX = 350e9
+CALIBRATION_BYTES = (201326592, 402653184)
+GOAL = 0.10
+LARGE_M = 1024
+COLUMNS = (
+    *("layer", "M", "GEMM", "ours", "error", "fused", "ours", "error"),
+    *("fused over apart", "ours", "ideal", "ours", "kind"),
+)
+
+
+class Row(NamedTuple):
+    """A measured row; times in us."""
+
+    pattern: str
+    layer: str
+    m: int
+    n: int
+    k: int
+    clock_MHz: float
+    gemm_us: float
+    collective_us: float
+    fused_us: float
+
+    @property
+    def operations(self) -> float:
+        return 2.0 * self.m * self.n * self.k
+
+
+class Ours(NamedTuple):
+    """Simulated times of a row in us, before the calibrated times are added."""
+
+    gemm_us: float
+    fused_us: float
+
+
+SAMPLE = {
+    (SCATTER, "GPT-3 OP"): (16, 128, 512, 1024, 2048, 4096),
+    (SCATTER, "GPT-3 FC-2"): (16, 128, 512, 1024, 2048),
+    (GATHER, "GPT-3 QKV"): (1024, 2048),
+    (GATHER, "GPT-3 FC-1"): (1024, 2048),
+}
+CALIBRATION = (SCATTER, "GPT-3 OP", 16)
+
+
+@cache
+def measured() -> tuple[Row, ...]:
+    """All measured rows."""
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Row(
+                *(row["pattern"], row["layer"], int(row["M"]), int(row["N_per_gpu"]), int(row["K_per_gpu"])),
+                *(float(row["sm_clock_MHz"]), float(row["cublas_gemm_us"]), float(row["nccl_collective_us"])),
+                float(row["flux_fused_us"]),
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+def sample() -> list[Row]:
+    """The rows that are simulated."""
+    rows = [row for row in measured() if row.m in SAMPLE.get((row.pattern, row.layer), ())]
+    return [row for row in rows if row.operations <= OPERATIONS_MAX]
+
+
+@cache
+def link_efficiency() -> float:
+    """Share of the peak of the links, from the slope of the measured reduce-scatter between two sizes."""
+    times = {}
+    with REFERENCE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["pattern"] == SCATTER and row["collective_kind"] == "measured":
+                times[int(row["collective_bytes"])] = float(row["nccl_collective_us"])
+    small, large = CALIBRATION_BYTES
+    sent_bytes = (large - small) * (GPUS - 1) / GPUS
+    return round(sent_bytes / (times[large] - times[small]) / 1e3 / LINK_GB_PER_S, 3)
+
+
+def machine(clock_MHz: float) -> Preset:
+    """Eight A100 on their switches, with the clock of the row."""
+    clocks = [f"{unit}.clock_MHz={clock_MHz}" for unit in ("cu", "noc", "l2")]
+    links = ["link.topology=switch", f"link.GB_per_s={LINK_GB_PER_S}", f"link.efficiency={link_efficiency()}"]
+    return load_preset("a100_80g", [*clocks, *links, "collective.cus=108"])
+
+
+def source_of(row: Row, preset: Preset, gpus: int = GPUS) -> tuple[GemmSource, Chunks]:
+    """The GEMM of one GPU with the library's best kernel without split-K, and its chunks.
+
+    For AG + GEMM the walk finishes the rows of one GPU before those of the next.
+    """
+    problem = GemmProblem(row.m, row.n, row.k)
+    kernel = choose_kernel(problem, gpu_facts(preset.machine), splits=(1,))
+    if row.pattern == SCATTER:
+        source = GemmSource(problem, kernel)
+        return source, even_chunks(source.tiles, gpus)
+    rows = row.m // gpus
+    tile_m = min(kernel.tile_m, rows)
+    warps_m = max(1, kernel.warps_m * tile_m // kernel.tile_m)
+    kernel = replace(kernel, tile_m=tile_m, warps_m=warps_m, order=TileOrder.GROUPED, group=rows // tile_m)
+    source = GemmSource(problem, kernel)
+    return source, row_chunks(source, gpus)
+
+
+def runs_of(row: Row, gpus: int = GPUS) -> tuple[Run, ...]:
+    """The GEMM alone, then what the fused time is the sum of."""
+    preset = machine(row.clock_MHz)
+    source, chunks = source_of(row, preset, gpus)
+    alone = gemm_run(preset, GemmSource(source.problem, choose_kernel(source.problem, gpu_facts(preset.machine))))
+    if row.pattern == GATHER:
+        return alone, SoftwareRun(preset=preset, source=source, chunks=chunks, kind=FLUX_GATHER)
+    fused = SoftwareRun(preset=preset, source=source, chunks=chunks, kind=FLUX)
+    return alone, fused, CollectiveRun(preset=preset, source=source, chunks=chunks, kind="local_reduce")
+
+
+def simulate(row: Row, store: Store, gpus: int = GPUS) -> Ours:
+    """Simulated times of a row."""
+    results = [run_or_get(run, store).result for run in runs_of(row, gpus)]
+    assert all(result.exactly_once for result in results)
+    alone, *fused = (result.time_ps / PS_PER_US for result in results)
+    return Ours(alone, sum(fused))
+
+
+def added(ours: Mapping[Row, Ours]) -> Ours:
+    """The two calibrated times: what the row CALIBRATION takes longer than ours."""
+    row = next(row for row in ours if (row.pattern, row.layer, row.m) == CALIBRATION)
+    return Ours(row.gemm_us - ours[row].gemm_us, row.fused_us - ours[row].fused_us)
+
+
+def calibrated(ours: Mapping[Row, Ours]) -> dict[Row, Ours]:
+    """Our times with the two calibrated times added."""
+    more = added(ours)
+    return {row: Ours(time.gemm_us + more.gemm_us, time.fused_us + more.fused_us) for row, time in ours.items()}
+
+
+def speedup(row: Row, gemm_us: float, fused_us: float) -> tuple[float, float]:
+    """Fused over apart, and the ideal: the longer of GEMM and collective over apart."""
+    apart_us = gemm_us + row.collective_us
+    return apart_us / fused_us, apart_us / max(gemm_us, row.collective_us)
+
+
+def errors(times: Mapping[Row, Ours]) -> dict[Row, float]:
+    """Relative error of the fused time of the predicted rows. times: with the calibrated times."""
+    return {
+        row: ours.fused_us / row.fused_us - 1
+        for row, ours in times.items()
+        if (row.pattern, row.layer, row.m) != CALIBRATION
+    }
+
+
+def table(simulated: Mapping[Row, Ours]) -> str:
+    """All rows as Markdown, with the explanation of NOTES."""
+    times = calibrated(simulated)
+    wrong = errors(times)
+    more = added(simulated)
+    head = (
+        "Generated by `python -m validation.against.overlap`. Measured: `validation/references/"
+        "gemm_with_collective_a100.csv` (8 A100 80 GB on NVLink switches, bf16; FLUX, cuBLAS and NCCL). "
+        f"Preset a100_80g with the clock of each row. Calibrated: link.efficiency {link_efficiency()} of "
+        f"{LINK_GB_PER_S:.0f} GB/s; {more.gemm_us:.1f} us added to each GEMM, {more.fused_us:.1f} us to each "
+        "fused time."
+    )
+    return to_markdown(
+        [
+            Heading("GEMM and collective fused by software against measurements", 1),
+            Text(head),
+            Table(("rows", "number", "mean absolute error of the fused time", "mean error"), _means(wrong)),
+            Table(COLUMNS, [_cells(row, ours, row in wrong) for row, ours in times.items()]),
+            notes(NOTES),
+        ]
+    )
+
+
+def _means(wrong: Mapping[Row, float]) -> list[list[str]]:
+    rows = []
+    for pattern in (SCATTER, GATHER):
+        for name, chosen in ((f"M >= {LARGE_M}", lambda m: m >= LARGE_M), (f"M < {LARGE_M}", lambda m: m < LARGE_M)):
+            own = [error for row, error in wrong.items() if row.pattern == pattern and chosen(row.m)]
+            if own:
+                absolute, mean = sum(map(abs, own)) / len(own), sum(own) / len(own)
+                verdict = "reached" if absolute <= GOAL else "missed"
+                cells = [f"{100 * absolute:.1f} % (goal {GOAL:.0%} {verdict})", f"{100 * mean:+.1f} %"]
+                rows.append([f"{pattern}, {name}", str(len(own)), *cells])
+    return rows
+
+
+def _cells(row: Row, ours: Ours, predicted: bool) -> list[str]:
+    cells = [f"{row.pattern} {row.layer.removeprefix('GPT-3 ')}", str(row.m)]
+    for measured_us, our_us in ((row.gemm_us, ours.gemm_us), (row.fused_us, ours.fused_us)):
+        cells += [f"{measured_us:,.1f}", f"{our_us:,.1f}", f"{100 * (our_us / measured_us - 1):+.1f} %"]
+    pairs = zip(speedup(row, row.gemm_us, row.fused_us), speedup(row, *ours), strict=True)
+    cells += [f"{value:.2f}" for pair in pairs for value in pair]
+    return [*cells, "prediction" if predicted else "calibration"]
+
+
+def main() -> None:
+    store = Store()
+    write_page(TABLE, table({row: simulate(row, store) for row in sample()}))
+
+
+if __name__ == "__main__":
+    main()
