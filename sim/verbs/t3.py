@@ -15,6 +15,7 @@ from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
+from sim.scenario.bounds import bounds
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
@@ -31,7 +32,7 @@ from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
-from traces.command.tables import print_json
+from traces.command.tables import print_json, print_text
 from traces.errors import UserError
 from traces.output import output_path
 from traces.units import PS_PER_NS
@@ -122,6 +123,8 @@ def t3(
         show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
         return
     energies = load_energy(energy or DEFAULT)
+    if not as_json:
+        print_text(bounds(scenario).text(), err=True)
     if workers > 1:
         if checkpoint_every_s is not None:
             raise UserError("--workers: not with --checkpoint, which saves one run at a time")
