@@ -110,14 +110,14 @@ def table(found: dict[Case, dict[str, ScenarioResult]]) -> str:
         for name, result in results.items():
             blocks += [Heading(f"{name} on {case.preset}{changes}", 2), Table(COLUMNS, rows_of(result))]
         names = (SEQUENTIAL, DECOMPOSED, COPY_ENGINES, FLUX)
-        means: list[tuple[str | int, ...]] = [(name, f"{over(results, name):.3f}") for name in names]
+        means = [(name, f"{over(results, name):.3f}") for name in names]
         blocks += [Text("Speed-up of T3, geometric mean:"), Table(("over", case.preset), means)]
     blocks += [Heading("Beside another simulator", 2), _beside(next(iter(found.values())))]
     return to_markdown([*blocks, notes(NOTES)])
 
 
 def _beside(results: dict[str, ScenarioResult]) -> Table:
-    rows: list[tuple[str | int, ...]] = []
+    rows = []
     for baseline, ratios in published().items():
         like = ALIKE.get(baseline)
         ours = f"{over(results, like):.3f} ({like})" if like else "not run"
