@@ -101,6 +101,7 @@ class _CompileWatch(Listener):
         self._program = ""
         self._compiled = 0
         self._callable = 0
+        self._announced = False
 
     def on_start(self, event):
         now_s = perf_counter()
@@ -109,9 +110,11 @@ class _CompileWatch(Listener):
             dispatcher = event.data["dispatcher"]
             self._program, self._compiled = dispatcher.__name__, 0
             self._callable = _functions_of(dispatcher) if isinstance(dispatcher, Dispatcher) else 1
-        if self.count == 0:
-            time = "one to two minutes" if self._callable > MANY else "seconds"
-            self._report(f"compiling functions, once: about {self._callable} for {self._program}, {time}", now_s)
+        if self._callable > MANY and not self._announced:
+            self._announced = True
+            self._report(f"compiling about {self._callable} functions, once: one to two minutes", now_s)
+        elif self.count == 0:
+            self._report("compiling functions, once", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
             self._report(f"{self._program}: {self._compiled} of about {self._callable} functions compiled", now_s)
         self._depth += 1

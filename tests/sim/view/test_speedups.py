@@ -1,5 +1,7 @@
 """`t3sim plot speedups`: cases of evaluations and of studies, their names, means, table and figure; what has none."""
 
+import io
+from itertools import pairwise
 from statistics import geometric_mean
 
 import pytest
@@ -99,3 +101,12 @@ def test_labels_say_only_what_differs():
     assert all(text.get_rotation() == 0 for text in axes.get_xticklabels())
     many = draw_speedups([f"{name}\n{'a long label ' * 3}{name}" for name in range(20)], {"T3": [1.5] * 20}, {})
     assert many.axes[0].get_xticklabels()[0].get_rotation() == 90 and many.get_figwidth() == 14
+
+
+def test_labels_of_cases_do_not_touch():
+    titles = [f"{gpus} GPUs\nlink.GB_per_s = {rate}" for gpus in (2, 4) for rate in (75, 150, 600)]
+    figure = draw_speedups(titles, {"T3": [1.2] * len(titles)}, {"T3": 1.2})
+    figure.savefig(io.BytesIO(), format="png")  # sets the layout
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) == len(titles) + 1
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
