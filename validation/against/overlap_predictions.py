@@ -30,8 +30,16 @@ from validation.against.overlap import (
 )
 
 FILE = Path(__file__).parents[1] / "predictions" / "overlap_llama3_70b_a100.csv"
-SIMULATED = {8: (1024, 2048), 4: (1024,)}
-"""Number of GPUs -> M."""
+SIMULATED = {
+    (8, "OP"): (1024, 2048),
+    (8, "down"): (1024, 2048),
+    (8, "QKV"): (1024, 2048),
+    (8, "gate and up"): (1024,),
+    (4, "OP"): (1024,),
+    (4, "down"): (1024,),
+    (4, "QKV"): (1024,),
+}
+"""(Number of GPUs, layer) -> M. Longer ones take minutes."""
 EXTRAPOLATED = (4096, 8192)
 HIDDEN, INNER, QKV = 8192, 28672, 8192 + 2 * 1024
 """Widths of Llama-3-70B: hidden, of the feed-forward layer, and of Q, K and V together."""
@@ -87,8 +95,9 @@ def predicted(store: Store) -> dict[tuple[int, Row], Times]:
     more = added({first: simulate(first, store)})
     launch_us = first.collective_us - collective_us(first, 8, store)
     found = {}
-    for gpus, sizes in SIMULATED.items():
-        for row in (row for m in sizes for row in layers(gpus, m)):
+    for (gpus, layer), sizes in SIMULATED.items():
+        for m in sizes:
+            row = next(row for row in layers(gpus, m) if row.layer == layer)
             ours: Ours = simulate(row, store, gpus)
             alone_us = collective_us(row, gpus, store) + launch_us
             found[gpus, row] = Times(ours.gemm_us + more.gemm_us, alone_us, ours.fused_us + more.fused_us)
@@ -99,7 +108,7 @@ def extrapolated(times: dict[tuple[int, Row], Times]) -> dict[tuple[int, Row], T
     """Times at EXTRAPOLATED M, along the line through the simulated ones."""
     found = {}
     for (gpus, row), begin in times.items():
-        small, large = SIMULATED[gpus][0], SIMULATED[gpus][-1]
+        small, large = SIMULATED[gpus, row.layer][0], SIMULATED[gpus, row.layer][-1]
         if row.m == small < large:
             end = times[gpus, row._replace(m=large)]
             for m in EXTRAPOLATED:
