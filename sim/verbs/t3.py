@@ -123,7 +123,7 @@ def t3(
         show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
         return
     energies = load_energy(energy or DEFAULT)
-    if not as_json:
+    if not as_json and own is None:  # the user's plan is checked when its runs are made
         print_text(bounds(scenario).text(), err=True)
     if workers > 1:
         if checkpoint_every_s is not None:
