@@ -52,16 +52,16 @@ class GemmResult(NamedTuple):
 
 
 @cache
-def kernel(size: tuple[int, int, int]) -> GemmKernel:
+def kernel(shape: tuple[int, int, int]) -> GemmKernel:
     """The kernel that the library chooses for a GEMM on all CUs."""
-    return choose_kernel(GemmProblem(*size), gpu_facts(load_preset(PRESET).machine), DataType.BF16)
+    return choose_kernel(GemmProblem(*shape), gpu_facts(load_preset(PRESET).machine), DataType.BF16)
 
 
 @cache
-def gemm(size: tuple[int, int, int], cus: int, k: int) -> GemmResult:
+def gemm(shape: tuple[int, int, int], cus: int, k: int) -> GemmResult:
     """Replay a GEMM with this K on a part of the CUs, the same number on each die."""
     preset = load_preset(PRESET, [f"cu.count={cus}"])
-    source = GemmSource(GemmProblem(*size[:2], k), kernel(size))
+    source = GemmSource(GemmProblem(*shape[:2], k), kernel(shape))
     (result,) = simulate(CommandSequence([source]), preset).kernels
     total = result.totals
     read, written = total["msc.read_sectors"], total["msc.write_sectors"]
@@ -75,10 +75,10 @@ def gemm(size: tuple[int, int, int], cus: int, k: int) -> GemmResult:
     )
 
 
-def continued_time_ps(size: tuple[int, int, int], cus: int) -> float:
+def continued_time_ps(shape: tuple[int, int, int], cus: int) -> float:
     """Time of a GEMM from two with a smaller K: each further K-step takes the same time."""
-    (short, short_ps), (longer, longer_ps) = ((k, gemm(size, cus, k).time_ps) for k in SHORT_K)
-    return longer_ps + (longer_ps - short_ps) * (size[2] - longer) / (longer - short)
+    (short, short_ps), (longer, longer_ps) = ((k, gemm(shape, cus, k).time_ps) for k in SHORT_K)
+    return longer_ps + (longer_ps - short_ps) * (shape[2] - longer) / (longer - short)
 
 
 def rate_tflops(cus: int) -> float:
@@ -92,8 +92,8 @@ def one_wave_tflops() -> float:
     return tflops(ONE_WAVE, continued_time_ps(ONE_WAVE, ALL_CUS))
 
 
-def tflops(size: tuple[int, int, int], time_ps: float) -> float:
-    return 2 * prod(size) / TERA / (time_ps / PS_PER_S)
+def tflops(shape: tuple[int, int, int], time_ps: float) -> float:
+    return 2 * prod(shape) / TERA / (time_ps / PS_PER_S)
 
 
 def counters(scenario: str) -> dict[str, float]:
@@ -147,12 +147,19 @@ def rate_rows() -> list[list[str]]:
     return [_rate_cells(*row) for row in (*rows, (ONE_WAVE, ALL_CUS, ONE_WAVE_TFLOPS, one_wave_tflops()))]
 
 
-def _rate_cells(size: tuple[int, int, int], cus: int, theirs: float, ours: float) -> list[str]:
-    chosen, error = kernel(size), ours / theirs - 1
+def _rate_cells(shape: tuple[int, int, int], cus: int, theirs: float, ours: float) -> list[str]:
+    chosen, error = kernel(shape), ours / theirs - 1
     verdict = "ok" if abs(error) <= RATE_TOLERANCE else "off"
     tile = f"{chosen.tile_m} x {chosen.tile_n} x {chosen.tile_k}"
-    shape = " x ".join(map(str, size))
-    return [shape, f"{cus}", tile, f"{theirs:.0f}", f"{ours:.0f}", f"{100 * error:+.1f} %", verdict]
+    return [
+        " x ".join(map(str, shape)),
+        f"{cus}",
+        tile,
+        f"{theirs:.0f}",
+        f"{ours:.0f}",
+        f"{100 * error:+.1f} %",
+        verdict,
+    ]
 
 
 def table() -> str:
