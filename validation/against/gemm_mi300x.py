@@ -151,8 +151,15 @@ def _rate_cells(shape: tuple[int, int, int], cus: int, theirs: float, ours: floa
     chosen, error = kernel(shape), ours / theirs - 1
     verdict = "ok" if abs(error) <= RATE_TOLERANCE else "off"
     tile = f"{chosen.tile_m} x {chosen.tile_n} x {chosen.tile_k}"
-    shape = " x ".join(map(str, shape))
-    return [shape, f"{cus}", tile, f"{theirs:.0f}", f"{ours:.0f}", f"{100 * error:+.1f} %", verdict]
+    return [
+        " x ".join(map(str, shape)),
+        f"{cus}",
+        tile,
+        f"{theirs:.0f}",
+        f"{ours:.0f}",
+        f"{100 * error:+.1f} %",
+        verdict,
+    ]
 
 
 def table() -> str:
