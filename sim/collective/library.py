@@ -34,9 +34,9 @@ DIRECT_LEAST_BYTES = 65536
 """A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
 WARPS = 16
 """Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
-SENDING, COPYING = 4, 1
-"""Workgroups on a CU that send, and that receive or copy, in a direct algorithm (assumed: stores to other GPUs are
-posted, so a channel sends more than it copies)."""
+DIRECT_WORKGROUPS = 4
+"""Workgroups on a CU that send, that receive, and that copy, in a direct algorithm (assumed: stores are posted, so some
+load while others store)."""
 LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
 """Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
 LINE_BYTES = 128
@@ -60,11 +60,12 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link_share: float
 
 
-class Calibrated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The two calibrated values of an algorithm and protocol."""
+class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values of an algorithm and protocol. efficiency: share of the links' rate; 0 = that of the row."""
 
     launch_ps: int
-    efficiency: float
+    channel_ps: int = 0
+    efficiency: float = 0.0
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: int
     topology: str
     GB_per_s: float
+    efficiency: float
     source: str
     channels: int
     direct_channels: int
@@ -81,11 +83,11 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuned_ll_GB_per_s: float
     tuned_ll128_channel_GB_per_s: float
     calibrated: str
-    ring: dict[str, Calibrated]
-    direct: dict[str, Calibrated]
+    ring: dict[str, Software]
+    direct: dict[str, Software]
 
-    def values(self, algorithm: str) -> dict[str, Calibrated]:
-        """Protocol -> the calibrated values."""
+    def values(self, algorithm: str) -> dict[str, Software]:
+        """Protocol -> values."""
         return self.ring if algorithm == RING else self.direct
 
 
@@ -119,6 +121,15 @@ class Choice:
     @property
     def figures(self) -> Protocol:
         return tables().protocol[self.protocol]
+
+    @property
+    def software(self) -> Software:
+        return row_of(self.row).values(self.algorithm)[self.protocol]
+
+    @property
+    def launch_ps(self) -> int:
+        """Time of the software before the kernel starts."""
+        return self.software.launch_ps + self.channels * self.software.channel_ps
 
     def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
         """How a chunk is cut. In a direct algorithm the messages to all GPUs share the channels."""

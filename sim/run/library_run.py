@@ -9,7 +9,7 @@ import numpy as np
 from sim.collective import staged
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import COPYING, LINE_BYTES, RING, SENDING, Choice, row_of, topology_of
+from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, RING, Choice, row_of, topology_of
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels
 from sim.host.gpu import Progress
@@ -34,6 +34,8 @@ PLANS = {
     "all_to_all": staged.all_to_all,
     "send_recv": staged.send_recv,
 }
+BARE_PS = "bare_time_ps"
+"""Figure: time without the launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,20 +90,25 @@ class LibraryRun(Run):
 
     def launches(self, plan: Plan) -> list[Launch]:
         """The kernel of a GPU; of a direct algorithm its parts, which run at the same time."""
-        machine, channels = self.preset.machine, self.choice.channels
+        machine = replace_unit(self.preset.machine, collective={"launch_ps": 0})
+        channels = self.choice.channels
         if self.choice.algorithm == RING:
             return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
         own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
         shared = (0, max(1, channels - own))
-        where = ((shared, SENDING), (shared, COPYING), ((channels - own, channels), COPYING))
-        return [
-            replace(collective_launch(machine, self.kind, replace(plan, steps=steps), queue, cus), places=places)
-            for queue, (steps, (cus, places)) in enumerate(zip(kernels(plan.steps), where, strict=True))
+        places = (shared, shared, (channels - own, channels))
+        parts = [
+            collective_launch(machine, self.kind, replace(plan, steps=steps), queue, cus)
+            for queue, (steps, cus) in enumerate(zip(kernels(plan.steps), places, strict=True))
             if steps
         ]
+        return [replace(part, places=DIRECT_WORKGROUPS) for part in parts]
+
+    def reads(self, field: str) -> bool:
+        return field != "collective.launch_ps"  # all GPUs are idle until then; `signed` adds it
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        return run_plan(
+        result = run_plan(
             *(self.preset.machine, self.plans(), self.launches),
             name=self.kind,
             explicit=False,
@@ -109,6 +116,13 @@ class LibraryRun(Run):
             progress=progress,
             save_points=save_points,
         )
+        result.figures[BARE_PS] = result.time_ps
+        return result
+
+    def signed(self, result: RunResult) -> RunResult:
+        signed = super().signed(result)
+        end_ps = int(result.figures[BARE_PS] or 0) + self.preset.machine.collective.launch_ps
+        return replace(signed, kernels=[replace(kernel, end_ps=end_ps) for kernel in result.kernels])
 
 
 def flat_buffer(data_bytes: int, gpus: int, channels: int) -> tuple[np.ndarray, Chunks]:
@@ -136,19 +150,18 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         found, most = choice.channels, preset.machine.cu.count
         raise UserError(f"channels: found {found}, allowed are 1 to {most}: a channel keeps one CU of {preset.name}")
     row, protocol = row_of(choice.row), choice.figures
-    known = row.values(choice.algorithm)[choice.protocol]
     source = f"sim/collective/library.toml, row {choice.row}, {choice.algorithm} {choice.protocol}"
     values: dict[str, tuple[Any, str]] = {
         "link.topology": (topology_of(row), "standard"),
         "link.GB_per_s": (row.GB_per_s, "standard"),
-        "link.efficiency": (known.efficiency, "calibrated"),
+        "link.efficiency": (choice.software.efficiency or row.efficiency, "calibrated"),
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
         "link.credits": (MAX_CREDITS, "assumed"),  # fewer would limit links of 300 GB/s and more
         "collective.cus": (choice.channels, "assumed"),
         "collective.workgroups": (1, "standard"),
         "collective.warps": (choice.warps, "standard"),
         "collective.unroll": (row.loads, "assumed"),
-        "collective.launch_ps": (known.launch_ps, "calibrated"),
+        "collective.launch_ps": (choice.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
     }
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}

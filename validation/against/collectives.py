@@ -2,7 +2,7 @@
 
 `python -m validation.against.collectives` writes `validation/tables/collectives.md`. Measured: nccl-tests, out of place
 (`validation/references/nccl_*.csv`). Ours: `t3sim collective` with the library of the preset. `sim/collective/
-library.toml` has two calibrated values for each machine, algorithm and protocol: `launch_ps` and `efficiency`. Curves
+library.toml` has two calibrated values for each machine, algorithm and protocol: `launch_ps` and `channel_ps`. Curves
 of 2 and 4 A100 or H100, and of 8 V100, give them (`--calibrate` prints them again). Curves of 8 A100 and 8 H100 are
 predicted.
 """
@@ -37,8 +37,6 @@ WORST = 5
 NS_PER_US = PS_PER_US / PS_PER_NS
 CURVE_COLUMNS = ("machine", "GPUs", "collective", "rows", "kind", "below 4 MiB", "from 4 MiB")
 ROW_COLUMNS = ("machine", "GPUs", "collective", "bytes", "protocol", "channels", "measured", "ours", "error")
-TRIALS = (0.7, 0.9)
-"""Efficiencies that the calibration simulates. Between them a time is taken as linear in 1 / efficiency."""
 
 
 class System(NamedTuple):
@@ -123,11 +121,11 @@ def mean_absolute(rows: Iterable[Row]) -> float | None:
 
 
 class Point(NamedTuple):
-    """A row of the calibration: measured time, and ours = launch + fixed + per_rate / efficiency, all in us."""
+    """A row of the calibration: measured time, ours without a launch, both in us, and the channels."""
 
     measured_us: float
-    fixed_us: float
-    per_rate_us: float
+    bare_us: float
+    channels: int
 
 
 def calibration_points() -> dict[tuple[str, str, str], list[Point]]:
@@ -135,29 +133,23 @@ def calibration_points() -> dict[tuple[str, str, str], list[Point]]:
     found: dict[tuple[str, str, str], list[Point]] = {}
     for case in filter(lambda case: case.calibrates, measured()):
         for size, time_us in measured()[case].items():
-            ends = [_trial_us(case, size, efficiency) for efficiency in TRIALS]
-            per_rate_us = (ends[0] - ends[1]) / (1 / TRIALS[0] - 1 / TRIALS[1])
-            choice = question(case, size).choice()
-            point = Point(time_us, ends[0] - per_rate_us / TRIALS[0], per_rate_us)
+            asked = question(case, size, ["collective.launch_ps=0"])
+            ours = simulate_collective(asked, Store())
+            choice = asked.choice()
+            point = Point(time_us, ours.time_ns / NS_PER_US, choice.channels)
             found.setdefault((choice.row, choice.algorithm, choice.protocol), []).append(point)
     return found
 
 
-def _trial_us(case: Case, data_bytes: int, efficiency: float) -> float:
-    asked = question(case, data_bytes, [f"link.efficiency={efficiency}", "collective.launch_ps=0"])
-    return simulate_collective(asked, Store()).time_ns / NS_PER_US
-
-
 def calibrated(points: Sequence[Point]) -> tuple[float, float, float]:
-    """(launch in us, efficiency, mean absolute error) with the least mean error of the points."""
-    theirs, fixed, per_rate = np.array(points).T
+    """(launch, time of a channel, both in us, mean absolute error) with the least mean error of the points."""
+    theirs, bare, channels = np.array(points).T
     best = (np.inf, 0.0, 0.0)
-    for efficiency in np.arange(0.5, 1.0, 0.01):
-        ours = fixed + per_rate / efficiency
-        for launch in np.arange(0, 60, 0.1):
-            best = min(best, (float(np.abs((ours + launch) / theirs - 1).mean()), launch, efficiency))
-    error, launch, efficiency = best
-    return float(launch), float(efficiency), error
+    for channel in np.arange(0, 2, 0.02):
+        for launch in np.arange(0, 60, 0.2):
+            best = min(best, (float(np.abs((bare + launch + channels * channel) / theirs - 1).mean()), launch, channel))
+    error, launch, channel = best
+    return float(launch), float(channel), error
 
 
 def curve_row(case: Case, rows: Sequence[Row]) -> list[str]:
@@ -217,8 +209,8 @@ def main() -> None:
     parser.add_argument("--calibrate", action="store_true", help="print the calibrated values, write nothing")
     if parser.parse_args().calibrate:
         for name, points in calibration_points().items():
-            launch_us, efficiency, error = calibrated(points)
-            print(*name, f"launch {launch_us:.1f} us, efficiency {efficiency:.2f}: {100 * error:.1f} %", len(points))
+            launch_us, channel_us, error = calibrated(points)
+            print(*name, f"launch {launch_us:.1f} us, channel {channel_us:.2f} us: {100 * error:.1f} %", len(points))
         return
     write_page(TABLE, table({case: rows_of(case, Store()) for case in measured()}))
 

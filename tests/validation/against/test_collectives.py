@@ -87,9 +87,11 @@ def test_table_is_what_the_simulator_says(case, monkeypatch):
 
 
 def test_the_calibration_finds_what_made_the_points():
-    points = [Point(5.0 + 3 + per_rate / 0.8, 3.0, per_rate) for per_rate in (1.0, 10.0, 100.0)]
-    launch, efficiency, error = calibrated(points)
-    assert launch == pytest.approx(5.0) and efficiency == pytest.approx(0.8) and error < 1e-6
+    points = [
+        Point(5.0 + channels * 0.5 + bare, bare, channels) for bare, channels in ((1.0, 2), (10.0, 8), (50.0, 24))
+    ]
+    launch, channel, error = calibrated(points)
+    assert launch == pytest.approx(5.0) and channel == pytest.approx(0.5) and error < 1e-6
 
 
 def test_nccl_takes_longer_for_more_channels_than_ours():
