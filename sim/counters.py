@@ -101,6 +101,11 @@ def ratios(total):
     return found
 
 
+def l2_bytes(total):
+    """Bytes through the busier direction of the ports of the L2 banks: requests with their data, or answers."""
+    return max(total["noc.request_bytes"], total["noc.answer_bytes"])
+
+
 def headline(total):
     """The counts that every run reports, in 32-byte sectors. `dram_write_sectors` excludes the last flush of L2."""
     written = total["hbm.write_columns"] + total["hbm.update_columns"]

@@ -2,7 +2,7 @@
 
 from sim.occupancy import occupancy
 from sim.presets.peaks import Peaks
-from sim.spec import Machine
+from sim.spec import L2Sharing, Machine
 from tracer.gemm.library import GpuFacts
 from traces.errors import UserError
 from traces.units import HZ_PER_MHZ, clocks_to_ps
@@ -36,4 +36,5 @@ def gpu_facts(machine: Machine) -> GpuFacts:
         + hbm.extra_latency_ps
         + clocks_to_ps(row_clk, hbm.clock_MHz),
         resident=resident,
+        l2_parts=machine.l2.partitions if machine.l2.sharing == L2Sharing.PRIVATE else 1,
     )

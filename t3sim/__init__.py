@@ -270,7 +270,10 @@ def collective(
     asked = Collective(
         *(preset, text_of("collective: kind", kind)),
         *(count_of("collective: gpus", gpus), count_of("collective: bytes", bytes)),
-        *(library, algorithm, protocol, channels),
+        library=library,
+        algorithm=algorithm,
+        protocol=protocol,
+        channels=channels,
     )
     with use_threads(threads):
         return simulate_collective(asked, store or Store(), fresh, whole, progress)

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from tracer.gemm.source import GemmKernel, GemmProblem, Layout, padded_leading_dimension
+from traces.choices import nearest
 from traces.errors import UserError
 
 ROW_ALIGNMENT_BYTES = {"a": 16, "b": 32, "c": 32}
@@ -130,5 +131,5 @@ def named_sublayer(name: str, where: str = "workload") -> tuple[GemmProblem, int
 
 def _named(table, what: str, name: str):
     if name not in table:
-        raise UserError(f"{what} {name!r} is unknown: one of {', '.join(table)}")
+        raise UserError(f"{what} {name!r} is unknown; {nearest(name, table)}")
     return table[name]

@@ -12,7 +12,7 @@ from sim.collective.dry_run import play
 from sim.collective.space import OUTPUT, Buffer, Region, check_spans
 from sim.collective.tables import Queue, Tables, work_records
 from sim.hw.request import Op
-from sim.hw.space import MAX_GPUS
+from sim.hw.space import MAX_GPUS, all_gpus
 from tracer.gemm.source import OUTPUT_TILE
 from traces.errors import UserError
 
@@ -262,7 +262,7 @@ def check_reduces(
             f"plan: tile {tile} is final on GPUs {np.flatnonzero(final[:, tile]).tolist()}, allowed is exactly one"
         )
     flow = follow(plans, [buffer], queues, limits)
-    lost = final & ((flow.stored | flow.sent) != (1 << len(plans)) - 1)
+    lost = final & ((flow.stored | flow.sent) != all_gpus(len(plans)))
     if lost.any():
         gpu, tile = (int(one[0]) for one in np.nonzero(lost))
         held = int(flow.stored[gpu, tile] | flow.sent[gpu, tile])

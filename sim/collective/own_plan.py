@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class OwnPlan:
         """Distance ahead (mod N) of the GPU at the other end of each port.
 
         Raises:
-            UserError: not whole numbers from 1 to N - 1, each once.
+            UserError: not whole numbers from 1 to N - 1, each once, or links that leave a GPU unreachable.
         """
         found = self._called("distances", gpus)
         numbers = isinstance(found, Sequence) and all(type(far) is int and 1 <= far < gpus for far in found)
@@ -55,6 +56,12 @@ class OwnPlan:
             raise UserError(
                 f"{self.name}: distances({gpus}): found {found!r}, allowed are whole numbers from 1 to {gpus - 1}, "
                 "each once: how far ahead (mod N) the GPU at the end of each link is"
+            )
+        groups = gcd(gpus, *found)
+        if groups > 1:
+            raise UserError(
+                f"{self.name}: distances({gpus}): found {tuple(found)}, which reach only one GPU in {groups}; allowed "
+                "are links over which each GPU reaches all others"
             )
         return tuple(found)
 

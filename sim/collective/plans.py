@@ -216,7 +216,7 @@ def check_plans_fit(plans: Sequence[Plan]) -> None:
 def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
     """Write the GPUs whose contributions must arrive at each tile into the counts of all plans."""
     for plan, stored, sent, shares in zip(plans, flow.stored, flow.sent, flow.shares, strict=True):
-        kinds, kind = np.unique([stored & ~(1 << plan.gpu), sent, shares], axis=1, return_inverse=True)
+        kinds, kind = np.unique([stored & ~(np.int64(1) << plan.gpu), sent, shares], axis=1, return_inverse=True)
         sets, weights = np.zeros((2, kinds.shape[1]), np.int64)
         for k, (by_store, by_send, several) in enumerate(kinds.T.tolist()):
             from_stores, from_sends = (_before(one, plan.gpu, len(plans)) for one in (by_store, by_send))
@@ -230,7 +230,8 @@ def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
 
 def _before(gpus: int, gpu: int, count: int) -> np.int64:
     """Convert a set of GPUs (bit k = GPU k) to the view of one GPU (bit k = the k-th before it)."""
-    return np.int64(sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1))
+    places = sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1)
+    return np.uint64(places).view(np.int64)
 
 
 class Builder:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.collective.topology import AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
-from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, GATE, SEND, SPACE, TILE, WAVEFRONT
+from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, GATE, SEND, SPACE, TILE, WAVEFRONT, all_gpus
 from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.gemm.store_parts import PARTS
 from traces.errors import UserError
@@ -290,7 +290,7 @@ def make_spaces(tiles: np.ndarray, buffers: Sequence[Buffer], gpus: int) -> np.n
         for other, before in zip(buffers[:number], spaces, strict=False):
             if space["first_byte"] < before["end_byte"] and before["first_byte"] < space["end_byte"]:
                 raise UserError(f"buffers {other.name} and {buffer.name}: their addresses overlap")
-    spaces["gpus"], spaces["set_mask"] = gpus, (1 << gpus) - 1
+    spaces["gpus"], spaces["set_mask"] = gpus, all_gpus(gpus)
     return spaces
 
 

@@ -47,9 +47,9 @@ REQUEST = np.dtype(
             "load",
             "i4",
         ),  # load-table entry that waits for the answer; of a store that leaves the GPU: its SEND record; -1 = none
-        ("source", "i4"),  # requester: CU index within the GPU, or -1 - DMA engine
-        ("contributors", "i4"),  # GPUs whose partial sums are in the data: bit k = the k-th before the sender (ledger)
-        ("bank", "i4"),  # L2 bank of the line (set by the NoC)
+        ("contributors", "i8"),  # GPUs whose partial sums are in the data: bit k = the k-th before the sender (ledger)
+        ("source", "i2"),  # requester: CU index within the GPU, or -1 - DMA engine
+        ("bank", "i2"),  # L2 bank of the line (set by the NoC)
         ("cache_set", "i4"),  # its set in that bank
         ("sectors", "i1"),  # sectors touched, bit 0 = lowest address
         ("full", "i1"),  # sectors whose 32 bytes are all written (WRITE); equals `sectors` otherwise

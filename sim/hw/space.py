@@ -22,7 +22,7 @@ BUFFER_BITS = 38
 """Distance of a receive buffer from the output and from the next one. Receive buffers have the output's layout."""
 BUFFER_SKEW_BYTES = 1 << 19
 """Added for each receive buffer, as in a heap: at equal offsets all buffers would start in the same DRAM banks."""
-MAX_GPUS = 32
+MAX_GPUS = 64
 """Each GPU is one bit in a set of contributors."""
 MAX_PORTS = MAX_GPUS - 1
 
@@ -177,6 +177,11 @@ def contributor_weight(contributors):
     return np.int64(total)
 
 
+def all_gpus(gpus):
+    """The set of all GPUs as a signed number: -1 of 64."""
+    return np.uint64((1 << int(gpus)) - 1).view(np.int64)
+
+
 @compiled
 def share_weight(share):
     """Weight of one share of a tile's sum (split-K)."""
@@ -186,8 +191,9 @@ def share_weight(share):
 @compiled
 def rotated(contributors, places, gpus, set_mask):
     """A set of GPUs as seen from the GPU `places` ahead."""
-    wide = np.int64(contributors) & set_mask
-    return ((wide << places) | (wide >> (gpus - places))) & set_mask
+    wide = contributors & set_mask
+    behind = (wide >> (gpus - places)) & ((np.int64(1) << places) - 1)  # of 64 GPUs the last one is the sign
+    return ((wide << places) | behind) & set_mask
 
 
 @compiled

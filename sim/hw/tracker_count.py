@@ -25,7 +25,7 @@ def _count_local(tile, request):
 @compiled
 def _count_arrival(tracker, space, tile, request):
     """Count data of another GPU. Its set of contributors is already in this GPU's numbering."""
-    given = np.int64(request.contributors) & space.set_mask
+    given = request.contributors & space.set_mask
     if given != tracker.given:
         tracker.given, tracker.weight = given, contributor_weight(given)
     tile.arrived |= given
@@ -87,26 +87,26 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
 def _count_wavefronts(tracker, space, tiles, wavefronts, released, chunk_left, request, now_ps):
     """Credit the counter of the wavefront that stored the data, or of each wavefront with sectors in the packet."""
     tag = np.int64(request.tag)
-    given = np.int64(request.contributors) & space.set_mask if request.link > 0 else np.int64(-1)
+    given, came = request.contributors & space.set_mask, request.link > 0
     if request.wavefront >= 0:
         number, volume = np.int64(request.wavefront), sectors_in(request.sectors) * SECTOR_BYTES
-        _credit(tracker, tiles, wavefronts[tag, number], tag, number, volume, given, released, chunk_left, now_ps)
+        _credit(tracker, tiles, wavefronts[tag, number], tag, number, volume, came, given, released, chunk_left, now_ps)
         return
     for sector in range(SECTORS_PER_LINE):
         if (request.sectors >> sector) & 1:
             number = wavefront_of(tiles[tag], request.line + sector * SECTOR_BYTES)
             _credit(
                 *(tracker, tiles, wavefronts[tag, number], tag, number, SECTOR_BYTES),
-                *(given, released, chunk_left, now_ps),
+                *(came, given, released, chunk_left, now_ps),
             )
 
 
 @compiled
-def _credit(tracker, tiles, wavefront, tag, number, volume, given, released, chunk_left, now_ps):
-    """Count `volume` bytes of a wavefront. `given`: the set of GPUs whose sums are in them, -1 = own stores."""
+def _credit(tracker, tiles, wavefront, tag, number, volume, came, given, released, chunk_left, now_ps):
+    """Count `volume` bytes of a wavefront. came: from another GPU, with the sums of the GPUs of the set `given`."""
     wavefront.counted_bytes += volume
     wavefront.done_ps = max(wavefront.done_ps, now_ps)
-    if given >= 0:
+    if came:
         wavefront.arrived_bytes += volume
         wavefront.arrived |= given
     if wavefront.triggers == 1 or wavefront.counted_bytes < wavefront.threshold_bytes:

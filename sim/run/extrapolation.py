@@ -26,9 +26,12 @@ WAVES, OF_WAVES = f"{EXTRAPOLATED}from_waves", f"{EXTRAPOLATED}to_waves"
 TIME_ERROR, TRAFFIC_ERROR = f"{EXTRAPOLATED}time_error", f"{EXTRAPOLATED}traffic_error"
 """Figures of an extrapolated run: simulated workgroups and waves, those of the whole; the stated relative errors."""
 FILLS = 2
-"""Data that must have come into L2 before waves can be steady, in sizes of L2 and of a storing memory-side cache
-together. Until a cache is full it evicts little; then reads compete with the first write-backs (assumed;
+"""Data that must have come into L2 before waves can be steady, in sizes of L2 and of a memory-side cache whose content
+counts, together. Until a cache is full it evicts little; then reads compete with the first write-backs (assumed;
 `validation/tables/extrapolation.md`)."""
+SEEN_ONCE = 0.01
+"""Largest share of reads that hit a memory-side cache without write-backs whose content does not count (assumed): data
+that pass through once leave it as they find it."""
 END_WAVES = 0.1
 """Uncertainty of the end, in waves: workgroups may be less out of step than at the end of the whole kernel (assumed;
 `validation/tables/extrapolation.md`)."""
@@ -55,6 +58,10 @@ class Snapshot(NamedTuple):
     def l2_fills(self) -> int:
         """Sectors brought into L2."""
         return int(sum(self.counted["l2"][name].sum() for name in ("read_miss_sectors", "write_sectors")))
+
+    def side_sectors(self, name: str) -> int:
+        """A counter of the memory-side cache."""
+        return int(self.counted["msc"][name].sum())
 
 
 class Cut(NamedTuple):
@@ -122,11 +129,21 @@ class Watch:
         pattern, last = self.kernel.pattern, self._snapshots[-1]
         least = (LEAST_WINDOWS - 1) * pattern.wave + pattern.window
         machine = self.gpu.machine
-        cache_bytes = machine.l2.bytes + machine.msc.bytes * machine.msc.present
+        cache_bytes = machine.l2.bytes + (machine.msc.bytes if self._side_counts() else 0)
         fills = self._snapshots[0].l2_fills + FILLS * cache_bytes // SECTOR_BYTES
         ready = [s.workgroups for s in self._snapshots if s.l2_fills >= fills and s.workgroups >= pattern.repeats_after]
         steady = min(last.workgroups - ready[0], max(last.workgroups // 2, least)) if ready else 0
         return steady if steady >= least else 0
+
+    def _side_counts(self) -> bool:
+        """Does what the memory-side cache holds change the rate: has it dirty lines, or do reads hit it?"""
+        msc, first, last = self.gpu.machine.msc, self._snapshots[0], self._snapshots[-1]
+        if not msc.present or msc.write_back:
+            return msc.present
+        hits, reads = (
+            last.side_sectors(name) - first.side_sectors(name) for name in ("read_hit_sectors", "read_sectors")
+        )
+        return hits > SEEN_ONCE * reads
 
     def _check(self, steady: int) -> None:
         pattern, last = self.kernel.pattern, self._snapshots[-1]

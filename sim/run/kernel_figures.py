@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sim.counters import add_totals
+from sim.counters import add_totals, l2_bytes
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
@@ -126,13 +126,12 @@ def busy_shares(total: dict[str, int], preset: Preset, time_ps: int) -> dict[str
     """Unit -> share of the time for which it is busy, over all its instances; dram, l2: share of the peak bandwidth."""
     machine, peaks = preset.machine, preset.peaks()
     schedulers = machine.cu.count * machine.cu.schedulers
-    l2_sectors = total["l2.read_sectors"] + total["l2.write_sectors"] + total["l2.atomic_sectors"]
     columns = sum(total[f"hbm.{kind}_columns"] for kind in ("read", "write", "update"))
     dram_sectors = columns - total["l2.flush_sectors"]  # the flush comes after the kernel
     time_ps = max(1, time_ps)
     return {
         "dram": dram_sectors * SECTOR_BYTES * PS_PER_S / (peaks.dram_bytes_per_s * time_ps),
-        "l2": l2_sectors * SECTOR_BYTES * PS_PER_S / (peaks.l2_bytes_per_s * time_ps),
+        "l2": l2_bytes(total) * PS_PER_S / (peaks.l2_bytes_per_s * time_ps),
         "tensor": total["cu.tensor_busy_ps"] / (schedulers * time_ps),
         "shared": total["cu.shared_busy_ps"] / (machine.cu.count * time_ps),
         "issue": total["cu.issue_busy_ps"] / (schedulers * time_ps),

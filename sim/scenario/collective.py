@@ -199,6 +199,7 @@ def _moved(run: Run, result: RunResult) -> tuple[int, ...]:
     padded = run.padded_bytes if isinstance(run, LibraryRun) else run.source.problem.output_bytes
     wire_bytes = run.choice.figures.wire_bytes if isinstance(run, LibraryRun) else LINE_BYTES
     moved = result.mean_dram_bytes
+    assert moved is not None
     return (
         *(padded, result.time_ps, int(moved[Stream.COMM_READ]), int(moved[Stream.COMM_WRITE])),
         result.link_bytes * wire_bytes // LINE_BYTES,

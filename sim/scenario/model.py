@@ -99,8 +99,15 @@ class ModelScenario:
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
         for _, step in self.steps():  # what cannot run is refused at once
             if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
-                for distance in range(1, step.work.gpus):
-                    port_to(self.preset.machine.link.topology, step.work.gpus, distance)
+                self._check_links(step.work.gpus)
+
+    def _check_links(self, gpus: int) -> None:
+        """Refuse an all-to-all without a link between all GPUs."""
+        try:
+            for distance in range(1, gpus):
+                port_to(self.preset.machine.link.topology, gpus, distance)
+        except UserError as reason:
+            raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -292,7 +299,7 @@ Times = dict[tuple[str, str], int]
 def _durations(
     scenario: ModelScenario,
     figures: Mapping[str | Exchange, Figures],
-    pairs: Mapping[tuple[str, Exchange], Mapping[str, RunResult]],
+    pairs: Mapping[tuple[str, str | Exchange], Mapping[str, RunResult]],
     name: str,
 ) -> Times:
     """Times of all steps in a configuration."""

@@ -1,11 +1,11 @@
-"""`t3sim t3`: simulate a GEMM and its all-reduce in the five configurations of the paper."""
+"""`t3sim t3`: simulate a GEMM and its all-reduce in the configurations of the paper, and in those of software."""
 
 from collections.abc import Sequence
 from shlex import quote
 
 import click
 
-from sim.collective.chunks import Chunks, chunks_of
+from sim.collective.chunks import Chunks, chunks_of, even_chunks
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
@@ -15,6 +15,7 @@ from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
+from sim.scenario.bounds import bounds
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
@@ -31,7 +32,7 @@ from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
-from traces.command.tables import print_json
+from traces.command.tables import print_json, print_text
 from traces.errors import UserError
 from traces.output import output_path
 from traces.units import PS_PER_NS
@@ -94,6 +95,9 @@ def t3(
 ) -> None:
     """Simulate a tensor-parallel GEMM and its all-reduce: sequential, fused (T3), fused with MCA, and two ideals.
 
+    What software does today is simulated if --configuration names it: Decomposed, Copy-engines, FLUX. It needs
+    --set link.topology=switch or fully_connected.
+
     A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes one or two minutes. This example takes seconds:
 
     Example: t3sim t3 --kernel gemm:m=1024,n=1024,k=256 --gpus 4 -o small.h5
@@ -119,6 +123,8 @@ def t3(
         show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
         return
     energies = load_energy(energy or DEFAULT)
+    if not as_json and own is None:  # the user's plan is checked when its runs are made
+        print_text(bounds(scenario).text(), err=True)
     if workers > 1:
         if checkpoint_every_s is not None:
             raise UserError("--workers: not with --checkpoint, which saves one run at a time")
@@ -191,6 +197,11 @@ def _gemm(
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if count == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
+    if gpus is not None:
+        try:
+            even_chunks(len(source.output_tiles()), gpus)
+        except UserError as mistake:
+            raise UserError(f"--{mistake}") from None
     return source, count or int(gpus or 0)
 
 

@@ -11,8 +11,10 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """A second distinction, for grey prints."""
 DPI = 110
-CHARACTER_EM = 0.5 * 0.694
+CHARACTER_EM = 0.6 * 0.694
 """Mean width of a character in an x-small font over the size of the font."""
+GAP = 2
+"""Characters between two labels."""
 LAYER_TITLES = {"op": "OP", "fc2": "FC-2", "fc1": "FC-1", "ip": "IP"}
 
 
@@ -44,8 +46,8 @@ def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence
 
 
 def widest_in(labels: Sequence[str]) -> float:
-    """About the width of the longest line of labels in an x-small font."""
+    """About the width of the longest line of labels in an x-small font, with a gap to the next label."""
     import matplotlib
 
     character_in = CHARACTER_EM * matplotlib.rcParams["font.size"] / style.POINTS_PER_IN
-    return float(character_in * max((len(line) for label in labels for line in label.splitlines()), default=0))
+    return float(character_in * max((len(line) + GAP for label in labels for line in label.splitlines()), default=0))

@@ -29,6 +29,8 @@ RATES = {
     "L2 merges": "l2_merge_rate",
     "DRAM row hits": "dram_row_hit_rate",
 }
+BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+"""Of a number: a line of a peak does not cross it."""
 
 
 def draw_rates(results: RunResult) -> "Figure":
@@ -67,7 +69,7 @@ def _bars(axes, place: int, kernels: int, values: list[float], name: str) -> Non
     height = 0.8 / kernels
     rows = [row + (place - (kernels - 1) / 2) * height for row in range(len(values))]
     drawn = axes.barh(rows, values, height, color=PALETTE[place], label=name)
-    axes.bar_label(drawn, fmt="{:,.4g}", padding=2, fontsize="small")
+    axes.bar_label(drawn, fmt="{:,.4g}", padding=2, fontsize="small", bbox=BEHIND)
 
 
 def _label(axes, names: list[str], quantity: str) -> None:

@@ -6,7 +6,9 @@ if it is busy for most of the time; else the run waits: for latency, or because 
 
 from collections.abc import Mapping
 
+from sim.counters import l2_bytes
 from sim.hw.request import SECTOR_BYTES
+from sim.presets.peaks import Peaks
 from sim.results import RunResult
 from sim.spec import Machine
 from traces.units import HZ_PER_MHZ, PS_PER_S, TERA
@@ -41,7 +43,7 @@ def shares(run: RunResult) -> dict[str, float]:
 
 def _work_and_peak(total: Mapping[str, int], machine: Machine) -> dict[str, tuple[float, float]]:
     """Unit -> (work, work per second at the peak)."""
-    cu, noc, hbm, l2 = machine.cu, machine.noc, machine.hbm, machine.l2
+    cu, noc, hbm = machine.cu, machine.noc, machine.hbm
     columns = sum(total[f"hbm.{kind}_columns"] for kind in ("read", "write", "update")) - total["l2.flush_sectors"]
     dram_hz = hbm.channels * hbm.clock_MHz * HZ_PER_MHZ
     noc_hz = noc.clock_MHz * HZ_PER_MHZ
@@ -55,7 +57,7 @@ def _work_and_peak(total: Mapping[str, int], machine: Machine) -> dict[str, tupl
         ),
         "NoC to CUs": (total["noc.answer_bytes"], cu.count * noc.response_bytes_per_clk * noc_hz),
         "NoC to L2": (total["noc.request_bytes"], cu.count * noc.request_bytes_per_clk * noc_hz),
-        "L2": (total["noc.answer_bytes"] + total["noc.request_bytes"], 2 * l2.banks * noc.bank_bytes_per_clk * noc_hz),
+        "L2": (l2_bytes(total), Peaks.of(machine).l2_bytes_per_s),
         "DRAM": (columns * SECTOR_BYTES, dram_hz * hbm.column_bytes / hbm.timing.burst),
     }
 

@@ -12,6 +12,7 @@ from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.view.paper import case_title
+from traces.command.tables import number_text
 from traces.errors import UserError
 
 IN_WORKLOAD_NAME = (COLUMN, "t3.gpus", *(f"kernel.{name}" for name in ("shape", "workload", "m", "n", "k")))
@@ -81,7 +82,7 @@ def _name(run: RunResult) -> str:
         problem = nested if isinstance(nested, dict) else run.options
         shape = " x ".join(str(problem.get(side, "?")) for side in "mnk")
         name = f"{shape}\n{run.options.get('gpus', '?')} GPUs"
-    swept = [f"{field} = {value}" for field, value in run.point.items() if field not in IN_WORKLOAD_NAME]
+    swept = [f"{field} = {number_text(value)}" for field, value in run.point.items() if field not in IN_WORKLOAD_NAME]
     return "\n".join([name, *swept])
 
 

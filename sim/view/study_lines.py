@@ -9,6 +9,7 @@ from sim.results import ResultsArchive
 from sim.scenario.result import T3, T3_MCA
 from sim.view.style import PALETTE, label_of, legend_below, new_figure
 from traces.choices import allowed_names
+from traces.command.tables import number_text
 from traces.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,14 +64,16 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
     same = set.intersection(*(set(others) for others in lines))
     drawn: list[list[float]] = []
     for number, (others, line) in enumerate(lines.items()):
-        label = ", ".join(f"{name} = {value}" for name, value in others if (name, value) not in same) or None
+        label = (
+            ", ".join(f"{name} = {number_text(value)}" for name, value in others if (name, value) not in same) or None
+        )
         drawn.append(values := [line[0][1] / value if relative and value else value for _, value in line])
         x = [places[value] for value, _ in line]
         axes.plot(x, values, marker=MARKERS[number], color=PALETTE[number], label=label and label_of(label))
     unit = "first / this" if relative else unit_of_measure(figure_name)
-    turned = max(len(str(value)) for value in values_over) * len(values_over) > LABEL_CHARACTERS
+    turned = max(len(number_text(value)) for value in values_over) * len(values_over) > LABEL_CHARACTERS
     axes.set_xticks(
-        list(places.values()), [label_of(str(value)) for value in values_over], rotation=90 if turned else 0
+        list(places.values()), [label_of(number_text(value)) for value in values_over], rotation=90 if turned else 0
     )
     axes.minorticks_off()
     axes.set(

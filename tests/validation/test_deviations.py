@@ -12,6 +12,7 @@ from sim.run.one_gpu import simulate
 from sim.spec import BankHash
 from tests.support.paths import ROOT
 from tests.support.programs import compute, kernel, load, row, small_preset, wait
+from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from tracer.streams import PointerChase
 from traces.schema import Cache, Kind, Space
@@ -115,3 +116,10 @@ def test_streams_far_apart_meet_in_few_banks():
     assert len({row for _, row in places}) == 64
     hashed = [bank_row_column(channel_local(k * MIB, 256, 64), *geometry[:4], int(BankHash.XOR))[0] for k in range(64)]
     assert len(set(hashed)) == 16
+
+
+def test_a_tile_takes_the_same_time_in_a_full_and_in_an_idle_machine():
+    """D46."""
+    preset = load_preset("v100", ["cu.count=4"])
+    one, four = (run(make_kernel(f"gemm:m={m},n=64,k=128,tile=64x64x32,warps=2x2"), preset).totals for m in (64, 256))
+    assert four["cu.tensor_busy_ps"] == 4 * one["cu.tensor_busy_ps"] > 0

@@ -85,6 +85,10 @@ def _functions_of(dispatcher):
     return sum(module in modules for module, _ in Dispatcher.known)
 
 
+MANY = 100
+"""Functions of the machine, whose compilation takes minutes on a slow computer."""
+
+
 class _CompileWatch(Listener):
     """Counts compilations, measures the time of the outermost one, and reports progress on stderr."""
 
@@ -97,6 +101,7 @@ class _CompileWatch(Listener):
         self._program = ""
         self._compiled = 0
         self._callable = 0
+        self._announced = False
 
     def on_start(self, event):
         now_s = perf_counter()
@@ -105,7 +110,10 @@ class _CompileWatch(Listener):
             dispatcher = event.data["dispatcher"]
             self._program, self._compiled = dispatcher.__name__, 0
             self._callable = _functions_of(dispatcher) if isinstance(dispatcher, Dispatcher) else 1
-        if self.count == 0:
+        if self._callable > MANY and not self._announced:
+            self._announced = True
+            self._report(f"compiling about {self._callable} functions, once: one to two minutes", now_s)
+        elif self.count == 0:
             self._report("compiling functions, once", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
             self._report(f"{self._program}: {self._compiled} of about {self._callable} functions compiled", now_s)

@@ -56,6 +56,7 @@ class Copy(IntEnum):
 
     LDG = 0  # loads into registers, then stores to shared memory
     ASYNC = 1  # copies that need no registers (LDGSTS)
+    LDG_SINGLE = 2  # as LDG, with one buffer in shared memory: a second barrier in every K-step
 
 
 class Epilogue(IntEnum):
@@ -129,7 +130,8 @@ class GemmKernel:
     @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
-        return self.pipeline_depth if self.copy == Copy.ASYNC else min(2, self.pipeline_depth)
+        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1}
+        return min(buffers[self.copy], self.pipeline_depth)
 
 
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
@@ -146,8 +148,8 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
     part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
     buffers = 1 if kernel.fragment_pieces == 1 else 2
     fragments = buffers * slice_k * part_bytes / kernel.lanes
-    ahead = kernel.pipeline_depth - 1 if kernel.copy == Copy.LDG else 0
-    in_flight = max(ahead, 1 if kernel.copy == Copy.LDG else 0) * stage_bytes(problem, kernel) / kernel.threads
+    steps = 0 if kernel.copy == Copy.ASYNC else max(kernel.pipeline_depth - 1, 1)
+    in_flight = steps * stage_bytes(problem, kernel) / kernel.threads
     words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
     return -(-words // 8) * 8
 

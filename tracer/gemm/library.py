@@ -20,11 +20,13 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary
 from tracer.gemm.kernel import Copy, GemmKernel, check_kernel, registers_per_thread, shared_bytes
 from tracer.gemm.problem import GemmProblem
-from tracer.gemm.raster import TileOrder
+from tracer.gemm.raster import TileOrder, walk
 from traces.errors import UserError
 from traces.units import HZ_PER_MHZ, PS_PER_S
 
@@ -53,6 +55,7 @@ class GpuFacts(NamedTuple):
         cus, clock_MHz, macs_per_clk: number and clock of CUs, fp16 multiply-accumulates of one CU per clock.
         l2_bytes_per_clk: share of one CU in the bandwidth of L2, per clock of the CU.
         l2_bytes: capacity.
+        l2_parts: L2s that do not share lines; workgroup i uses number i % l2_parts.
         dram_bytes_per_s: peak.
         latency_ps: of a read from DRAM.
         resident: (threads, registers per thread, shared bytes) -> workgroups that fit on a CU, 0 = none.
@@ -68,6 +71,7 @@ class GpuFacts(NamedTuple):
     dram_bytes_per_s: float
     latency_ps: int
     resident: Callable[[int, int, int], int]
+    l2_parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def _candidates(
         resident = gpu.resident(*needs)
         if resident == 0:
             continue
-        kernel = _ordered(problem, kernel, gpu.cus * resident, table)
+        kernel = _ordered(problem, kernel, gpu.cus * resident, table, gpu.l2_parts)
         for split in splits if table.splits else splits[:1]:
             if split == 1 or problem.k >= split * max(LEAST_SPLIT_K, kernel.tile_k):
                 yield expected_s(timed, kernel, gpu, resident, batch, split), kernel, split
@@ -191,14 +195,28 @@ def _fitted(kernel: GemmKernel, problem: GemmProblem) -> GemmKernel:
     return replace(kernel, tile_k=tile_k)
 
 
-def _ordered(problem: GemmProblem, kernel: GemmKernel, wave: int, table: Architecture) -> GemmKernel:
+def _ordered(problem: GemmProblem, kernel: GemmKernel, wave: int, table: Architecture, l2_parts: int) -> GemmKernel:
     """The kernel with the order of tiles whose waves read fewest operand bytes."""
     tiles_m = -(-problem.m // kernel.tile_m)
+    if l2_parts > 1:
+        return _ordered_for_parts(problem, kernel, wave, l2_parts)
     heights = (1, tiles_m) if table.by_rows_or_columns else GROUPS
     height = min(heights, key=lambda rows: (_wave_bytes(problem, kernel, wave, min(rows, tiles_m)), rows))
     if table.by_rows_or_columns:
         return replace(kernel, order=TileOrder.ROW if height == 1 else TileOrder.COLUMN)
     return replace(kernel, order=TileOrder.GROUPED, group=height)
+
+
+def _ordered_for_parts(problem: GemmProblem, kernel: GemmKernel, wave: int, l2_parts: int) -> GemmKernel:
+    """The order, by rows or by columns, whose first wave reads fewer operand bytes into one of several L2s."""
+    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+
+    def read_bytes(order: TileOrder) -> int:
+        tiles = walk(int(order), 1, tiles_m, tiles_n, 0)[:wave:l2_parts]
+        rows, columns = (np.unique(tiles[:, axis]).size for axis in (0, 1))
+        return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
+
+    return replace(kernel, order=min((TileOrder.ROW, TileOrder.COLUMN), key=read_bytes))
 
 
 def _wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int) -> float:

@@ -83,7 +83,8 @@ PLAN = np.dtype(
             "lanes",
             "depth",
             "pieces",  # pieces of the operands of a K-step
-            "copy",  # Copy
+            "through_registers",  # operand tiles pass through registers to shared memory
+            "single",  # one buffer in shared memory
             "staged",  # epilogue through shared memory
             "with_c",
             "load_bytes",  # per lane
@@ -105,8 +106,8 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan["steps"] = -(-problem.k // kernel.tile_k)
     tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
     plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
-    plan["order"], plan["copy"], plan["depth"] = kernel.order, kernel.copy, kernel.pipeline_depth
-    plan["pieces"] = kernel.fragment_pieces
+    plan["order"], plan["depth"], plan["pieces"] = kernel.order, kernel.pipeline_depth, kernel.fragment_pieces
+    plan["through_registers"], plan["single"] = kernel.copy != Copy.ASYNC, kernel.shared_stages == 1
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     if kernel.split_k > 1:
@@ -119,7 +120,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
 
 def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
     """EVENT[1] of every site. Compiled functions set addresses and lanes of global accesses."""
-    load = Kind.LOAD if kernel.copy == Copy.LDG else Kind.ASYNC_COPY
+    load = Kind.ASYNC_COPY if kernel.copy == Copy.ASYNC else Kind.LOAD
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
     macs = part * kernel.tile_k // kernel.fragment_pieces  # of one piece

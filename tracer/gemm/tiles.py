@@ -18,13 +18,11 @@ import numpy as np
 
 from tracer.compile.jit import compiled
 from tracer.events import put
-from tracer.gemm.kernel import Copy
 from tracer.gemm.plan import Slot
 from tracer.gemm.raster import tile_at
 from tracer.gemm.rectangles import RECTANGLE, cut_rectangle, write_accesses
 from traces.schema import NO_SLOT
 
-LDG = int(Copy.LDG)
 ACCUMULATORS = int(Slot.ACCUMULATORS)
 FRAGMENTS = int(Slot.FRAGMENTS)
 NEXT_FRAGMENTS = int(Slot.NEXT_FRAGMENTS)
@@ -83,15 +81,11 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
     for step in range(first, min(first + ahead, end)):
         at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
     for step in range(first, end):
+        if plan.single and step > first:  # the only stage of shared memory is reused
+            at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         if ahead == 0:
-            if step > first:  # the only stage of shared memory is reused
-                at = put(events, at, plan.reuse_barrier, NOTHING, 0)
             at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
-        arrived = ONE << np.uint64(step % plan.depth)
-        if plan.copy == LDG:
-            at = put(events, at, plan.share, arrived, NO_SLOT)
-            arrived = NOTHING
-        at = put(events, at, plan.stage_barrier, arrived, 0)
+        at = write_stage(plan, step, events, at)
         if ahead > 0 and step + ahead < end:
             at = write_loads(plan, rectangle, row, column, step + ahead, 0, 1, warp, events, at)
         at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
@@ -115,11 +109,13 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
     for step in range(first, end):
         for piece in range(plan.pieces):
             last = piece == portions
+            arrived = ONE << np.uint64(slot)
             if last and step + 1 < end:
+                if plan.single:  # all warps have read the last piece
+                    at = put(events, at, plan.reuse_barrier, arrived, 0)
                 at = write_stage(plan, step + 1, events, at)
             if not last or step + 1 < end:
                 at = put(events, at, plan.fragments, NOTHING, following)
-            arrived = ONE << np.uint64(slot)
             at = put(events, at, plan.tensor, arrived, ACCUMULATORS if last and step == end - 1 else NO_SLOT)
             if not last and step + ahead < end:
                 at = write_loads(plan, rectangle, row, column, step + ahead, piece, portions, warp, events, at)
@@ -131,7 +127,7 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
 def write_stage(plan, step, events, at):
     """Write the wait for the data of a step, and the barrier after which all warps can read them."""
     arrived = ONE << np.uint64(step % plan.depth)
-    if plan.copy == LDG:
+    if plan.through_registers:
         at = put(events, at, plan.share, arrived, NO_SLOT)
         arrived = NOTHING
     return put(events, at, plan.stage_barrier, arrived, 0)

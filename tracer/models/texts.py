@@ -13,7 +13,10 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice      fused                           fused
 
-A step that only reads and writes a tensor (copy, scale, mask) has the traffic of a bias, and is one here.
+The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
+division; up to 1024 columns a warp keeps a row, one element per lane) are those of its sources, as in
+`validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
+traffic of a bias, and is one here.
 """
 
 from collections.abc import Iterable
@@ -24,6 +27,9 @@ from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
 
 ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
+
+WARP_SOFTMAX = 1024
+"""Most columns for which PyTorch's softmax has a row in one warp."""
 
 
 class KernelTexts:
@@ -51,7 +57,17 @@ class KernelTexts:
         return self.matrix(m, n, k, groups)
 
     def norm(self, **options: object) -> str:
-        return self._text(self.model.norm, rows=self.how.rows, cols=self.model.hidden, stats=self.how.train, **options)
+        eager = {"warps": 4, "shared_rows": True, "keep": "false"} if self.eager else {}
+        sizes = {"rows": self.how.rows, "cols": self.model.hidden}
+        return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
+
+    def softmax(self, rows: int) -> str:
+        """Of the scores; eager as PyTorch does it."""
+        sizes = {"rows": rows, "cols": self.keys}
+        if not self.eager:
+            return self._text("softmax", **sizes)
+        long = {"keep": "false", "passes": 2}
+        return self._text("softmax", **sizes, exact=True, **(long if self.keys > WARP_SOFTMAX else {"vector": 1}))
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
         """Kernels that each read and write a tensor of `rows` rows."""
@@ -136,7 +152,7 @@ class KernelTexts:
             steps = [(f"heads_copy_{number}", NORM, text) for number, text in enumerate(copies)] + steps
             scale, mask = self.passes(rows, [self.keys] * 2)
             steps += [("scale", ATTENTION, scale), ("mask", ATTENTION, mask)]
-        steps.append(("softmax", ATTENTION, self._text("softmax", rows=rows, cols=self.keys)))
+        steps.append(("softmax", ATTENTION, self.softmax(rows)))
         if self.how.dropout:
             steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
         steps.append(("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch)))

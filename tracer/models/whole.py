@@ -15,8 +15,9 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
-PART = 1 << 28
-"""Most weights that one kernel of an optimizer updates (assumed; libraries cut long lists of weights too)."""
+PART, ALIGNED = 1 << 28, 1024
+"""Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
+long lists of weights into chunks too)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -143,9 +144,8 @@ def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, 
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
     steps = []
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
-        weights = sum(each for each, _ in groups.values())
-        rows = -(-weights // PART)
-        work = f"residual:rows={rows},cols={-(-weights // rows)},dtype=fp32"
+        parts, size = _cut(sum(each for each, _ in groups.values()))
+        work = f"residual:rows={parts},cols={size},dtype=fp32"
         steps.append(Step("gradient_sum", NORM, work))
     exchanges = [
         Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
@@ -168,14 +168,20 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
-    own = -(-weights // how.dp) if how.zero else weights
-    steps, gather, parts = Steps(model, how), Steps(model, how), -(-own // PART)
-    for name, work in steps.texts.optimizer(-(-own // parts)):
+    parts, size = _cut(-(-weights // how.dp) if how.zero else weights)
+    steps, gather = Steps(model, how), Steps(model, how)
+    for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     if how.zero in (1, 2):
         gather.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
     found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
     return tuple(block for block in found if block.steps)
+
+
+def _cut(weights: int) -> tuple[int, int]:
+    """Number and size of the equal parts, at most PART each; a size is a multiple of ALIGNED."""
+    parts = -(-weights // PART)
+    return parts, -(-weights // (parts * ALIGNED)) * ALIGNED
 
 
 def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:

@@ -6,7 +6,11 @@ E = rows * vocab * B bytes (B bytes of the type), R = ceil(rows / 8) sectors of 
 the gradient takes its place. Requested by loads 2 E and the targets; DRAM writes E and the losses; DRAM reads E if the
 caches hold a row between its two passes, else 2 E. Backward, the gradient is scaled: DRAM reads E, writes E.
 
-`fused=false`: log-softmax (`passes` passes, then y is written), and a kernel that picks y of the target of each row.
+`fused=false`: log-softmax (`passes` passes, then y is written), and a kernel of one warp that sums y of the target of
+each row: PyTorch's `nll_loss_forward_reduce_cuda_kernel_2d` (pytorch@00e3254d, aten/src/ATen/native/cuda/Loss.cu; later
+versions may have more warps). It takes `lanes` rows at a time, and its reads of y wait for the targets. The one sum
+that it stores is left out.
+
 Backward: the gradient of the choice is written (zeros, and one number per row), then dx = dy - exp(y) * sum(dy): DRAM
 reads 2 E, writes 2 E.
 """
@@ -69,8 +73,9 @@ class CrossEntropy(Operator):
                 RowKernel("log_softmax_backward", *shape, inputs, outputs, sfu=1, **settings),
             )
         settings |= {"passes": self.passes, "reductions": 2, "sfu": 1, "keep": False}
-        chosen = (Tensor(target, SCALAR_BYTES), Tensor(y, b, pitch_bytes=self.vocab * b))
+        chosen = (Tensor(target, SCALAR_BYTES), Tensor(y, b, pitch_bytes=self.vocab * b, indexed=True))
+        one_warp = {"warps": 1, "unroll": 1, "turns": -(-self.rows // self.lanes), "lanes": self.lanes}
         return (
             RowKernel("log_softmax", *shape, (Tensor(x, b),), (Tensor(y, b, Use.WRITE),), **settings),
-            ElementMap("nll", self.rows, 1, (*chosen, Tensor(loss, SCALAR_BYTES, Use.WRITE)), lanes=self.lanes),
+            ElementMap("nll", self.rows, 1, chosen, **one_warp),
         )

@@ -37,6 +37,7 @@ SLICES = 4
 """Slices of a tensor in flight that take registers (assumed)."""
 THREADS_MAX = 1024
 UNROLL_MAX = 32
+TURNS_MAX = 1 << 20
 _NO_ADDRESSES = np.empty(0, np.uint64)
 
 
@@ -73,12 +74,14 @@ class ElementMap(EvenKernel):
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_sizes("rows", "cols", "unroll", "warps", "turns")
+        self.check_sizes("rows", "cols", "unroll", "warps")
         self.check_lanes(self.lanes)
         if self.warps * self.lanes > THREADS_MAX:
             raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
         if self.unroll > UNROLL_MAX:
             raise UserError(f"{self.name} unroll = {self.unroll}: must be <= {UNROLL_MAX}")
+        if not 1 <= self.turns <= TURNS_MAX:
+            raise UserError(f"{self.name} turns = {self.turns}: must be 1 to {TURNS_MAX:,}, events are in memory")
         if self.vector < 0 or (self.vector and self.cols % self.vector):
             raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
         if self.vector * max(tensor.bytes for tensor in self.tensors) > WIDTH_BYTES:
@@ -213,7 +216,8 @@ class ElementMap(EvenKernel):
 
     def _access(self, kind: Kind, tensor: Tensor, turn: int) -> np.ndarray:
         slot = turn if kind == Kind.LOAD else NO_SLOT
-        made = access(kind, lanes=1, width_bytes=self.lane_elements * tensor.bytes, slot=slot)
+        wait = 1 << turn if tensor.indexed else 0
+        made = access(kind, lanes=1, width_bytes=self.lane_elements * tensor.bytes, slot=slot, wait=wait)
         if tensor.per_row:
             made["width_bytes"] = made["stride"] = tensor.bytes
         if self.fold > 1:

@@ -34,6 +34,7 @@ class Tensor:
         repeat: number of slices of this tensor that are read for each element.
         step_bytes: from slice to slice.
         per_row: one element per row instead of `cols`.
+        indexed: its place is read from the tensor before it, so its load waits for that one.
     """
 
     address: int
@@ -44,6 +45,7 @@ class Tensor:
     repeat: int = 1
     step_bytes: int = 0
     per_row: bool = False
+    indexed: bool = False
 
     def pitch(self, cols: int) -> int:
         """Bytes from row to row."""

@@ -5,12 +5,13 @@ writes `tables/gemm_library.md`. The kernel of a row is the choice of `tracer.ge
 shape, as in every command. A row is one of two kinds:
 
 * overhead: the overhead of a data set is the mean of what these rows take longer than our kernels, per kernel. It is
-  added to all rows of the data set.
+  added to all rows of the data set. A data set without such rows has the overhead that its authors state.
 * prediction: all other rows.
 
 The rows of a data set: of each M, `per_m` rows drawn with SEED, of at most `operations_max` operations. This rule was
 committed before the first row of the sample was simulated. Libraries add the shares of split-K in a second kernel,
-which we do not simulate: such a row has the overhead twice, and the time to read the shares at the bandwidth of L2.
+which we do not simulate: such a row has the time to read the shares at the bandwidth of L2, and the overhead twice if
+that is of the kernel. The overhead of a host clock counts once.
 """
 
 import csv
@@ -26,7 +27,7 @@ from sim.run.result import RunResult
 from sim.run.run import KernelRun, gemm_run
 from sim.run.store import Store, run_or_get
 from tracer.gemm.library import SUM_BYTES
-from tracer.gemm.source import GemmSource
+from tracer.gemm.source import GemmSource, Layout
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
@@ -54,9 +55,10 @@ class DataSet(NamedTuple):
         file, gpu: the rows of this file of `references` with this GPU.
         changes: values of the machine while it was measured.
         per_m: rows to draw of each M.
-        operations_max: of a row; longer ones take minutes to simulate.
-        overhead_rows: number of rows that determine the overhead, those of least M with the fewest weights;
-            0 = the launch of the preset.
+        operations_max: of a row.
+        b_layout: of the weights: column = K adjacent, as in `torch.nn.Linear`.
+        overhead_rows: number of rows that determine the overhead, those of least M with the fewest weights; 0 = none.
+        overhead_us: the overhead that the authors of the data state, if no rows determine it.
     """
 
     name: str
@@ -66,7 +68,9 @@ class DataSet(NamedTuple):
     changes: tuple[str, ...]
     per_m: int
     operations_max: float
+    b_layout: Layout
     overhead_rows: int
+    overhead_us: float = 0.0
 
 
 DATA_SETS = (
@@ -78,18 +82,20 @@ DATA_SETS = (
         ("hbm.clock_MHz=1512",),
         per_m=3,
         operations_max=70e9,
+        b_layout=Layout.COLUMN,
         overhead_rows=3,
     ),
-    DataSet("a100-llmcompass", "a100_80g", "a100_gemm.csv", "A100", (), 1, 160e9, 0),
-    DataSet("mi210-llmcompass", "mi210", "mi210_gemm.csv", "MI210", (), 1, 160e9, 0),
+    DataSet("a100-llmcompass", "a100_80g", "a100_gemm.csv", "A100", (), 1, 160e9, Layout.ROW, 0, 21.0),
+    DataSet("mi210-llmcompass", "mi210", "mi210_gemm.csv", "MI210", (), 1, 160e9, Layout.ROW, 0, 34.0),
     DataSet(
         "h100-vidur",
-        "h200",
+        "h100_sxm",
         "gemm_a100_h100.csv",
         "H100",
-        ("hbm.clock_MHz=1090.5",),
+        (),
         per_m=2,
         operations_max=70e9,
+        b_layout=Layout.COLUMN,
         overhead_rows=3,
     ),
 )
@@ -154,7 +160,8 @@ def machine(data: DataSet) -> Preset:
 @cache
 def source_of(row: Row) -> GemmSource:
     """The GEMM of a row with the kernel that the library chooses."""
-    return make_gemm(f"gemm:m={row.m},n={row.n},k={row.k},dtype=fp16", gpu_facts(machine(row.data).machine))[0]
+    text = f"gemm:m={row.m},n={row.n},k={row.k},dtype=fp16,b_layout={row.data.b_layout.name.lower()}"
+    return make_gemm(text, gpu_facts(machine(row.data).machine))[0]
 
 
 def run_of(row: Row) -> KernelRun:
@@ -179,17 +186,18 @@ def sum_us(row: Row) -> float:
 
 
 def overhead_us(data: DataSet, kernels_us: Mapping[Row, float]) -> float:
-    """The overhead of a data set, per kernel. kernels_us: our time of its rows."""
+    """The overhead of a data set, of each kernel if rows determine it. kernels_us: our time of its rows."""
     rows = [row for row in sample(data) if row.kind == OVERHEAD]
     if not rows:
-        return machine(data).machine.dispatch.launch_ps / PS_PER_US
+        return data.overhead_us
     return sum(row.time_us - kernels_us[row] - sum_us(row) for row in rows) / sum(map(kernels, rows))
 
 
 def predicted_us(data: DataSet, kernels_us: Mapping[Row, float]) -> dict[Row, float]:
     """Our time of each row of a data set, with the overhead. kernels_us: without."""
     overhead = overhead_us(data, kernels_us)
-    return {row: kernels_us[row] + sum_us(row) + kernels(row) * overhead for row in sample(data)}
+    times = {row: kernels(row) if data.overhead_rows else 1 for row in sample(data)}
+    return {row: kernels_us[row] + sum_us(row) + times[row] * overhead for row in sample(data)}
 
 
 def kernel_text(row: Row) -> str:

@@ -12,7 +12,8 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
-from validation.experiments.machines import MachineCollectives, MachineOfToday, Microbenchmarks
+from validation.experiments.machines import MachineCollectives, MachineOfToday, Mi300xGemm, Microbenchmarks
+from validation.experiments.model_steps import ModelSteps
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
 from validation.experiments.sensitivity import Sensitivity
@@ -32,9 +33,11 @@ Kind = (
     | AccelSimCycles
     | Microbenchmarks
     | MachineOfToday
+    | Mi300xGemm
     | GemmTime
     | MachineCollectives
     | OperatorTime
+    | ModelSteps
 )
 
 

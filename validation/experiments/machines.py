@@ -10,7 +10,7 @@ from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
 from traces.units import period_ps
-from validation.against import collectives, machines_of_today, microbenchmarks
+from validation.against import collectives, gemm_mi300x, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
 
@@ -58,6 +58,25 @@ class MachineOfTodayRun(FiguresRun):
         return machines_of_today.figures(self.machine)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mi300xRun(FiguresRun):
+    """The measured GEMMs of an MI300X. cus: number of CUs; 0 = the GEMM of one wave."""
+
+    cus: int
+
+    def input(self) -> dict[str, Any]:
+        return {"gemm_mi300x": self.cus}
+
+    def modules(self) -> tuple[str, ...]:
+        return (gemm_mi300x.__name__, __name__)
+
+    def figures(self) -> dict[str, float]:
+        if not self.cus:
+            return {"one_wave/TFLOP_per_s": gemm_mi300x.one_wave_tflops()}
+        traffic = gemm_mi300x.simulated() if self.cus == gemm_mi300x.ALL_CUS else {}
+        return traffic | {f"{self.cus}_cus/TFLOP_per_s": gemm_mi300x.rate_tflops(self.cus)}
+
+
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
     """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_microbenchmarks.csv`.
 
@@ -94,6 +113,25 @@ class MachineOfToday(Experiment, tag="machine_of_today", frozen=True, kw_only=Tr
         machine = next(machine for machine in machines_of_today.MACHINES if machine.preset == self.preset)
         preset, name = load_preset(self.preset), f"microbenchmarks of {self.preset}"
         return [MachineOfTodayRun(preset=preset, name=name, requests=4e7, machine=machine)]
+
+    def answers(self, results: Results) -> dict[str, float]:
+        return _figures(self.runs(), results)
+
+
+class Mi300xGemm(Experiment, tag="gemm_mi300x", frozen=True, kw_only=True):
+    """GEMMs of an MI300X: traffic, rate on several numbers of CUs, rate of one full wave."""
+
+    def runs(self) -> list[Run]:
+        preset = load_preset("mi300x")
+        return [
+            Mi300xRun(
+                preset=preset,
+                name=f"GEMM of mi300x, {cus or 'all'} CUs",
+                requests=7.5e7 if cus == gemm_mi300x.ALL_CUS else 1.5e7,
+                cus=cus,
+            )
+            for cus in (0, *gemm_mi300x.CUS)
+        ]
 
     def answers(self, results: Results) -> dict[str, float]:
         return _figures(self.runs(), results)

@@ -11,6 +11,7 @@ from validation.claims.claim import Claim
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
+from validation.experiments.model_steps import ModelSteps
 from validation.experiments.sensitivity import HEADLINES, Sensitivity, swings
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names, scenario_run
@@ -18,6 +19,7 @@ from validation.report.answers import Findings
 from validation.report.figures import (
     cu_split,
     end_to_end,
+    model_steps,
     overlap_traffic,
     scatter_sizes,
     time_distribution,
@@ -68,6 +70,10 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             cus = next(iter(experiment.bench.scenarios(experiment.scenarios).values())).preset.machine.cu.count
             splits = [f"{cus - taken}-{taken}" for taken in experiment.collective_cus]
             cu_split.draw(answers, scenario_names(experiment.scenarios), splits, path)
+            yield picture
+        case ModelSteps():
+            picture, path = _picture(name, "classes", "A training step by class of operator", folder)
+            model_steps.draw(answers, [*experiment.cases], experiment.title, path)
             yield picture
         case Sensitivity():
             for place, (headline, (title, unit)) in enumerate(HEADLINE_TITLES.items(), 1):

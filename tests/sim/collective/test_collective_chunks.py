@@ -43,7 +43,7 @@ def test_each_chunk_has_one_owner_as_far_ahead_as_it_says(sizes):
             assert owners[chunks.global_chunk(gpu, local)] == owner
 
 
-@given(gpus=st.integers(2, 32), more=st.integers(0, 500))
+@given(gpus=st.integers(2, 64), more=st.integers(0, 500))
 def test_even_chunks_differ_by_a_tile_at_most(gpus, more):
     chunks = even_chunks(gpus + more, gpus)
     found = [len(chunks.span(0, local)) for local in range(gpus)]
@@ -53,8 +53,8 @@ def test_even_chunks_differ_by_a_tile_at_most(gpus, more):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: even_chunks(10, 1), "gpus: found 1, allowed are 2 to 32: a collective needs two"),
-        (lambda: even_chunks(100, 33), "gpus: found 33, allowed are 2 to 32"),
+        (lambda: even_chunks(10, 1), "gpus: found 1, allowed are 2 to 64: a collective needs two"),
+        (lambda: even_chunks(100, 65), "gpus: found 65, allowed are 2 to 64"),
         (lambda: even_chunks(3, 4), "gpus: found 4 for an output of 3 tiles; allowed is one tile per GPU"),
         (lambda: chunks_of([3]), "gpus: found 1"),
         (lambda: chunks_of([3, 0, 2]), r"edges \[0, 3, 3, 5\] for 3 GPUs; allowed are 4 rising numbers from 0"),
@@ -68,7 +68,7 @@ def test_cuts_that_make_no_sense_are_refused(make, words):
         make()
 
 
-@pytest.mark.parametrize("gpus", [2, 3, 8, 32])
+@pytest.mark.parametrize("gpus", [2, 3, 8, 64])
 def test_ports_lead_where_they_say(gpus):
     assert port_distances(Topology.RING, gpus) == (1, gpus - 1)
     for topology in (Topology.FULLY_CONNECTED, Topology.SWITCH):

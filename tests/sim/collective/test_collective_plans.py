@@ -137,7 +137,7 @@ def test_a_tile_that_no_region_covers_is_refused():
 
 
 def test_one_gpu_is_no_collective():
-    with pytest.raises(UserError, match="gpus: found 1, allowed are 2 to 32"):
+    with pytest.raises(UserError, match="gpus: found 1, allowed are 2 to 64"):
         check_regions([[Region(0, 4, op=Op.UPDATE, expects=1)]], 4)
 
 

@@ -143,6 +143,7 @@ def test_in_a_study(plan_of, tmp_path):
         ("x = 1\n", "no function distances; a plan has distances and fused_regions"),
         (TORUS.replace("(1, ROW)", "(1, 4)"), "distances(4): found (1, 4), allowed are whole numbers from 1 to 3"),
         (TORUS.replace("(1, ROW)", "(1, 1)"), "each once"),
+        (TORUS.replace("(1, ROW)", "(2,)"), "torus.py: distances(4): found (2,), which reach only one GPU in 2"),
         (TORUS.replace("(1, ROW)", "(1, 3)"), "torus.py of 4 GPUs: no link to the GPU 2 ahead; allowed are 1, 3"),
         (TORUS.replace("return regions", "return chunks"), "fused_regions: found Chunks("),
         (TORUS.replace("far % ROW", "far % (ROW - 2)"), ": fused_regions: ZeroDivisionError"),

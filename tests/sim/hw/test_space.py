@@ -13,6 +13,7 @@ from sim.hw.space import (
     SPACE,
     TILE,
     WAVEFRONT,
+    all_gpus,
     contributor_weight,
     fingerprint,
     held,
@@ -93,8 +94,8 @@ def test_a_set_as_a_gpu_further_on_sees_it(gpus, members, places):
     places = 1 + (places - 1) % (gpus - 1)
     members = {member % gpus for member in members}
     bits = sum(1 << member for member in members)
-    as_stored = int(np.array([bits & 0xFFFFFFFF], np.uint32).view(np.int32)[0])  # in a request it is an i4
-    seen = int(rotated(as_stored, places, gpus, (1 << gpus) - 1))
+    as_stored = np.array([bits], np.uint64).view(np.int64)[0]  # in a request it is an i8
+    seen = int(rotated(as_stored, places, gpus, all_gpus(gpus))) % WRAP
     assert seen == sum(1 << (member + places) % gpus for member in members)
 
 

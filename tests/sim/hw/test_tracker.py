@@ -403,4 +403,4 @@ def test_storage_follows_from_the_fields():
 
 
 def test_the_record_has_room_for_a_request_of_any_port():
-    assert LSU["links"].shape[0] == 31 and LSU["links"].base == REQUEST["link"] == np.int8
+    assert LSU["links"].shape[0] == 63 and LSU["links"].base == REQUEST["link"] == np.int8

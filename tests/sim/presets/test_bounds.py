@@ -76,7 +76,7 @@ def test_an_instruction_takes_at_most_two_microseconds():
 
 
 def test_a_study_refuses_values_beyond_the_bounds():
-    for field, value in (("l2.dram_fifo", 1), ("t3.gpus", 33), ("t3.gpus", 1), ("interval_ns", 1 << 31)):
+    for field, value in (("l2.dram_fifo", 1), ("t3.gpus", 65), ("t3.gpus", 1), ("interval_ns", 1 << 31)):
         with pytest.raises(StudyError, match=f"s.toml: axes: {field}: found {value}, allowed is [0-9,]* to [0-9,]*: "):
             checked_field(field, value, "s.toml: axes")
 

@@ -106,6 +106,23 @@ def test_uncertain_waves_are_run_whole(long):
     assert found.extrapolation == {} and found.totals == long[1].totals
 
 
+@pytest.mark.parametrize(("settings", "cut"), [((), True), (("msc.write_back=true",), False)])
+def test_data_that_pass_a_memory_side_cache_once_need_not_fill_it(settings, cut):
+    side = ("msc.present=true", "msc.bytes=67108864", *settings)
+    preset, source = small_preset("l2.bytes=262144", *side), CommandSequence([make_kernel("gelu:rows=8192,cols=2048")])
+    part = simulate(source, preset, accuracy=0.01)
+    assert bool(part.extrapolation) == cut
+    if cut:
+        whole = simulate(source, preset).kernels[0].time_ps
+        assert part.kernels[0].time_ps == pytest.approx(whole, rel=part.figures[TIME_ERROR])
+
+
+def test_a_memory_side_cache_that_is_read_again_must_be_full():
+    """One panel of B misses L2 in every wave and hits the memory-side cache."""
+    preset = small_preset("l2.bytes=65536", "msc.present=true", "msc.bytes=67108864")
+    assert simulate(gemm(8192, 2048), preset, accuracy=0.01).extrapolation == {}
+
+
 @pytest.mark.parametrize(("l2_bytes", "cut"), [(262_144, True), (16_777_216, False)])
 def test_an_l2_that_is_not_full_foretells_nothing(l2_bytes, cut):
     """Until stores evict stores, nothing is written to DRAM: 8 MB of C."""

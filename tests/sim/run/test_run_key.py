@@ -63,11 +63,12 @@ OTHER_VALUES = {
                 "tracker.counter_bits=20", "tracker.granularity=wavefront", "tracker.latency_ps=77777",
                 "tracker.count_at=service"),
     "dma": ("dma.engines=1", "dma.clock_MHz=500", "dma.lines_per_clk=0.25", "dma.outstanding=3", "dma.setup_ps=9999",
-            "dma.policy=paced"),
+            "dma.policy=paced", "dma.start_ps=5555"),
     "mca": ("mca.threshold=3", "mca.strict=2", "mca.medium=3", "mca.loose=4", "mca.strict_from=0.45",
             "mca.medium_from=0.2", "mca.loose_from=0.05", "mca.age_limit_ps=12345"),
     "collective": ("collective.cus=1", "collective.workgroups=3", "collective.warps=2", "collective.unroll=2",
-                   "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888"),
+                   "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888",
+                   "collective.library=nccl"),
 }  # fmt: skip
 """Unit -> every value of it, changed."""
 

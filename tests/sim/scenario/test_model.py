@@ -74,6 +74,12 @@ def test_a_prompt_takes_the_sum_of_its_steps(prompt):
     assert {row["count"] for row in rows if row["name"].startswith("layer/")} == {3}
 
 
+def test_t3_reaches_the_paired_gemms_and_their_reductions(prompt):
+    rows = {row["name"]: row["count"] * row["time_ns"] for row in prompt.operators()}
+    names = ("layer/output", "layer/attention_reduce", "layer/mlp_down", "layer/mlp_reduce")
+    assert prompt.reach_ps == pytest.approx(1000 * sum(rows[name] for name in names))
+
+
 def test_every_gemm_before_an_all_reduce_is_a_pair(prompt):
     texts = {text.partition(",dtype")[0] for text, _ in prompt.scenario.pairs}
     assert texts == {"gemm:m=128,n=256,k=128", "gemm:m=128,n=256,k=256"}
@@ -198,6 +204,7 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
         (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
         (["llama-3-8b", "--figure", "model.txt"], "allowed are .png, .svg, .pdf"),
+        (["mixtral-8x7b", "--tp", "8", "--ep", "8"], "all_to_all: topology ring of 8 GPUs.*link.topology"),
         ([], "found no name"),
     ],
 )

@@ -119,6 +119,19 @@ def test_gpus_that_do_the_same_take_exactly_the_time_of_the_symmetric_machine(gp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", ["t3", "all_reduce"])
+def test_sixty_four_gpus_are_a_set_of_64_bits(part):
+    result, joined = T3Case(256, 256, 32, 64).run(part)
+    assert len(joined.gpus) == 64 and result.exactly_once, result.wrong
+    assert result.link_bytes == (2 if part == "all_reduce" else 1) * 63 * 256 * 256 * 2 // 64
+
+
+def test_one_gpu_stands_for_sixty_four():
+    result, joined = T3Case(512, 512, 32, 64, BIG_TILE, settings=FLAT, explicit=False).run("t3")
+    assert len(joined.gpus) == 1 and result.exactly_once, result.wrong
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [2, 4, 8])
 @pytest.mark.parametrize("part", ["t3", "rs", "ag"])
 def test_the_symmetric_machine_agrees_with_explicit_ones(part, gpus):

@@ -143,7 +143,7 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         ('run = "replay"\ntrace = "study.toml"\n' + BASE, ['kernel: not with run = "replay"']),
         ("t3.gpus = 4\n" + BASE, ['t3.gpus: not with run = "kernel"']),
         (T3, ["t3.gpus: needed"]),
-        (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", "2 to 32: "]),
+        (T3 + "[t3]\ngpus = 1\n", ["t3.gpus", "1", "2 to 64: "]),
         (T3 + '[t3]\ngpus = 4\nconfigurations = ["T4"]\n', ["t3.configurations", "T4", "T3-MCA"]),
         (
             'run = "t3"\nkernel = "gemm:workload=t-nlg/fc2/tp8"\n[t3]\ngpus = 4\n',

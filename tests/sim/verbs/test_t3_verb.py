@@ -157,6 +157,10 @@ def test_same_input_gives_the_same_bytes_and_a_table(tmp_path, capsys):
     ):
         assert words in shown
     assert "NO" not in shown.split()
+    assert main(["show", str(paths[0])]) == 0
+    again = capsys.readouterr().out.splitlines()
+    assert {line for line in shown.splitlines() if "T3" in line} <= set(again)  # the same tables
+    assert not any(line.startswith("trace") for line in again) and any("made by: t3sim t3" in line for line in again)
     assert re.search(r"tiles that it completed +12 +12 *\nDMA descriptors +8 +8 *\n", shown)
     assert re.search(r"\nt3 .* latency \(|\nt3 .*\b(link|DRAM|L2|matrix)", shown)
     tables = shown[: shown.index("wrote")].partition("0.0 s of it")[0].partition(" s, ")[0].rpartition("\n")[0]
@@ -207,10 +211,10 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([], ["--kernel gemm:... and --gpus, or --model, --layer and --tp"]),
         (FREE, ["--gpus"]),
         ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --model"]),
-        ([*FREE, "--gpus", "1"], ["gpus", "found 1", "2"]),
-        ([*FREE, "--gpus", "0"], ["gpus", "found 0"]),
-        ([*FREE, "--gpus", "33"], ["gpus", "found 33", "32"]),
-        ([*FREE, "--gpus", "8"], ["gpus", "found 8", "4 tiles"]),
+        ([*FREE, "--gpus", "1"], ["--gpus", "found 1", "2"]),
+        ([*FREE, "--gpus", "0"], ["--gpus", "found 0"]),
+        ([*FREE, "--gpus", "33"], ["--gpus", "found 33", "32"]),
+        ([*FREE, "--gpus", "8"], ["--gpus", "found 8", "4 tiles"]),
         ([*MODEL, "--tp", "1"], ["--tp 1", "2 and more"]),
         (MODEL, ["or --model, --layer and --tp"]),
         ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),

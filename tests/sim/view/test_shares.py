@@ -3,6 +3,7 @@
 import pytest
 
 from sim.presets import load_preset
+from sim.run.kernel_figures import busy_shares
 from sim.run.one_gpu import simulate
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tests.support.result_samples import sample_results
@@ -20,6 +21,14 @@ def test_a_stream_is_bound_by_dram():
     expected = result.totals["hbm.read_columns"] * 32 / time_s / result.preset.peaks().dram_bytes_per_s
     assert shares(result)["DRAM"] == pytest.approx(expected, rel=1e-6) and expected > 0.8
     assert bounded_by(result) == "DRAM" and tera_flop_per_s(result) is None
+
+
+def test_reads_fill_one_direction_of_l2_and_every_verb_says_so():
+    result = run_of("stream:flow=read,buffer_bytes=1048576,passes=4")
+    time_ps, total = result.kernels[0].time_ps, result.totals
+    read = 32 * total["l2.read_sectors"] / time_ps * 1e12 / result.preset.peaks().l2_bytes_per_s
+    assert read <= shares(result)["L2"] < 1.4 * read  # headers come on top
+    assert busy_shares(total, result.preset, time_ps)["l2"] == pytest.approx(shares(result)["L2"])
 
 
 def test_a_chase_has_too_few_workgroups():

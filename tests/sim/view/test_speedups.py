@@ -1,5 +1,7 @@
 """`t3sim plot speedups`: cases of evaluations and of studies, their names, means, table and figure; what has none."""
 
+import io
+from itertools import pairwise
 from statistics import geometric_mean
 
 import pytest
@@ -38,7 +40,7 @@ def test_cases_of_both_kinds_of_archive(desk):
     titles = [case.title for case in cases]
     assert titles == [
         "256 x 256 x 64\n2 GPUs",
-        *(f"256 x 256 x 64\n2 GPUs\nlink.GB_per_s = {x}" for x in (20.0, 150.0)),
+        *(f"256 x 256 x 64\n2 GPUs\nlink.GB_per_s = {x}" for x in (20, 150)),
     ]
     assert list(cases[0].speedups) == SHOWN and list(cases[1].speedups) == ["T3"]
     assert cases[0].speedups["T3-MCA"] == one.runs[0].figures["T3-MCA.speedup"]
@@ -88,16 +90,23 @@ def test_without_sequential_there_is_nothing_to_compare_with(desk, capsys):
 
 
 def test_labels_say_only_what_differs():
-    from_titles = [
-        f"256 x 256 x 64\n4 GPUs\nhbm.queue_entries = {entries}\nlink.GB_per_s = 20.0" for entries in (16, 32)
-    ]
+    from_titles = [f"256 x 256 x 64\n4 GPUs\nhbm.queue_entries = {entries}\nlink.GB_per_s = 20" for entries in (16, 32)]
     figure = draw_speedups(from_titles, {"T3": [1.5, 1.6]}, {"T3": 1.55}, {"T3": 1.2})
     (axes,) = figure.axes
     labels = [text.get_text() for text in axes.get_xticklabels()]
     assert labels == ["queue_entries = 16", "queue_entries = 32", "geomean", "geomean,\npublished"]
-    assert axes.get_title() == "Speed-ups over Sequential\n256 x 256 x 64, 4 GPUs, GB_per_s = 20.0"
+    assert axes.get_title() == "Speed-ups over Sequential\n256 x 256 x 64, 4 GPUs, GB_per_s = 20"
     heights = [bar.get_height() for bar in axes.containers[0]]
     assert heights == pytest.approx([0.5, 0.6, 0.55, 0.2])
     assert all(text.get_rotation() == 0 for text in axes.get_xticklabels())
     many = draw_speedups([f"{name}\n{'a long label ' * 3}{name}" for name in range(20)], {"T3": [1.5] * 20}, {})
     assert many.axes[0].get_xticklabels()[0].get_rotation() == 90 and many.get_figwidth() == 14
+
+
+def test_labels_of_cases_do_not_touch():
+    titles = [f"{gpus} GPUs\nlink.GB_per_s = {rate}" for gpus in (2, 4) for rate in (75, 150, 600)]
+    figure = draw_speedups(titles, {"T3": [1.2] * len(titles)}, {"T3": 1.2})
+    figure.savefig(io.BytesIO(), format="png")  # sets the layout
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) == len(titles) + 1
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

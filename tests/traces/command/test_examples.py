@@ -118,7 +118,7 @@ def test_after_warm_nothing_is_left_to_compile(desk):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     first = process("-c", PROGRAM, "warm")
     assert re.match(r"\d+ functions compiled in [\d.]+ s; cache: ", first.stdout)
-    assert ("compiling functions, once" in first.stderr) == (not first.stdout.startswith("0 "))
+    assert ("functions, once" in first.stderr) == (not first.stdout.startswith("0 "))
     assert process("-c", PROGRAM, "warm").stdout.startswith("0 functions compiled in 0.0 s")
     later = process("-c", LATER, given=COMMANDS).stdout
     assert later.splitlines() == [f"0 0 {command}" for command in COMMANDS.splitlines()]

@@ -59,8 +59,8 @@ def test_the_overhead_is_counted_for_every_kernel(monkeypatch):
     ours = predicted_us(data, kernels_us)
     assert {round(time - row.time_us, 6) for row, time in ours.items()} == {0.0, 3.0}
     assert all(time > row.time_us for row, time in ours.items() if row.m == 64)
-    launch_us = overhead_us(DATA_SETS[1], {})
-    assert launch_us == machine(DATA_SETS[1]).machine.dispatch.launch_ps / 1e6
+    stated = [data for data in DATA_SETS if not data.overhead_rows]
+    assert stated and all(overhead_us(data, {}) == data.overhead_us > 0 for data in stated)
 
 
 def test_shares_of_split_k_are_read_at_the_bandwidth_of_l2():

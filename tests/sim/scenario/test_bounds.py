@@ -1,0 +1,44 @@
+"""Bounds of a scenario: from a formula written again, never above what is simulated, shown before the simulation."""
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from sim.presets import load_preset
+from sim.scenario.bounds import bounds
+from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
+from sim.scenario.scenario import Scenario, simulate_scenario
+from sim.verbs.t3 import t3
+from tests.support.programs import small_preset
+from tracer.gemm.source import GemmKernel
+from tracer.workloads import aligned_problem
+
+
+def test_the_work_at_the_peaks():
+    case = Scenario(load_preset("t3_2024"), aligned_problem(2048, 2048, 512), GemmKernel(), 8)
+    found = bounds(case)
+    assert found.gemm_ps == pytest.approx(2 * 2048 * 2048 * 512 / (80 * 512 * 2 * 1.4e9) * 1e12, rel=1e-6)
+    assert (found.gemm_unit, found.exchange_ps) == ("matrix pipes", int(7 / 8 * 2048 * 2048 * 2 / 150e9 * 1e12))
+    assert found.sequential_ps == found.gemm_ps + 2 * found.exchange_ps and found.t3_ps == 2 * found.exchange_ps
+    thin = bounds(replace(case, problem=aligned_problem(32, 8192, 512)))
+    assert (thin.gemm_unit, thin.gemm_ps) == ("DRAM", int(512 * (32 + 8192) * 2 / 1024e9 * 1e12))
+
+
+@pytest.mark.parametrize("link", ["ring", "switch", "fully_connected"])
+def test_no_simulated_time_is_below_its_bound(link):
+    case = Scenario(
+        small_preset(f"link.topology={link}"), aligned_problem(320, 256, 64), GemmKernel(64, 64, 32, 2, 2), 3
+    )
+    found, result = bounds(case), simulate_scenario(case, [SEQUENTIAL, T3, T3_MCA])
+    assert 0 < found.exchange_ps <= min(result.runs[name].time_ps for name in ("rs", "ag"))
+    assert 0 < found.gemm_ps <= result.runs["gemm"].time_ps
+    assert found.sequential_ps <= result.configurations[SEQUENTIAL].time_ps
+    for name in (T3, T3_MCA):
+        assert found.t3_ps <= result.configurations[name].time_ps
+
+
+def test_they_are_shown_before_the_simulation():
+    arguments = ["--kernel", "gemm:m=128,n=128,k=32,tile=64x64x32", "--gpus", "2"]
+    assert CliRunner().invoke(t3, arguments).stderr.startswith("Before the simulation: ")
+    assert "Before the simulation" not in CliRunner().invoke(t3, [*arguments, "--json"]).stderr
