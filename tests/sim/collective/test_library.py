@@ -163,5 +163,5 @@ def test_a_large_collective_lies_on_a_line_and_says_so():
 def test_a_library_is_not_the_plain_plan():
     plain, library = (simulated("all_reduce", 2, 65536, library=name) for name in ("plain", "nccl"))
     assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
-    assert plain.exactly_once and plain.time_ns < library.time_ns
+    assert plain.exactly_once and plain.time_ns != library.time_ns and library.protocol == "ll"
     assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"}

@@ -50,7 +50,9 @@ def test_the_files_measure_time_by_whole_buffer():
 
 def test_every_measured_row_is_in_the_table_and_a_claim():
     expected = {(case, size) for case, times in measured().items() for size in times}
-    assert set(POINTS) == expected and len(expected) > 250
+    assert len(expected) > 250 and set(POINTS) <= expected
+    missing = f"{len(expected) - len(POINTS)} measured rows are missing"
+    assert (missing in TABLE.read_text(encoding="utf-8")) == (len(POINTS) < len(expected))
     answers = [claim.answer for claim in load_claims() if claim.experiment.startswith("collectives_")]
     assert sorted(answers) == sorted(f"{case.kind}/{case.gpus}/{size}/us" for case, size in expected)
 
