@@ -3,7 +3,8 @@
 `python -m validation.against.operator_predictions` simulates every kernel of `predictions/operator_shapes.csv` and of
 `predictions/gemm_shapes.csv` on each machine, and writes `predictions/operators_<machine>.csv` and
 `gemms_<machine>.csv`. The files were committed before any measurement of these kernels on these machines was at hand.
-Nothing in them is calibrated for an operator: the launch is that of the preset. GEMMs have the library's kernels.
+Nothing in them is calibrated for an operator: the launch is that of the preset. GEMMs have the library's kernels; their
+weights have K adjacent (`b_layout=column`, as `torch.nn.Linear` keeps them) or are row-major.
 An operator whose data type a machine lacks has no row.
 """
 
@@ -26,7 +27,7 @@ from traces.source import KernelSource
 FOLDER = Path(__file__).parents[1] / "predictions"
 LISTS = ("operator", "gemm")
 """`<list>_shapes.csv` gives `<list>s_<machine>.csv`."""
-MACHINES = ("h200", "mi210")
+MACHINES = ("h100_sxm", "h200", "mi210")
 FIGURES = ("time_ns", "launch_ns", "dram_read_bytes", "dram_write_bytes", "flops", "bound_by")
 """Figures of an operator in an empty L2; writes that stay in L2 are not in them."""
 WARM = "warm_time_ns"
