@@ -57,6 +57,21 @@ def test_fragments_in_pieces_are_asked_for_one_piece_ahead():
     assert program(kernel) == ["SETUP", *LOADS, *LOADS, *steps, "CONVERT", "STORE", "EXIT"]
 
 
+def test_one_buffer_is_written_when_all_warps_have_read_it():
+    kernel = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=3, copy=Copy.LDG_SINGLE, registers=128)
+    share = ["SHARE", "STAGE_BARRIER"]
+    steps = [*share, *LOADS, *STEP, "REUSE_BARRIER", *share, *STEP, "REUSE_BARRIER", *share, *STEP]
+    assert program(kernel) == ["SETUP", *LOADS, *LOADS, *steps, "CONVERT", "STORE", "EXIT"]
+    pieces = replace(kernel, fragment_pieces=2)
+    first = [*share, *STEP, *LOADS]
+    steps = [*first, "REUSE_BARRIER", *share, *STEP, *STEP, "REUSE_BARRIER", *share, *STEP, *STEP]
+    assert program(pieces) == ["SETUP", *LOADS, *LOADS, *steps, "CONVERT", "STORE", "EXIT"]
+    reuse = at_site(GemmSource(SMALL, pieces).workgroup(0), Site.REUSE_BARRIER)
+    assert reuse["wait"].astype(bool).all()  # its own reads have come
+    sizes = [GemmSource(SMALL, replace(kernel, copy=copy)).info.shared_bytes for copy in Copy]
+    assert sizes == [2 * sizes[2], 3 * sizes[2], 2 * 2 * 32 * 32]
+
+
 def test_pieces_add_up_to_the_work_and_bytes_of_the_whole():
     def sums(pieces):
         kernel = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=3, fragment_pieces=pieces, registers=128)

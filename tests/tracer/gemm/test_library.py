@@ -15,7 +15,7 @@ from tracer.workloads import aligned_problem
 from traces.errors import UserError
 from traces.schema import Kind, Pipe
 
-MACHINES = ("v100", "a100_80g", "h200", "mi210", "t3_2024")
+MACHINES = ("v100", "a100_80g", "h200", "mi210", "mi300x", "t3_2024")
 
 
 def _gpu(preset):
@@ -33,7 +33,7 @@ def test_a_chosen_kernel_can_run_any_shape(preset):
         problem = aligned_problem(*(int(2**extent) for extent in random.uniform(0, 15, 3)))
         kernel = choose_kernel(problem, gpu)
         check_kernel(problem, kernel)
-        assert kernel.lanes == (64 if preset == "mi210" else 32)
+        assert kernel.lanes == (64 if preset in ("mi210", "mi300x") else 32)
 
 
 @pytest.mark.parametrize("library", GemmLibrary)
@@ -48,6 +48,22 @@ def test_large_gemms_take_large_tiles_and_small_ones_small_tiles():
     skinny = choose_kernel(aligned_problem(16, 8192, 2048), gpu)
     assert skinny.tile_m <= 64
     assert choose_kernel(aligned_problem(512, 512, 16384), gpu).split_k > 1  # else few CUs have work
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [((8192,) * 3, (224, 256)), ((4096,) * 3, (224, 256)), ((4864, 4096, 32896), (256, 256))]
+)
+def test_hipblaslt_runs_the_tiles_of_published_profiles(size, tile):
+    kernel = choose_kernel(aligned_problem(*size), _gpu("mi300x"))
+    assert _tile(kernel) == tile and kernel.split_k == 1
+
+
+def test_the_order_of_tiles_suits_an_l2_per_die():
+    """Workgroup i uses die i % 8: along 32 columns of tiles each die has four of them."""
+    gpu = _gpu("mi300x")
+    assert gpu.l2_parts == 8 and _gpu("h100_sxm").l2_parts == 1
+    assert choose_kernel(aligned_problem(8192, 8192, 8192), gpu).order == TileOrder.ROW
+    assert choose_kernel(aligned_problem(8192, 8192, 8192), gpu._replace(l2_parts=1)).order == TileOrder.GROUPED
 
 
 def test_rocblas_runs_a_size_with_the_kernel_of_the_nearest_tuned_size():

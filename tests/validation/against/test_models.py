@@ -68,6 +68,7 @@ def test_verdicts():
 def test_the_table_has_every_part(part):
     shares_of = [["x", "1 %", "1 %", "+0.0", "reached"]] if part in ("gpt3", "bert_layer") else []
     text = models.table({part: ([Compared("case", 10, 10, 0.1)], shares_of)})
+    assert all(other in text for other in models.PARTS if other != part)  # as not simulated yet
     assert "| case | 10.00 | 10.00 | +0.0 % | reached |" in text and ("| x |" in text) == bool(shares_of)
 
 
