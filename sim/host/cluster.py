@@ -281,7 +281,8 @@ def _tags_ahead(plan: Plan, distance: int) -> np.ndarray:
     Raises:
         UserError: a buffer has no equal parts.
     """
-    found, first = [], 0
+    found: list[np.ndarray] = []
+    first = 0
     for buffer in plan.buffers:
         count = len(buffer.tiles)
         period = plan.chunks.tiles if not found else count
