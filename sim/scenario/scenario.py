@@ -126,6 +126,19 @@ def runs_of(configurations: Sequence[str]) -> list[str]:
     return [run for run in RUNS if run in needed]
 
 
+def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
+    """Check the plans of all configurations before anything is simulated.
+
+    Raises:
+        UserError: as `simulate_scenario`.
+    """
+    chunks = scenario.cut()
+    if {T3, T3_MCA} & set(configurations):
+        fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)
+    for name in set(runs_of(configurations)) & set(OVERLAPS):
+        check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
+
+
 def simulate_scenario(
     scenario: Scenario,
     configurations: Sequence[str] = CONFIGURATIONS,
@@ -147,13 +160,7 @@ def simulate_scenario(
     Raises:
         UserError: one GPU, more GPUs than tiles, a machine that cannot run the kernel or track it.
     """
-    chunks = scenario.cut()
-    if {T3, T3_MCA} & set(configurations):
-        fused_plans(
-            scenario.preset.machine, scenario.source(), chunks, scenario.own
-        )  # raises before the other runs start
-    for name in set(runs_of(configurations)) & set(OVERLAPS):
-        check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
+    check_scenario(scenario, configurations)
     results, from_store = {}, []
     for name in runs_of(configurations):
         run_outcome = run_or_get(

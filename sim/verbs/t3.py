@@ -17,7 +17,7 @@ from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.bounds import bounds
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
-from sim.scenario.scenario import Scenario, runs_of, simulate_scenario
+from sim.scenario.scenario import Scenario, check_scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import with_machine
@@ -123,7 +123,8 @@ def t3(
         show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
         return
     energies = load_energy(energy or DEFAULT)
-    if not as_json and own is None:  # the user's plan is checked when its runs are made
+    check_scenario(scenario, chosen or CONFIGURATIONS)
+    if not as_json:
         print_text(bounds(scenario).text(), err=True)
     if workers > 1:
         if checkpoint_every_s is not None:

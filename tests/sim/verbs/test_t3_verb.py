@@ -213,7 +213,7 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --model"]),
         ([*FREE, "--gpus", "1"], ["--gpus", "found 1", "2"]),
         ([*FREE, "--gpus", "0"], ["--gpus", "found 0"]),
-        ([*FREE, "--gpus", "33"], ["--gpus", "found 33", "32"]),
+        ([*FREE, "--gpus", "65"], ["--gpus", "found 65", "64"]),
         ([*FREE, "--gpus", "8"], ["--gpus", "found 8", "4 tiles"]),
         ([*MODEL, "--tp", "1"], ["--tp 1", "2 and more"]),
         (MODEL, ["or --model, --layer and --tp"]),
