@@ -19,9 +19,9 @@ def test_links_and_mca_with_the_kinds_of_their_values():
         "link: ring, 150 GB/s each way, 500 ns (7 values: 4 assumed, 3 paper)",
         "MCA: thresholds 5, 10, 30 entries (8 values: 8 assumed)",
     ]
-    other = load_preset("h200", ["link.GB_per_s=450", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
+    other = load_preset("h200", ["link.GB_per_s=300", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
     link, mca = links_text(other).splitlines()
-    assert link == "link: fully connected, 450 GB/s each way, 500 ns (7 values: 5 borrowed, 2 override)"
+    assert link == "link: fully connected, 300 GB/s each way, 500 ns (7 values: 4 borrowed, 2 override, 1 assumed)"
     assert mca == "MCA: thresholds 10 entries (8 values: 8 borrowed)"
 
 
@@ -47,7 +47,7 @@ def test_headings_of_runs():
     two.input = scenario_of(["h200"]).input()
     assert [line.split()[0] for line in run_heading(two)] == ["link:", "MCA:", "GEMM"]
     three = sample_results()
-    three.preset, three.input = load_preset("h200", ["link.topology=switch"]), two.input
+    three.preset, three.input = load_preset("h200", ["link.topology=ring"]), two.input
     lines = runs_heading(ResultsArchive([one, two, three, one, two]))
     assert [line.split()[0] for line in lines[:4]] == ["link:", "MCA:", "GEMM", "link:"]
-    assert len(lines) == 7 and " values of v100 are assumed" in lines[4]
+    assert len(lines) == 6 and " values of v100 are assumed" in lines[4] and " of h200 are assumed" in lines[5]
