@@ -119,7 +119,7 @@ class Gpu:
         """Run kernels at once, from their launches until the GPU is idle.
 
         Args:
-            launches: kernels with different queues. If they share CUs, they are dispatched in the order of their queues.
+            launches: kernels with different queues; on shared CUs they are dispatched in the order of their queues.
             between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
             state: state of a GPU of the same machine with these kernels on it; the run continues from it.
 
@@ -180,7 +180,7 @@ class Gpu:
         ranges = [launch.cus or (0, self.machine.cu.count) for launch in launches]
         shares = any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in combinations(ranges, 2))
         self.node.dispatch["shares"][[launch.queue for launch in launches]] = shares
-        self._reset_l1(min(sum(shared), self.machine.cu.shared_bytes) if shares else max(shared))
+        self._reset_l1(min(sum(shared), self.machine.cu.shared_bytes) if shares else max(shared, default=0))
         self._window = TraceWindow(self.node, fits)
 
     def advance(self, progress: Progress | None = None) -> Status:

@@ -1,9 +1,9 @@
 """Workgroup dispatcher of one GPU: gives the workgroups of a kernel to the CUs as places become free.
 
 A *dispatch queue* is one kernel in progress: the CUs that it may use, the workgroups that fit on a CU, and its
-workgroups in launch order. Kernels have CUs of their own or share them (`sim.hw.residency`). Their events are in the *trace window*, which the host fills ahead. If the next workgroup
-is not there yet, the dispatcher stops the clock (`needs`) until the host has staged it. So the result does not depend
-on how far the host reads ahead.
+workgroups in launch order. Kernels have CUs of their own or share them (`sim.hw.residency`). The events of workgroups
+are in the *trace window*, which the host fills ahead. If the next workgroup is not there yet, the dispatcher stops the
+clock (`needs`) until the host has staged it. So the result does not depend on how far the host reads ahead.
 
 News takes the engine's lookahead to reach the dispatcher: that a workgroup has ended and its place is free (D7), and
 that a gate has opened (D23).

@@ -1,8 +1,8 @@
 """Residency of workgroups of several kernels on one CU: what each takes, and where its warps go.
 
-A kernel that has its CUs for itself needs only a number of places (`sim.occupancy`). Kernels that share CUs take amounts
-of each of RESOURCES. A workgroup gets a place on a CU that still has all of them. Its warps are adjacent. Registers are
-counted for the whole CU, not for each scheduler (D19).
+A kernel that has its CUs for itself needs only a number of places (`sim.occupancy`). Kernels that share CUs take
+amounts of each of RESOURCES. A workgroup gets a place on a CU that still has all of them. Its warps are adjacent.
+Registers are counted for the whole CU, not for each scheduler (D19).
 
 Kernels that share CUs are dispatched in the order of their queues: the first workgroup of a kernel waits until all
 workgroups of the kernels before it have places (the *leftover* rule of NVIDIA's distributor of workgroups).
@@ -76,4 +76,3 @@ def free_warps(cu, warps):
             return first
         first = end
     return np.int64(-1)
-

@@ -1,4 +1,4 @@
-"""Kernels that run at once on one GPU, on CUs of their own or on shared CUs. They share crossbar, L2 and memory (D19)."""
+"""Kernels that run at once on one GPU, on CUs of their own or on shared ones. They share crossbar and memory (D19)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

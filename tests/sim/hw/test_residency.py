@@ -6,8 +6,8 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.dispatcher import DISPATCH
-from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
 from sim.hw.request import NEVER
+from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
 from sim.machine.build import build
 from sim.occupancy import held, occupancy
 from tests.support.plain_records import kernel_view
