@@ -18,7 +18,7 @@ LANES = np.dtype(
     [
         ("in_fifo", "i8", STREAMS),  # from L2
         ("fabric_fifo", "i8", STREAMS),  # past L2, -1 = none
-        ("shared", "i8"),  # 1: reads and writes from L2 share a fifo
+        ("shared", "i8"),  # constant; 1: reads and writes from L2 share a fifo
         ("head_fifo", "i8", STREAMS),  # state: the one of them with the stream's head
     ]
 )

@@ -59,7 +59,11 @@ def clock_edge_ps(channel, time_ps):
 
 @compiled(inline=True)
 def _see_head(channel, stream, fifos, pool, now_ps):
-    """Find the head of a stream and since when it waits. Returns when it becomes visible if it is not yet, else NEVER."""
+    """Find the head of a stream and since when it waits.
+
+    Returns:
+        When the head becomes visible; NEVER if it is visible, or if there is none.
+    """
     head_ps = lane_head_ps(channel.lanes, stream, fifos, pool)
     if head_ps > now_ps:
         channel.head_ps[stream] = NEVER
