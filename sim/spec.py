@@ -72,6 +72,22 @@ class UpdateScope(IntEnum):
     SAME_GROUP = 0
     CHANNEL = 1
     OFF = 2
+    BANK = 3  # of the same bank
+
+
+class DramOrder(IntEnum):
+    """The order of requests between L2 and a channel's DRAM queue."""
+
+    STREAMS = 0  # a fifo per stream: requests of two streams can pass each other
+    IN_ORDER = 1  # one fifo for reads and writes of compute, one for those of communication (as GPGPU-Sim's queue)
+
+
+class Turn(IntEnum):
+    """How long a stream keeps its turn when streams take turns."""
+
+    REQUEST = 0  # for one request
+    BURST = 1  # for hbm.turn_requests in a row, if so many wait
+    ROW = 2  # while its next request is in the DRAM row of its last one
 
 
 class Arbiter(IntEnum):
@@ -198,6 +214,7 @@ class L2(Unit, frozen=True, kw_only=True):
     mshr_merges: int  # requests waiting on one line
     index: CacheIndex  # set index
     dram_fifo: int  # requests waiting from a bank to its channel, per stream
+    dram_order: DramOrder = DramOrder.STREAMS  # of these requests, and of those that wait for the DRAM queue
     atomics_per_clk: float  # atomic operations on one address that a bank does; 0 = no limit
     partitions: int  # of all banks and CUs; CU c is in partition c % partitions
     sharing: L2Sharing
@@ -269,6 +286,8 @@ class HBM(Unit, frozen=True, kw_only=True):
     stream_fifo: int  # requests waiting per stream before the queue
     page: PagePolicy
     arbiter: Arbiter
+    turn: Turn = Turn.REQUEST  # of arbiters that take turns
+    turn_requests: int = 4  # BURST: requests of a turn
     update_scope: UpdateScope
     request_ps: int  # from an L2 bank into the controller
     extra_latency_ps: int  # from the DRAM data pins back to L2 (controller, PHY), per read

@@ -33,6 +33,7 @@ MACHINES = {
     "copies": (TIGHT, (*HALVES, "l2.sharing=copies", "cu.count=4", "l2.far_bytes_per_clk=9")),
     "private": (SMALL, ("l2.partitions=2", "l2.sharing=private", *STORING, "msc.write_back=true")),
     "stored": (TIGHT, (*STORING, "msc.mshrs=3", "msc.mshr_merges=1", "msc.replacement=random", "msc.fifo=2")),
+    "in order": (TIGHT, ("l2.dram_order=in_order", "hbm.turn=row", *STORING, "msc.write_back=true", "msc.fifo=2")),
     "four slices": (WIDE, ("l2.dram_fifo=2", "noc.bank_fifo=3", "noc.ack_bytes=32", "hbm.age_limit_ps=100000")),
 }
 
@@ -81,6 +82,8 @@ FABRIC = {
     "stored": ("all_reduce", (*STORING, *NARROW)),
     "in l2": ("all_reduce", ("collective.cache=allocate",)),
     "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
+    "in order": ("t3", ("l2.dram_order=in_order", "hbm.turn=row", "hbm.arbiter=round_robin", *NARROW)),
+    "in order, cache": ("all_reduce", ("l2.dram_order=in_order", "hbm.turn=burst", *STORING, *NARROW)),
 }
 
 
