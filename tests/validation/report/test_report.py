@@ -36,7 +36,7 @@ EXPERIMENTS = {
     "both": Sublayers(title="Both", scenarios=(NAME, "mega-gpt-2/fc2/tp8"), bench=SMALL),
     "sizes": ScatterSizes(title="Sizes", gpus=(8,), sizes_MB=(4, 8)),
     "split": CuSplit(title="Split", scenarios=(NAME,), collective_cus=(8,), bench=SMALL),
-    "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), operators="transformer", bench=SMALL),
+    "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), heads={"mega-gpt-2": 24}, bench=SMALL),
     "ablation": Ablation(title="Ablation", scenarios=(NAME,), jitter_ps=1000, seeds=(1,), bench=SMALL),
     "tornado": Sensitivity(
         title="Tornado",
