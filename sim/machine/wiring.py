@@ -6,7 +6,7 @@ from sim.hw.calendar import MAX_SLOTS
 from sim.hw.l2_record import waiting_places
 from sim.hw.partition import far_ps, has_far
 from sim.hw.request import STREAMS, Stream
-from sim.spec import DramOrder, L2Sharing, Machine
+from sim.spec import DramOrder, FabricPath, L2Sharing, Machine
 from traces.units import period_ps, whole_period_ps
 
 MAX_LOOKAHEAD_PS = 50_000
@@ -100,6 +100,8 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
         numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
         numbers["arrivals"] = fifos.add("l2.arrivals", banks, bank_depth, credit_ps)
+        if machine.l2.fabric == FabricPath.THROUGH:
+            numbers["dma_reads"] = fifos.add("l2.dma_reads", banks, bank_depth, credit_ps)
         numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
         numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
     return fifos, numbers
