@@ -134,6 +134,6 @@ def _missing(found: Findings) -> list[Block]:
     for name, experiment in found.experiments.items():
         if name in found.failed or found.answers.get(name):
             continue
-        how = "--full" if experiment.full else f"--only {name}"
+        how = "--full" if experiment.full and not experiment.named else f"--only {name}"
         lines.append(f"{name}: {experiment.title}: not run (t3sim validate {how})")
     return [Heading("Not in this report", 2), Bullets(lines)] if lines else []
