@@ -27,7 +27,7 @@ from sim.hw.fifo import (
     fifo_room_ps,
     fifo_take,
 )
-from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
+from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
 from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, STREAMS, Op, Stream
@@ -37,7 +37,6 @@ from sim.hw.tags import (
     evict_first,
     expect,
     find_way,
-    hold,
     release,
     sectors_in,
     touch,
@@ -112,7 +111,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     missing = wanted & ~(hit | merged) & 15
     _count_read(bank, request, hit, merged, missing)
     if missing != 0:
-        _fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
+        fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
@@ -127,24 +126,6 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     cache_set.waiter[way] = w
     cache_set.waits[way] += 1
     return True
-
-
-@compiled(inline=True)
-def _fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps):
-    """Request missing sectors of a line. Returns the request to the channel."""
-    if cache_set.way[way].pending == 0:
-        hold(cache_set, way)
-        cache_set.waiter[way] = -1
-        bank.misses_used += 1
-        bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
-        if is_copy(bank, request):
-            bank.copies_used += 1
-    cache_set.way[way].pending |= missing
-    stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
-    sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
-    sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
-    sent.next = bank.free_waiter  # a hint for its data, of `l2_expect_data`
-    return sent
 
 
 @compiled
@@ -173,38 +154,17 @@ def _write(bank, sets, fifos, pool, request, now_ps):
         return False
     bank.write_sectors += sectors_in(request.sectors)
     if bank.write_miss != WriteMiss.LAZY:
-        _fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps)
+        fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps)
     cache_set.way[way].valid |= request.full
     in_part = request.sectors & ~cache_set.way[way].valid & 15
     cache_set.way[way].partial = (cache_set.way[way].partial | in_part) & ~cache_set.way[way].valid & 15
     if bank.write_through == 1:
-        _write_through(bank, cache_set, way, fifos, pool, request, now_ps)
+        write_through(bank, cache_set, way, fifos, pool, request, now_ps)
     else:
         cache_set.way[way].dirty |= request.sectors
     if bank.acks == 1:
         fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     return True
-
-
-@compiled
-def _fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps):
-    """Read the absent sectors of a store that `spec.WriteMiss` names."""
-    written = request.sectors if bank.write_miss == WriteMiss.ALL else request.sectors & ~request.full
-    missing = written & ~(cache_set.way[way].valid | cache_set.way[way].pending) & 15
-    if missing != 0:
-        bank.read_sectors += sectors_in(missing)
-        bank.read_miss_sectors += sectors_in(missing)
-        sent = _fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
-        sent.source = 0  # of a store from another GPU it is a DMA engine there, not one of this GPU
-
-
-@compiled
-def _write_through(bank, cache_set, way, fifos, pool, request, now_ps):
-    """Send a store to the channel. Dirty sectors of an atomic that it overwrites are clean then."""
-    cache_set.way[way].dirty &= ~request.full & 15
-    sent = to_dram(bank, fifos, pool, request, Op.WRITE, request.stream, request.line, request.sectors, now_ps)
-    sent.full = request.full
-    sent.tag = -1
 
 
 @compiled(inline=True)
