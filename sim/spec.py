@@ -5,129 +5,35 @@ Clock periods are rounded to whole picoseconds (D1). `sim.presets` reads presets
 source. The range of every number is in `sim.presets.bounds`.
 """
 
-from enum import IntEnum
-
 import msgspec
 
+from sim.policies import (
+    Arbiter,
+    BankHash,
+    BankMap,
+    CacheIndex,
+    CollectiveCache,
+    CountAt,
+    DmaPolicy,
+    DramOrder,
+    FabricPath,
+    Granularity,
+    L2Sharing,
+    L2Write,
+    PagePolicy,
+    QueueOrganisation,
+    Replacement,
+    Topology,
+    Turn,
+    UpdateScope,
+    WorkgroupOrder,
+    WriteMiss,
+)
 from tracer.gemm.architecture import GemmLibrary
 
 
 class Unit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of all hardware units: immutable, unknown fields refused."""
-
-
-class CacheIndex(IntEnum):
-    """How a line address selects a set, an L2 bank or a channel."""
-
-    INTERLEAVE = 0  # low-order bits
-    HASH = 1  # low-order bits XOR-folded with all higher bits: power-of-two strides spread
-
-
-class QueueOrganisation(IntEnum):
-    """DRAM scheduler queue of a channel."""
-
-    UNIFIED = 0  # one queue, reads and writes in one FR-FCFS order
-    SPLIT = 1  # a read queue and a write queue; writes drain between two watermarks
-
-
-class BankMap(IntEnum):
-    """Channel-local address to bank, most significant first (hbm2.md)."""
-
-    RO = 0  # row | group | bank | column: a row is contiguous
-    BG = 1  # row | bank | column | group | 64 B: the bank group changes every 64 bytes
-    RG = 2  # row | bank | group | column: a row is contiguous, the next row is in another group
-    SG = 3  # row | bank | group | column | group | 256 B: 256 bytes are contiguous, the next are in another group
-
-
-class BankHash(IntEnum):
-    """Bits of the row that change the bank (D18)."""
-
-    NONE = 0
-    XOR = 1  # all row bits, folded to the width of the bank number, are XORed into it
-
-
-class L2Sharing(IntEnum):
-    """How the partitions of the L2 share the lines (sim.hw.partition)."""
-
-    HOME = 0  # a line is kept once, in its home partition
-    COPIES = 1  # and copies of it in the partitions that read it
-    PRIVATE = 2  # each partition caches all lines; they are not coherent within a kernel
-
-
-class Replacement(IntEnum):
-    """The way of a set that a new line replaces. An empty way always comes first."""
-
-    LRU = 0  # the least recently used
-    RANDOM = 1  # any; a fixed sequence of numbers, so that runs repeat
-
-
-class PagePolicy(IntEnum):
-    OPEN = 0
-    CLOSED = 1  # precharge when no queued request hits the open row
-
-
-class UpdateScope(IntEnum):
-    """The later updates that wait CCDWL after an update."""
-
-    SAME_GROUP = 0
-    CHANNEL = 1
-    OFF = 2
-
-
-class Arbiter(IntEnum):
-    """The rule that selects the stream whose request enters a channel's DRAM queue next."""
-
-    FCFS = 0  # oldest first
-    ROUND_ROBIN = 1  # streams in turn (T3 without MCA)
-    COMPUTE_FIRST = 2  # communication only when no compute request waits
-    MCA = 3  # compute first, communication while the queue is short; the first stage sets the limit
-    MCA_FIXED = 4  # the same with mca.threshold from the start
-    USER = 9  # the policy file that the environment variable T3SIM_POLICY names (sim.hw.policy)
-
-
-class Topology(IntEnum):
-    """How the GPUs are joined."""
-
-    RING = 0  # a link each way between neighbours
-    FULLY_CONNECTED = 1  # a link each way between any two
-    SWITCH = 2  # one link each way per GPU, to a switch that never blocks
-
-
-class CountAt(IntEnum):
-    """When the Tracker counts an update."""
-
-    ENQUEUE = 0  # when it enters the DRAM queue, off the critical path (T3)
-    SERVICE = 1  # when its last column was issued
-
-
-class Granularity(IntEnum):
-    """The part of a tracked tile that a DMA engine sends at once (T3)."""
-
-    WORKGROUP = 0  # the tile, when the counters of all its wavefronts have reached their thresholds
-    WAVEFRONT = 1  # each wavefront's part of it, when its own counter has reached its threshold
-
-
-class DmaPolicy(IntEnum):
-    """The rate and the portions in which a DMA engine reads the tiles that it sends."""
-
-    TILE = 0  # a tile as soon as it is ready, at the engine's rate
-    PACED = 1  # the same at the rate of the link
-    CHUNK = 2  # a chunk only when all of it is ready
-
-
-class CollectiveCache(IntEnum):
-    """Handling of collective traffic in L2."""
-
-    UNCACHED = 0  # bypasses L2 (streaming)
-    ALLOCATE = 1  # chunks stay in L2 between steps
-
-
-class WorkgroupOrder(IntEnum):
-    """The order in which workgroups are placed on CUs."""
-
-    BREADTH_FIRST = 0  # one to every CU, then a second one
-    DEPTH_FIRST = 1  # fill a CU before the next
-    BY_PARTITION = 2  # workgroup k to partition k % l2.partitions, there one to every CU first
 
 
 class ComputeUnit(Unit, frozen=True, kw_only=True):
@@ -187,7 +93,7 @@ class NoC(Unit, frozen=True, kw_only=True):
 
 
 class L2(Unit, frozen=True, kw_only=True):
-    """Banked, sectored, write-back L2; write-allocate without fetch."""
+    """Banked, sectored L2; it allocates on loads and stores."""
 
     bytes: int  # of all banks
     banks: int  # a multiple of the channels, also in each partition if these are private
@@ -198,6 +104,10 @@ class L2(Unit, frozen=True, kw_only=True):
     mshr_merges: int  # requests waiting on one line
     index: CacheIndex  # set index
     dram_fifo: int  # requests waiting from a bank to its channel, per stream
+    dram_order: DramOrder = DramOrder.STREAMS  # of these requests, and of those that wait for the DRAM queue
+    write: L2Write = L2Write.BACK
+    write_miss: WriteMiss = WriteMiss.LAZY
+    fabric: FabricPath = FabricPath.PAST
     atomics_per_clk: float  # atomic operations on one address that a bank does; 0 = no limit
     partitions: int  # of all banks and CUs; CU c is in partition c % partitions
     sharing: L2Sharing
@@ -269,6 +179,8 @@ class HBM(Unit, frozen=True, kw_only=True):
     stream_fifo: int  # requests waiting per stream before the queue
     page: PagePolicy
     arbiter: Arbiter
+    turn: Turn = Turn.REQUEST  # of arbiters that take turns
+    turn_requests: int = 4  # BURST: requests of a turn
     update_scope: UpdateScope
     request_ps: int  # from an L2 bank into the controller
     extra_latency_ps: int  # from the DRAM data pins back to L2 (controller, PHY), per read

@@ -2,18 +2,20 @@
 
 A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record. The SEND
 record gives the port, the operation, and the tile at the receiver, which may be in another buffer. An engine takes
-descriptors in the order in which they became ready. It reads line by line, past L2, and puts the data into the fifo of
-the port when they come. It issues a read only if that fifo has a place for the data. So a blocked link stops the
-engine. Reads use the communication stream of the memory channels. The engines of a GPU act in the order of time.
+descriptors in the order in which they became ready. It reads line by line, past L2 (or through it: `l2.fabric`), and
+puts the data into the fifo of the port when they come. It issues a read only if that fifo has a place for the data. So
+a blocked link stops the engine. Reads use the communication stream of the memory channels. The engines of a GPU act in
+the order of time.
 """
 
 import numpy as np
 
 from sim.hw.fifo import fifo_push, fifo_room_ps
+from sim.hw.link import fabric_ps
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
 from sim.hw.tags import sectors_in
-from sim.spec import DmaPolicy
+from sim.spec import DmaPolicy, FabricPath
 from tracer.compile.jit import compiled
 from traces.schema import Cache
 from traces.units import PS_PER_NS, period_ps
@@ -33,7 +35,8 @@ DMA = np.dtype(
         ("line_ps", "i8"),  # from read to read
         ("outstanding", "i8"),  # lines read and not yet on the link, at most
         ("setup_ps", "i8"),
-        ("request_ps", "i8"),  # to the memory controller
+        ("through_l2", "i8"),  # 1: its reads go to banks of L2
+        ("request_ps", "i8"),  # to the memory controller, or to L2
         # state
         ("next_ps", "i8"),  # no read before
         ("tag", "i8"),  # current tile, -1 = none
@@ -70,7 +73,7 @@ def make_dmas(machine):
         line_ps = max(line_ps, spec.engines * LINE_BYTES * PS_PER_NS / link_GB_per_s)
     dmas["line_ps"] = max(1, round(line_ps))
     dmas["outstanding"], dmas["setup_ps"] = spec.outstanding, spec.setup_ps
-    dmas["request_ps"] = machine.hbm.request_ps
+    dmas["through_l2"], dmas["request_ps"] = machine.l2.fabric == FabricPath.THROUGH, fabric_ps(machine)
     dmas["tag"] = -1
     return dmas
 
@@ -116,28 +119,28 @@ def _sectors(dma, run, line):
 
 
 @compiled
-def dma_read_ps(dma, port, fifos, pool, channel_fifo):
-    """When the next read can be issued. It needs room in its memory channel and a place for its data before the link.
+def dma_read_ps(dma, port, fifos, pool, fifo):
+    """When the next read can be issued. It needs room in the fifo that takes it and a place for its data at the link.
 
     Returns:
         NEVER if it waits for data, or for a credit of unknown time.
 
-    Reads: dma, port, fifos, pool, channel_fifo.
+    Reads: dma, port, fifos, pool, fifo.
     """
     if dma.out >= dma.outstanding:
         return NEVER
     place_ps = fifo_room_ps(fifos[port.dma_fifo], pool, port.reads)
-    return max(dma.next_ps, place_ps, fifo_room_ps(channel_fifo, pool, channel_fifo.tail))
+    return max(dma.next_ps, place_ps, fifo_room_ps(fifo, pool, fifo.tail))
 
 
 @compiled
-def dma_read(dma, number, sends, port, channel_fifo, pool, now_ps):
-    """Send the next read to its channel. After the last line the engine has no current tile.
+def dma_read(dma, number, sends, port, fifo, pool, now_ps):
+    """Put the next read into its fifo. After the last line the engine has no current tile.
 
-    Reads: sends. Writes: dma, port, channel_fifo, pool.
+    Reads: sends. Writes: dma, port, fifo, pool.
     """
     sectors = _sectors(dma, dma.run, dma.line)
-    request = fifo_push(channel_fifo, pool)
+    request = fifo_push(fifo, pool)
     request.line, request.ready_ps, request.born_ps = dma.line, now_ps + dma.request_ps, now_ps
     request.tag, request.load, request.source = dma.tag, dma.send, -1 - number
     request.contributors, request.bank, request.cache_set = dma.contributors, -1, 0

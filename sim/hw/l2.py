@@ -1,10 +1,13 @@
-"""One bank of the L2: sectored, write-back, write-allocate without fetch, one request per clock.
+"""One bank of the L2: sectored, write-allocate, one request per clock.
 
 A read looks up its sectors. Present sectors are hits. Sectors in flight merge with their miss. The others are requested
 from the bank's HBM channel. The answer leaves when all sectors are present. A write makes its whole sectors valid and
-dirty. A sector written in part is fetched only when it is read. Atomics are done here on fetched sectors, at the rate
-of other requests (D12). Uncached requests pass through to the channel. Before that, copies in the bank are written back
-or dropped.
+dirty, until the line is evicted. With write-through (`spec.L2Write`) they go to the channel at once and stay clean. A
+sector written in part is fetched only when it is read; `spec.WriteMiss` can fetch it, or all absent sectors of a store,
+at once. Such a fetch counts as a read miss, and nobody waits for it. Atomics are done here on fetched sectors, at the
+rate of other requests (D12); their sectors are dirty in any case. Uncached requests pass through to the channel. Before
+that, copies in the bank are written back or dropped. Packets of links and reads of DMA engines are uncached requests if
+they come here at all (`spec.FabricPath`).
 
 The bank takes a request only if all resources that it could need are free (miss entry, waiting place, room towards the
 channel). Otherwise the bank blocks, in order, until a fill comes or the credit of the channel. Every read towards DRAM
@@ -24,7 +27,7 @@ from sim.hw.fifo import (
     fifo_room_ps,
     fifo_take,
 )
-from sim.hw.l2_dram import flush_step, is_copy, to_dram, write_back
+from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
 from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, STREAMS, Op, Stream
@@ -34,12 +37,12 @@ from sim.hw.tags import (
     evict_first,
     expect,
     find_way,
-    hold,
     release,
     sectors_in,
     touch,
     victim_way,
 )
+from sim.spec import WriteMiss
 from tracer.compile.jit import compiled
 from traces.schema import Cache
 
@@ -54,11 +57,11 @@ def _set_of(bank, sets, request):
 
 @compiled(inline=True)
 def _room_ps(bank, fifos, pool):
-    """When there is room towards the channel for any request, as far as known: for an eviction and itself."""
+    """When there is room towards the channel for all that any request sends, as far as known."""
     room_ps = np.int64(0)
     for stream in range(STREAMS):
         fifo = fifos[bank.dram[stream]]
-        room_ps = max(room_ps, fifo_room_ps(fifo, pool, fifo.tail + 1))
+        room_ps = max(room_ps, fifo_room_ps(fifo, pool, fifo.tail + bank.sends - 1))
     return room_ps
 
 
@@ -107,19 +110,8 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     merged = wanted & cache_set.way[way].pending & ~hit & 15
     missing = wanted & ~(hit | merged) & 15
     _count_read(bank, request, hit, merged, missing)
-    first = np.int64(cache_set.waiter[way]) if cache_set.way[way].pending != 0 else -1
     if missing != 0:
-        if cache_set.way[way].pending == 0:
-            hold(cache_set, way)
-            bank.misses_used += 1
-            bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
-            if is_copy(bank, request):
-                bank.copies_used += 1
-        cache_set.way[way].pending |= missing
-        stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
-        sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
-        sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
-        sent.next = bank.free_waiter  # a hint for its data, of `l2_expect_data`
+        fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
@@ -130,7 +122,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     prefetch(waiters[max(bank.free_waiter, 0)], 0)
     waiters[w] = request
     waiters[w].need = wanted & ~hit & 15
-    waiters[w].next = first
+    waiters[w].next = np.int64(cache_set.waiter[way])
     cache_set.waiter[way] = w
     cache_set.waits[way] += 1
     return True
@@ -161,10 +153,15 @@ def _write(bank, sets, fifos, pool, request, now_ps):
     if way < 0:
         return False
     bank.write_sectors += sectors_in(request.sectors)
+    if bank.write_miss != WriteMiss.LAZY:
+        fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps)
     cache_set.way[way].valid |= request.full
     in_part = request.sectors & ~cache_set.way[way].valid & 15
     cache_set.way[way].partial = (cache_set.way[way].partial | in_part) & ~cache_set.way[way].valid & 15
-    cache_set.way[way].dirty |= request.sectors
+    if bank.write_through == 1:
+        write_through(bank, cache_set, way, fifos, pool, request, now_ps)
+    else:
+        cache_set.way[way].dirty |= request.sectors
     if bank.acks == 1:
         fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     return True
@@ -187,6 +184,8 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
     else:
         bank.uncached_write_sectors += sectors_in(request.sectors)
     to_dram(bank, fifos, pool, request, request.op, request.stream, request.line, request.sectors, now_ps)
+    if request.op == Op.READ and request.source < 0:
+        bank.reads_out -= 1  # the channel sends the data to the DMA engine
 
 
 @compiled(inline=True)

@@ -1,9 +1,11 @@
-"""Requests of an L2 bank to its HBM channel: reads, write-backs, and the flush of its dirty lines."""
+"""Requests of an L2 bank to its HBM channel: reads, stores that write through, write-backs, flush of its dirty lines."""
 
 from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
 from sim.hw.request import NEVER, Op, Stream
-from sim.hw.tags import line_of, sectors_in
+from sim.hw.tags import hold, line_of, sectors_in
+from sim.spec import WriteMiss
 from tracer.compile.jit import compiled
+from traces.schema import Cache
 
 
 @compiled(inline=True)
@@ -42,6 +44,54 @@ def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
     bank.copy_requests += 1
     bank.asked_ps = min(bank.asked_ps, sent.ready_ps)
     return sent
+
+
+@compiled(inline=True)
+def fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps):
+    """Read missing sectors of a line: they are pending then. Returns the request to the channel.
+
+    Reads: request. Writes: bank, cache_set, fifos, pool.
+    """
+    if cache_set.way[way].pending == 0:
+        hold(cache_set, way)
+        cache_set.waiter[way] = -1
+        bank.misses_used += 1
+        bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
+        if is_copy(bank, request):
+            bank.copies_used += 1
+    cache_set.way[way].pending |= missing
+    stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
+    sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
+    sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
+    sent.next = bank.free_waiter  # a hint for its data, of `l2_expect_data`
+    return sent
+
+
+@compiled
+def fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps):
+    """Read the absent sectors of a store that `spec.WriteMiss` names.
+
+    Reads: request. Writes: bank, cache_set, fifos, pool.
+    """
+    written = request.sectors if bank.write_miss == WriteMiss.ALL else request.sectors & ~request.full
+    missing = written & ~(cache_set.way[way].valid | cache_set.way[way].pending) & 15
+    if missing != 0:
+        bank.read_sectors += sectors_in(missing)
+        bank.read_miss_sectors += sectors_in(missing)
+        sent = fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
+        sent.source = 0  # of a store from another GPU it is a DMA engine there, not one of this GPU
+
+
+@compiled
+def write_through(bank, cache_set, way, fifos, pool, request, now_ps):
+    """Send a store to the channel. Dirty sectors of an atomic that it overwrites are clean then.
+
+    Reads: request. Writes: bank, cache_set, fifos, pool.
+    """
+    cache_set.way[way].dirty &= ~request.full & 15
+    sent = to_dram(bank, fifos, pool, request, Op.WRITE, request.stream, request.line, request.sectors, now_ps)
+    sent.full = request.full
+    sent.tag = -1
 
 
 @compiled(inline=True)

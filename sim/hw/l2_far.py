@@ -34,18 +34,31 @@ def copy_retry_ps(bank, fifos, pool, room_ps):
     return min(room_ps if room_ps > bank.tried_ps else NEVER, home_ps if home_ps > bank.tried_ps else NEVER)
 
 
+INPUTS = 5
+"""Fifos from which a bank takes requests, at most."""
+
+
+@compiled(inline=True)
+def _input(bank, k):
+    """Input k of a bank, from 1 on, -1 = none."""
+    if k <= 2:
+        return bank.far if k == 1 else bank.peer
+    return bank.arrivals if k == 3 else bank.dma_reads
+
+
 @compiled(inline=True)
 def next_input(bank, fifos, pool, tried):
     """(fifo with the oldest request, when it is visible, its bit in `tried`).
 
-    Requests come from near CUs, far CUs, banks with copies, and other GPUs. tried: mask of fifos that are left out.
+    Requests come from near CUs, far CUs, banks with copies, other GPUs, and DMA engines. tried: mask of fifos that are
+    left out.
     """
     chosen, chosen_ps, place = bank.requests, fifo_head_ps(fifos[bank.requests], pool), np.int64(1)
     if tried & 1:
         chosen_ps = NEVER
     if bank.far >= 0 or bank.arrivals >= 0:
-        for k in range(1, 4):
-            other = bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
+        for k in range(1, INPUTS):
+            other = _input(bank, k)
             if other >= 0 and (tried >> k) & 1 == 0:
                 head_ps = fifo_head_ps(fifos[other], pool)
                 if head_ps < chosen_ps:
@@ -58,8 +71,8 @@ def later_input_ps(bank, fifos, pool, now_ps):
     """When a far request becomes visible that a blocked bank may serve, NEVER if none is known."""
     wake_ps = NEVER
     if bank.far >= 0:
-        for k in range(4):
-            other = bank.requests if k == 0 else bank.far if k == 1 else bank.peer if k == 2 else bank.arrivals
+        for k in range(INPUTS):
+            other = bank.requests if k == 0 else _input(bank, k)
             if other >= 0 and fifo_head_ps(fifos[other], pool) > now_ps:
                 wake_ps = min(wake_ps, fifo_head_ps(fifos[other], pool))
     return wake_ps

@@ -6,6 +6,7 @@ from sim.hw.fifo import SPACING
 from sim.hw.partition import far_ps
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
+from sim.spec import DramOrder, L2Write, WriteMiss
 from traces.units import whole_period_ps
 
 COUNTERS = {
@@ -42,10 +43,14 @@ L2_BANK = host_record(
         ("path_ps", "i8"),  # to the memory controller
         ("atomic_ps", "i8"),  # of an operation on one address; 0 = no limit
         ("acks", "i8"),  # 1: stores are acknowledged
+        ("write_through", "i8"),  # 1: stores go to memory at once
+        ("write_miss", "i8"),  # spec.WriteMiss
+        ("sends", "i8"),  # requests that serving one request may put into one fifo towards the channel
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
         ("requests", "i8"),  # fifo from the NoC
         ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
+        ("dma_reads", "i8"),  # fifo of reads of DMA engines, -1 = none
         ("far", "i8"),  # fifo from the CUs of other partitions, -1 = none
         ("peer", "i8"),  # fifo from the bank that keeps copies of its lines, -1 = none
         ("number", "i8"),  # of this bank
@@ -101,7 +106,8 @@ def make_l2_banks(machine, wiring):
     Args:
         machine: sim.spec.Machine.
         wiring: dict of fifo numbers, each an array over banks: requests, fills, hits, late, and arrivals in a machine
-            with links; dram: (banks, STREAMS); if the machine has partitions, far, peer and copy_fills.
+            with links (dma_reads: if they go through L2); dram: (banks, STREAMS); if the machine has partitions, far,
+            peer and copy_fills.
 
     Returns:
         (banks, waiters, sets): arrays of L2_BANK and of REQUEST (places where requests wait), and the number of cache
@@ -118,8 +124,10 @@ def make_l2_banks(machine, wiring):
     banks["path_ps"] = machine.hbm.request_ps
     banks["atomic_ps"] = round(period_ps / spec.atomics_per_clk) if spec.atomics_per_clk else 0
     banks["acks"] = machine.noc.ack_bytes > 0
+    banks["write_through"], banks["write_miss"] = spec.write == L2Write.THROUGH, spec.write_miss
+    banks["sends"] = sends(spec)
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
-    banks["arrivals"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
+    banks["arrivals"] = banks["dma_reads"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
     banks["number"] = np.arange(count)
@@ -141,3 +149,12 @@ def make_l2_banks(machine, wiring):
 def waiting_places(spec):
     """Number of requests of a bank that can wait for data in flight."""
     return spec.mshrs * spec.mshr_merges
+
+
+def sends(spec):
+    """Requests that serving one request may put into one fifo towards the channel.
+
+    They are the write-back of a victim and the request itself; in order, a store may be a read and a write.
+    """
+    both = spec.write == L2Write.THROUGH and spec.write_miss != WriteMiss.LAZY
+    return 3 if both and spec.dram_order == DramOrder.IN_ORDER else 2

@@ -20,10 +20,10 @@ from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
 from sim.hw.space import fingerprint, rotated
 from sim.hw.tags import sectors_in
-from sim.spec import Topology
+from sim.spec import FabricPath, Topology
 from tracer.compile.jit import compiled
 from traces.schema import Cache
-from traces.units import PS_PER_NS
+from traces.units import PS_PER_NS, whole_period_ps
 
 FS_PER_PS = 1000
 FS_PER_NS = FS_PER_PS * PS_PER_NS
@@ -73,7 +73,8 @@ PORT = np.dtype(
         ("credits", "i8"),
         ("in_fs_per_byte", "i8"),  # of packets that arrive; they may come over a link of the other kind
         ("in_header_bytes", "i8"),
-        ("request_ps", "i8"),  # from the link to the memory controller
+        ("through_l2", "i8"),  # 1: all packets that arrive go to banks of L2
+        ("request_ps", "i8"),  # from the link to the memory controller, or to L2
         # state
         ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
         ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the in-lane's first port)
@@ -103,12 +104,19 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     """
     records = np.zeros(ports, PORT)
     records["store_fifo"], records["dma_fifo"] = store_fifos, dma_fifos
-    records["request_ps"] = machine.hbm.request_ps
+    records["through_l2"], records["request_ps"] = machine.l2.fabric == FabricPath.THROUGH, fabric_ps(machine)
     records["target_fifo"] = -1
     for port in records:
         set_links(port, machine, False, False)
     set_lanes(records, machine, np.zeros((ports, 2), np.bool_))
     return records
+
+
+def fabric_ps(machine):
+    """Time of a request from a link or a DMA engine to its memory controller, or over the crossbar to its L2 bank."""
+    if machine.l2.fabric == FabricPath.PAST:
+        return machine.hbm.request_ps
+    return machine.noc.latency_clk * whole_period_ps(machine.noc.clock_MHz)
 
 
 def set_links(port, machine, leaves, arrives):
@@ -293,6 +301,12 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
 
 
 @compiled
+def goes_to_l2(port, request):
+    """Does an arriving packet go to its bank of L2? Reads: port, request."""
+    return port.through_l2 == 1 or is_cached(request)
+
+
+@compiled
 def is_cached(request):
-    """Does an arriving write go into L2? Reads: request."""
+    """Does an arriving write stay in L2? Reads: request."""
     return request.cache != Cache.UNCACHED and request.op == Op.WRITE

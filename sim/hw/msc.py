@@ -21,7 +21,7 @@ import numpy as np
 
 from sim.hw.address_map import channel_local, set_of
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps, fifo_take
-from sim.hw.lanes import LANES, lane_head
+from sim.hw.lanes import LANES, lane_head_ps, note_shared
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import claim_way, find_way, hold, line_of, random_way, release, sectors_in, touch, victim_way
@@ -104,6 +104,7 @@ def make_mscs(machine, wiring):
     mscs["answer_ps" if sets else "pass_ps"] = spec.latency_clk * period_ps
     for name, fifos in wiring.items():
         (mscs["lanes"] if name in LANES.names else mscs)[name] = fifos[:count]
+    note_shared(mscs["lanes"])
     mscs["interleave_bytes"], mscs["channels"] = hbm.interleave_bytes, hbm.channels
     mscs["first_set"], mscs["sets"], mscs["ways"] = np.arange(count) * sets, sets, spec.ways
     mscs["index"], mscs["replacement"] = spec.index, spec.replacement
@@ -160,8 +161,7 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     chosen = -1
     chosen_ps = NEVER
     for stream in range(STREAMS):
-        fifo = fifos[lane_head(msc.lanes, stream, fifos, pool)]
-        head_ps = fifo_head_ps(fifo, pool)
+        head_ps = lane_head_ps(msc.lanes, stream, fifos, pool)
         room_ps = _room_ps(msc, fifos, pool, stream)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
@@ -169,7 +169,7 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
             msc.blocked = 1
             msc.room_ps = min(msc.room_ps, room_ps)
             _block(msc, stream, now_ps)
-        elif msc.sets > 0 and fifo_head(fifo, pool).op == Op.READ and not _has_places(msc):
+        elif msc.sets > 0 and _head(msc, fifos, pool, stream).op == Op.READ and not _has_places(msc):
             _block(msc, stream, now_ps)
         elif head_ps < chosen_ps:
             chosen, chosen_ps = stream, head_ps
@@ -179,6 +179,12 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
         _block(msc, chosen, now_ps)
         return min(wake_ps, msc.room_ps)
     return min(wake_ps, msc.next_ps)
+
+
+@compiled(inline=True)
+def _head(msc, fifos, pool, stream):
+    """The head of a stream that has one."""
+    return fifo_head(fifos[msc.lanes.head_fifo[stream]], pool)
 
 
 @compiled(inline=True)
@@ -210,7 +216,7 @@ def _block(msc, stream, now_ps):
 def _take(msc, sets, waiters, fifos, pool, stream, now_ps):
     """Take the oldest request of a stream. Returns False if all ways of its set wait for data."""
     fifo = fifos[msc.lanes.head_fifo[stream]]
-    request = fifo_head(fifo, pool)
+    request = _head(msc, fifos, pool, stream)
     if msc.sets == 0:
         _send(msc, fifos, pool, request, stream, now_ps)
     elif request.op == Op.READ:

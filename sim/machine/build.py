@@ -8,7 +8,8 @@ CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-sid
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
 
 NoC --stores--> port --wire--> port of another GPU --fabric[COMM_WRITE]--> its HBM channels (or --arrivals--> L2 bank)
-HBM channel --notes--> Tracker --ready descriptors--> DMA engine --fabric[COMM_READ]--> HBM channel
+HBM channel --notes--> Tracker --ready descriptors--> DMA engine --fabric[COMM_READ]--> HBM channel (or --dma_reads-->
+L2 bank)
 HBM channel --data--> DMA engine --lines--> port
 """
 
@@ -243,7 +244,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
-    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills", "arrivals")
+    roles = ("requests", "hits", "late", "fills", "far", "peer", "copy_fills", "arrivals", "dma_reads")
     wiring: dict[str, np.ndarray] = {role: number[role] for role in roles if role in number}
     spread = home_banks(machine.l2)
     wiring["dram"] = number["memory"][np.arange(banks) % spread // (spread // channels)]

@@ -1,7 +1,7 @@
 """Phases of the traffic between GPUs in a time window: arrivals, DMA engines, links. The engine calls them.
 
-Each phase serves its ports or engines in the order of time. Arrivals go directly to the memory channels, past crossbar
-and L2, unless they must stay in L2 (D24).
+Each phase serves its ports or engines in the order of time. Arrivals and reads of DMA engines go directly to the
+memory channels, past crossbar and L2 (D24). Arrivals that must stay in L2 go to its banks, and with `l2.fabric` all do.
 """
 
 import numpy as np
@@ -10,8 +10,18 @@ from sim.hw.address_map import channel_of
 from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.dma import dma_answer, dma_line, dma_load, dma_read, dma_read_ps
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_room_ps
-from sim.hw.link import FS_PER_PS, arrival_ps, departure_fs, is_cached, next_sender, port_peek, port_send, port_take
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps
+from sim.hw.link import (
+    FS_PER_PS,
+    arrival_ps,
+    departure_fs,
+    goes_to_l2,
+    is_cached,
+    next_sender,
+    port_peek,
+    port_send,
+    port_take,
+)
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
@@ -52,7 +62,7 @@ def _look_up_target(node, p):
     port = node.ports[p]
     port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
     request = node.arriving[0]
-    if is_cached(request):
+    if goes_to_l2(port, request):
         port.target = home_bank(node.noc[0], request.line)
         port.target_fifo = node.banks[port.target].arrivals
     else:
@@ -102,11 +112,12 @@ def _deliver(node, p, now_ps):
     port = node.ports[p]
     port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
     request, target = node.arriving[0], port.target
-    if is_cached(request):
+    if goes_to_l2(port, request):
         request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
         node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + port.request_ps)
-        notes = node.fifos[node.engine[0].first_note_fifo + len(node.channels)]
-        fifo_push_copy(notes, node.pool, request, now_ps)  # no channel sees this request
+        if is_cached(request):  # no channel sees it
+            notes = node.fifos[node.engine[0].first_note_fifo + len(node.channels)]
+            fifo_push_copy(notes, node.pool, request, now_ps)
     else:
         node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + port.request_ps)
     port_take(node.ports, p, node.wires, node.fifos[port.target_fifo], node.pool, request, now_ps)
@@ -122,16 +133,27 @@ def _engine_ps(node, e):
             return NEVER
         return max(dma.next_ps, node.output.released[taken % len(node.output.released), 2] + dma.setup_ps)
     port = node.ports[node.output.sends[dma.send].port]
-    channel_fifo = node.fifos[node.fabric_fifos[_channel_of(node, dma_line(dma)), Stream.COMM_READ]]
-    return dma_read_ps(dma, port, node.fifos, node.pool, channel_fifo)
+    fifo = node.fifos[_read_target(node, dma)[1]]
+    return dma_read_ps(dma, port, node.fifos, node.pool, fifo)
+
+
+@compiled
+def _read_target(node, dma):
+    """(memory channel or L2 bank that takes the next read of an engine, number of its fifo)."""
+    line = dma_line(dma)
+    if dma.through_l2 == 1:
+        target = home_bank(node.noc[0], line)
+        return target, node.banks[target].dma_reads
+    target = _channel_of(node, line)
+    return target, node.fabric_fifos[target, Stream.COMM_READ]
 
 
 @compiled
 def run_dmas(node, begin_ps, end_ps):
     """DMA engines take data that channels return, read their tiles, and take the next ready descriptor.
 
-    Reads: node.channels, node.fabric_fifos. Writes: node.calendars, node.dmas, node.engine, node.fifos,
-    node.memory_wake_ps, node.output, node.pool, node.ports, node.spans.
+    Reads: node.banks, node.channels, node.fabric_fifos, node.noc. Writes: node.bank_told_ps, node.calendars,
+    node.dmas, node.engine, node.fifos, node.memory_wake_ps, node.output, node.pool, node.ports, node.spans.
     """
     calendar, period_ps = node.calendars[1], node.calendars[1].period_ps
     # Data come a fixed time after a clock edge of the channels, so all data of a slot come at once.
@@ -203,12 +225,17 @@ def _take_descriptor(node, dma):
 def _read(node, e, dma, now_ps):
     """Read the next line. After the last line of a tile, write the span of the tile."""
     port = node.ports[node.output.sends[dma.send].port]
-    h = _channel_of(node, dma_line(dma))
-    fifo = node.fifos[node.fabric_fifos[h, Stream.COMM_READ]]
+    target, number = _read_target(node, dma)
+    fifo = node.fifos[number]
     dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
+    if dma.through_l2 == 1:
+        request = fifo_request(fifo, node.pool, fifo.tail - 1)
+        request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
+        node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + dma.request_ps)
+    else:
+        node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + dma.request_ps)
     if dma.tag < 0:
         write_span(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag, dma.began_ps, dma.next_ps)
-    node.memory_wake_ps[h] = min(node.memory_wake_ps[h], now_ps + dma.request_ps)
 
 
 @compiled

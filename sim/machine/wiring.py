@@ -6,7 +6,7 @@ from sim.hw.calendar import MAX_SLOTS
 from sim.hw.l2_record import waiting_places
 from sim.hw.partition import far_ps, has_far
 from sim.hw.request import STREAMS, Stream
-from sim.spec import L2Sharing, Machine
+from sim.spec import DramOrder, FabricPath, L2Sharing, Machine
 from traces.units import period_ps, whole_period_ps
 
 MAX_LOOKAHEAD_PS = 50_000
@@ -82,11 +82,11 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         "stores": fifos.add("link.stores", ports, machine.link.egress_fifo, credit_ps),
         "lines": fifos.add("link.lines", ports, machine.link.egress_fifo, credit_ps),
     }
-    numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, channels, credit_ps)
+    numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, machine, credit_ps)
     numbers["memory"], depth = numbers["dram"], machine.l2.dram_fifo
     numbers["msc_answers"] = numbers["out"]
     if machine.msc.present:
-        numbers["memory"], depth = _streams(fifos, "msc.in", machine.msc.fifo, channels, credit_ps), machine.msc.fifo
+        numbers["memory"], depth = _streams(fifos, "msc.in", machine.msc.fifo, machine, credit_ps), machine.msc.fifo
     if machine.msc.bytes:
         numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
     if has_far(machine.l2):
@@ -100,13 +100,19 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         numbers["fabric"][:, Stream.COMM_READ] = fifos.add("dma.reads", channels, depth, credit_ps)
         numbers["fabric"][:, Stream.COMM_WRITE] = fifos.add("link.arrivals", channels, depth, credit_ps)
         numbers["arrivals"] = fifos.add("l2.arrivals", banks, bank_depth, credit_ps)
+        if machine.l2.fabric == FabricPath.THROUGH:
+            numbers["dma_reads"] = fifos.add("l2.dma_reads", banks, bank_depth, credit_ps)
         numbers["notes"] = fifos.add("tracker.notes", channels + 1, NOTES)
         numbers["data"] = fifos.add("dma.data", channels, _dma_reads(machine, ports))
     return fifos, numbers
 
 
-def _streams(fifos: Fifos, name: str, depth: int, channels: int, credit_ps: int) -> np.ndarray:
-    return fifos.add(name, channels * STREAMS, depth, credit_ps).reshape(channels, STREAMS)
+def _streams(fifos: Fifos, name: str, depth: int, machine: Machine, credit_ps: int) -> np.ndarray:
+    """(channels, STREAMS) fifo numbers. In order, writes share the fifo of the reads; theirs stay empty."""
+    numbers = fifos.add(name, machine.hbm.channels * STREAMS, depth, credit_ps).reshape(-1, STREAMS)
+    if machine.l2.dram_order == DramOrder.IN_ORDER:
+        numbers[:, [Stream.COMPUTE_WRITE, Stream.COMM_WRITE]] = numbers[:, [Stream.COMPUTE_READ, Stream.COMM_READ]]
+    return numbers
 
 
 def _dma_reads(machine: Machine, ports: int) -> int:

@@ -3,6 +3,7 @@
 The range of each value alone is in `sim.presets.bounds`.
 """
 
+from sim.hw.l2_record import sends
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
@@ -80,6 +81,10 @@ def _cache_rules(machine):
     fits = not l1.unified_with_shared or cu.shared_bytes <= l1.bytes
     yield fits, "cu.shared_bytes", f"at most l1.bytes = {l1.bytes}, which it is part of"
     yield l2.banks % hbm.channels == 0, "l2.banks", f"a multiple of hbm.channels = {hbm.channels}"
+    least = sends(l2)
+    allowed = f"at least {least}: in order, a store may evict a line, read a sector and go to memory"
+    yield l2.dram_fifo >= least, "l2.dram_fifo", allowed
+    yield not machine.msc.present or machine.msc.fifo >= least, "msc.fifo", allowed
     yield from _partition_rules(machine)
     yield from _msc_rules(machine)
 

@@ -1,6 +1,7 @@
 """Sectored caches as a book explains them: dicts and sets, no records, no free lists. The naive twins of L1 and L2."""
 
 from sim.hw.request import Op
+from sim.spec import WriteMiss
 from traces.schema import Cache
 
 
@@ -63,12 +64,13 @@ class L1Twin:
 
 
 class L2Twin:
-    """One bank: write-back, write-allocate without fetch, misses merged by line.
+    """One bank: write-back or write-through, write-allocate with the fetch that `miss` names, misses merged by line.
 
     `sent` collects (op, line, sector mask) towards DRAM, `answered` the requests that were answered, in order.
     """
 
-    def __init__(self, sets, ways, merges):
+    def __init__(self, sets, ways, merges, through=False, miss=WriteMiss.LAZY):
+        self.through, self.miss = through, miss
         self.sets, self.merges, self.clock = [[None] * ways for _ in range(sets)], merges, 0
         self.sent, self.answered = [], []
 
@@ -111,13 +113,24 @@ class L2Twin:
         if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op in (Op.READ, Op.WRITE)):
             self.pass_through(request)
             return True
-        if request.op == Op.WRITE:
-            way = self.place(request)
-            if way:
-                way.valid |= sectors_of(request.full)
-                way.dirty |= sectors_of(request.sectors)
-            return way is not None
-        return self.read(request)
+        return self.write(request) if request.op == Op.WRITE else self.read(request)
+
+    def write(self, request):
+        way, written, full = self.place(request), sectors_of(request.sectors), sectors_of(request.full)
+        if way is None:
+            return False
+        wanted = {WriteMiss.LAZY: set(), WriteMiss.PARTIAL: written - full, WriteMiss.ALL: written}[self.miss]
+        missing = wanted - way.valid - way.pending
+        if missing:
+            way.pending |= missing
+            self.sent.append((Op.READ, request.line, mask_of(missing)))
+        way.valid |= full
+        if self.through:
+            way.dirty -= full
+            self.sent.append((Op.WRITE, request.line, request.sectors))
+        else:
+            way.dirty |= written
+        return True
 
     def read(self, request):
         way = self.find(request.line)

@@ -48,10 +48,9 @@ def rules(hbm):
         ]
         for other in STORES:
             table += [(GROUP, store, other, t.CCD_L), (CHANNEL, store, other, t.CCD_S)]
-    if hbm.update_scope == UpdateScope.SAME_GROUP:
-        table.append((GROUP, UPD, UPD, t.CCDWL))
-    if hbm.update_scope == UpdateScope.CHANNEL:
-        table.append((CHANNEL, UPD, UPD, t.CCDWL))
+    level = {UpdateScope.BANK: BANK, UpdateScope.SAME_GROUP: GROUP, UpdateScope.CHANNEL: CHANNEL}
+    if hbm.update_scope != UpdateScope.OFF:
+        table.append((level[hbm.update_scope], UPD, UPD, t.CCDWL))
     return table
 
 

@@ -39,11 +39,14 @@ class Bench(NamedTuple):
     end_ps: int
 
 
-def bench_fifos(accesses, answers_depth=None):
-    """Fifos and pool with every access in the fifo of its stream; (fifos, pool, tags per stream)."""
+def bench_fifos(accesses, answers_depth=None, in_order=False):
+    """Fifos and pool with every access in the fifo of its stream; (fifos, pool, tags per fifo).
+
+    in_order: reads and writes share the fifo of the reads.
+    """
     tags = [[] for _ in range(STREAMS)]
     for tag, access in enumerate(accesses):
-        tags[access.enters_by()].append(tag)
+        tags[access.enters_by() // 2 * 2 if in_order else access.enters_by()].append(tag)
     depths = [max(1, len(of_stream)) for of_stream in tags]
     fifos, pool = make_fifos([*depths, answers_depth or max(1, len(accesses))])
     for stream, of_stream in enumerate(tags):
@@ -51,22 +54,24 @@ def bench_fifos(accesses, answers_depth=None):
         for place, tag in enumerate(of_stream):
             access, slot = accesses[tag], pool.requests[base + place]
             slot["line"], slot["sectors"], slot["full"] = access.line, access.sectors, access.sectors
-            slot["op"], slot["stream"], slot["tag"] = access.op, stream, tag
+            slot["op"], slot["stream"], slot["tag"] = access.op, access.enters_by(), tag
             slot["ready_ps"] = slot["born_ps"] = access.ready_ps
         fifos[stream]["tail"], fifos[stream]["mask"] = len(of_stream), fifos[stream]["room"]
     return fifos, pool, tags
 
 
-def run_bench(hbm, accesses, extra_calls=None) -> Bench:
+def run_bench(hbm, accesses, extra_calls=None, in_order=False) -> Bench:
     """Run all accesses to their end.
 
     Args:
         hbm: spec of the channel.
         accesses: list of Access, in time order within each stream.
         extra_calls: random generator; with it the channel is also called when it did not ask to be.
+        in_order: reads and writes share a fifo (`l2.dram_order`).
     """
-    fifos, pool, tags = bench_fifos(accesses)
-    channel = make_hbm_channels(hbm, np.arange(STREAMS)[None], np.array([STREAMS])).view(np.recarray)[0]
+    fifos, pool, tags = bench_fifos(accesses, in_order=in_order)
+    in_fifos = np.arange(STREAMS) // 2 * 2 if in_order else np.arange(STREAMS)
+    channel = make_hbm_channels(hbm, in_fifos[None], np.array([STREAMS])).view(np.recarray)[0]
     fifos, pool = fifos.view(np.recarray), pool._replace(requests=pool.requests.view(np.recarray))
     log = np.zeros(40 * len(accesses) + 10_000, LOG).view(np.recarray)
     accepted_ps = np.full(len(accesses), -1, np.int64)

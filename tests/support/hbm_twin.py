@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from sim.hw.hbm.log import Command
 from sim.hw.request import Op
-from sim.spec import Arbiter, PagePolicy, QueueOrganisation
+from sim.spec import Arbiter, BankMap, PagePolicy, QueueOrganisation, Turn
 from tests.support.hbm_checker import ACT, BANK, CHANNEL, GROUP, PRE, PREA, RD, REF, UPD, WR, decode, rules
 
 COLUMN_OF = {int(Op.READ): RD, int(Op.WRITE): WR, int(Op.UPDATE): UPD}
@@ -35,12 +35,12 @@ class Atom:
 
 
 class Twin:
-    def __init__(self, hbm, accesses):
-        self.hbm, self.accesses = hbm, accesses
+    def __init__(self, hbm, accesses, in_order=False):
+        self.hbm, self.accesses, self.in_order = hbm, accesses, in_order
         self.period_ps = round(1e6 / hbm.clock_MHz)
         self.fifos = [[] for _ in range(4)]
         for tag, access in enumerate(accesses):
-            self.fifos[access.enters_by()].append(tag)
+            self.fifo_of(access.enters_by()).append(tag)
         self.queue = []
         self.open_row = {}
         self.last = defaultdict(lambda: LONG_AGO)
@@ -49,7 +49,7 @@ class Twin:
         self.refreshes = 0
         self.mode, self.phase_left = READS, 0
         self.aged = None
-        self.last_stream = -1
+        self.last_stream, self.turn = -1, []  # lines taken in this turn
         self.split = hbm.queue == QueueOrganisation.SPLIT
         self.row_busy_at = LONG_AGO
         self.table = defaultdict(list)
@@ -120,21 +120,24 @@ class Twin:
         passed = set()
         now_ps = self.clock * self.period_ps
         while True:
+            first = [self.accesses[fifo[0]] for fifo in self.fifos if fifo]
             heads = {
-                stream: self.accesses[fifo[0]]
-                for stream, fifo in enumerate(self.fifos)
-                if fifo and stream not in passed and self.accesses[fifo[0]].ready_ps <= now_ps
+                access.enters_by(): access
+                for access in first
+                if access.ready_ps <= now_ps and access.enters_by() not in passed
             }
             if not heads:
                 return
-            if self.hbm.arbiter == Arbiter.ROUND_ROBIN:
+            if self.hbm.arbiter == Arbiter.ROUND_ROBIN and self.keeps_turn(heads):
+                stream = self.last_stream
+            elif self.hbm.arbiter == Arbiter.ROUND_ROBIN:
                 stream = min(heads, key=lambda s: (s - self.last_stream - 1) % 4)
             else:
                 stream = min(heads, key=lambda s: (heads[s].ready_ps, s))
             access = heads[stream]
             way = READS if access.op == Op.READ else WRITES
             halves = [half for half in (0, 1) if access.sectors >> (2 * half) & 3]
-            atoms = [Atom(self.hbm, access, self.fifos[stream][0], half, self.clock) for half in halves]
+            atoms = [Atom(self.hbm, access, self.fifo_of(stream)[0], half, self.clock) for half in halves]
             held = self.held(way) if self.split else self.held(READS) + self.held(WRITES)
             if held + sum(atom.entries(self.hbm) for atom in atoms) > self.hbm.queue_entries:
                 passed |= {s for s in heads if not self.split or (heads[s].op == Op.READ) == (access.op == Op.READ)}
@@ -142,8 +145,24 @@ class Twin:
                 passed.add(stream)
             else:
                 self.queue += atoms
-                self.fifos[stream].pop(0)
+                self.fifo_of(stream).pop(0)
+                if stream != self.last_stream or len(self.turn) == self.hbm.turn_requests:
+                    self.turn = []
+                self.turn.append(access.line)
                 self.last_stream = stream
+
+    def fifo_of(self, stream):
+        return self.fifos[stream // 2 * 2 if self.in_order else stream]
+
+    def keeps_turn(self, heads):
+        if self.last_stream not in heads:
+            return False
+        if self.hbm.turn == Turn.BURST:
+            return len(self.turn) < self.hbm.turn_requests
+        groups = {BankMap.BG: self.hbm.bank_groups, BankMap.SG: min(2, self.hbm.bank_groups)}
+        neighbours = self.hbm.row_bytes * groups.get(self.hbm.bank_map, 1)
+        same_row = heads[self.last_stream].line // neighbours == self.turn[-1] // neighbours
+        return self.hbm.turn == Turn.ROW and same_row
 
     # --- what issues
 

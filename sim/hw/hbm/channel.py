@@ -9,6 +9,7 @@ times), `refresh`, `nmc` (updates), `log`, `record` (state and counters), `setup
 refresh, temperature, power-down, ECC (D15). The latency of controller and PHY is two constants (D17).
 """
 
+from sim.hw.address_map import channel_local
 from sim.hw.arbiter import pick_stream
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.hbm.modes import serve, watch_age
@@ -16,11 +17,12 @@ from sim.hw.hbm.queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, en
 from sim.hw.hbm.refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm.scheduler import issue_column, issue_row
 from sim.hw.hbm.setup import make_hbm_channels
-from sim.hw.lanes import lane_head
+from sim.hw.lanes import lane_head_ps, partner
 from sim.hw.mca import aged_ps, set_limits
 from sim.hw.request import NEVER, STREAMS, Op
+from sim.hw.stream_heads import take_turn
 from sim.hw.tracker import counts
-from sim.spec import CountAt, PagePolicy
+from sim.spec import CountAt, PagePolicy, Turn
 from tracer.compile.jit import compiled
 
 
@@ -56,6 +58,25 @@ def clock_edge_ps(channel, time_ps):
 
 
 @compiled(inline=True)
+def _see_head(channel, stream, fifos, pool, now_ps):
+    """Find the head of a stream and since when it waits.
+
+    Returns:
+        When the head becomes visible; NEVER if it is visible, or if there is none.
+    """
+    head_ps = lane_head_ps(channel.lanes, stream, fifos, pool)
+    if head_ps > now_ps:
+        channel.head_ps[stream] = NEVER
+        return head_ps
+    channel.head_ps[stream] = head_ps
+    if channel.turn == Turn.ROW:
+        line = fifo_head(fifos[channel.lanes.head_fifo[stream]], pool).line
+        local = channel_local(line, channel.interleave_bytes, channel.channels)
+        channel.head_row[stream] = local >> channel.row_shift
+    return NEVER
+
+
+@compiled(inline=True)
 def accept(channel, fifos, pool, now_ps):
     """Take requests from the stream fifos, in the arbiter's order, while they fit.
 
@@ -65,13 +86,8 @@ def accept(channel, fifos, pool, now_ps):
     arrival_ps = NEVER
     waiting = 0
     for stream in range(STREAMS):
-        head_ps = fifo_head_ps(fifos[lane_head(channel.lanes, stream, fifos, pool)], pool)
-        if head_ps > now_ps:
-            arrival_ps = min(arrival_ps, head_ps)
-            head_ps = NEVER
-        else:
-            waiting += 1
-        channel.head_ps[stream] = head_ps
+        arrival_ps = min(arrival_ps, _see_head(channel, stream, fifos, pool, now_ps))
+        waiting += channel.head_ps[stream] < NEVER
     while waiting > 0:
         stream = pick_stream(channel, now_ps)
         if stream < 0:
@@ -87,12 +103,10 @@ def accept(channel, fifos, pool, now_ps):
             if channel.count_served == 0:
                 note(channel, fifos, pool, request, now_ps)
             fifo_take(fifo, pool, now_ps)
-            channel.last_stream = stream
-            head_ps = fifo_head_ps(fifos[lane_head(channel.lanes, stream, fifos, pool)], pool)
-            if head_ps > now_ps:
-                arrival_ps = min(arrival_ps, head_ps)
-                head_ps = NEVER
-            channel.head_ps[stream] = head_ps
+            take_turn(channel, stream)
+            arrival_ps = min(arrival_ps, _see_head(channel, stream, fifos, pool, now_ps))
+            if channel.lanes.shared == 1:
+                arrival_ps = min(arrival_ps, _see_head(channel, partner(stream), fifos, pool, now_ps))
     return arrival_ps
 
 

@@ -35,7 +35,8 @@ BANK = np.dtype(
         ("miss_place", "i1", 2),  # index in channel.miss_bank
         # constant
         ("group", "i1"),
-        ("pad", "i1", 3),
+        ("alu", "i1"),  # entry of channel.group whose `update_ps` its updates wait for (sim.hw.hbm.nmc)
+        ("pad", "i1", 2),
     ],
     align=True,
 )
@@ -95,6 +96,9 @@ CHANNEL = np.dtype(
         ("extra_latency_ps", "i8"),
         # constants: policies
         *((name, "i8") for name in ("split", "page", "arbiter", "update_scope")),
+        ("turn", "i8"),  # spec.Turn
+        ("turn_requests", "i8"),
+        ("row_shift", "i8"),  # local address >> row_shift = the row, with the rows that its neighbours share (ROW)
         ("queue_entries", "i8"),  # of the unified queue, or of each of the two split queues
         ("write_high", "i8"),  # drain when more entries wait ...
         ("write_low", "i8"),  # ... until fewer do
@@ -128,6 +132,9 @@ CHANNEL = np.dtype(
         ("aged", "i8"),  # slot of the atom over the age limit, -1 for none
         ("age_check_ps", "i8"),  # when to look for such an atom
         ("last_stream", "i8"),  # of the last request accepted
+        ("turn_taken", "i8"),  # requests accepted from it in this turn (BURST)
+        ("last_row", "i8"),  # row of the last request accepted (ROW)
+        ("head_row", "i8", STREAMS),  # row of each head that can be taken (ROW)
         ("head_ps", "i8", STREAMS),  # since when a stream's head waits, NEVER if it cannot be taken
         # state: queue
         ("queued", "i8", 2),  # entries per direction
@@ -153,7 +160,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
-        ("pad", "i8", 5),  # fills whole cache lines of the host
+        ("pad", "i8", 3),  # fills whole cache lines of the host
         # state: the last bursts on the bus, a ring; empty without a time series
         ("bursts", "i8"),  # so far
         ("burst_end_ps", "i8", RECENT_BURSTS),

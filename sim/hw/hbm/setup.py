@@ -6,12 +6,13 @@ import numpy as np
 
 from sim.hw.hbm.queue import MAX_ATOMS
 from sim.hw.hbm.record import CHANNEL, MAX_BANKS
+from sim.hw.lanes import note_shared
 from sim.hw.mca import lift_limits
 from sim.hw.policy import VARIABLE, pick
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import NEVER, SECTOR_BYTES, SECTORS_PER_LINE
 from sim.hw.stream_heads import oldest_head
-from sim.spec import HBM, Arbiter, QueueOrganisation
+from sim.spec import HBM, Arbiter, BankMap, QueueOrganisation, UpdateScope
 from traces.errors import UserError
 from traces.units import whole_period_ps
 
@@ -21,7 +22,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
 
     Args:
         hbm: the spec, checked (`sim.presets.check.check_hbm`).
-        in_fifos: (channels, STREAMS) fifo indices, one in-order fifo per stream in front of the queue.
+        in_fifos: (channels, STREAMS) fifo indices in front of the queue (`sim.hw.lanes.note_shared`).
         out_fifos: (channels,) fifo indices of the answers to reads. An answer is in this fifo from the issue of its
             last column on, so the depth limits the reads in flight between column command and consumer.
 
@@ -31,6 +32,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     check_policy_bound(hbm)
     channels = host_aligned(len(out_fifos), CHANNEL)
     channels["lanes"]["in_fifo"], channels["lanes"]["fabric_fifo"] = in_fifos, -1
+    note_shared(channels["lanes"])
     channels["out_fifo"] = out_fifos
     channels["note_fifo"] = channels["data_fifo"] = -1
     lift_limits(channels)
@@ -39,7 +41,9 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     _set_policies(channels, hbm)
     for name in ("hit_head", "hit_tail", "miss_head", "miss_tail", "open_row"):
         channels["bank"][name] = -1
-    channels["bank"]["group"] = np.arange(MAX_BANKS) // hbm.banks_per_group
+    numbers = np.arange(MAX_BANKS)
+    channels["bank"]["group"] = numbers // hbm.banks_per_group
+    channels["bank"]["alu"] = numbers if hbm.update_scope == UpdateScope.BANK else channels["bank"]["group"]
     channels["served"] = -1
     channels["aged"] = -1
     channels["last_stream"] = -1
@@ -64,6 +68,9 @@ def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:
     channels["row_bits"] = hbm.row_bytes.bit_length() - 1
     channels["bank_map"], channels["bank_hash"] = hbm.bank_map, hbm.bank_hash
     channels["column_entries"] = hbm.column_bytes // SECTOR_BYTES
+    group_bits = channels["group_bits"]
+    shared_bits = {BankMap.BG: group_bits, BankMap.SG: np.minimum(group_bits, 1)}.get(hbm.bank_map, 0)
+    channels["row_shift"] = channels["row_bits"] + shared_bits
 
 
 def _set_timing(channels: np.ndarray, hbm: HBM) -> None:
@@ -87,6 +94,7 @@ def _set_policies(channels: np.ndarray, hbm: HBM) -> None:
     channels["page"] = hbm.page
     channels["arbiter"] = hbm.arbiter
     channels["update_scope"] = hbm.update_scope
+    channels["turn"], channels["turn_requests"] = hbm.turn, hbm.turn_requests
     channels["queue_entries"] = hbm.queue_entries
     # A queue without room for a line counts as above the high mark, also if it is short. The marks stay apart.
     write_high = min(math.floor(hbm.write_high * hbm.queue_entries), hbm.queue_entries - SECTORS_PER_LINE)

@@ -22,7 +22,7 @@ def column_ready_ps(channel, bank, op):
         return max(bank.read_ps, group.read_ps, channel.read_ps)
     ready_ps = max(bank.write_ps, group.write_ps, channel.write_ps)
     if op == Op.UPDATE:
-        return max(ready_ps, update_ready_ps(channel, group))
+        return max(ready_ps, update_ready_ps(channel, bank))
     return ready_ps
 
 
@@ -58,7 +58,7 @@ def write_issued(channel, bank, op, now_ps):
     channel.write_ps = max(channel.write_ps, now_ps + channel.tCCD_S_ps)
     channel.read_ps = max(channel.read_ps, end_ps + channel.tWTR_S_ps)
     if op == Op.UPDATE:
-        update_issued(channel, group, now_ps)
+        update_issued(channel, bank, now_ps)
     return end_ps
 
 

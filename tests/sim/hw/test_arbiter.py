@@ -11,7 +11,7 @@ from sim.hw.arbiter import pick_stream
 from sim.hw.hbm.channel import make_channels
 from sim.hw.policy import bound_policy
 from sim.hw.request import NEVER, STREAMS, Op, Stream
-from sim.spec import Arbiter, QueueOrganisation
+from sim.spec import Arbiter, QueueOrganisation, Turn
 from tests.support.arbiter_rig import channel_with
 from tests.support.hbm_rig import Access, bench_spec, run_bench
 from tests.support.paths import ROOT
@@ -98,8 +98,8 @@ def test_mca_takes_turns_once_communication_has_aged(heads_ps, last_stream, chos
     assert pick_stream(channel, 100) == chosen
 
 
-def choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, now_ps):
-    """Naive twin of all policies."""
+def choice(arbiter, heads_ps, last_stream, keeps, queued, limit, age_ps, now_ps):
+    """Naive twin of all policies. keeps: the turn of the last stream is not over."""
     waiting = [stream for stream in range(STREAMS) if heads_ps[stream] < NEVER]
     compute, comm = ([s for s in waiting if s in pair] for pair in ((0, 1), (2, 3)))
     oldest = {
@@ -107,6 +107,7 @@ def choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, now_ps):
         for name, some in (("all", waiting), ("compute", compute), ("comm", comm))
     }
     in_turn = min(waiting, key=lambda s: (s - last_stream - 1) % STREAMS, default=-1)
+    in_turn = last_stream if keeps and last_stream in waiting else in_turn
     if arbiter == Arbiter.FCFS:
         return oldest["all"]
     if arbiter == Arbiter.ROUND_ROBIN:
@@ -131,7 +132,10 @@ def test_same_choice_as_the_twin():
         channel = channel_with(arbiter, heads_ps, last_stream)
         channel.mca.limit, channel.mca.age_ps = limit, age_ps
         channel.queued[:] = (queued // 3, queued - queued // 3)
-        expected = choice(arbiter, heads_ps, last_stream, queued, limit, age_ps, 50)
+        channel.turn, taken = int(random.choice([Turn.REQUEST, Turn.BURST])), int(random.integers(1, 5))
+        channel.turn_taken = taken
+        keeps = channel.turn == Turn.BURST and taken < 4
+        expected = choice(arbiter, heads_ps, last_stream, keeps, queued, limit, age_ps, 50)
         assert pick_stream(channel, 50) == expected, (arbiter, heads_ps, last_stream, queued, limit, age_ps)
 
 
@@ -155,6 +159,24 @@ def test_round_robin_shares_a_full_queue_equally():
         order = np.argsort(bench.accepted_ps, kind="stable")
         early = np.bincount([accesses[tag].stream for tag in order[:100]], minlength=STREAMS)
         assert (early.max() - early.min() <= 1) == (arbiter == Arbiter.ROUND_ROBIN)
+
+
+@pytest.mark.parametrize(
+    ("turn", "bank_map", "order"),
+    [
+        (Turn.REQUEST, "BG", "0202020202020202"),
+        (Turn.BURST, "BG", "0002220002220022"),  # three in a row
+        (Turn.ROW, "RO", "0022220000222200"),  # 2 KiB: the first stream begins in the middle of a row
+        (Turn.ROW, "BG", "0000002222222200"),  # four rows side by side: 8 KiB
+    ],
+)
+def test_a_stream_keeps_its_turn_for_a_request_a_burst_or_a_row(turn, bank_map, order):
+    lines = {Stream.COMPUTE_READ: 5120, Stream.COMM_READ: 0x100000}
+    accesses = [Access(Op.READ, lines[s] + 512 * n, 15, s) for n in range(8) for s in lines]
+    turns = {"arbiter": Arbiter.ROUND_ROBIN, "turn": turn, "turn_requests": 3}
+    bench = run_bench(bench_spec("G", bank_map, queue=QueueOrganisation.UNIFIED, queue_entries=4, **turns), accesses)
+    taken = np.argsort(bench.accepted_ps, kind="stable")
+    assert "".join(str(int(accesses[tag].stream)) for tag in taken) == order
 
 
 def test_a_large_request_is_not_passed_by_small_ones_for_ever():

@@ -228,3 +228,14 @@ def test_plain_python_gives_the_same_bytes():
         outputs.append(run.stdout)
     assert outputs[0] == outputs[1]
     assert len(outputs[0].splitlines()) == 2
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_in_order_a_read_waits_behind_the_stores_before_it(in_order):
+    stores = [Access(WRITE, 128 * n, 15) for n in range(20)]
+    loads = [Access(READ, 0x100000, 15, ready_ps=1000), Access(READ, 0x200000, 15, Stream.COMM_READ, ready_ps=1000)]
+    spec = bench_spec("G", "RO", queue=QueueOrganisation.UNIFIED, queue_entries=4, arbiter=Arbiter.ROUND_ROBIN)
+    bench = run_bench(spec, [*stores, *loads], in_order=in_order)
+    passed = (bench.accepted_ps[:20, None] > bench.accepted_ps[None, 20:]).sum(axis=0)
+    assert (passed[0] == 0) == in_order  # stores that the load of compute has passed
+    assert passed[1] > 15  # communication has a fifo of its own

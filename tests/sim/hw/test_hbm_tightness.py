@@ -13,8 +13,8 @@ from tests.support.hbm_rig import Access, bench_spec, run_bench
 
 ACT, PRE, PREA, RD, WR, UPD, REF = Command
 READ, WRITE, UPDATE = int(Op.READ), int(Op.WRITE), int(Op.UPDATE)
-BANK, GROUP, ROW = 2048, 8192, 32768
-"""Distances under map RO: to the next bank of the group, to the next group, to the next row of the bank."""
+SAME_ROW, BANK, GROUP, ROW = 256, 2048, 8192, 32768
+"""Distances under map RO: in the row, to the next bank of the group, to the next group, to the next row of the bank."""
 UNIFIED = {"queue": QueueOrganisation.UNIFIED}
 
 
@@ -102,6 +102,8 @@ def test_read_to_write(store):
         (UpdateScope.SAME_GROUP, BANK, "CCDWL"),
         (UpdateScope.SAME_GROUP, GROUP, "CCD_S"),
         (UpdateScope.CHANNEL, GROUP, "CCDWL"),
+        (UpdateScope.BANK, BANK, "CCD_L"),
+        (UpdateScope.BANK, SAME_ROW, "CCDWL"),
         (UpdateScope.OFF, BANK, "CCD_L"),
         (UpdateScope.OFF, GROUP, "CCD_S"),
     ],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sim.hw.request import NEVER, Op, Stream
+from sim.spec import DramOrder, L2Write, WriteMiss
 from tests.support.cache_twin import L2Twin
 from tests.support.l2_bench import CLOCK_PS, DRAM, LATE, REQUESTS, Access, BankBench
 from traces.schema import Cache
@@ -30,9 +31,24 @@ def random_access(random, number):
 @pytest.mark.parametrize("fills", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_random_stream_does_what_the_twin_does(seed, fills):
+    same_as_twin(seed, fills)
+
+
+@pytest.mark.parametrize("write", L2Write)
+@pytest.mark.parametrize("miss", WriteMiss)
+@pytest.mark.parametrize("order", DramOrder)
+def test_every_policy_of_stores_does_what_the_twin_does(write, miss, order):
+    policies = {"write": write, "write_miss": miss, "dram_order": order}
+    for fills in (0.1, 0.7):
+        same_as_twin(20, fills, *(f"l2.{field}={one.name.lower()}" for field, one in policies.items()))
+
+
+def same_as_twin(seed, fills, *overrides):
     """After each step: the same traffic to DRAM, the same answers, the same request waiting."""
     random = np.random.default_rng(seed)
-    bench, twin = BankBench(*SMALL), L2Twin(4, 4, merges=3)
+    bench = BankBench(*SMALL, *overrides)
+    bank = bench.bank
+    twin = L2Twin(4, 4, merges=3, through=bank["write_through"] == 1, miss=WriteMiss(int(bank["write_miss"])))
     stream = [random_access(random, number) for number in range(400)]
     asked = served = 0
     while served < len(stream) or bench.dram:
@@ -90,6 +106,22 @@ def test_counters_of_a_random_stream(seed):
     assert bank["atomic_sectors"] == total(*atomics) + total(*atomics, uncached=True)
     writes = sum(bin(sectors).count("1") for op, _, sectors in bench.sent if op != Op.READ)
     assert writes == bank["writeback_sectors"] + bank["flush_sectors"] + bank["uncached_write_sectors"]
+
+
+def test_write_through_sends_each_store_at_once_and_keeps_its_sectors():
+    stores = [Access(k, Op.WRITE, 128 * (k % 2), sectors=3 + k, full=3) for k in range(4)]
+    bench = settled(*stores, Access(9, Op.READ, 0, sectors=3), overrides=(*SMALL, "l2.write=through"))
+    assert bench.sent == [(Op.WRITE, one.line, one.sectors) for one in stores]
+    assert bench.answered == [9] and bench.flush() == []
+
+
+@pytest.mark.parametrize(("miss", "fetched"), [("lazy", []), ("partial", [4]), ("all", [5])])
+def test_a_store_fetches_the_absent_sectors_that_the_policy_names(miss, fetched):
+    store = Access(0, Op.WRITE, 0, sectors=5, full=1)  # sector 0 whole, sector 2 in part
+    bench = settled(store, store, overrides=(*SMALL, f"l2.write_miss={miss}"))
+    assert bench.sent == [(Op.READ, 0, sectors) for sectors in fetched]
+    assert bench.bank["read_miss_sectors"] == sum(sectors.bit_count() for sectors in fetched)
+    assert bench.flush() == [(Op.WRITE, 0, 5)]
 
 
 def settled(*accesses, overrides=SMALL):

@@ -270,9 +270,10 @@ class ArrivalBench:
     packets: (arrival_ps, channel) of each, in order; tags count them.
     """
 
-    def __init__(self, packets):
+    def __init__(self, packets, *overrides):
         self.wires = np.zeros(1, WIRE)
-        self.node, _ = build(small_preset("l2.dram_fifo=2", "hbm.stream_fifo=2").machine, 1, self.wires)
+        machine = small_preset("l2.dram_fifo=2", "hbm.stream_fifo=2", *overrides).machine
+        self.node, _ = build(machine, 1, self.wires)
         self.node.output.space["gpus"], self.node.output.space["set_mask"] = 2, 3
         for tag, (ready_ps, channel) in enumerate(packets):
             line = self._line_of(channel)
@@ -305,3 +306,17 @@ def test_arrivals_wait_for_room_in_memory_and_keep_their_order():
     # The places of all three come free only then: no credit goes back earlier.
     assert bench.wires[0]["taken_ps"][:5].tolist() == [1000, 2000, *[room_ps] * 3]
     assert bench.node.ports[0]["blocked_ps"] == room_ps - 3000
+
+
+def test_packets_through_l2_go_over_the_crossbar_to_the_banks_of_their_channels():
+    bench = ArrivalBench([(1000, 0), (2000, 1)], "l2.fabric=through", "noc.latency_clk=9")
+    assert bench.run(0, WINDOW_PS) == [[], []]
+    node = bench.node
+    held = [bench.fifo.held(int(bank["arrivals"])) for bank in node.banks]
+    slices = len(node.banks) // len(node.channels)
+    by_channel = [np.concatenate(held[h * slices : (h + 1) * slices]) for h in range(2)]
+    path_ps = 9 * int(node.noc[0]["period_ps"])
+    assert [one["tag"].tolist() for one in by_channel] == [[0], [1]]
+    assert [one["ready_ps"].tolist() for one in by_channel] == [[1000 + path_ps], [2000 + path_ps]]
+    told_ps = [bank_ps for bank_ps in node.bank_told_ps if bank_ps < NEVER]
+    assert sorted(told_ps) == [1000 + path_ps, 2000 + path_ps]

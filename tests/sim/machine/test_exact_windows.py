@@ -33,6 +33,8 @@ MACHINES = {
     "copies": (TIGHT, (*HALVES, "l2.sharing=copies", "cu.count=4", "l2.far_bytes_per_clk=9")),
     "private": (SMALL, ("l2.partitions=2", "l2.sharing=private", *STORING, "msc.write_back=true")),
     "stored": (TIGHT, (*STORING, "msc.mshrs=3", "msc.mshr_merges=1", "msc.replacement=random", "msc.fifo=2")),
+    "fetch": (TIGHT, ("l2.write=through", "l2.write_miss=all", "l2.dram_order=in_order", "l2.dram_fifo=3")),
+    "in order": (TIGHT, ("l2.dram_order=in_order", "hbm.turn=row", *STORING, "msc.write_back=true", "msc.fifo=2")),
     "four slices": (WIDE, ("l2.dram_fifo=2", "noc.bank_fifo=3", "noc.ack_bytes=32", "hbm.age_limit_ps=100000")),
 }
 
@@ -81,6 +83,10 @@ FABRIC = {
     "stored": ("all_reduce", (*STORING, *NARROW)),
     "in l2": ("all_reduce", ("collective.cache=allocate",)),
     "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
+    "in order": ("t3", ("l2.dram_order=in_order", "hbm.turn=row", "hbm.arbiter=round_robin", *NARROW)),
+    "through l2": ("t3", ("l2.fabric=through", "l2.dram_order=in_order", "tracker.granularity=wavefront", *NARROW)),
+    "through l2, cached": ("all_reduce", ("l2.fabric=through", "l2.write=through", "collective.cache=allocate")),
+    "in order, cache": ("all_reduce", ("l2.dram_order=in_order", "hbm.turn=burst", *STORING, *NARROW)),
 }
 
 

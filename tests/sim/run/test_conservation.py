@@ -148,6 +148,22 @@ def test_a_kernel_that_writes_more_than_l2_holds():
     assert totals["hbm.read_columns"] == 0
 
 
+@pytest.mark.parametrize("miss", ["lazy", "all"])
+@pytest.mark.parametrize("seed", range(3))
+def test_write_through_writes_each_stored_sector_once_for_each_store(seed, miss):
+    preset = small_preset("l2.write=through", f"l2.write_miss={miss}", size=TIGHT)
+    source = random_kernel(seed, workgroups=12, events=8, region=(1 << 20, 1 << 13))
+    totals = simulate(CommandSequence([source]), preset).kernels[0].totals
+    expected = recount(source)
+    written_back = totals["l2.writeback_sectors"] + totals["l2.flush_sectors"]
+    assert totals["hbm.write_columns"] == expected.stores + written_back
+    assert written_back <= expected.atomics  # they alone leave dirty sectors
+    fetched_for_atomics = totals["hbm.read_columns"] - totals["l2.read_miss_sectors"] - expected.uncached_loads
+    assert 0 <= fetched_for_atomics <= expected.atomics
+    gpu, _ = run_on(preset.machine, source)
+    check_rest(gpu)
+
+
 @pytest.mark.parametrize("cache", [Cache.DEFAULT, Cache.UNCACHED])
 @pytest.mark.parametrize("kind", [Kind.ATOMIC, Kind.REDUCE])
 def test_atomics_of_either_policy_end(kind, cache):

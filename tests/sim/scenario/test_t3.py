@@ -56,6 +56,10 @@ def cases(draw):
         "dma.engines": [1, 2, 5],
         "tracker.count_at": ["enqueue", "service"],
         "hbm.queue": ["unified", "split"],
+        "hbm.turn": ["request", "burst", "row"],
+        "hbm.update_scope": ["same_group", "bank", "channel"],
+        "l2.dram_order": ["streams", "in_order"],
+        "l2.fabric": ["past", "through"],
         "dispatch.jitter_ps": [0, 200_000, 3_000_000],
         "collective.slices": [1, 2, 5],
         "collective.step_ps": [0, 100_000],
@@ -102,6 +106,29 @@ def test_traffic_of_equal_chunks_in_closed_form(part, gpus):
     }[part]
     found = (*result.dram_bytes[1:].tolist(), result.link_bytes)
     assert found == tuple(share * d // gpus for share in expected)
+
+
+WAYS = {
+    "in order": ("l2.dram_order=in_order", "hbm.turn=row", "hbm.update_scope=bank"),
+    "through l2": ("l2.fabric=through", "hbm.turn=burst"),
+    "in order, through l2": ("l2.fabric=through", "l2.dram_order=in_order", "hbm.queue=split"),
+    "stores": ("l2.write=through", "l2.write_miss=all", "l2.fabric=through"),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_to_memory_changes_the_traffic(way, part):
+    for arbiter in (Arbiter.ROUND_ROBIN, Arbiter.MCA):
+        settings_ = (*NARROW, *WAYS[way])
+        case = T3Case(96, 96, 64, 3, sizes=(2, 4, 3), settings=settings_, arbiter=arbiter)
+        result, cluster = case.run(part)
+        check_traffic(case, part, result, cluster)
+        for gpu in cluster.gpus:
+            node = gpu.node
+            past = int(node.dmas["lines"].sum()) + sum(int(node.wires[port["in_wire"]]["taken"]) for port in node.ports)
+            of_fabric = int(node.banks["requests_served"].sum()) - int(node.noc["request_packets"].sum())
+            assert of_fabric == (past if "l2.fabric=through" in settings_ else 0)
 
 
 FLAT = ("hbm.channels=1", "l2.banks=1", "link.GB_per_s=10.0")
