@@ -31,6 +31,7 @@ class Occupancy:
     shared_per_workgroup: int  # bytes allocated
     warps: int  # resident at once
     limits: dict[str, int]  # field of ComputeUnit -> workgroups that this field alone allows
+    takes: tuple[int, ...]  # amounts of `sim.hw.residency.RESOURCES` that a workgroup takes
 
 
 def occupancy(
@@ -88,7 +89,13 @@ def occupancy(
         shared_per_workgroup=shared,
         warps=limits[limiter] * warps,
         limits=limits,
+        takes=(1, warps, warps * cu.lanes_per_warp, registers * warps, shared, barriers),
     )
+
+
+def held(cu: ComputeUnit) -> tuple[int, ...]:
+    """Amounts of `sim.hw.residency.RESOURCES` that a CU has."""
+    return (cu.workgroups, cu.warps, cu.threads, cu.registers_bytes // REGISTER_BYTES, cu.shared_bytes, cu.barriers)
 
 
 def kernel_occupancy(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
 from sim.machine.stalls import make_stalls
-from sim.occupancy import Occupancy, occupancy
+from sim.occupancy import Occupancy, held, occupancy
 from sim.presets.check import check_machine
 from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
@@ -118,7 +119,7 @@ class Gpu:
         """Run kernels at once, from their launches until the GPU is idle.
 
         Args:
-            launches: kernels with different queues. If there are several, no two of them share a CU.
+            launches: kernels with different queues; on shared CUs they are dispatched in the order of their queues.
             between_windows: called after every `WINDOWS_PER_CALL` time windows; it may read `state()`.
             state: state of a GPU of the same machine with these kernels on it; the run continues from it.
 
@@ -167,16 +168,19 @@ class Gpu:
     def _set_up(self, launches: Sequence[Launch]) -> None:
         self.node.engine["kernels"] += self.node.engine["present"]
         self.node.engine["present"] = len(launches)
-        shared = 0
+        shared = []
         fits = []
         for launch in launches:
             fit = self._occupancy(launch.source.info)
             first, last = launch.cus or (0, self.machine.cu.count)
             places = min(fit.workgroups, launch.places or fit.workgroups)
             fits.append((launch, places * (last - first)))
-            self._set_dispatch(launch, places, first, last)
-            shared = max(shared, places * fit.shared_per_workgroup)
-        self._reset_l1(shared)
+            self._set_dispatch(launch, fit, places, first, last)
+            shared.append(places * fit.shared_per_workgroup)
+        ranges = [launch.cus or (0, self.machine.cu.count) for launch in launches]
+        shares = any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in combinations(ranges, 2))
+        self.node.dispatch["shares"][[launch.queue for launch in launches]] = shares
+        self._reset_l1(min(sum(shared), self.machine.cu.shared_bytes) if shares else max(shared, default=0))
         self._window = TraceWindow(self.node, fits)
 
     def advance(self, progress: Progress | None = None) -> Status:
@@ -239,10 +243,11 @@ class Gpu:
             )
         return occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
 
-    def _set_dispatch(self, launch: Launch, places: int, first: int, last: int) -> None:
+    def _set_dispatch(self, launch: Launch, fit: Occupancy, places: int, first: int, last: int) -> None:
         spec, dispatch = self.machine.dispatch, self.node.dispatch[launch.queue]
-        for name in ("staged", "taken", "finished", "ended", "needs", "gated"):
+        for name in ("staged", "taken", "finished", "ended", "needs", "gated", "last_exit_ps"):
             dispatch[name] = 0
+        dispatch["takes"], dispatch["holds"] = fit.takes, held(self.machine.cu)
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps

@@ -1,9 +1,9 @@
 """Workgroup dispatcher of one GPU: gives the workgroups of a kernel to the CUs as places become free.
 
 A *dispatch queue* is one kernel in progress: the CUs that it may use, the workgroups that fit on a CU, and its
-workgroups in launch order. Their events are in the *trace window*, which the host fills ahead. If the next workgroup
-is not there yet, the dispatcher stops the clock (`needs`) until the host has staged it. So the result does not depend
-on how far the host reads ahead.
+workgroups in launch order. Kernels have CUs of their own or share them (`sim.hw.residency`). The events of workgroups
+are in the *trace window*, which the host fills ahead. If the next workgroup is not there yet, the dispatcher stops the
+clock (`needs`) until the host has staged it. So the result does not depend on how far the host reads ahead.
 
 News takes the engine's lookahead to reach the dispatcher: that a workgroup has ended and its place is free (D7), and
 that a gate has opened (D23).
@@ -13,6 +13,7 @@ import numpy as np
 
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.request import NEVER
+from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
 from tracer.compile.jit import compiled
@@ -45,6 +46,9 @@ DISPATCH = np.dtype(
         ("jitter_ps", "i8"),
         ("seed", "i8"),
         ("comm", "i8"),
+        ("shares", "i8"),  # 1: other kernels may run on its CUs
+        ("takes", "i8", len(RESOURCES)),  # by a workgroup
+        ("holds", "i8", len(RESOURCES)),  # a CU
         # state
         ("wake_ps", "i8"),  # when it can place a workgroup, NEVER = it waits for a free place
         ("next_ps", "i8"),  # no dispatch before
@@ -54,6 +58,7 @@ DISPATCH = np.dtype(
         ("ended", "i8"),  # 1: the host has staged the last one
         ("needs", "i8"),  # 1: waits for the host
         ("gated", "i8"),  # 1: the next workgroup waits for its gate
+        ("last_exit_ps", "i8"),  # when its last workgroup so far ended
     ],
     align=True,
 )
@@ -93,8 +98,9 @@ def free_places(dispatch, cus, now_ps):
 
 
 @compiled
-def choose_cu(dispatch, cus):
-    """CU for the next workgroup, -1 if all its places are taken. Breadth-first: the CU with the fewest taken places."""
+def choose_cu(dispatches, queue, cus):
+    """CU for the next workgroup of a queue, -1 if none has room. Breadth-first: the CU with the fewest taken places."""
+    dispatch = dispatches[queue]
     best = -1
     first, step = dispatch.first_cu, np.int64(1)
     if dispatch.order == WorkgroupOrder.BY_PARTITION:
@@ -102,7 +108,9 @@ def choose_cu(dispatch, cus):
         first += (dispatch.taken - first) % step
     for c in range(first, dispatch.last_cu, step):
         taken = cus[c].taken
-        if taken < dispatch.places and (best < 0 or taken < cus[best].taken):
+        if best >= 0 and taken >= cus[best].taken:
+            continue
+        if has_room(dispatches, queue, cus[c]) if dispatch.shares == 1 else taken < dispatch.places:
             best = c
             if taken == 0 or dispatch.order == WorkgroupOrder.DEPTH_FIRST:
                 break
@@ -115,12 +123,13 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
     place = 0
     while cu.resident[place].tag >= 0:
         place += 1
+    first_warp = place * dispatch.warps if dispatch.shares == 0 else free_warps(cu, dispatch.warps)
     resident = cu.resident[place]
     resident.tag = staged.tag
     resident.started_ps = start_ps
     resident.slab = staged.slab
     resident.alive = staged.warps
-    resident.first_warp = place * dispatch.warps
+    resident.first_warp = first_warp
     resident.warps = dispatch.warps
     resident.queue = queue
     resident.comm = dispatch.comm
@@ -141,10 +150,11 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
 
 
 @compiled
-def dispatch_step(dispatch, queue, cus, warps, staged, gates, end_ps):
-    """Dispatch one workgroup at dispatch.wake_ps if one is staged and a place is free. Sets the next wake_ps.
+def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
+    """Dispatch one workgroup of a queue at its wake_ps if one is staged and a place is free. Sets the next wake_ps.
 
     Args:
+        dispatches: DISPATCH, one per queue.
         staged: ring of STAGED, a power of two long.
         gates: GATE records that workgroups may wait for.
         end_ps: end of the time window.
@@ -152,17 +162,23 @@ def dispatch_step(dispatch, queue, cus, warps, staged, gates, end_ps):
     Returns:
         (cu, start_ps): the CU that got a workgroup, and when its warps can issue; cu = -1 if no CU got one.
 
-    Reads: staged, gates. Writes: dispatch, cus, warps.
+    Reads: staged, gates. Writes: dispatches, cus, warps.
     """
+    dispatch = dispatches[queue]
     dispatch.wake_ps = now_ps = max(dispatch.wake_ps, dispatch.next_ps)
     if now_ps >= end_ps:
         return -1, NEVER
     dispatch.needs = 0
+    if dispatch.shares == 1 and waits_for_turn(dispatches, queue):
+        dispatch.wake_ps = NEVER
+        return -1, NEVER
     if dispatch.taken == dispatch.staged and dispatch.ended == 0:
         dispatch.needs = 1
         return -1, NEVER
     dispatch.wake_ps = NEVER
     if dispatch.taken == dispatch.staged:
+        if dispatch.shares == 1:
+            give_turn(dispatches, queue, now_ps)
         return -1, NEVER
     workgroup = staged[dispatch.taken & (len(staged) - 1)]
     dispatch.gated = 0
@@ -174,7 +190,7 @@ def dispatch_step(dispatch, queue, cus, warps, staged, gates, end_ps):
             dispatch.wake_ps = seen_ps if gate.open_ps < NEVER else NEVER
             return -1, NEVER
     free_ps = free_places(dispatch, cus, now_ps)
-    c = choose_cu(dispatch, cus)
+    c = choose_cu(dispatches, queue, cus)
     if c < 0:
         dispatch.wake_ps = free_ps
         return -1, NEVER

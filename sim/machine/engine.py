@@ -64,13 +64,12 @@ def _run_dispatchers(node, end_ps):
         for other in range(1, len(node.dispatch)):
             if node.dispatch[other].wake_ps < node.dispatch[queue].wake_ps:
                 queue = other
-        dispatch = node.dispatch[queue]
-        if dispatch.wake_ps >= end_ps:
+        if node.dispatch[queue].wake_ps >= end_ps:
             return True
         c, start_ps = dispatch_step(
-            dispatch, queue, node.cus, node.warps, node.staged[queue], node.output.gates, end_ps
+            node.dispatch, queue, node.cus, node.warps, node.staged[queue], node.output.gates, end_ps
         )
-        if dispatch.needs == 1:
+        if node.dispatch[queue].needs == 1:
             return False
         if c >= 0:
             node.cu_wake_ps[c] = min(node.cu_wake_ps[c], start_ps)

@@ -101,7 +101,9 @@ def _collect(node, c, ended_ps):
     )
     node.freed[engine.freed] = cu.ended_slab[i]
     engine.freed += 1
-    node.dispatch[cu.ended_queue[i]].finished += 1
+    own = node.dispatch[cu.ended_queue[i]]
+    own.finished += 1
+    own.last_exit_ps = max(own.last_exit_ps, ended_ps)
     seen_ps = ended_ps + engine.lookahead_ps
     for queue in range(len(node.dispatch)):
         dispatch = node.dispatch[queue]

@@ -1,4 +1,4 @@
-"""Kernels that run at once on one GPU, each on CUs of its own. They share crossbar, L2 and memory (D19)."""
+"""Kernels that run at once on one GPU, on CUs of their own or on shared ones. They share crossbar and memory (D19)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ def simulate_together(
 
     Args:
         sources: the kernels.
-        cus: number of CUs of each; the first kernel has the first CUs.
+        cus: number of CUs of each; the first kernel has the first CUs. () = all kernels share all CUs: each takes the
+            room that the kernels before it leave (`sim.hw.residency`).
         preset: the machine.
         flush_l2: write back and empty L2 at the end.
         interval_ps: of the time series, 0 = none.
@@ -48,11 +49,10 @@ def simulate_together(
     """
     check_split(sources, cus, preset.machine.cu.count)
     gpu, start_ps = Gpu(preset.machine, interval_ps), preset.machine.dispatch.launch_ps
-    edges = [sum(cus[:k]) for k in range(len(cus) + 1)]
-    launches = [Launch(one, k, (edges[k], edges[k + 1]), start_ps=start_ps) for k, one in enumerate(sources)]
+    ranges = [(sum(cus[:k]), sum(cus[: k + 1])) if cus else None for k in range(len(sources))]
+    launches = [Launch(one, k, ranges[k], start_ps=start_ps) for k, one in enumerate(sources)]
     end_ps = gpu.run_kernels(launches, progress)
-    exits_ps = gpu.node.cus["last_exit_ps"]
-    ends_ps = [int(exits_ps[slice(*launch.cus)].max()) for launch in launches if launch.cus]
+    ends_ps = gpu.node.dispatch["last_exit_ps"][: len(sources)].tolist()
     if flush_l2:
         gpu.flush_l2()
     units = gpu.counted()
@@ -74,6 +74,8 @@ def check_split(sources: Sequence[KernelSource], cus: Sequence[int], count: int)
     """
     if not 1 <= len(sources) <= QUEUES:
         raise UserError(f"kernels at once: found {len(sources)}, allowed are 1 to {QUEUES}")
+    if not cus:
+        return
     if len(cus) != len(sources):
         raise UserError(f"CUs of kernels at once: found {len(cus)} numbers, allowed is one for each of {len(sources)}")
     if min(cus) < 1 or sum(cus) > count:
@@ -86,7 +88,7 @@ class TogetherRun(Run):
     """Kernels that run at once on one GPU.
 
     Attributes:
-        sources: the kernels. cus: number of CUs of each.
+        sources: the kernels. cus: number of CUs of each, () = they share all.
         flush_l2: write back and empty L2 at the end.
     """
 

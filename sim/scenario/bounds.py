@@ -30,13 +30,13 @@ class Bounds:
         return max(self.gemm_ps, self.exchange_ps) + self.exchange_ps
 
     def text(self) -> str:
-        """Three lines."""
-        exchange = f", RS and AG {time_text(self.exchange_ps)} each (link)" if self.exchange_ps else ""
+        """Three lines of at most 80 columns."""
+        gemm, exchange = f"GEMM {time_text(self.gemm_ps)} ({self.gemm_unit})", time_text(self.exchange_ps)
+        links = f", RS {exchange} (link), AG {exchange} (link)" if self.exchange_ps else ""
         return (
-            "Before the simulation: no run is shorter than its work at the peaks of the machine\n"
-            f"    GEMM {time_text(self.gemm_ps)} ({self.gemm_unit}){exchange}\n"
-            f"    so Sequential {time_text(self.sequential_ps)} or more, T3 {time_text(self.t3_ps)} or more "
-            f"(1 / {self.sequential_ps / self.t3_ps:.2f})"
+            "Before the simulation: the shortest times that the machine allows\n"
+            f"    {gemm}{links}\n"
+            f"    Sequential {time_text(self.sequential_ps)}, T3 {time_text(self.t3_ps)}; simulated times are longer"
         )
 
 

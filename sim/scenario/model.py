@@ -99,13 +99,14 @@ class ModelScenario:
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
         for _, step in self.steps():  # what cannot run is refused at once
             if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
-                self._check_links(step.work.gpus)
+                self._check_links(step.work)
 
-    def _check_links(self, gpus: int) -> None:
-        """Refuse an all-to-all without a link between all GPUs."""
+    def _check_links(self, exchange: Exchange) -> None:
+        """Refuse an all-to-all without a link between all GPUs of the run."""
+        topology = exchange_run(self.preset, exchange).preset.machine.link.topology
         try:
-            for distance in range(1, gpus):
-                port_to(self.preset.machine.link.topology, gpus, distance)
+            for distance in range(1, exchange.gpus):
+                port_to(topology, exchange.gpus, distance)
         except UserError as reason:
             raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
 

@@ -37,6 +37,8 @@ from traces.output import output_path
 from traces.source import Prefill, TraceSource
 from traces.units import PS_PER_NS
 
+SHARED = "shared"
+"""Value of --cus: all kernels may use all CUs."""
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -70,7 +72,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
     multiple=True,
     help="A further kernel, as for --kernel, that runs at once (with --cus).",
 )
-@click.option("--cus", metavar="LIST", help="CUs of the kernels that run at once, e.g. 60,20.")
+@click.option("--cus", metavar="LIST", help="CUs of the kernels that run at once, e.g. 60,20; or: shared.")
 @with_accuracy(EXACT)
 @with_store
 @with_estimate
@@ -165,15 +167,16 @@ def run(
 def _together(
     machine: Preset, first: TraceSource, beside: tuple[str, ...], cus: str, settings: dict[str, Any]
 ) -> TogetherRun:
-    """The run of the kernel of `first` and of the kernels that texts name, each on its number of CUs."""
+    """The run of the kernel of `first` and of the kernels that texts name, on numbers of CUs or on shared CUs."""
     further = [_source(None, {"--beside": ("", text)}, machine.machine) for text in beside]
     sources = [command for one in (first, *further) for command in one.commands() if not isinstance(command, Prefill)]
     if len(sources) != 1 + len(beside):
         raise UserError(f"--beside: found {len(sources)} kernels, allowed is one for each of {1 + len(beside)} texts")
     try:
-        numbers = tuple(int(number) for number in cus.split(","))
+        numbers = () if cus == SHARED else tuple(int(number) for number in cus.split(","))
     except ValueError:
-        raise UserError(f"--cus: found {cus!r}, allowed are whole numbers, one for each kernel, e.g. 60,20") from None
+        allowed = f"{SHARED}, or whole numbers, one for each kernel, e.g. 60,20"
+        raise UserError(f"--cus: found {cus!r}, allowed is {allowed}") from None
     check_split(sources, numbers, machine.machine.cu.count)
     return TogetherRun(preset=machine, sources=tuple(sources), cus=numbers, **settings)
 

@@ -53,7 +53,8 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
     words = ["t3sim", "run"]
     if kernels := run.input.get("kernels"):
         first, *others = map(kernel_text, kernels)
-        words += ["--kernel", first, *_options("--beside", others), "--cus", ",".join(map(str, run.options["cus"]))]
+        cus = ",".join(map(str, run.options["cus"])) or "shared"
+        words += ["--kernel", first, *_options("--beside", others), "--cus", cus]
     elif text := kernel_text(run.input) or run.input.get("text", ""):
         words += ["--kernel", text]
     else:

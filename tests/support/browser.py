@@ -42,3 +42,70 @@ def colours(page, selector):
         "c => { const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer);"
         " return new Set(d).size; }"
     )
+
+
+STOPS = (
+    "() => [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]"
+    ".filter(e => e.checkVisibility() && e.tabIndex >= 0)"
+)
+"""The elements of a page that the Tab key must reach, in order."""
+FOCUS = """() => {
+  const e = document.activeElement, box = e.getBoundingClientRect(), style = getComputedStyle(e);
+  const at = document.elementFromPoint(box.left + box.width / 2, box.top + Math.min(box.height, innerHeight) / 2);
+  const outline = style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth);
+  return [stops.indexOf(e), outline, !e.contains(at), e.outerHTML.slice(0, 120)];
+}"""
+"""Of the element with the focus: its place in `stops`, width of its outline, is it covered, its begin."""
+TEXTS = """() => {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const over = (colour, ground) => {
+    for (const fill of [ground, colour]) { pen.fillStyle = fill; pen.fillRect(0, 0, 1, 1); }
+    const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
+    return `rgb(${red}, ${green}, ${blue})`;
+  };
+  const light = colour => colour.match(/[0-9]+/g).slice(0, 3).map(part => part / 255)
+    .map(part => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0.05);
+  const ground = e => (e ? over(getComputedStyle(e).backgroundColor, ground(e.parentElement)) : "rgb(255, 255, 255)");
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement, text = walk.currentNode.textContent.trim();
+    if (!text || ["SCRIPT", "STYLE"].includes(e.tagName) || !e.checkVisibility()) continue;
+    const style = getComputedStyle(e), behind = ground(e);
+    const front = over(e instanceof SVGElement ? style.fill : style.color, behind);
+    const [low, high] = [front, behind].map(light).sort((a, b) => a - b);
+    found.push([high / low, text]);
+  }
+  return found;
+}"""
+"""Contrast and text of every visible text."""
+
+
+def tab_through(page):
+    """Press Tab from the begin of a page to its end: the places in STOPS of the elements that it reached.
+
+    Each of them must show that it has the focus, and nothing may cover it.
+    """
+    page.evaluate(f"window.stops = ({STOPS})(); document.activeElement.blur()")
+    reached = []
+    for _ in range(page.evaluate("stops.length")):
+        page.keyboard.press("Tab")
+        place, outline_px, covered, name = page.evaluate(FOCUS)
+        reached.append(place)
+        assert outline_px >= 2, f"the focus does not show: {name}"
+        assert not covered, f"the focus is covered: {name}"
+    return reached
+
+
+def tab_to(page, selector):
+    """Press Tab until the first element of this selector has the focus."""
+    for _ in range(page.evaluate(f"({STOPS})().length") + 1):
+        if page.locator(selector).first.evaluate("e => e === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+def contrasts(page):
+    """(contrast of WCAG 2.1, text) of every visible text of a page, of charts too."""
+    return page.evaluate(TEXTS)

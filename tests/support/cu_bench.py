@@ -122,8 +122,8 @@ def _stage(node, source, places):
 
 
 def _dispatch(node, now_ps):
-    dispatch, cus, warps = kernel_view(node.dispatch)[0], kernel_view(node.cus), kernel_view(node.warps)
+    dispatches, cus, warps = kernel_view(node.dispatch), kernel_view(node.cus), kernel_view(node.warps)
     while node.dispatch[0]["wake_ps"] <= now_ps:
         node.dispatch[0]["wake_ps"] = now_ps
         staged, gates = kernel_view(node.staged)[0], kernel_view(node.output.gates)
-        dispatch_step(dispatch, 0, cus, warps, staged, gates, now_ps + 1)
+        dispatch_step(dispatches, 0, cus, warps, staged, gates, now_ps + 1)

@@ -14,7 +14,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     loss              logarithm of softmax, then the choice      fused                           fused
 
 The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
-division; up to 1024 columns a warp keeps a row, one element per lane) are those of its sources, as in
+division; up to 1024 columns a warp keeps a row) are those of its sources, as in
 `validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
 traffic of a bias, and is one here.
 """
@@ -29,16 +29,23 @@ from tracer.models.shape import ModelShape
 ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
 
 WARP_SOFTMAX = 1024
-"""Most columns for which PyTorch's softmax has a row in one warp."""
+"""Most columns for which PyTorch's softmax keeps a row in one warp."""
+KEPT_COLUMNS = 256
+"""Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses."""
 
 
 class KernelTexts:
-    """Texts of the kernels of one GPU. Methods that can need several kernels return a list."""
+    """Texts of the kernels of one GPU. Methods that can need several kernels return a list.
+
+    Attributes:
+        products: matrix products of the attention core, one for each sequence and head.
+    """
 
     def __init__(self, model: ModelShape, how: Deployment):
         self.model, self.how = model, how
         self.heads = model.heads // how.tp
         self.kv_heads = max(1, model.kv_heads // how.tp)
+        self.products = how.micro_batch * model.heads // how.tp
         self.keys = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
@@ -61,13 +68,14 @@ class KernelTexts:
         sizes = {"rows": self.how.rows, "cols": self.model.hidden}
         return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
 
-    def softmax(self, rows: int) -> str:
+    def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
-        sizes = {"rows": rows, "cols": self.keys}
-        if not self.eager:
-            return self._text("softmax", **sizes)
-        long = {"keep": "false", "passes": 2}
-        return self._text("softmax", **sizes, exact=True, **(long if self.keys > WARP_SOFTMAX else {"vector": 1}))
+        sizes: dict[str, object] = {"rows": rows, "cols": self.keys, "backward": backward}
+        if self.eager and self.keys <= WARP_SOFTMAX:
+            sizes |= {"vector": max(1, self.keys // KEPT_COLUMNS), "warps": 4}
+        elif self.eager and not backward:
+            sizes |= {"keep": "false", "passes": 2}
+        return self._text("softmax", **sizes, exact=self.eager and not backward)
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
         """Kernels that each read and write a tensor of `rows` rows."""
@@ -137,15 +145,17 @@ class KernelTexts:
     @property
     def projected(self) -> list[int]:
         """Elements of the queries, keys and values of a token on this GPU."""
+        query = self.model.query_width // self.how.tp
         if self.model.latent:
-            return [self.heads * self.head_dim] * 2 + [self.model.value_width // self.how.tp]
-        return [self.heads * self.head_dim, *[self.kv_heads * self.head_dim] * 2]
+            return [query, query, self.model.value_width // self.how.tp]
+        values = max(self.head_dim, self.model.kv_heads * self.head_dim // self.how.tp)
+        return [query, values, values]
 
     def attention(self) -> list[tuple[str, OperatorClass, str]]:
         """(name, class, kernel) of the attention core."""
         if self.how.flash:
             return [("attention", ATTENTION, self._flash())]
-        batch, rows = self.how.micro_batch * self.heads, self.how.micro_batch * self.heads * self.queries
+        batch, rows = self.products, self.products * self.queries
         steps = [("scores", ATTENTION, self.matrix(self.queries, self.keys, self.head_dim, batch))]
         if self.eager:
             copies = self.passes(self.how.tokens, self.projected)
@@ -166,7 +176,7 @@ class KernelTexts:
     def attention_backward(self) -> list[tuple[str, OperatorClass, str]]:
         if self.how.flash:
             return [("attention_back", ATTENTION, self._flash(backward=True))]
-        batch, rows = self.how.micro_batch * self.heads, self.how.micro_batch * self.heads * self.queries
+        batch, rows = self.products, self.products * self.queries
         q, s, d = self.queries, self.keys, self.head_dim
         steps = [
             *self._context_copy("context_copy_back"),
@@ -176,7 +186,7 @@ class KernelTexts:
         if self.how.dropout:
             text = self._text("dropout", rows=rows, cols=s, backward=True)
             steps.append(("attention_dropout_back", ATTENTION, text))
-        steps.append(("softmax_back", ATTENTION, self._text("softmax", rows=rows, cols=s, backward=True)))
+        steps.append(("softmax_back", ATTENTION, self.softmax(rows, backward=True)))
         steps += [("scale_back", ATTENTION, text) for text in self.passes(rows, [s] if self.eager else [])]
         steps += [
             ("scores_query", ATTENTION, self.matrix(q, d, s, batch)),

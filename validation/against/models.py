@@ -25,6 +25,7 @@ from tracer.models.schedule import Block as ModelBlock
 from tracer.models.schedule import Exchange
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS
+from validation.against.bert_layer import class_times_ps
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
@@ -62,8 +63,7 @@ OPERATORS = {
 """Operator of `layer_gpt3_4xa100_prefill.csv` -> steps of a layer."""
 PUBLISHED_BERT_MS = 9.14
 PUBLISHED_BERT_SHARES = {"contraction": 61.0, "normalisation": 25.5, "element-wise": 13.5}
-"""PyTorch's encoder layer of BERT-Large on a V100, forward and backward, mixed precision, batch 8, sequence 512
-(arXiv 2007.00072); percent of its time."""
+"""PyTorch's encoder layer of BERT-Large on a V100 (`validation.against.bert_layer`); percent of its time."""
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -210,22 +210,10 @@ def megatron_layer(store: Store) -> list[Compared]:
 
 def bert_layer(store: Store) -> tuple[list[Compared], list[list[str]]]:
     """The encoder layer of arXiv 2007.00072, in ms, and the shares of its classes."""
-    found = simulate(bert(BertRow(DataType.FP16, 8, 512, False)), store, ["layer", "backward"])
-    classes = dict.fromkeys(PUBLISHED_BERT_SHARES, 0.0)
-    for name in ("layer", "backward"):
-        for step in found.block(name).steps:
-            if step.name != "gradient_sum":
-                classes[class_of(str(step.work))] += found.figures[step.work].time_ps / PS_PER_MS
-    whole = Compared("BERT-Large layer, V100, mixed", PUBLISHED_BERT_MS, sum(classes.values()), LAYER_GOAL)
+    times = class_times_ps(load_preset("v100", V100_DGX), store, ACCURACY)
+    classes = {name: value / PS_PER_MS for name, value in times.items()}
+    whole = Compared("BERT-Large layer, V100, fp16", PUBLISHED_BERT_MS, sum(classes.values()), LAYER_GOAL)
     return [whole], share_rows(PUBLISHED_BERT_SHARES, shares(classes))
-
-
-def class_of(text: str) -> str:
-    """Class of a kernel in arXiv 2007.00072."""
-    name = text.partition(":")[0]
-    if name == "gemm":
-        return "contraction"
-    return "normalisation" if name in ("softmax", "layernorm") else "element-wise"
 
 
 def bert_iterations(store: Store) -> list[Compared]:

@@ -204,7 +204,7 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu = Gpu(machine)
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
-    dispatch_step(node.dispatch[0], 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
+    dispatch_step(node.dispatch, 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
     state: tuple[Any, ...] = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
     numbers = (node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)

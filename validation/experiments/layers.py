@@ -1,67 +1,66 @@
-"""Experiment: whole Transformer layers. Sub-layers with an all-reduce are simulated; a formula times other operators.
+"""Experiment: whole Transformer layers of the paper's models. All kernels of a layer are simulated.
 
-The other operators of a layer are rows of a TOML file. A row gives the floating-point operations and the moved bytes,
-each as a product of powers of the model's sizes. The time of an operator is the larger of two times: flops / rate of
-the simulated GEMMs of the model, and bytes / sustained DRAM bandwidth.
+A GEMM whose output needs an all-reduce is a sub-layer in the five configurations. The other kernels of the layer are
+those of `t3sim model` (`tracer.models.layer`), one after the other; they take the same time in every configuration.
 """
 
-from functools import cache
-from math import prod
-from pathlib import Path
-from tomllib import loads
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import msgspec
-
-from sim.run.run import Run
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset, load_preset
+from sim.run.kernel_figures import L2State, kernel_run
+from sim.run.run import KernelRun, Run
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL, ScenarioResult
 from sim.scenario.scenario import Scenario
+from tracer.data_type import DataType
+from tracer.kernels import make_kernels
+from tracer.models.deployment import Deployment, ModelPhase, Software
+from tracer.models.layer import backward_steps, forward_steps
+from tracer.models.schedule import Lane, OperatorClass, Step
+from tracer.models.shape import ModelShape
+from tracer.models.texts import KernelTexts
 from tracer.workloads import MODELS, Model
-from traces.units import PS_PER_S, PS_PER_US
+from traces.units import PS_PER_US
 from validation.experiments.experiment import Experiment, Results
 from validation.experiments.sublayers import geomean
-from validation.experiments.workbench import Workbench, assembled, runs_for
+from validation.experiments.workbench import Workbench, assembled, gpus_of, runs_for
 
-OPERATORS = Path(__file__).parent / "operators"
-SIZES = ("tokens", "sequence", "hidden", "heads", "tp")
-"""Sizes of a model. A term is a product of powers of them."""
-PHASES = {"training": ("forward", "training_forward", "backward", "optimizer"), "inference": ("forward",)}
-"""Use of a Transformer -> phases whose operators run in it."""
-REDUCED = {"training": ("op", "fc2", "fc1", "ip"), "inference": ("op", "fc2")}
-"""Use of a Transformer -> its sub-layers with an all-reduce."""
+PHASES = {"training": ModelPhase.TRAIN, "inference": ModelPhase.PROMPT}
+"""Use of a Transformer -> phase of `t3sim model`."""
+REDUCED = {"output": "op", "mlp_down": "fc2", "mlp_up_input": "fc1", "qkv_input": "ip"}
+"""Step of a layer whose output needs an all-reduce -> sub-layer."""
 
 
-class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`times` x tokens^a x sequence^b x hidden^c x heads^d x tp^e."""
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a model on one of the GPUs of a use."""
 
-    times: float
-    tokens: int = 0
-    sequence: int = 0
-    hidden: int = 0
-    heads: int = 0
-    tp: int = 0
+    shape: ModelShape
+    how: Deployment
 
-    def value(self, sizes: dict[str, int]) -> float:
-        return self.times * prod(float(sizes[name]) ** getattr(self, name) for name in SIZES)
+    def steps(self) -> Iterator[Step]:
+        """Its steps forward, and in training backward."""
+        yield from forward_steps(self.shape, self.how, True)
+        if self.how.train:
+            yield from backward_steps(self.shape, self.how, True)
 
+    def reduced(self) -> list[str]:
+        """Its sub-layers with an all-reduce."""
+        return [REDUCED[step.reduces] for step in self.steps() if step.reduces]
 
-class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An operator of one layer on one GPU, beside the simulated sub-layers."""
-
-    name: str
-    phase: Literal["forward", "training_forward", "backward", "optimizer"]
-    why: str
-    flops: Term = Term(times=0)
-    bytes: Term = Term(times=0)
-
-
-class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All operators of a layer, with their assumptions."""
-
-    assumed: tuple[str, ...]
-    stream_efficiency: float  # sustained share of the DRAM peak of element-wise operators
-    heads: dict[str, int]  # attention heads of each model
-    operator: tuple[Operator, ...]
+    def others(self) -> list[tuple[OperatorClass, str]]:
+        """Class and text of all its other kernels; in training those of the optimizer too."""
+        steps = list(self.steps())
+        pairs = {step.reduces for step in steps}
+        found = [
+            (step.operator_class, str(step.work))
+            for step in steps
+            if step.lane == Lane.COMPUTE and step.name not in pairs
+        ]
+        weights = (self.shape.attention_weights + self.shape.mlp_weights(self.shape.intermediate)) // self.how.tp
+        texts = KernelTexts(self.shape, self.how).optimizer(weights) if self.how.train else []
+        return found + [(OperatorClass.OPTIMIZER, text) for _, text in texts]
 
 
 class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
@@ -69,22 +68,49 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
 
     Attributes:
         models: `model/tpN`.
-        operators: file of `operators` (without .toml).
+        heads: attention heads of each model.
+        accuracy: of the simulated times of the other kernels.
         bench: the machine.
     """
 
     models: tuple[str, ...]
-    operators: str
+    heads: dict[str, int]
+    accuracy: float = 0.01
     bench: Workbench = Workbench()
 
     def runs(self) -> list[Run]:
-        return [
-            run for name in self.models for scenario in self._scenarios(name).values() for run in runs_for(scenario)
-        ]
+        runs: list[Run] = []
+        for name in self.models:
+            runs += [run for scenario in self._scenarios(name).values() for run in runs_for(scenario)]
+            runs += [self._run(text) for use in PHASES for _, text in self.layer(name, use).others()]
+        return runs
+
+    @property
+    def _preset(self) -> Preset:
+        return load_preset(self.bench.preset, self.bench.overrides)
+
+    def _run(self, text: str) -> KernelRun:
+        kernels = make_kernels(text, gpu_facts(self._preset.machine))
+        return kernel_run(self._preset, kernels, L2State.EMPTY, self.accuracy)
+
+    def layer(self, name: str, use: str) -> Layer:
+        """A layer of a model in a use of PHASES, with the operators of Megatron-LM."""
+        model: Model = MODELS[name.split("/")[0]]
+        heads, phase = self.heads[model.name], PHASES[use]
+        shape = ModelShape(
+            name=model.name, layers=model.layers, hidden=model.hidden, intermediate=4 * model.hidden, heads=heads,
+            kv_heads=heads, head_dim=model.hidden // heads, vocab=1, max_positions=model.sequence, gated=False,
+        )  # fmt: skip
+        how = Deployment(
+            phase=phase, tp=gpus_of(name), micro_batch=model.batch, sequence=model.sequence, dtype=DataType.FP16,
+            flash=False, software=Software.MEGATRON, dropout=phase == ModelPhase.TRAIN,
+        )  # fmt: skip
+        return Layer(shape, how)
 
     def _scenarios(self, name: str) -> dict[str, Scenario]:
+        """Sub-layer -> its scenario."""
         model, degree = name.split("/")
-        names = {layer: f"{model}/{layer}/{degree}" for layer in REDUCED["training"]}
+        names = {layer: f"{model}/{layer}/{degree}" for layer in REDUCED.values()}
         scenarios = self.bench.scenarios(tuple(names.values()))
         return {layer: scenarios[full_name] for layer, full_name in names.items()}
 
@@ -92,9 +118,10 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         answers: dict[str, float] = {}
         speedups: dict[str, list[float]] = {}
         for name in self.models:
-            layers = {layer: assembled(scenario, results) for layer, scenario in self._scenarios(name).items()}
+            sublayers = {layer: assembled(scenario, results) for layer, scenario in self._scenarios(name).items()}
             for use in PHASES:
-                figures = _use_answers(self._other_ps(name, use, layers), [layers[layer] for layer in REDUCED[use]])
+                layer = self.layer(name, use)
+                figures = _use_answers(self._others_us(layer, results), [sublayers[each] for each in layer.reduced()])
                 answers |= {f"{use}/{name}/{key}": value for key, value in figures.items()}
                 for configuration in CONFIGURATIONS:
                     speedups.setdefault(f"{use}/{{}}/{configuration}/speedup", []).append(
@@ -104,42 +131,25 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
             answers |= {key.format("geomean"): geomean(values), key.format("max"): max(values)}
         return answers
 
-    def _other_ps(self, name: str, use: str, layers: dict[str, ScenarioResult]) -> float:
-        """Time of all operators of a layer that no all-reduce follows."""
-        table, sizes = operator_table(self.operators), _sizes(name, operator_table(self.operators).heads)
-        flops_per_ps = _gemm_rate(list(layers.values()))
-        peak = layers["op"].preset.peaks().dram_bytes_per_s
-        bytes_per_ps = table.stream_efficiency * peak / PS_PER_S
-        chosen = [operator for operator in table.operator if operator.phase in PHASES[use]]
-        return sum(
-            max(operator.flops.value(sizes) / flops_per_ps, operator.bytes.value(sizes) / bytes_per_ps)
-            for operator in chosen
-        )
+    def _others_us(self, layer: Layer, results: Results) -> dict[OperatorClass, float]:
+        """Time of the kernels that no all-reduce follows, by class."""
+        times = dict.fromkeys((each for each in OperatorClass if each != OperatorClass.COMMUNICATION), 0.0)
+        gap_ps = self._preset.machine.dispatch.gap_ps
+        for kind, text in layer.others():
+            found = results[self._run(text).key].kernels
+            times[kind] += sum(kernel.time_ps + gap_ps for kernel in found) / PS_PER_US
+        return times
 
 
-def _use_answers(other_ps: float, reduced: list[ScenarioResult]) -> dict[str, float]:
+def _use_answers(others_us: dict[OperatorClass, float], reduced: list[ScenarioResult]) -> dict[str, float]:
     """Time of one layer by configuration, its speed-up, and the share of the sub-layers with an all-reduce."""
-    times = {name: sum(each.configurations[name].time_ps for each in reduced) + other_ps for name in CONFIGURATIONS}
-    answers = {"other_us": other_ps / PS_PER_US, "share": 1 - other_ps / times[SEQUENTIAL]}
-    for name, time_ps in times.items():
-        answers |= {f"{name}/layer_us": time_ps / PS_PER_US, f"{name}/speedup": times[SEQUENTIAL] / time_ps}
+    other_us = sum(others_us.values())
+    times = {
+        name: sum(each.configurations[name].time_ps for each in reduced) / PS_PER_US + other_us
+        for name in CONFIGURATIONS
+    }
+    answers = {"other_us": other_us, "share": 1 - other_us / times[SEQUENTIAL]}
+    answers |= {f"other {kind}_us": time_us for kind, time_us in others_us.items()}
+    for name, time_us in times.items():
+        answers |= {f"{name}/layer_us": time_us, f"{name}/speedup": times[SEQUENTIAL] / time_us}
     return answers
-
-
-def _gemm_rate(layers: list[ScenarioResult]) -> float:
-    """Flops per ps of all simulated GEMMs of a model together."""
-    flops = sum(2.0 * layer.problem.m * layer.problem.n * layer.problem.k for layer in layers)
-    return flops / sum(layer.runs["gemm"].time_ps for layer in layers)
-
-
-def _sizes(name: str, heads: dict[str, int]) -> dict[str, int]:
-    model: Model = MODELS[name.split("/")[0]]
-    degree = int(name.rpartition("/tp")[2])
-    values = (model.tokens, model.sequence, model.hidden, heads[model.name], degree)
-    return dict(zip(SIZES, values, strict=True))
-
-
-@cache
-def operator_table(name: str) -> OperatorTable:
-    """Read and check the table of operators of a file in OPERATORS (`name` without .toml)."""
-    return msgspec.convert(loads((OPERATORS / f"{name}.toml").read_text(encoding="utf-8")), OperatorTable)

@@ -17,7 +17,6 @@ from traces.command.document import (
 from traces.command.tables import number_text
 from traces.output import replacing
 from validation.experiments.experiment import Experiment
-from validation.experiments.layers import Layers, operator_table
 from validation.report.answers import Findings
 from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
@@ -119,13 +118,7 @@ def _experiment_blocks(name: str, found: Findings, pictures: Sequence[Picture]) 
     experiment, answers = found.experiments[name], found.answers[name]
     blocks: list[Block] = [Heading(experiment.title, 2), *pictures]
     blocks += answer_tables(experiment, answers)
-    assumed = assumptions(experiment)
-    return blocks + ([Text("Assumed:"), Bullets(assumed)] if assumed else [])
-
-
-def assumptions(experiment: Experiment) -> list[str]:
-    table = operator_table(experiment.operators).assumed if isinstance(experiment, Layers) else ()
-    return [*experiment.assumed, *table]
+    return blocks + ([Text("Assumed:"), Bullets(list(experiment.assumed))] if experiment.assumed else [])
 
 
 def _missing(found: Findings) -> list[Block]:

@@ -3,8 +3,8 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
-// Okabe and Ito's palette, which colour-blind readers can distinguish. The last colour is that of the text.
-const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a800"];
+// Six colours of Okabe and Ito, and a grey that is visible on light and dark. Colour-blind readers can distinguish them.
+const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#666666"];
 
 function make(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -18,6 +18,13 @@ function make(tag, properties, ...children) {
 function byId(id) { return document.getElementById(id); }
 
 function colourOf(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+// Black or white: the one with the higher contrast on this colour (relative luminance of WCAG 2).
+function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16) / 255)
+    .map(part => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05) ** 2 < 0.05 * 1.05 ? "#ffffff" : "#000000";
+}
 
 function isDark() { return document.documentElement.dataset.theme === "dark"; }
 

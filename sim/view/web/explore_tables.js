@@ -37,10 +37,13 @@ function shownColumns() { return COLUMNS.filter(column => tables.columns.has(col
 
 function cellText(value) { return value === null || value === undefined ? "" : short(value); }
 
-// Where a value comes from: the place in the archive, with the names of this row.
+// The place of a value in the archive, with the name of this row.
+function placeOf(row, column) {
+  return column.place.replaceAll("CONFIGURATION", row.kind === "configuration" ? valueOf(row, "simulation") : "*");
+}
+
 function originOf(row, column) {
-  const place = column.place.replaceAll("CONFIGURATION", row.kind === "configuration" ? valueOf(row, "simulation") : "*");
-  return column.meaning + "\n" + row.origin.file + ", run " + row.origin.run + ": " + place;
+  return column.meaning + "\n" + row.origin.file + ", run " + row.origin.run + ": " + placeOf(row, column);
 }
 
 function cell(row, column) {
@@ -53,10 +56,11 @@ function drawRows() {
   const head = (name, text, title) => {
     const { name: by, down } = tables.sorted, arrow = by === name ? (down ? " \u25be" : " \u25b4") : "";
     const button = make("button", { type: "button", title }, text + arrow);
+    button.dataset.column = name;
     button.addEventListener("click", () => {
       tables.sorted = { name, down: by === name && !down };
       refresh();
-      [...document.querySelectorAll("#rows th button")].find(b => b.textContent.startsWith(text))?.focus();
+      [...document.querySelectorAll("#rows th button")].find(b => b.dataset.column === name).focus();
     });
     const cell = make("th", { scope: "col" }, button);
     if (by === name) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -68,7 +72,7 @@ function drawRows() {
     box.addEventListener("change", () => { if (box.checked) tables.chosen.add(row); else tables.chosen.delete(row); refresh(false); });
     const open = make("button", { type: "button", title: "Where this row comes from" }, "?");
     open.setAttribute("aria-label", "Origin of " + row.label);
-    open.addEventListener("click", () => showOrigin(row));
+    open.addEventListener("click", () => showOrigin(row, open));
     const name = make("td", {}, row.label), element = make("tr", {}, make("td", {}, box, " ", open), name, ...columns.map(c => cell(row, c)));
     element.setAttribute("aria-selected", String(tables.chosen.has(row)));
     box.addEventListener("change", () => element.setAttribute("aria-selected", String(box.checked)));
@@ -82,7 +86,8 @@ function drawRows() {
     + (DATA.failed.length ? "; " + DATA.failed.length + " points of studies failed" : "");
 }
 
-function showOrigin(row) {
+// The panel of a row. `opener` is the button that gets the focus back.
+function showOrigin(row, opener) {
   const panel = byId("origin"), { file, run, program, code, command } = row.origin;
   const lines = [["row", row.label], ["file", file + ", run " + run], ["made by", program + (code ? ", code " + code.slice(0, 12) : "")]];
   if (command) lines.push(["made again by", command]);
@@ -90,10 +95,14 @@ function showOrigin(row) {
   const texts = lines.map(([name, text]) => make("p", {}, make("strong", {}, name + ": "), text));
   const machine = Object.entries(row.machine).map(([name, [value, kind, source]]) =>
     make("tr", {}, ...[name, value, kind, source].map(text => make("td", {}, cellText(text)))));
+  const shown = shownColumns().filter(column => valueOf(row, column.name) !== null).map(column =>
+    make("tr", {}, ...[column.name, valueOf(row, column.name), placeOf(row, column)].map(text => make("td", {}, cellText(text)))));
   const close = make("button", { type: "button" }, "Close");
-  close.addEventListener("click", () => { panel.hidden = true; });
-  panel.replaceChildren(...texts, ...(machine.length ? [make("p", {}, "Values of the machine that differ between rows:"),
-    make("table", {}, make("tbody", {}, ...machine))] : []), close);
+  const leave = () => { panel.hidden = true; opener.focus(); };
+  close.addEventListener("click", leave);
+  panel.onkeydown = event => { if (event.key === "Escape") leave(); };
+  panel.replaceChildren(close, ...texts, make("p", {}, "Its values, and their places in the file:"), make("table", {}, make("tbody", {}, ...shown)),
+    ...(machine.length ? [make("p", {}, "Values of the machine that differ between rows:"), make("table", {}, make("tbody", {}, ...machine))] : []));
   panel.hidden = false;
   panel.scrollIntoView({ block: "nearest" });
   close.focus();
@@ -105,7 +114,11 @@ function drawFilters() {
   byId("chips").replaceChildren(...tables.filters.map((filter, k) => {
     const chip = make("button", { type: "button", className: "chip" }, filter.name + " " + filter.test + " " + filter.value + " \u00d7");
     chip.setAttribute("aria-label", "Remove: " + filter.name + " " + filter.test + " " + filter.value);
-    chip.addEventListener("click", () => { tables.filters.splice(k, 1); refresh(); });
+    chip.addEventListener("click", () => {
+      tables.filters.splice(k, 1);
+      refresh();
+      (byId("chips").children[Math.min(k, tables.filters.length - 1)] ?? byId("filter-value")).focus();
+    });
     return chip;
   }));
 }
@@ -134,6 +147,11 @@ function setUpFilters() {
     });
     return make("label", { title: column.meaning }, box, " " + column.name);
   }));
+  byId("columns").addEventListener("keydown", event => {
+    if (event.key !== "Escape") return;
+    byId("columns").open = false;
+    byId("columns").querySelector("summary").focus();
+  });
   byId("choose-all").addEventListener("click", () => { shownRows().forEach(row => tables.chosen.add(row)); refresh(); });
   byId("choose-none").addEventListener("click", () => { tables.chosen.clear(); refresh(); });
 }
@@ -198,6 +216,7 @@ async function copy(button, text) {
     area.select();
     done = document.execCommand("copy");
     area.remove();
+    button.focus();
   }
   const label = button.textContent;
   button.dataset.copied = text;

@@ -1,6 +1,6 @@
 // The timeline: lanes of bars and levels on one axis of time. Times are nanoseconds.
 
-const NARROW = 480, SHORTEST_NS = 20, ARROWS_AT_ONCE = 300, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3;
+const NARROW = 480, SHORTEST_NS = 20, ARROWS_AT_ONCE = 300, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3, GAP_PX = 1;
 const END = Math.max(...DATA.sections.map(section => section.end));
 const scroll = byId("scroll"), view = byId("view"), axis = byId("axis"), tip = byId("tip");
 const COLOURS = { stage: 4, transfer: 5, trigger: 6 };
@@ -188,11 +188,9 @@ function drawBars(pen, { lane, section }, y) {
   for (let k = firstVisible(lane, state.from); k < lane.start.length && lane.start[k] <= state.to; k++) {
     const left = Math.max(0, x(lane.start[k])), right = Math.min(width(), x(lane.end[k])), place = lane.place[k];
     if (right < 0 || (last[place] !== undefined && right < last[place])) continue;
-    const wide = Math.max(1.5, right - left - 0.5), colour = colourOfBar(section, lane, k), above = y + 3 + place * lane.step;
-    pen.globalAlpha = (lane.chunk[k] >= 0 ? lane.chunk[k] : lane.tag[k]) % 2 && lane.item !== "trigger" ? 0.75 : 1;
-    pen.fillStyle = PALETTE[colour];
+    const wide = Math.max(1.5, right - left - GAP_PX), colour = PALETTE[colourOfBar(section, lane, k)], above = y + 3 + place * lane.step;
+    pen.fillStyle = colour;
     pen.fillRect(left, above, wide, high);
-    pen.globalAlpha = 1;
     if (lane.step === BAR_PX && wide > 30) drawLabel(pen, nameOf(lane, k), colour, left + 4, above + 9, wide - 8);
     last[place] = left + 1;
     drawn++;
@@ -203,7 +201,7 @@ function drawBars(pen, { lane, section }, y) {
 function nameOf(lane, k) { return lane.labels.length ? lane.labels[k] : lane.item + " " + lane.tag[k]; }
 
 function drawLabel(pen, text, colour, left, y, wide) {
-  pen.fillStyle = colour === 0 && !isDark() ? "#ffffff" : "#000000";
+  pen.fillStyle = inkOn(colour);
   if (pen.measureText(text).width <= wide) pen.fillText(text, left, y);
 }
 

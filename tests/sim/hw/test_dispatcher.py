@@ -28,7 +28,6 @@ class DispatchBench:
             self.staged[k]["tag"], self.staged[k]["warps"], self.staged[k]["slab"] = k, 1, k
         arrays = (self.record, self.node.cus, self.node.warps, self.staged)
         self.dispatch, self.cus, self.warps, self.ring = map(kernel_view, arrays)
-        self.dispatch = self.dispatch[0]
         self.gate_records = np.zeros(2, GATE)
         self.gate_records["open_ps"] = NEVER
         self.gates = kernel_view(self.gate_records)
@@ -92,9 +91,9 @@ def test_a_freed_place_is_given_to_the_next_workgroup(order):
 def test_breadth_first_prefers_the_emptiest():
     bench = DispatchBench(0, places=5)
     bench.node.cus["taken"] = [3, 1, 2, 1]
-    assert choose_cu(bench.dispatch, bench.cus) == 1
+    assert choose_cu(bench.dispatch, 0, bench.cus) == 1
     bench.node.cus["taken"] = [5, 5, 5, 5]
-    assert choose_cu(bench.dispatch, bench.cus) == -1
+    assert choose_cu(bench.dispatch, 0, bench.cus) == -1
 
 
 def test_only_the_cus_of_the_queue_are_used():

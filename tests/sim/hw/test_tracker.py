@@ -6,12 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.collective.space import make_wavefronts
-from sim.hw.lsu_record import LSU
-from sim.hw.request import NEVER, REQUEST, Op, Stream
+from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import GATE, SPACE, TILE, contributor_weight, fingerprint
-from sim.hw.tracker import counts, make_tracker, tracker_bits, tracker_grant
+from sim.hw.tracker import counts, make_tracker, tracker_grant
 from sim.hw.tracker_count import tracker_count
-from sim.presets import load_preset
 from sim.spec import DmaPolicy, Granularity
 from tests.support.fifo_bench import request
 from tests.support.plain_records import kernel_view
@@ -390,17 +388,3 @@ def test_the_smallest_tracker_makes_progress_whatever_stores_first(seed, size):
                 bench.whole(tile)
                 waiting.remove(tile)
     assert bench.record[0]["triggers"] == 24 and not bench.record[0]["used"].any()
-
-
-def test_storage_follows_from_the_fields():
-    """The paper's Tracker: 256 entries of 8 wavefronts; it says 19 KB."""
-    spec = load_preset("t3_2024").machine.tracker
-    counter = spec.address_bits + spec.counter_bits + 3 + 1  # one of 8 wavefronts, valid
-    assert tracker_bits(spec, 1 << 16) == 256 * (8 * counter + 16 - 5)  # 32 sets know 5 bits of the workgroup
-    assert 0.9 * 19_000 < tracker_bits(spec) / 8 < 1.1 * 19 * 1024
-    whole = load_preset("t3_2024", ["tracker.ways=256"]).machine.tracker
-    assert tracker_bits(whole, 1 << 16) == 256 * (8 * counter + 16)
-
-
-def test_the_record_has_room_for_a_request_of_any_port():
-    assert LSU["links"].shape[0] == 63 and LSU["links"].base == REQUEST["link"] == np.int8

@@ -18,6 +18,7 @@ from traces.errors import UserError
 GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
 COPY = BufferStream(Flow.COPY, 1 << 19, address=1 << 40, copy_address=1 << 41)
 BUSY = kernel([[[compute(400) for _ in range(10)]] for _ in range(12)], name="busy")
+SCHEDULING_PS = 725 * 4
 TRAFFIC = ("l2.write_sectors", "lsu.line_requests", "hbm.write_columns")
 
 
@@ -42,9 +43,10 @@ def test_kernels_that_share_memory_slow_each_other_down_and_move_what_they_move_
         assert both.totals[name] == sum(one.totals[name] for one in apart), name
 
 
-def test_windows_change_no_byte():
+@pytest.mark.parametrize("cus", [(1, 3), ()])
+def test_windows_change_no_byte(cus):
     def run():
-        result = simulate_together((GEMM, COPY), (1, 3), small_preset())
+        result = simulate_together((GEMM, COPY), cus, small_preset())
         return result.figures, result.kernels[0].totals
 
     expected = run()
@@ -53,13 +55,36 @@ def test_windows_change_no_byte():
             assert run() == expected
 
 
+def test_kernels_that_fit_together_on_shared_cus_take_their_times_alone():
+    small = [kernel([[[compute(400)] * 10]] * 4, name=name) for name in ("first", "second")]  # a warp on each CU
+    result = simulate_together(small, (), small_preset())
+    assert result.figures["at_once_0_ps"] == alone(small[0], 4).time_ps
+    assert abs(result.figures["at_once_1_ps"] - alone(small[1], 4).time_ps) <= 4 * SCHEDULING_PS
+
+
+def test_a_kernel_on_shared_cus_waits_until_all_workgroups_before_it_have_places():
+    large = kernel([[[compute(400)] * 10]] * 3, name="large", shared_bytes=60 << 10)  # one fits on a CU
+    little = kernel([[[compute(400)] * 10]] * 4, name="little")
+    alone_ps = alone(little, 4).time_ps
+    assert simulate_together((large, little), (), small_preset("cu.count=1")).figures["at_once_1_ps"] > 2 * alone_ps
+    assert simulate_together((little, large), (), small_preset("cu.count=1")).figures["at_once_0_ps"] < 2 * alone_ps
+
+
+def test_shared_cus_move_what_the_kernels_move_alone():
+    (both,) = simulate_together((GEMM, COPY), (), small_preset()).kernels
+    apart = [alone(source, 4) for source in (GEMM, COPY)]
+    assert max(one.time_ps for one in apart) < both.time_ps < sum(one.time_ps for one in apart)
+    for name in TRAFFIC:
+        assert both.totals[name] == sum(one.totals[name] for one in apart), name
+
+
 def test_the_key_knows_kernels_and_cus():
     preset = small_preset()
     runs = [
         TogetherRun(preset=preset, sources=sources, cus=cus)
-        for sources, cus in (((GEMM, COPY), (2, 2)), ((GEMM, COPY), (3, 1)), ((COPY, GEMM), (2, 2)))
+        for sources, cus in (((GEMM, COPY), (2, 2)), ((GEMM, COPY), (3, 1)), ((COPY, GEMM), (2, 2)), ((GEMM, COPY), ()))
     ]
-    assert len({run.key for run in runs}) == 3
+    assert len({run.key for run in runs}) == 4
 
 
 @pytest.mark.parametrize(
@@ -79,8 +104,9 @@ def test_divisions_that_do_not_fit_are_refused(sources, cus, words):
 TEXT = "stream:flow=copy,buffer_bytes=65536,address=1099511627776"
 
 
-def test_the_command_runs_two_kernels(capsys):
-    words = ["run", "--gemm", "256x256x64", "--beside", TEXT, "--cus", "60,20", "--json", "--fresh"]
+@pytest.mark.parametrize("cus", ["60,20", "shared"])
+def test_the_command_runs_two_kernels(cus, capsys):
+    words = ["run", "--gemm", "256x256x64", "--beside", TEXT, "--cus", cus, "--json", "--fresh"]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["figures"]) == {"at_once_0_ps", "at_once_1_ps"}
@@ -95,7 +121,7 @@ def test_the_command_runs_two_kernels(capsys):
     [
         (["--beside", TEXT], "--cus: found ''"),
         (["--cus", "60,20"], "found 2 numbers, allowed is one for each of 1"),
-        (["--beside", TEXT, "--cus", "60,x"], "--cus: found '60,x', allowed are whole numbers"),
+        (["--beside", TEXT, "--cus", "60,x"], "--cus: found '60,x', allowed is shared, or whole numbers"),
         (["--beside", TEXT, "--cus", "60,20", "--accuracy", "1%"], "--beside: found --accuracy 1%, allowed with it is"),
         (["--beside", "nothing:x=1", "--cus", "60,20"], "--beside nothing:x=1: "),
     ],

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from sim.presets import load_preset
-from sim.scenario.bounds import bounds
+from sim.scenario.bounds import Bounds, bounds
 from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.t3 import t3
@@ -40,5 +40,13 @@ def test_no_simulated_time_is_below_its_bound(link):
 
 def test_they_are_shown_before_the_simulation():
     arguments = ["--kernel", "gemm:m=128,n=128,k=32,tile=64x64x32", "--gpus", "2"]
-    assert CliRunner().invoke(t3, arguments).stderr.startswith("Before the simulation: ")
+    shown = CliRunner().invoke(t3, arguments).stderr.splitlines()
+    assert shown[0].startswith("Before the simulation: ")
+    case = Scenario(load_preset("t3_2024"), aligned_problem(128, 128, 32), GemmKernel(64, 64, 32, 2, 2), 2)
+    assert shown[:3] == bounds(case).text().splitlines()
     assert "Before the simulation" not in CliRunner().invoke(t3, [*arguments, "--json"]).stderr
+
+
+@pytest.mark.parametrize("exchange_ps", [0, 999_949, 123_456_000_000_000])
+def test_the_text_fits_a_terminal(exchange_ps):
+    assert max(map(len, Bounds(123_456_000_000_000, "matrix pipes", exchange_ps).text().splitlines())) <= 80

@@ -13,6 +13,7 @@ from sim.scenario.exchange import buffer_of, exchange_run
 from sim.scenario.model import ModelScenario, assemble_model
 from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, T3
 from sim.verbs.model import model as verb
+from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.shape import ModelShape, Norm
@@ -196,6 +197,15 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
     assert {"name", "class", "count", "time_ns", "dram_bytes", "flops"} <= set(found["operators"][0])
 
 
+def test_the_links_are_those_of_the_library_that_exchanges():
+    """a100_80g is a ring with plain plans; NCCL on it knows the switch."""
+    how = Deployment(tp=8, ep=8, sequence=128)
+    exchanges = {
+        step.work for _, step in ModelScenario(load_preset("a100_80g"), load_model("mixtral-8x7b"), how).steps()
+    }
+    assert any(isinstance(work, Exchange) and work.kind == "all_to_all" for work in exchanges)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -204,7 +214,10 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
         (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
         (["llama-3-8b", "--figure", "model.txt"], "allowed are .png, .svg, .pdf"),
-        (["mixtral-8x7b", "--tp", "8", "--ep", "8"], "all_to_all: topology ring of 8 GPUs.*link.topology"),
+        (
+            ["mixtral-8x7b", "--tp", "8", "--ep", "8", "--set", "collective.library=plain"],
+            "all_to_all: topology ring of 8 GPUs.*link.topology",
+        ),
         ([], "found no name"),
     ],
 )

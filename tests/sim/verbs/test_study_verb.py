@@ -116,7 +116,7 @@ def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not list(desk.glob("store/*.h5")) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)

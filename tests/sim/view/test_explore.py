@@ -21,7 +21,8 @@ from sim.study.driver import run_study
 from sim.study.study import load_study
 from sim.verbs.explore import explore, handler_of
 from sim.view.explore_rows import CONFIGURATION, rows_of
-from tests.support.browser import needs_browser, opened
+from tests.support.browser import contrasts, needs_browser, opened, tab_through, tab_to
+from tests.support.colour_vision import READABLE
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel
 from tracer.kernels import make_kernel
@@ -220,3 +221,87 @@ def test_sensitivity_and_front_are_those_of_the_study(page, study):
         shown.select_option("#pareto-y", "time, us")
         front = [float(text) for text in shown.locator("#front tbody tr td:nth-child(3)").all_inner_texts()]
         assert min(front) == pytest.approx(min(runs.values()) / 1e6, rel=1e-3)
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read(page, dark):
+    with opened(page, dark=dark) as shown:
+        shown.wait_for_selector("#chart-pareto svg")
+        shown.locator("#columns summary").click()
+        shown.locator("#rows tbody button").first.click()
+        found = contrasts(shown)
+        assert len(found) > 200 and any(text == "on the front" for _, text in found)
+        assert [(value, text) for value, text in found if value < READABLE] == []
+
+
+@needs_browser
+def test_the_tab_key_reaches_every_control_in_order(page):
+    with opened(page) as shown:
+        shown.wait_for_selector("#chart-pareto svg")
+        for place in range(2):  # as it opens, then with all that can be opened
+            assert tab_through(shown) == list(range(shown.evaluate("stops.length")))
+            if place == 0:
+                shown.locator("#columns summary").click()
+                shown.locator("#rows tbody button").first.click()
+        assert shown.evaluate("stops.some(e => e.textContent === 'Close')")
+
+
+@needs_browser
+def test_rows_are_chosen_with_keys_only(page):
+    """Filter, sort, choose, columns, origin: the focus stays where the reader works."""
+    with opened(page) as shown:
+        keys, focus = shown.keyboard, shown.locator(":focus")
+        tab_to(shown, "#filter-column")
+        keys.type("simulation")
+        tab_to(shown, "#filter-value")
+        keys.type("T3-MCA")
+        keys.press("Enter")
+        assert shown.locator("#rows tbody tr").count() == 1
+        tab_to(shown, "#chips button")
+        keys.press("Space")
+        assert shown.locator("#rows tbody tr").count() == 15 and focus.get_attribute("id") == "filter-value"
+        tab_to(shown, "#rows th button[data-column='time, us']")
+        for order in ("ascending", "descending"):
+            keys.press("Enter")
+            assert shown.locator("#rows th[aria-sort]").get_attribute("aria-sort") == order
+            assert focus.get_attribute("data-column") == "time, us"
+        chosen = shown.locator("#rows tr[aria-selected=true]").count()
+        tab_to(shown, "#rows tbody input")
+        keys.press("Space")
+        assert shown.locator("#rows tr[aria-selected=true]").count() == chosen + 1
+        tab_to(shown, "#columns summary")
+        columns = shown.locator("#rows th").count()
+        for key in ("Enter", "Tab", "Space"):
+            keys.press(key)
+        assert abs(shown.locator("#rows th").count() - columns) == 1
+        keys.press("Escape")
+        assert not shown.locator("#column-boxes").is_visible() and focus.inner_text() == "Columns"
+
+
+@needs_browser
+def test_origins_and_comparisons_with_keys_only(page, scenario):
+    with opened(page) as shown:
+        keys, focus = shown.keyboard, shown.locator(":focus")
+        tab_to(shown, "#rows tbody button")
+        opener = focus.get_attribute("aria-label")
+        keys.press("Enter")
+        assert focus.inner_text() == "Close"
+        places = shown.locator("#origin tr", has_text="time, us").first.inner_text()
+        assert places.endswith(f"{shown.locator('#rows tbody td').nth(1).inner_text().split(',')[0]}.time_ns")
+        keys.press("Escape")
+        assert not shown.locator("#origin").is_visible() and focus.get_attribute("aria-label") == opener
+        tab_to(shown, "#compare-b")
+        before = shown.locator("#compare").inner_text()
+        keys.press("ArrowDown")
+        assert shown.locator("#compare").inner_text() != before
+        tab_to(shown, "#copy-compare")
+        keys.press("Enter")
+        shown.wait_for_selector("#copy-compare[data-copied]")
+        assert focus.get_attribute("id") == "copy-compare"
+        tab_to(shown, "#pareto-x-better")
+        keys.press("ArrowDown")
+        assert shown.locator("#pareto-x-better").input_value() == "-1"
+        tab_to(shown, "#theme")
+        keys.press("Enter")
+        assert shown.locator("html").get_attribute("data-theme") == "dark"

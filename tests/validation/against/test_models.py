@@ -9,10 +9,12 @@ import pytest
 from sim.presets import load_preset
 from sim.scenario.model import ModelScenario
 from tracer.data_type import DataType
+from tracer.gemm.batched import BatchedGemm
+from tracer.gemm.source import GemmSource
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Recompute
-from validation.against import model_predictions, models
-from validation.against.models import BertRow, Compared, Simulated, class_of, share_rows, shares
+from validation.against import bert_layer, model_predictions, models
+from validation.against.models import BertRow, Compared, Simulated, share_rows, shares
 
 
 class Found(NamedTuple):
@@ -51,9 +53,25 @@ def test_a_part_of_a_block_is_chosen():
     assert found.steps_ps("layer", ["scores", "values"]) == 20
 
 
-def test_classes_of_arxiv_2007_00072():
-    texts = {"gemm:m=1": "contraction", "softmax:rows=1": "normalisation", "gelu:rows=1": "element-wise"}
-    assert {text: class_of(text) for text in texts} == texts
+def test_kernels_of_the_bert_layer():
+    """GEMMs of the layer forward and backward; LayerNorm reads its input twice, its backward pass three times."""
+    parts = [*bert_layer.FORWARD, *bert_layer.BACKWARD]
+    v100 = load_preset("v100", models.V100_DGX)
+    operations = 0
+    for part in parts:
+        for kernel in bert_layer.kernels_of(part, v100):
+            if isinstance(kernel, GemmSource):
+                problem = kernel.problem
+                operations += part.count * 2 * problem.m * problem.n * problem.k
+            elif isinstance(kernel, BatchedGemm):
+                operations += part.count * kernel.flops
+    tokens, hidden = 8 * 512, 1024
+    assert operations == 3 * 2 * tokens * (12 * hidden**2 + 2 * 512 * hidden)
+    assert sum(part.count for part in parts if not part.text) == 4
+    lines = tokens * hidden * 2 // 128
+    assert [kernel.line_requests // lines for kernel in bert_layer.layernorm()] == [2, 2]
+    *rest, columns = bert_layer.layernorm_back()
+    assert len(rest) == 3 and columns.info.workgroups == 32 and columns.line_requests == 2 * lines + 1
 
 
 def test_verdicts():

@@ -1,16 +1,19 @@
 """Experiments: their files load, equal work is one run, and their answers follow from the runs as they should."""
 
+import re
+
 import pytest
 
 from sim.run.code import code_key, syntax
 from sim.scenario.result import CONFIGURATIONS, T3_MCA
 from tests.support.doc_blocks import file_of
 from tests.support.fake_runs import TIMES_US, fake_results
+from tracer.models.schedule import OperatorClass
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
 from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
-from validation.experiments.layers import Layers, Term, operator_table
+from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import PAPER, Workbench, scenario_names
@@ -130,7 +133,7 @@ def test_overlap_on_split_cus():
 
 
 def test_layers_add_the_other_operators():
-    experiment = Layers(title="", models=("t-nlg/tp8",), operators="transformer", bench=SMALL)
+    experiment = Layers(title="", models=("t-nlg/tp8",), heads={"t-nlg": 28}, bench=SMALL)
     answers = fake_answers(experiment)
     reduced_us = 4 * (TIMES_US["gemm"] + TIMES_US["rs"] + TIMES_US["ag"])
     other_us = answers["training/t-nlg/tp8/other_us"]
@@ -138,17 +141,25 @@ def test_layers_add_the_other_operators():
     assert answers["training/t-nlg/tp8/share"] == pytest.approx(reduced_us / (reduced_us + other_us))
     assert 1 < answers["training/geomean/T3-MCA/speedup"] < 1.3
     assert answers["inference/t-nlg/tp8/other_us"] < other_us / 2
+    kinds = [value for name, value in answers.items() if re.fullmatch("training/t-nlg/tp8/other .*_us", name)]
+    assert len(kinds) == 4 and sum(kinds) == pytest.approx(other_us)
 
 
-def test_operators_of_a_layer():
-    """Weights of a layer are 12 H^2: GEMM arithmetic of a training step is 3 x 2 x 12 T H^2 / TP."""
-    table = operator_table("transformer")
-    sizes = {"tokens": 3, "sequence": 1, "hidden": 1, "heads": 0, "tp": 1}
-    gemms = sum(each.flops.value(sizes) for each in table.operator if not each.name.startswith("attention:"))
-    backward_attention = sum(e.flops.value(sizes) for e in table.operator if e.name.startswith("attention backward"))
-    simulated_flops = 3 * 2 * (1 + 4 + 4 + 3)
-    assert gemms - backward_attention + simulated_flops == 3 * 3 * 2 * 12
-    assert Term(times=2, tokens=2, tp=-1).value(sizes | {"tp": 4}) == 4.5
+def test_kernels_of_a_layer_add_up():
+    """A training step has 3 x 2 x 12 T H^2 / TP operations in GEMMs, and 3 x 4 T S H / TP in the attention core."""
+    experiment = Layers(title="", models=(), heads={"t-nlg": 28})
+    layer = experiment.layer("t-nlg/tp16", "training")
+    assert layer.reduced() == ["op", "fc2", "fc1", "ip"]
+    assert experiment.layer("t-nlg/tp16", "inference").reduced() == ["op", "fc2"]
+    operations = {OperatorClass.MATRIX: 0, OperatorClass.ATTENTION: 0}
+    for kind, text in layer.others():
+        if text.startswith("gemm:"):
+            sizes = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
+            operations[kind] += 2 * sizes["m"] * sizes["n"] * sizes["k"] * sizes.get("batch", 1)
+    tokens, hidden = 8 * 1024, 4256
+    sublayers = 2 * (1 + 4 + 4 + 3) * tokens * hidden**2 // 16
+    assert operations[OperatorClass.MATRIX] + sublayers == 3 * 2 * 12 * tokens * hidden**2 // 16
+    assert operations[OperatorClass.ATTENTION] == 3 * 4 * tokens * 1024 * hidden // 16
 
 
 def test_the_experiment_of_the_documentation(tmp_path):

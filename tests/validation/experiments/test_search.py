@@ -27,9 +27,8 @@ BOTH = Space(title="", seed=1, factor=(ENTRIES, ENGINES))
 
 
 def search(**given):
-    return Search(
-        **{"title": "", "space": "t3_authors", "scenarios": (NAME,), "target": TARGET, "bench": SMALL} | given
-    )
+    usual = {"title": "", "space": "t3_authors", "scenarios": (NAME,), "target": TARGET, "bench": SMALL}
+    return Search(**usual | given)
 
 
 def test_every_level_comes_equally_often_in_each_block():
@@ -50,9 +49,8 @@ def test_a_machine_is_the_same_for_ever():
     levels = [BOTH.machine(number)["entries"].value for number in range(BLOCK)]
     assert levels == [alone.machine(number)["entries"].value for number in range(BLOCK)]
     assert "".join(levels) == "021120201120"
-    assert levels != [
-        Space(title="", seed=2, factor=(ENTRIES,)).machine(number)["entries"].value for number in range(12)
-    ]
+    other = Space(title="", seed=2, factor=(ENTRIES,))
+    assert levels != [other.machine(number)["entries"].value for number in range(BLOCK)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ def test_mistakes_in_a_space(tmp_path, text, words):
 def test_two_factors_of_one_field_are_refused(tmp_path):
     one = '[[factor]]\nname = "{}"\nreason = "r"\nlevel = [{{value="1"}}, {{value="2", overrides=["dma.engines=1"]}}]\n'
     (tmp_path / "new.toml").write_text('title = "t"\nseed = 1\n' + one.format("a") + one.format("b"))
-    with pytest.raises(UserError, match="a and b both set dma.engines"):
+    with pytest.raises(UserError, match="a and b both set dma"):
         load_space("new", tmp_path)
     with pytest.raises(UserError, match="no such file in"):
         load_space("none", tmp_path)
@@ -97,9 +95,8 @@ def test_machines_of_a_search():
     assert found[1].sublayers.bench == Workbench()
     chosen = list(search(chosen=(1,)).candidates())[1]
     assert chosen.levels == found[3].levels and chosen.sublayers.bench == found[3].sublayers.bench
-    assert set(found[3].sublayers.bench.overrides) == {
-        text for level in found[3].levels.values() for text in level.overrides
-    }
+    overrides = [text for level in found[3].levels.values() for text in level.overrides]
+    assert list(found[3].sublayers.bench.overrides) == overrides
 
 
 def test_a_machine_with_each_level_of_another_factor():

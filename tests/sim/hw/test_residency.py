@@ -1,0 +1,94 @@
+"""Kernels on shared CUs: random workgroups settle and end; a naive twin keeps lists of what each takes."""
+
+import numpy as np
+import pytest
+
+from sim.host.gpu import Gpu
+from sim.host.window import Launch
+from sim.hw.dispatcher import DISPATCH
+from sim.hw.request import NEVER
+from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
+from sim.machine.build import build
+from sim.occupancy import held, occupancy
+from tests.support.plain_records import kernel_view
+from tests.support.programs import compute, kernel, small_preset
+
+CU = small_preset().machine.cu
+KINDS = [(64, 32, 0), (256, 96, 16 << 10), (512, 40, 0), (32, 255, 40 << 10)]
+"""Threads, registers per thread and shared bytes of a kernel's workgroups."""
+
+
+class TwinCu:
+    """What is on the CU, as a list of (place, queue, first warp, warps, amounts)."""
+
+    def __init__(self):
+        self.inside = []
+
+    def has_room(self, takes, warps):
+        used = [sum(one[4][k] for one in self.inside) + takes[k] for k in range(len(RESOURCES))]
+        return all(mine <= limit for mine, limit in zip(used, held(CU), strict=True)) and self.first_warp(warps) >= 0
+
+    def first_warp(self, warps):
+        busy = {w for _, _, first, count, _ in self.inside for w in range(first, first + count)}
+        runs = (first for first in range(65 - warps) if not busy & set(range(first, first + warps)))
+        return next(runs, -1)
+
+
+def bench():
+    """A machine, its dispatch records with KINDS as kernels that share CU 0, and their workgroups' amounts."""
+    node, _ = build(small_preset().machine)
+    records = np.zeros(len(KINDS), DISPATCH)
+    fits = [occupancy(CU, *kind) for kind in KINDS]
+    for record, fit in zip(records, fits, strict=True):
+        record["takes"], record["holds"], record["shares"], record["last_cu"] = fit.takes, held(CU), 1, 1
+        record["warps"], record["places"] = fit.warps_per_workgroup, fit.workgroups
+    return node, records, fits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_amounts_and_warps_are_those_of_the_twin(seed):
+    rng = np.random.default_rng(seed)
+    node, records, fits = bench()
+    dispatches, cu, resident = kernel_view(records), kernel_view(node.cus)[0], node.cus[0]["resident"]
+    twin = TwinCu()
+    for _ in range(300):
+        queue = int(rng.integers(len(KINDS)))
+        takes, warps = fits[queue].takes, fits[queue].warps_per_workgroup
+        own = sum(one[1] == queue for one in twin.inside)
+        fitting = own < fits[queue].workgroups and twin.has_room(takes, warps)
+        assert bool(has_room(dispatches, queue, cu)) == fitting
+        assert free_warps(cu, warps) == twin.first_warp(warps)
+        if fitting:
+            place = int(np.flatnonzero(resident["tag"] < 0)[0])
+            first = twin.first_warp(warps)
+            for name, value in {"tag": 1, "queue": queue, "first_warp": first, "warps": warps}.items():
+                resident[name][place] = value
+            twin.inside.append((place, queue, first, warps, takes))
+        elif twin.inside:
+            gone = twin.inside.pop(int(rng.integers(len(twin.inside))))
+            resident["tag"][gone[0]] = -1
+    assert len({one[1] for one in twin.inside}) > 1
+
+
+def test_a_queue_waits_for_the_queues_before_it_on_the_same_cus():
+    _, records, _ = bench()
+    records["staged"], records["wake_ps"] = 2, NEVER
+    records["first_cu"][2], records["last_cu"][2] = 1, 2
+    dispatches = kernel_view(records)
+    assert [bool(waits_for_turn(dispatches, queue)) for queue in range(4)] == [False, True, False, True]
+    records["taken"][0] = 2
+    assert waits_for_turn(dispatches, 1)  # the host may stage more
+    records["ended"][0] = 1
+    assert not waits_for_turn(dispatches, 1) and waits_for_turn(dispatches, 3)
+    give_turn(dispatches, 0, 70)
+    assert records["wake_ps"].tolist() == [NEVER, 70, NEVER, 70]
+
+
+def test_l1_keeps_what_the_shared_memory_of_both_kernels_leaves():
+    one = kernel([[[compute()]]], shared_bytes=20 << 10)
+    ways = []
+    for launches in ([Launch(one)], [Launch(one), Launch(one, queue=1)]):
+        gpu = Gpu(small_preset("cu.workgroups=1").machine)
+        gpu.launch(launches)
+        ways.append(int(gpu.node.l1s["ways"][0]))
+    assert ways[0] > ways[1] > 0
