@@ -71,9 +71,10 @@ def run_all(
     scheduler: str | None = None,
     threads: int = 1,
     fresh: bool = False,
+    in_order: bool = False,
     progress: Progress | None = None,
 ) -> Outcomes:
-    """Simulate all runs that have no result in the store, the longest first.
+    """Simulate all runs that have no result in the store.
 
     Args:
         runs: the runs; equal runs are simulated once.
@@ -82,6 +83,7 @@ def run_all(
         scheduler: address of a Dask scheduler to use instead.
         threads: of each run.
         fresh: simulate runs that the store has too; the new results replace the old ones.
+        in_order: begin them in the order of `runs`; else the longest first, which ends sooner.
         progress: see Progress.
 
     Raises:
@@ -94,7 +96,8 @@ def run_all(
     wanted = {run.key: run for run in runs}
     outcomes = Outcomes(store, set() if fresh else {key for key in wanted if store.get(key) is not None})
     left = {key: run for key, run in wanted.items() if key not in outcomes.from_store}
-    left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
+    if not in_order:
+        left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
     ended = _recorder(outcomes, len(left), progress)
     if left:
         work = partial(do_run, store=store, fresh=fresh, threads=threads)

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
@@ -21,11 +22,16 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     Attributes:
         title: one line for people.
         full: True = only `t3sim validate --full` runs it.
+        named: True = only `t3sim validate --only` with its name runs it, as it takes hours.
+        partial: True = some results are enough for answers, and its runs are done in their order.
         assumed: assumptions in words, printed with the answers.
     """
 
+    partial: ClassVar[bool] = False
+
     title: str
     full: bool = True
+    named: bool = False
     assumed: tuple[str, ...] = ()
 
     def runs(self) -> list[Run]:

@@ -16,7 +16,7 @@ from validation.experiments.machines import MachineCollectives, MachineOfToday, 
 from validation.experiments.model_steps import ModelSteps
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
-from validation.experiments.sensitivity import Sensitivity
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 
 FOLDER = Path(__file__).parent
@@ -26,7 +26,7 @@ Kind = (
     | ScatterSizes
     | CuSplit
     | Layers
-    | Sensitivity
+    | Search
     | Ablation
     | HbmChannel
     | GemmCounters

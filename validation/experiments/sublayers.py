@@ -3,8 +3,8 @@
 from math import prod
 
 from sim.run.run import Run
-from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, ScenarioResult
-from traces.units import PS_PER_US
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3, T3_MCA, ScenarioResult
+from traces.units import GIGA, PS_PER_S, PS_PER_US
 from validation.experiments.experiment import Experiment, Results
 from validation.experiments.workbench import Workbench, assembled, layer_of, runs_for
 
@@ -87,7 +87,50 @@ def means(results: list[ScenarioResult]) -> dict[str, float]:
             answers[f"most/{name}/{key}"] = min(changes)
             answers[f"geomean/{name}/{key}"] = _geomean_of_changes(changes)
     answers["exactly_once"] = float(all(result.configurations[n].exactly_once for result in results for n in names))
+    return answers | (comparisons(results) if set(CONFIGURATIONS) <= set(names) else {})
+
+
+def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
+    """How T3-MCA compares with T3, T3 with Sequential, and near-memory updates with none, over scenarios.
+
+    of_T3: time of T3 / time of T3-MCA. gemm_reads_saved, rs_reads_saved: DRAM reads of Sequential / those of T3.
+    nmc_gain: saved time of the reduce-scatter in percent of its time with near-memory updates, by N. rs_of_link: time
+    of the reduce-scatter / time of its bytes on the link.
+    """
+    of_t3 = [_time(result, T3) / _time(result, T3_MCA) for result in results]
+    answers = {
+        f"geomean/{T3_MCA}/of_T3": geomean(of_t3),
+        f"max/{T3_MCA}/of_T3": max(of_t3),
+        f"geomean/{T3}/gemm_reads_saved": geomean([_saved(result, "gemm_reads") for result in results]),
+        f"max/{IDEAL_NMC}/of_ideal": max(_time(result, IDEAL) / _time(result, IDEAL_NMC) for result in results),
+        "mean/rs_of_link": sum(map(_rs_of_link, results)) / len(results),
+    }
+    for gpus in sorted({result.gpus for result in results if result.gpus > 2}):
+        alike = [result for result in results if result.gpus == gpus]
+        gains = [_rs_ps(result, IDEAL) / _rs_ps(result, IDEAL_NMC) for result in alike]
+        answers[f"mean/tp{gpus}/nmc_gain"] = PERCENT * (sum(gains) / len(gains) - 1)
+        answers[f"geomean/tp{gpus}/rs_reads_saved"] = geomean([_saved(result, "rs_reads") for result in alike])
     return answers
+
+
+def _time(result: ScenarioResult, name: str) -> int:
+    return result.configurations[name].time_ps
+
+
+def _rs_ps(result: ScenarioResult, name: str) -> int:
+    return result.configurations[name].rs_ps
+
+
+def _saved(result: ScenarioResult, stream: str) -> float:
+    """DRAM bytes of a stream in Sequential / those in T3."""
+    sequential, fused = (result.configurations[name].dram_bytes[stream] for name in (SEQUENTIAL, T3))
+    return sequential / fused
+
+
+def _rs_of_link(result: ScenarioResult) -> float:
+    link = result.preset.machine.link
+    sent_bytes = result.output_bytes * (result.gpus - 1) / result.gpus
+    return _rs_ps(result, IDEAL) * link.GB_per_s * link.efficiency * GIGA / (sent_bytes * PS_PER_S)
 
 
 def loss(result: ScenarioResult, name: str) -> float:

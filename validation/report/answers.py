@@ -47,7 +47,7 @@ def answer_claims(
     """Run the quick experiments, or with `full` all, or the experiments named in `only`; then compare the claims.
 
     Runs whose results are in the store are not simulated again. Other experiments have answers too if the store has all
-    results of their runs.
+    results of their runs, or some that are enough (`Experiment.partial`).
 
     Args:
         store: finished runs.
@@ -62,17 +62,19 @@ def answer_claims(
     claims = load_claims() if claims is None else claims
     check_names(claims, experiments, only)
     runs = {name: each.runs() for name, each in experiments.items()}
-    chosen = [name for name, each in experiments.items() if (name in only if only else full or not each.full)]
+    chosen = [name for name, each in experiments.items() if (name in only if only else _unnamed(each, full))]
     wanted = [run for name in chosen for run in runs[name]]
+    in_order = any(experiments[name].partial for name in chosen)
     findings = Findings(experiments)
     with reserved(store, wanted) as writable:
-        outcomes = run_all(wanted, writable, workers=workers, fresh=fresh, progress=progress)
+        outcomes = run_all(wanted, writable, workers=workers, fresh=fresh, in_order=in_order, progress=progress)
         for name, each in experiments.items():
             why = [reason for run in runs[name] if (reason := _trouble(run, outcomes))]
-            if why:
+            complete = _complete(runs[name], findings.results, writable, partial=each.partial)
+            if complete or each.partial:
+                findings.answers |= {name: found} if (found := each.answers(findings.results)) else {}
+            if why and name not in findings.answers:
                 findings.failed[name] = why[0]
-            elif _complete(runs[name], findings.results, writable):
-                findings.answers[name] = each.answers(findings.results)
     check_answers(claims, findings)
     findings.rows = compare(claims, findings.answers, list(findings.failed))
     return findings
@@ -106,12 +108,21 @@ def _trouble(run: Run, outcomes: Outcomes) -> str:
     return outcomes.failed.get(run.key) or outcomes.lost.get(run.key, "")
 
 
-def _complete(runs: Sequence[Run], results: dict[str, RunResult], store: Store) -> bool:
-    """True if all runs have results. Adds the results in the store to `results`."""
+def _unnamed(experiment: Experiment, full: bool) -> bool:
+    """Is the experiment run where none is named?"""
+    return not experiment.named and (full or not experiment.full)
+
+
+def _complete(runs: Sequence[Run], results: dict[str, RunResult], store: Store, *, partial: bool) -> bool:
+    """True if all runs have results. Adds the results in the store to `results`: all with `partial`."""
+    complete = True
     for run in runs:
         if run.key not in results:
             kept = store.get(run.key)
-            if kept is None:
+            if kept is not None:
+                results[run.key] = run.signed(kept)
+            elif partial:
+                complete = False
+            else:
                 return False
-            results[run.key] = run.signed(kept)
-    return True
+    return complete

@@ -12,31 +12,24 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.model_steps import ModelSteps
-from validation.experiments.sensitivity import HEADLINES, Sensitivity, swings
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names, scenario_run
 from validation.report.answers import Findings
 from validation.report.figures import (
     cu_split,
+    effects,
     end_to_end,
     model_steps,
     overlap_traffic,
+    pareto,
     scatter_sizes,
     time_distribution,
-    tornado,
     traffic_by_kind,
 )
+from validation.report.surface import surface
 
 FOLDER = "figures"
-HEADLINE_TITLES = {
-    "geomean/T3/speedup": ("T3, geomean speed-up", "x"),
-    "geomean/T3-MCA/speedup": ("T3-MCA, geomean speed-up", "x"),
-    "geomean/T3-MCA/dram_change": ("DRAM traffic of T3-MCA against Sequential", "%"),
-    "fc/most/T3/loss": ("FC layer, loss of T3 against the ideal overlap", "%"),
-    "fc/most/T3-MCA/loss": ("FC layer, loss of T3-MCA against the ideal overlap", "%"),
-    "op/most/T3/loss": ("OP layer, loss of T3 against the ideal overlap", "%"),
-}
-assert tuple(HEADLINE_TITLES) == HEADLINES
 MEASURED_CURVES = 5
 """Largest number of measured machines in the figure of collectives."""
 
@@ -75,10 +68,14 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             picture, path = _picture(name, "classes", "A training step by class of operator", folder)
             model_steps.draw(answers, [*experiment.cases], experiment.title, path)
             yield picture
-        case Sensitivity():
-            for place, (headline, (title, unit)) in enumerate(HEADLINE_TITLES.items(), 1):
-                picture, path = _picture(name, f"tornado-{place}", f"Sensitivity: {title}", folder)
-                tornado.draw(swings(experiment, answers, headline), title, unit, path)
+        case Search():
+            found_machines = surface(experiment, answers)
+            picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
+            pareto.draw(found_machines, path)
+            yield picture
+            if not experiment.chosen and found_machines.designed.sum() > 1:
+                picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
+                effects.draw(found_machines, path)
                 yield picture
 
 

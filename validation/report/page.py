@@ -16,7 +16,6 @@ from traces.command.document import (
 )
 from traces.command.tables import number_text
 from traces.output import replacing
-from validation.experiments.experiment import Experiment
 from validation.report.answers import Findings
 from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
@@ -127,6 +126,6 @@ def _missing(found: Findings) -> list[Block]:
     for name, experiment in found.experiments.items():
         if name in found.failed or found.answers.get(name):
             continue
-        how = "--full" if experiment.full else f"--only {name}"
+        how = "--full" if experiment.full and not experiment.named else f"--only {name}"
         lines.append(f"{name}: {experiment.title}: not run (t3sim validate {how})")
     return [Heading("Not in this report", 2), Bullets(lines)] if lines else []

@@ -10,9 +10,10 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
-from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names
+from validation.report.search_blocks import search_blocks
 
 SPLIT_COLUMNS = {
     "gemm_share_slowdown": "GEMM slower, alone (%)",
@@ -58,8 +59,8 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
             return [split_table(experiment, answers)]
         case Ablation():
             return [ablation_table(experiment, answers), Text(ABLATION_WORDS)]
-        case Sensitivity():
-            return [sensitivity_table(experiment, answers)]
+        case Search():
+            return search_blocks(experiment, answers)
         case ScatterSizes():
             return [size_table(experiment, answers)]
     return [Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",))]
@@ -113,13 +114,6 @@ def ablation_table(experiment: Ablation, answers: Answers) -> Table:
         for seed in (0, *experiment.seeds)
     ]
     return Table(["case", "seed", *ABLATION_COLUMNS.values()], rows, list(ABLATION_COLUMNS.values()))
-
-
-def sensitivity_table(experiment: Sensitivity, answers: Answers) -> Table:
-    """One row per variation, with the headlines."""
-    names = [BASE, *(variation.name for variation in experiment.variation)]
-    rows = [[name, *(_short(key, answers[f"{name}/{key}"]) for key in HEADLINES)] for name in names]
-    return Table(["parameter", *HEADLINES], rows, HEADLINES)
 
 
 def size_table(experiment: ScatterSizes, answers: Answers) -> Table:

@@ -25,7 +25,7 @@ LEFT = 1
 
 
 @click.command()
-@click.option("--full", is_flag=True, help="Every experiment; otherwise those that take about a minute.")
+@click.option("--full", is_flag=True, help="Every experiment but those of hours; else those of about a minute.")
 @click.option("--only", multiple=True, metavar="EXPERIMENT", help="This experiment (may be repeated).")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes; 2 need Dask.")
 @click.option("--fresh", is_flag=True, help="Simulate anew, whatever the store of finished runs has.")
@@ -107,7 +107,16 @@ def _show(found: Findings, folder: Path) -> None:
 
 def _list(experiments: dict[str, Experiment], as_json: bool) -> None:
     if as_json:
-        print_json({name: {"title": each.title, "full": each.full} for name, each in experiments.items()})
+        print_json(
+            {name: {"title": each.title, "full": each.full, "named": each.named} for name, each in experiments.items()}
+        )
         return
-    rows = [(name, "full" if each.full else "quick", each.title) for name, each in experiments.items()]
+    rows = [(name, _runs_with(name, each), each.title) for name, each in experiments.items()]
     print_table("experiments", ("name", "runs with", "what"), rows)
+
+
+def _runs_with(name: str, experiment: Experiment) -> str:
+    """The option that runs an experiment."""
+    if experiment.named:
+        return f"--only {name}"
+    return "full" if experiment.full else "quick"

@@ -15,7 +15,6 @@ from validation.experiments.collectives import ScatterGain
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
-from validation.experiments.sensitivity import HEADLINES, Sensitivity, Variation, swings
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import PAPER, Workbench, scenario_names
 
@@ -96,6 +95,19 @@ def test_speedups_and_traffic_of_made_up_runs():
     assert answers["exactly_once"] == 1.0
 
 
+def test_how_configurations_compare():
+    answers = fake_answers(Sublayers(title="", scenarios=(NAME, "mega-gpt-2/op/tp16"), bench=SMALL))
+    ag, t3, mca = (TIMES_US[run] for run in ("ag", "t3", "t3_mca"))
+    assert answers["geomean/T3-MCA/of_T3"] == answers["max/T3-MCA/of_T3"] == pytest.approx((t3 + ag) / (mca + ag))
+    assert answers["geomean/T3/gemm_reads_saved"] == pytest.approx(200 / 150)
+    assert answers["geomean/tp8/rs_reads_saved"] == pytest.approx(190 / 80)
+    assert answers["mean/tp16/nmc_gain"] == pytest.approx(100 * (500 / 470 - 1))
+    assert answers["max/Ideal-RS+NMC/of_ideal"] == 1.0  # the GEMM is longer than both
+    sent_bytes = [256 * 3072 * 2 * (gpus - 1) / gpus for gpus in (8, 16)]
+    link_us = [sent / 150e9 * 1e6 for sent in sent_bytes]
+    assert answers["mean/rs_of_link"] == pytest.approx(sum(500 / each for each in link_us) / 2)
+
+
 def test_a_small_sublayer_in_the_machine():
     answers = simulated(Sublayers(title="", scenarios=(NAME,), bench=SMALL))
     assert answers["exactly_once"] == 1.0
@@ -148,21 +160,6 @@ def test_kernels_of_a_layer_add_up():
     sublayers = 2 * (1 + 4 + 4 + 3) * tokens * hidden**2 // 16
     assert operations[OperatorClass.MATRIX] + sublayers == 3 * 2 * 12 * tokens * hidden**2 // 16
     assert operations[OperatorClass.ATTENTION] == 3 * 4 * tokens * 1024 * hidden // 16
-
-
-def test_swings_are_sorted_by_their_reach():
-    variations = (
-        Variation(parameter="queue", value="small", overrides=("hbm.queue_entries=16",)),
-        Variation(parameter="depth", value="3", kernel={"pipeline_depth": 3}),
-        Variation(parameter="queue", value="large", overrides=("hbm.queue_entries=256",)),
-    )
-    experiment = Sensitivity(title="", scenarios=(NAME, "mega-gpt-2/fc2/tp8"), bench=SMALL, variation=variations)
-    answers = fake_answers(experiment)
-    headline = HEADLINES[0]
-    answers[f"queue = large/{headline}"] = answers[f"base/{headline}"] + 1
-    found = swings(experiment, answers, headline)
-    assert [swing.parameter for swing in found] == ["queue", "depth"]
-    assert found[0].reach == pytest.approx(1) and list(found[0].values) == ["small", "large"]
 
 
 def test_the_experiment_of_the_documentation(tmp_path):

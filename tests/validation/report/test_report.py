@@ -18,7 +18,7 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
-from validation.experiments.sensitivity import Sensitivity, Variation
+from validation.experiments.search import Search, Target
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
 from validation.report import answers as answers_module
@@ -26,6 +26,7 @@ from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
 from validation.report.draw import draw_figures, published_means
+from validation.report.figures import pareto
 from validation.report.page import NOTES, conclusions, write_report
 from validation.verbs import validate as verb
 
@@ -38,11 +39,13 @@ EXPERIMENTS = {
     "split": CuSplit(title="Split", scenarios=(NAME,), collective_cus=(8,), bench=SMALL),
     "layers": Layers(title="Layers", models=("mega-gpt-2/tp8",), heads={"mega-gpt-2": 24}, bench=SMALL),
     "ablation": Ablation(title="Ablation", scenarios=(NAME,), jitter_ps=1000, seeds=(1,), bench=SMALL),
-    "tornado": Sensitivity(
-        title="Tornado",
-        scenarios=(NAME, "mega-gpt-2/fc2/tp8"),
+    "search": Search(
+        title="Search",
+        space="t3_authors",
+        machines=3,
+        scenarios=(NAME, "mega-gpt-2/op/tp16", "mega-gpt-2/fc2/tp8"),
+        target=tuple(Target(claim=name, tolerance=1) for name in (pareto.ACROSS, *pareto.UP)),
         bench=SMALL,
-        variation=(Variation(parameter="queue", value="16", overrides=("hbm.queue_entries=16",)),),
     ),
 }
 
@@ -94,10 +97,10 @@ def test_report_archive_and_figures(store, tmp_path):
     write_findings(folder / "validation.h5", found)
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "| the gain | 1.3 x |" in markdown and "3 claims: 1 inside, 1 outside, 1 shown." in markdown
-    for row in ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| queue = 16 |", "| training, mega-gpt-2/tp8 |"):
-        assert row in markdown
+    rows = ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| DRAM queue = one |", "| training, mega-gpt-2/tp8 |")
+    assert all(row in markdown for row in rows)
     figures = sorted(path.name for path in (folder / "figures").iterdir())
-    assert len(figures) == 4 + 3 + 1 + 1 + 1 + 6
+    assert len(figures) == 4 + 3 + 1 + 1 + 1 + 2
     for name in figures:
         assert f"(figures/{name})" in markdown
         assert (folder / "figures" / name).read_bytes().startswith(b"\x89PNG")
@@ -109,6 +112,19 @@ def test_report_archive_and_figures(store, tmp_path):
         names = file["answers/both/name"].asstr()[:].tolist()
         assert file["answers/both/value"][names.index("geomean/Sequential/speedup")] == 1.0
         assert file[f"series/small/{NAME}/t3/dram_comm_read_bytes"][:].tolist() == [10**6, 2 * 10**6]
+
+
+@pytest.mark.slow
+def test_a_search_answers_with_the_machines_that_have_all_runs(store, tmp_path):
+    search = EXPERIMENTS["search"]
+    first, second = [each.sublayers.runs() for each in search.candidates()][:2]
+    other = Store(tmp_path / "other")
+    for run in [*first, *second[1:]]:
+        other.put(run.key, store.get(run.key))
+    found = answer_claims(other, full=False, experiments={"search": search}, claims=[])
+    assert {name.partition("/")[0] for name in found.answers["search"]} == {"base"} and not found.failed
+    found = answer_claims(store, full=False, experiments={"search": search}, claims=[])
+    assert {name.partition("/")[0] for name in found.answers["search"]} == {"base", "0", "1", "2"}
 
 
 def test_published_means_are_drawn_beside_ours():

@@ -1,0 +1,152 @@
+"""A search: its space, its design, and what its machines are."""
+
+from collections import Counter
+
+import pytest
+
+from tests.support.fake_runs import fake_results
+from traces.errors import UserError
+from validation.experiments.load import load_experiments
+from validation.experiments.search import BASE, BRIDGE, Search, Target
+from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Space, load_space
+from validation.experiments.workbench import Workbench
+
+NAME = "mega-gpt-2/op/tp8"
+SMALL = Workbench(tokens=256)
+TARGET = (Target(claim="paper-t3-geomean"),)
+
+
+def factor(name, *fields):
+    levels = [Level(value=f"{place}", overrides=(text,) if text else ()) for place, text in enumerate(("", *fields))]
+    return Factor(name=name, reason="r", level=tuple(levels))
+
+
+ENTRIES = factor("entries", "hbm.queue_entries=16", "hbm.queue_entries=32")
+ENGINES = factor("engines", "dma.engines=1")
+BOTH = Space(title="", seed=1, factor=(ENTRIES, ENGINES))
+
+
+def search(**given):
+    usual = {"title": "", "space": "t3_authors", "scenarios": (NAME,), "target": TARGET, "bench": SMALL}
+    return Search(**usual | given)
+
+
+def test_every_level_comes_equally_often_in_each_block():
+    for block in range(4):
+        machines = [BOTH.machine(block * BLOCK + place) for place in range(BLOCK)]
+        assert set(Counter(each["entries"].value for each in machines).values()) == {BLOCK // 3}
+        assert set(Counter(each["engines"].value for each in machines).values()) == {BLOCK // 2}
+
+
+def test_all_pairs_of_levels_meet():
+    pairs = Counter((each["entries"].value, each["engines"].value) for each in map(BOTH.machine, range(20 * BLOCK)))
+    assert len(pairs) == 6 and min(pairs.values()) > 20
+
+
+def test_a_machine_is_the_same_for_ever():
+    """Levels of the first machines, as they were when the design was made; another factor does not move them."""
+    alone = Space(title="", seed=1, factor=(ENTRIES,))
+    levels = [BOTH.machine(number)["entries"].value for number in range(BLOCK)]
+    assert levels == [alone.machine(number)["entries"].value for number in range(BLOCK)]
+    assert "".join(levels) == "021120201120"
+    other = Space(title="", seed=2, factor=(ENTRIES,))
+    assert levels != [other.machine(number)["entries"].value for number in range(BLOCK)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('level = [{value="1", overrides=["dma.engines=1"]}, {value="2"}]', "the first level, '1', is the base"),
+        ('level = [{value="1"}]', "allowed are 2 to 12 levels"),
+        ('level = [{value="1"}, {value="1", overrides=["dma.engines=1"]}]', "of different names"),
+        ('level = [{value="1"}]\nspeed = 3', "speed"),
+    ],
+)
+def test_mistakes_in_a_space(tmp_path, text, words):
+    (tmp_path / "new.toml").write_text(f'title = "t"\nseed = 1\n[[factor]]\nname = "f"\nreason = "r"\n{text}\n')
+    with pytest.raises(UserError, match=words):
+        load_space("new", tmp_path)
+
+
+def test_two_factors_of_one_field_are_refused(tmp_path):
+    one = '[[factor]]\nname = "{}"\nreason = "r"\nlevel = [{{value="1"}}, {{value="2", overrides=["dma.engines=1"]}}]\n'
+    (tmp_path / "new.toml").write_text('title = "t"\nseed = 1\n' + one.format("a") + one.format("b"))
+    with pytest.raises(UserError, match="a and b both set dma"):
+        load_space("new", tmp_path)
+    with pytest.raises(UserError, match="no such file in"):
+        load_space("none", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.toml")])
+def test_every_level_of_a_space_makes_a_machine(name):
+    """Each level alone, on the base."""
+    space = load_space(name)
+    for each in space.factor:
+        for level in each.level:
+            bench = Workbench(tokens=2048, overrides=level.overrides, kernel=level.kernel)
+            assert bench.scenarios((NAME,)), (each.name, level.value)
+
+
+def test_machines_of_a_search():
+    found = list(search(machines=2, bridge=(NAME,)).candidates())
+    assert [each.name for each in found] == [BASE, BRIDGE, "0", "1"]
+    assert found[0].sublayers.bench == SMALL
+    assert found[1].sublayers.bench == Workbench()
+    chosen = list(search(chosen=(1,)).candidates())[1]
+    assert chosen.levels == found[3].levels and chosen.sublayers.bench == found[3].sublayers.bench
+    overrides = [text for level in found[3].levels.values() for text in level.overrides]
+    assert list(found[3].sublayers.bench.overrides) == overrides
+
+
+def test_a_machine_with_each_level_of_another_factor():
+    seeds = factor("seed", "dispatch.seed=2")
+    found = list(search(chosen=(3,), across=seeds).candidates())
+    assert [each.name for each in found] == [BASE, "3, 0", "3, 1"]
+    assert found[2].sublayers.bench.overrides == (*found[1].sublayers.bench.overrides, "dispatch.seed=2")
+
+
+def test_what_cannot_be_built_is_left_out():
+    large = Workbench(tokens=256, kernel={"tile_m": 256, "tile_n": 256})
+    experiment = search(machines=1, bench=large)
+    candidates = list(experiment.candidates())
+    assert "registers" in candidates[0].refused
+    assert len(experiment.runs()) == 6 * sum(not each.refused for each in candidates)
+
+
+def test_errors_are_in_tolerances():
+    aims = search(
+        target=(
+            Target(claim="paper-t3-geomean"),
+            Target(claim="paper-fc-loses-without-mca", tolerance=3),
+            Target(claim="paper-nmc-ideal"),
+        )
+    ).aims()
+    equal, at_least, at_most = aims
+    assert equal.error(1.26) == pytest.approx(2) and equal.error(1.14) == pytest.approx(-2)
+    assert at_least.error(9) == pytest.approx(-2) and at_least.error(40) == 0
+    assert at_most.error(1.06) == pytest.approx(2) and at_most.error(1.0) == 0
+    with pytest.raises(UserError, match="no claim has this id"):
+        search(target=(Target(claim="none"),)).aims()
+    with pytest.raises(UserError, match="allowed is more than 0"):
+        search(target=(Target(claim="paper-fc-loses-without-mca"),)).aims()
+
+
+def test_answers_are_those_of_complete_machines():
+    experiment = search(machines=2)
+    results = fake_results(experiment.runs())
+    answers = experiment.answers(results)
+    assert {name.partition("/")[0] for name in answers} == {BASE, "0", "1"}
+    assert answers["0/geomean/T3/speedup"] == answers[f"0/{NAME}/T3/speedup"] > 1
+    lost = list(experiment.candidates())[2].sublayers.runs()[0].key
+    left = experiment.answers({key: result for key, result in results.items() if key != lost})
+    assert {name.partition("/")[0] for name in left} == {BASE, "0"}
+
+
+@pytest.mark.slow
+def test_few_machines_of_the_committed_searches_cannot_be_built():
+    for name, experiment in load_experiments().items():
+        if isinstance(experiment, Search):
+            candidates = list(experiment.candidates())
+            assert sum(bool(each.refused) for each in candidates) <= len(candidates) / 5, name
+            assert experiment.named and experiment.aims()

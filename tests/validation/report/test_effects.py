@@ -1,0 +1,125 @@
+"""Estimators of a search, on made-up answers whose effects are known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, Target
+from validation.experiments.space import Factor, Level, Space
+from validation.report.effects import front, level_means, main_effects, pair_effects, reaches
+from validation.report.surface import conflicts, surface, verdict
+
+MACHINES = 96
+SPACE = Space(
+    title="",
+    seed=1,
+    factor=tuple(
+        Factor(name=name, reason="r", level=tuple(Level(value=f"{name}{place}") for place in range(levels)))
+        for name, levels in (("a", 2), ("b", 3), ("c", 2), ("d", 4), ("e", 6), ("f", 2))
+    ),
+)
+LEVELS = pd.DataFrame(
+    [{name: level.value for name, level in SPACE.machine(number).items()} for number in range(MACHINES)]
+)
+A, B, C = ((LEVELS[name].str[1:].astype(float)) for name in "abc")
+NOISE = pd.Series(np.random.default_rng(3).normal(size=MACHINES))
+
+
+def test_level_means_and_reaches():
+    values = pd.DataFrame({"y": 10 + 4 * A, "z": B})
+    means = level_means(LEVELS, values)
+    assert means.loc[("a", "a1"), "y"] == 14 and means.loc[("a", "a0"), "y"] == 10
+    assert means.loc[("a", "a1"), "machines"] == MACHINES / 2 and means.loc[("e", "e0"), "machines"] == MACHINES / 6
+    assert reaches(LEVELS, values).loc["a", "y"] == 4 and reaches(LEVELS, values).loc["b", "z"] == 2
+
+
+def test_shares_of_factors():
+    """y = 6 a + noise of variance 1: a has variance 9 of 10."""
+    shares = main_effects(LEVELS, pd.DataFrame({"y": 6 * A + NOISE, "only b": B, "flat": 0 * A}))
+    assert shares.loc["a", "y"] == pytest.approx(0.9, abs=0.04)
+    assert shares.loc[["b", "c", "d", "e", "f"], "y"].max() < 0.1
+    assert shares.loc["b", "only b"] == pytest.approx(1)
+    assert (shares["flat"] == 0).all()
+
+
+def test_a_factor_without_effect_has_no_share_however_many_levels_it_has():
+    """The share is adjusted: the raw one of a factor of six levels is 5 / 95 on average."""
+    draws = np.random.default_rng(5).normal(size=(MACHINES, 200))
+    values = pd.DataFrame(draws, columns=[f"{column}" for column in range(200)])
+    explained = main_effects(LEVELS, values).loc["e"]
+    assert explained.mean() < 0.03 and (explained == 0).mean() > 0.4
+
+
+def test_a_pair_is_told_from_two_factors():
+    """a and b add up in `sum`; in `product` the effect of b needs a."""
+    product = pair_effects(LEVELS, 8 * A * B + 2 * C + NOISE)
+    assert {product.loc[0, "first"], product.loc[0, "second"]} == {"a", "b"}
+    # variance of the interaction of a (2 levels) and b (0, 1, 2): 64 x var(a) x var(b) = 64 x 1/4 x 2/3
+    variance = 64 / 4 * 2 / 3
+    whole = 64 * ((1 / 2) * (5 / 3) - (1 / 2) ** 2) + 4 / 4 + 1
+    assert product.loc[0, "share"] == pytest.approx(variance / whole, abs=0.05)
+    assert product.loc[1:, "share"].max() < 0.05
+    added = pair_effects(LEVELS, 8 * A + 8 * B + 2 * C + NOISE)
+    assert added["share"].max() < 0.01
+
+
+def test_pairs_with_few_machines_per_cell_are_not_looked_at():
+    assert pair_effects(LEVELS[:11], (8 * A * B)[:11]).empty
+
+
+def test_the_front():
+    errors = pd.DataFrame({"x": [1.0, -2.0, 3.0, 1.0, 0.5], "y": [1.0, 0.5, -3.0, 1.0, 4.0]})
+    assert front(errors).tolist() == [True, True, False, True, True]
+
+
+def test_targets_that_forbid_each_other():
+    errors = pd.DataFrame(
+        {"x": [0.0, 3.0, 2.0], "y": [-4.0, 0.0, 1.5], "both": [0.0, 0.0, 0.0], "never": [9.0, 8.0, 7.0]},
+        index=["p", "q", "r"],
+    )
+    found = conflicts(errors)
+    assert found.to_dict("records") == [{"first": "x", "second": "y", "machine": "r", "error": 2.0}]
+
+
+TARGETS = (
+    Target(claim="paper-t3-geomean"),
+    Target(claim="paper-fc-loses-without-mca", tolerance=3),
+    Target(claim="paper-gemm-reads", fit=False),
+)
+EXPERIMENT = Search(title="", space="t3_authors", machines=4, scenarios=("mega-gpt-2/op/tp8",), target=TARGETS)
+ANSWERS = [aim.answer for aim in EXPERIMENT.aims()]
+
+
+def answers_of(**machines):
+    """Answers of machines (name without `m`) that were given in the order of the targets."""
+    given = {name.removeprefix("m"): values for name, values in machines.items()}
+    answers = {f"{name}/{RS_OF_LINK}": 1.1 for name in given}
+    for name, values in given.items():
+        answers |= {f"{name}/{key}": value for key, value in zip(ANSWERS, values, strict=True)}
+    return answers
+
+
+def test_the_surface_of_a_search():
+    found = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m0=(1.23, 9, 1.56), m2=(1.20, 20, 1.86)))
+    assert list(found.levels.index) == [BASE, "0", "2"] and found.waiting == ("1", "3")
+    assert found.levels.loc[BASE, "DRAM queue entries"] == "64"
+    assert found.errors.loc["0"].tolist() == pytest.approx([1, -2, 0])
+    assert found.distance["0"] == pytest.approx((5 / 2) ** 0.5) and found.distance["2"] == pytest.approx(0)
+    assert found.check["2"] == pytest.approx(2) and found.designed.tolist() == [False, True, True]
+
+
+def test_the_bridge_shifts_every_machine():
+    answers = answers_of(base=(1.30, 5, 1.2), m0=(1.23, 9, 1.56)) | answers_of(**{BRIDGE: (1.35, 6, 1.1)})
+    found = surface(EXPERIMENT, answers)
+    assert found.values.loc["0"].tolist() == pytest.approx([1.28, 10, 1.46])
+    assert found.values.loc[BASE].tolist() == pytest.approx([1.35, 6, 1.1]) and BRIDGE not in found.levels.index
+
+
+def test_what_the_verdict_says():
+    met = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m1=(1.21, 14, 1.5)))
+    assert verdict(met) == ["Machines that meet all targets: 1."]
+    apart = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.9), m1=(1.21, 9, 1.9), m3=(1.26, 16, 1.92)))
+    first, out_of_reach, never = verdict(apart)
+    assert first.startswith("None of 2 machines meets all targets.") and "distance: 3 (1.41), 1 (1.43), base" in first
+    assert "DRAM reads of the GEMM" in out_of_reach and "machine base with 1.9, 2.3 tolerances away" in out_of_reach
+    assert "T3: geomean speed-up (1.2 x), and large FC layers" in never and "machine 1, 2.0 tolerances away" in never

@@ -1,0 +1,191 @@
+"""Experiment: many machines within stated bounds, and for each the aggregates that the paper published."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+
+from sim.occupancy import occupancy
+from sim.run.run import Run
+from sim.scenario.result import T3, T3_MCA
+from sim.scenario.scenario import Scenario
+from traces.errors import UserError
+from validation.claims.claim import Claim, load_claims
+from validation.experiments.experiment import Experiment, Results
+from validation.experiments.space import Factor, Level, Space, check_factor, load_space
+from validation.experiments.sublayers import Sublayers
+from validation.experiments.workbench import Workbench, scenario_names
+
+BASE, BRIDGE = "base", "bridge"
+"""Names of the base in the search's sub-layers, and in those of `Search.bridge`."""
+RS_OF_LINK = "mean/rs_of_link"
+"""Answer that is shown beside the targets: time of the reduce-scatter over that of its bytes on the link."""
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A published aggregate that a machine should meet.
+
+    Attributes:
+        claim: its id (`validation/claims`).
+        tolerance: None = that of the claim.
+        fit: False = left out of the distance, to check the machines that are near.
+    """
+
+    claim: str
+    tolerance: float | None = None
+    fit: bool = True
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A target with its claim. tolerance: in the unit of the claim."""
+
+    claim: Claim
+    tolerance: float
+    fit: bool
+
+    @property
+    def answer(self) -> str:
+        return self.claim.answer
+
+    def error(self, value: float) -> float:
+        """Distance from what is published, in tolerances; 0 where a limit on one side is kept."""
+        difference = (value - self.claim.published) / self.tolerance
+        if self.claim.relation == "at_least":
+            return min(difference, 0.0)
+        return max(difference, 0.0) if self.claim.relation == "at_most" else difference
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A machine of the search.
+
+    Attributes:
+        name: BASE, BRIDGE, or its number in the design; with the level of `Search.across`, if there is one.
+        number: of the design; None = BASE, BRIDGE.
+        levels: factor -> level.
+        sublayers: what is simulated on it.
+        refused: why it cannot be simulated; "" = it can.
+    """
+
+    name: str
+    number: int | None
+    levels: Mapping[str, Level]
+    sublayers: Sublayers
+    refused: str
+
+
+class Search(Experiment, tag="search", frozen=True, kw_only=True):
+    """Sub-layers on many machines. The answers are those of the machines whose runs all have results.
+
+    Attributes:
+        space: name of a file in `spaces`.
+        machines: number of machines of the design, from the first on.
+        chosen: numbers of the machines to take, instead of `machines`.
+        across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
+        scenarios: `model/layer/tpN`, or `paper`.
+        bridge: scenarios in which the base is simulated too, with all tokens. What the base's aggregates there differ
+            from those in `scenarios` is added to the aggregates of every machine. Empty = nothing is added.
+        target: the published aggregates.
+        bench: the base.
+    """
+
+    partial: ClassVar[bool] = True
+
+    space: str
+    machines: int = 0
+    chosen: tuple[int, ...] = ()
+    across: Factor | None = None
+    scenarios: tuple[str, ...]
+    bridge: tuple[str, ...] = ()
+    target: tuple[Target, ...]
+    bench: Workbench = Workbench()
+
+    def aims(self) -> list[Aim]:
+        """The targets with their claims.
+
+        Raises:
+            UserError: no such claim, or no tolerance above 0.
+        """
+        return [_aim(target) for target in self.target]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """The base, the bridge, then the machines in the order of the design."""
+        space = load_space(self.space)
+        yield self._candidate(BASE, None, space.base(), self.scenarios, self.bench)
+        if self.bridge:
+            whole = msgspec.structs.replace(self.bench, tokens=None)
+            yield self._candidate(BRIDGE, None, space.base(), self.bridge, whole)
+        for number in self.chosen or range(self.machines):
+            yield from self._variants(space, number)
+
+    def _variants(self, space: Space, number: int) -> Iterator[Candidate]:
+        """One machine with each level of `across`."""
+        levels = space.machine(number)
+        if self.across is None:
+            yield self._candidate(f"{number}", number, levels, self.scenarios, self.bench)
+            return
+        check_factor(self.across, self.title)
+        for level in self.across.level:
+            varied = {**levels, self.across.name: level}
+            yield self._candidate(f"{number}, {level.value}", number, varied, self.scenarios, self.bench)
+
+    def _candidate(
+        self, name: str, number: int | None, levels: Mapping[str, Level], scenarios: tuple[str, ...], bench: Workbench
+    ) -> Candidate:
+        kernel = dict(bench.kernel)
+        for level in levels.values():
+            kernel |= level.kernel
+        overrides = (*bench.overrides, *(text for level in levels.values() for text in level.overrides))
+        bench = msgspec.structs.replace(bench, overrides=overrides, kernel=kernel)
+        sublayers = Sublayers(title=name, scenarios=scenarios, bench=bench)
+        return Candidate(name, number, levels, sublayers, _refusal(sublayers))
+
+    def runs(self) -> list[Run]:
+        """The runs of one machine after those of another."""
+        return [run for each in self.candidates() if not each.refused for run in each.sublayers.runs()]
+
+    def answers(self, results: Results) -> dict[str, float]:
+        """`<machine>/<answer of a target>`, `<machine>/<sub-layer>/<configuration>/speedup`."""
+        answers: dict[str, float] = {}
+        wanted = [aim.answer for aim in self.aims()] + [RS_OF_LINK]
+        for each in self.candidates():
+            if each.refused or not all(run.key in results for run in each.sublayers.runs()):
+                continue
+            found = each.sublayers.answers(results)
+            names = scenario_names(each.sublayers.scenarios)
+            shown = [f"{name}/{configuration}/speedup" for name in names for configuration in (T3, T3_MCA)]
+            answers |= {f"{each.name}/{key}": found[key] for key in (*wanted, *shown)}
+        return answers
+
+
+def _aim(target: Target) -> Aim:
+    claim = next((claim for claim in load_claims() if claim.id == target.claim), None)
+    if claim is None:
+        raise UserError(f"target {target.claim!r}: no claim has this id")
+    tolerance = claim.tolerance if target.tolerance is None else target.tolerance
+    if not tolerance:
+        raise UserError(f"target {target.claim}: found tolerance {tolerance}, allowed is more than 0")
+    return Aim(claim, tolerance, target.fit)
+
+
+def _refusal(sublayers: Sublayers) -> str:
+    """Why these sub-layers cannot be simulated; "" = they can. The rules of the machine and of the kernel."""
+    try:
+        for scenario in sublayers.bench.scenarios(sublayers.scenarios).values():
+            _check_kernel(scenario)
+    except UserError as problem:
+        return str(problem)
+    return ""
+
+
+def _check_kernel(scenario: Scenario) -> None:
+    """Refuse a kernel of which no workgroup fits on a CU.
+
+    Raises:
+        UserError: names the resource.
+    """
+    info = scenario.source().info
+    threads = info.warps_per_workgroup * info.lanes_per_warp
+    occupancy(scenario.preset.machine.cu, threads, info.registers, info.shared_bytes)

@@ -1,0 +1,128 @@
+"""Spaces of machines: named factors with levels, and a design that picks machines from them.
+
+The design is a sequence of Latin hypercubes. Each block of BLOCK machines has every level of a factor equally often (or
+once more or less), in an order of its own. So all factors change at once and interactions can be seen. The order comes
+from SHA-256 of the seed, the factor's name and the block. So machine k is the same for ever: on every computer, for any
+number of machines, and whatever other factors the space has.
+"""
+
+import tomllib
+from functools import cache
+from hashlib import sha256
+from itertools import combinations
+from pathlib import Path
+
+import msgspec
+
+from traces.errors import UserError
+
+FOLDER = Path(__file__).parent / "spaces"
+BLOCK = 12
+"""Machines of a hypercube."""
+
+
+class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One choice of a factor.
+
+    Attributes:
+        value: in words; unique within the factor.
+        overrides, kernel: as in Workbench, added to those of the experiment.
+    """
+
+    value: str
+    overrides: tuple[str, ...] = ()
+    kernel: dict[str, int | str] = {}
+
+    @property
+    def fields(self) -> set[str]:
+        """Names of the fields that it sets."""
+        return {text.partition("=")[0] for text in self.overrides} | {f"kernel.{name}" for name in self.kernel}
+
+
+class Factor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One property of the machine or of the GEMM kernel.
+
+    Attributes:
+        name: unique within the space.
+        reason: why the levels are possible, and why none is beyond the first and the last.
+        level: the levels. The first one is the experiment's base and sets no field.
+    """
+
+    name: str
+    reason: str
+    level: tuple[Level, ...]
+
+    @property
+    def fields(self) -> set[str]:
+        return {field for level in self.level for field in level.fields}
+
+
+class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The bounds within which machines are looked for.
+
+    Attributes:
+        title: one line for people.
+        left_out: what could vary and does not, in words, with the reason.
+        seed: of the design.
+        factor: the factors. No two set the same field.
+    """
+
+    title: str
+    left_out: tuple[str, ...] = ()
+    seed: int
+    factor: tuple[Factor, ...]
+
+    def machine(self, number: int) -> dict[str, Level]:
+        """Factor -> level of a machine of the design, counted from 0."""
+        block, place = divmod(number, BLOCK)
+        return {
+            factor.name: factor.level[_order(self.seed, factor.name, block)[place] * len(factor.level) // BLOCK]
+            for factor in self.factor
+        }
+
+    def base(self) -> dict[str, Level]:
+        """Factor -> level of the experiment's base."""
+        return {factor.name: factor.level[0] for factor in self.factor}
+
+
+@cache
+def load_space(name: str, folder: Path = FOLDER) -> Space:
+    """Read a file of `spaces` (`name` without .toml).
+
+    Raises:
+        UserError: no such file, an invalid file, a first level that sets a field, two levels of one name, or two
+            factors that set one field.
+    """
+    path = folder / f"{name}.toml"
+    if not path.exists():
+        there = ", ".join(sorted(each.stem for each in folder.glob("*.toml")))
+        raise UserError(f"space {name!r}: no such file in {folder.name}; there are {there}")
+    try:
+        space = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Space)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+        raise UserError(f"{path.name}: {problem}") from None
+    for factor in space.factor:
+        check_factor(factor, path.name)
+    for first, second in combinations(space.factor, 2):
+        if shared := first.fields & second.fields:
+            raise UserError(f"{path.name}: {first.name} and {second.name} both set {', '.join(sorted(shared))}")
+    return space
+
+
+def check_factor(factor: Factor, where: str) -> None:
+    """Refuse a factor whose levels cannot be told apart, or whose first level is not the base.
+
+    Raises:
+        UserError: names the factor; the message begins with `where`.
+    """
+    names = [level.value for level in factor.level]
+    if not 2 <= len(names) <= BLOCK or len(set(names)) < len(names):
+        raise UserError(f"{where}: {factor.name}: found {names}, allowed are 2 to {BLOCK} levels of different names")
+    if factor.level[0].fields:
+        raise UserError(f"{where}: {factor.name}: the first level, {names[0]!r}, is the base: it may set no field")
+
+
+@cache
+def _order(seed: int, factor: str, block: int) -> tuple[int, ...]:
+    """A permutation of range(BLOCK)."""
+    return tuple(sorted(range(BLOCK), key=lambda place: sha256(f"{seed}/{factor}/{block}/{place}".encode()).digest()))

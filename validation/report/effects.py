@@ -1,0 +1,85 @@
+"""Estimators for a search: what factors and pairs of factors explain of an answer, and which machines are on the front.
+
+share: of the variance of an answer, what a model explains, adjusted for the number of its levels (adjusted R squared).
+It is about 0 for a factor without effect, also where machines are few. A main effect is the share of the factor's level
+means. A pair is what the means of all cells of two factors explain beyond the level means of the strongest factors.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+STRONGEST = 6
+"""Factors whose pairs are looked at, for each answer."""
+PER_CELL = 3
+"""Machines that a cell of two factors has on average, at least; else a pair is not looked at."""
+
+
+def level_means(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """Mean of each answer over the machines with a level.
+
+    Args:
+        levels: level by machine (row) and factor (column).
+        values: number by machine and answer.
+
+    Returns:
+        rows (factor, level) in order of appearance, a column `machines` with their number, then one per answer.
+    """
+    parts = {}
+    for factor in levels:
+        grouped = values.groupby(levels[factor], sort=False)
+        parts[factor] = pd.concat([grouped.size().rename("machines"), grouped.mean()], axis=1)
+    return pd.concat(parts, names=["factor", "level"])
+
+
+def main_effects(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """Share of the variance of each answer (column) that a factor (row) explains alone, 0 to 1."""
+    return pd.DataFrame(
+        {
+            answer: {factor: max(0.0, _explained(values[answer], [levels[factor]])) for factor in levels}
+            for answer in values
+        }
+    )
+
+
+def reaches(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """Largest less smallest level mean of each answer (column) for a factor (row), in the unit of the answer."""
+    grouped = level_means(levels, values).drop(columns="machines").groupby(level="factor", sort=False)
+    return grouped.max() - grouped.min()
+
+
+def pair_effects(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """Pairs of the STRONGEST factors of an answer: columns first, second, share; the largest share first."""
+    alone = {factor: _explained(values, [levels[factor]]) for factor in levels}
+    strongest = sorted(levels, key=lambda factor: -alone[factor])[:STRONGEST]
+    single = [levels[factor] for factor in strongest]
+    rows = []
+    for first, second in combinations(strongest, 2):
+        cells = levels[first] + " & " + levels[second]
+        if len(cells) >= PER_CELL * cells.nunique():
+            share = _explained(values, [*single, cells]) - _explained(values, single)
+            rows.append({"first": first, "second": second, "share": share})
+    found = pd.DataFrame(rows, columns=["first", "second", "share"])
+    return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+
+
+def front(errors: pd.DataFrame) -> pd.Series:
+    """True for each machine (row) that no other one beats: at most as far from 0 in all columns, nearer in one."""
+    far = errors.abs().to_numpy()
+    beaten = [bool(((far <= row).all(axis=1) & (far < row).any(axis=1)).any()) for row in far]
+    return pd.Series(~np.array(beaten, dtype=bool), index=errors.index)
+
+
+def _explained(values: pd.Series, groups: Sequence[pd.Series]) -> float:
+    """Adjusted R squared of the additive model of groups. 0 where nothing varies or no machine is left to judge."""
+    model = pd.concat([pd.get_dummies(group, dtype=float) for group in groups], axis=1).to_numpy()
+    y = values.to_numpy(dtype=float)
+    matrix = np.column_stack([np.ones(len(y)), model])
+    fitted, _, rank, _ = np.linalg.lstsq(matrix, y)
+    whole = float(((y - y.mean()) ** 2).sum())
+    if whole == 0.0 or len(y) <= rank:
+        return 0.0
+    rest = float(((y - matrix @ fitted) ** 2).sum())
+    return 1 - (rest / (len(y) - rank)) / (whole / (len(y) - 1))

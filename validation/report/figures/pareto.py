@@ -1,0 +1,57 @@
+"""The front of a search: the largest loss of T3 against what else the paper published, one point per machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sim.view.paper import COLOURS, new_figure
+from sim.view.style import legend_below, save
+from validation.experiments.search import BASE, Aim
+from validation.report.effects import front
+from validation.report.surface import Surface
+
+ACROSS = "paper-fc-loses-without-mca"
+UP = ("paper-nmc-scatter-tp8", "paper-op-reaches-the-ideal", "paper-gemm-reads", "paper-mca-over-t3-geomean")
+"""Claims on the axes of the panels; the last panel has the time of the reduce-scatter, which no claim gives."""
+BAND = COLOURS[2]
+
+
+def draw(found: Surface, path: Path) -> None:
+    """Draw a panel per aggregate in UP and one for the reduce-scatter. Bands are what is published, with tolerance."""
+    on_front = front(found.errors[[name for name, aim in found.aims.items() if aim.fit]]) & found.designed
+    groups = {
+        "machines of the design": (found.designed & ~on_front, COLOURS[5], "o", 14),
+        "no other machine is nearer in all targets": (on_front, COLOURS[3], "o", 22),
+        "t3_2024": (pd.Series(found.levels.index == BASE, index=found.levels.index), "black", "*", 90),
+    }
+    panels: list[Any] = [(found.values[name], _label(found.aims[name]), found.aims[name]) for name in UP]
+    figure, axes = new_figure(11, 7, rows=2, columns=3, sharex=True)
+    flat = axes.ravel()
+    panels.append((found.rs_of_link, "reduce-scatter / link time", None))
+    for each, (values, label, aim) in zip(flat, panels, strict=False):
+        for title, (chosen, colour, marker, size) in groups.items():
+            across = found.values.loc[chosen, ACROSS]
+            each.scatter(across, values[chosen], s=size, c=colour, marker=marker, label=title, alpha=0.8)
+        _band(each.axvspan, found.aims[ACROSS], each.get_xlim())
+        if aim is not None:
+            _band(each.axhspan, aim, each.get_ylim())
+        each.set(ylabel=label, xlabel="largest loss of T3 in FC layers (%)")
+        each.grid(alpha=0.3)
+    flat[-1].axis("off")
+    figure.suptitle("Machines within the bounds; green: published")
+    legend_below(flat[1], 3)
+    save(figure, path)
+
+
+def _band(span: Any, aim: Aim, limits: Sequence[float]) -> None:
+    """Shade what meets a target."""
+    low, high = aim.claim.published - aim.tolerance, aim.claim.published + aim.tolerance
+    low = limits[0] if aim.claim.relation == "at_most" else low
+    high = max(limits[1], high) if aim.claim.relation == "at_least" else high
+    span(low, high, color=BAND, alpha=0.18)
+
+
+def _label(aim: Aim) -> str:
+    return f"{aim.claim.id.removeprefix('paper-').replace('-', ' ')} ({aim.claim.unit})"

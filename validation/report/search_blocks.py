@@ -1,0 +1,144 @@
+"""Tables of a search: verdict, nearest machines, effects of factors and pairs, and every factor with its reason."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
+from traces.command.document import Block, Bullets, Heading, Table, Text
+from traces.command.tables import number_text
+from validation.experiments.search import BASE, Search
+from validation.experiments.space import load_space
+from validation.experiments.workbench import scenario_names
+from validation.report.effects import level_means, main_effects, pair_effects
+from validation.report.surface import Surface, surface, verdict
+
+NEAREST = 10
+"""Machines in the table of the nearest."""
+SHOWN = 3
+"""Machines whose levels are listed."""
+PAIRS = 12
+"""Pairs of factors in their table."""
+LEAST_SHARE = 0.02
+"""Pairs that explain less are not listed."""
+WORDS = (
+    "distance: root mean square of error / tolerance over the fitted targets; check: the same over the targets that "
+    "were left out (in brackets). A limit on one side counts only where it is broken. share: part of the variance of "
+    "an aggregate over all machines that a factor explains alone, adjusted for its number of levels; of a pair: what "
+    "its cells explain beyond the level means of the strongest factors."
+)
+
+
+def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Block]:
+    """Everything that the report says about a search."""
+    found = surface(experiment, answers)
+    blocks: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
+    blocks += [nearest_table(found), level_table(found)]
+    if experiment.across is not None:
+        blocks += [Heading(f"By {experiment.across.name}", 3), across_table(experiment, found, answers)]
+    elif not experiment.chosen:
+        blocks += effect_blocks(found)
+    return [*blocks, Heading("The space", 3), factor_table(experiment), Text("Left out:"), _left_out(experiment)]
+
+
+def nearest_table(found: Surface) -> Table:
+    """The base and the machines with the smallest distance, with all aggregates."""
+    order = [*([BASE] if BASE in found.levels.index else []), *found.distance[found.designed].nsmallest(NEAREST).index]
+    titles = [_title(found, claim) for claim in found.aims]
+    rows = [["published", "", "", *(number_text(aim.claim.published) for aim in found.aims.values()), ""]]
+    rows += [["tolerance", "", "", *(number_text(aim.tolerance) for aim in found.aims.values()), ""]]
+    for name in order:
+        values = [f"{value:.4g}" for value in found.values.loc[name]]
+        scores = [f"{found.distance[name]:.2f}", f"{found.check[name]:.2f}"]
+        rows.append([name, *scores, *values, f"{found.rs_of_link[name]:.3f}"])
+    columns = ["machine", "distance", "check", *titles, "RS / link time"]
+    return Table(columns, rows, columns[1:])
+
+
+def level_table(found: Surface) -> Table:
+    """Factors in which the nearest machines differ from the base."""
+    nearest = list(found.distance[found.designed].nsmallest(SHOWN).index)
+    shown = [*([BASE] if BASE in found.levels.index else []), *nearest]
+    rows = [[factor, *found.levels.loc[shown, factor].fillna("")] for factor in found.levels]
+    return Table(["factor", *shown], rows)
+
+
+def effect_blocks(found: Surface) -> list[Block]:
+    """Shares of factors and of pairs, and the means of all levels."""
+    levels, values = found.levels[found.designed], found.values[found.designed]
+    if len(levels) < 2:
+        return []
+    shares = main_effects(levels, values)
+    shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
+    titles = [_title(found, claim) for claim in values]
+    share_rows = [[factor, *(f"{100 * share:.0f}" for share in row)] for factor, row in shares.iterrows()]
+    means = level_means(levels, values)
+    mean_rows = [
+        [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
+    ]
+    return [
+        Heading("Share of a factor (%)", 3),
+        Table(["factor", *titles], share_rows, titles),
+        Heading("Pairs of factors", 3),
+        pair_table(found, levels, values),
+        Heading("Mean of each level", 3),
+        Table(["level", "machines", *titles], mean_rows, ["machines", *titles]),
+    ]
+
+
+def pair_table(found: Surface, levels: pd.DataFrame, values: pd.DataFrame) -> Table:
+    """The strongest pairs of all aggregates."""
+    pairs = [
+        (row.share, _title(found, claim), row.first, row.second)
+        for claim in values
+        for row in pair_effects(levels, values[claim]).itertuples()
+        if row.share >= LEAST_SHARE
+    ]
+    pairs.sort(key=lambda pair: -pair[0])
+    rows = [[title, first, second, f"{100 * share:.0f}"] for share, title, first, second in pairs[:PAIRS]]
+    return Table(["aggregate", "first factor", "second factor", "share (%)"], rows, ["share (%)"])
+
+
+def across_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
+    """One row per machine and level, and in how many sub-layers T3-MCA is slower than T3 and than Sequential."""
+    names = scenario_names(experiment.scenarios)
+    rows = []
+    for machine in found.levels.index[found.designed]:
+        mca, plain = ([answers[f"{machine}/{name}/{each}/speedup"] for name in names] for each in (T3_MCA, T3))
+        slower = sum(with_mca < without for with_mca, without in zip(mca, plain, strict=True))
+        harmful = sum(speedup < 1 for speedup in mca)
+        values = [f"{value:.4g}" for value in found.values.loc[machine]]
+        rows.append([machine, f"{found.distance[machine]:.2f}", *values, f"{slower}", f"{harmful}"])
+    for number, group in found.values[found.designed].groupby(found.number[found.designed]):
+        rows.append(
+            [f"{number}: largest - smallest", "", *(f"{reach:.3g}" for reach in group.max() - group.min()), "", ""]
+        )
+    titles = [_title(found, claim) for claim in found.aims]
+    columns = ["machine", "distance", *titles, f"{T3_MCA} slower than {T3}", f"slower than {SEQUENTIAL}"]
+    return Table(columns, rows, columns[1:])
+
+
+def factor_table(experiment: Search) -> Table:
+    """Every factor with its levels and its reason."""
+    factors = [*load_space(experiment.space).factor, *([experiment.across] if experiment.across else [])]
+    rows = [[each.name, "; ".join(level.value for level in each.level), each.reason] for each in factors]
+    return Table(["factor", "levels (the base first)", "reason"], rows)
+
+
+def _counts(experiment: Search, found: Surface) -> str:
+    names: Sequence[str] = [name for name in found.levels.index if name != BASE]
+    return (
+        f"{len(names)} machines have answers. {len(found.refused)} cannot be built (rules of the machine or of the "
+        f"kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
+        f"{experiment.space}.toml."
+    )
+
+
+def _left_out(experiment: Search) -> Bullets:
+    return Bullets(list(load_space(experiment.space).left_out))
+
+
+def _title(found: Surface, claim: str) -> str:
+    """Short name of a target; in brackets if it was left out of the distance."""
+    short = claim.removeprefix("paper-")
+    return short if found.aims[claim].fit else f"({short})"

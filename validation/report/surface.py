@@ -1,0 +1,146 @@
+"""What a search found, as tables: levels, aggregates, errors and distance of each machine; what can be met together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import pandas as pd
+
+from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Aim, Search
+
+MET = 1.0
+"""Largest error of an aggregate that is met, in tolerances."""
+SURE = 3.0
+"""Rule of three: what was never seen in n independent trials has a share of less than 3 / n, at 95 % confidence."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The machines of a search that have answers. Rows are machines; BASE is among them.
+
+    Attributes:
+        aims: the targets, by claim.
+        levels: level in words, a column per factor.
+        values: aggregates with the shift of the bridge, a column per target.
+        errors: the same as distances from what is published, in tolerances.
+        rs_of_link: time of the reduce-scatter over that of its bytes on the link.
+        number: of the design; None = BASE.
+        refused: machine -> why it could not be simulated.
+        waiting: machines without all results: not run yet, or failed.
+    """
+
+    aims: Mapping[str, Aim]
+    levels: pd.DataFrame
+    values: pd.DataFrame
+    errors: pd.DataFrame
+    rs_of_link: pd.Series
+    number: pd.Series
+    refused: Mapping[str, str]
+    waiting: tuple[str, ...]
+
+    @property
+    def distance(self) -> pd.Series:
+        """Root mean square of the errors of the fitted targets, in tolerances."""
+        return self._root_mean_square(fit=True)
+
+    @property
+    def check(self) -> pd.Series:
+        """The same of the targets that were left out."""
+        return self._root_mean_square(fit=False)
+
+    def _root_mean_square(self, *, fit: bool) -> pd.Series:
+        chosen = [name for name, aim in self.aims.items() if aim.fit == fit]
+        return (self.errors[chosen] ** 2).mean(axis=1) ** 0.5
+
+    @property
+    def designed(self) -> pd.Series:
+        """True for the machines of the design."""
+        return self.number.notna()
+
+
+def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
+    """The answers of a search as tables.
+
+    Args:
+        answers: of `Search.answers`.
+    """
+    aims = {aim.claim.id: aim for aim in experiment.aims()}
+    some = next(iter(aims.values())).answer
+    candidates = [each for each in experiment.candidates() if each.name != BRIDGE]
+    held = [each for each in candidates if f"{each.name}/{some}" in answers]
+    names = pd.Index([each.name for each in held])
+    values = pd.DataFrame(
+        {
+            claim: [answers[f"{name}/{aim.answer}"] + _shift(aim.answer, answers) for name in names]
+            for claim, aim in aims.items()
+        },
+        index=names,
+    )
+    return Surface(
+        aims=aims,
+        levels=pd.DataFrame([{name: level.value for name, level in each.levels.items()} for each in held], index=names),
+        values=values,
+        errors=pd.DataFrame({claim: values[claim].map(aim.error) for claim, aim in aims.items()}, index=names),
+        rs_of_link=pd.Series({name: answers[f"{name}/{RS_OF_LINK}"] for name in names}, dtype=float),
+        number=pd.Series([each.number for each in held], index=names, dtype="Int64"),
+        refused={each.name: each.refused for each in candidates if each.refused},
+        waiting=tuple(each.name for each in candidates if not each.refused and each not in held),
+    )
+
+
+def _shift(answer: str, answers: Mapping[str, float]) -> float:
+    """What the base has more in the sub-layers of the bridge; 0 without a bridge."""
+    bridge = answers.get(f"{BRIDGE}/{answer}")
+    return 0.0 if bridge is None else bridge - answers[f"{BASE}/{answer}"]
+
+
+def conflicts(errors: pd.DataFrame) -> pd.DataFrame:
+    """Pairs of targets that are met, but by no machine together.
+
+    Args:
+        errors: in tolerances, by machine and target.
+
+    Returns:
+        columns first, second, machine, error: the machine whose larger error of the two is smallest, and that error.
+        The largest error first.
+    """
+    far, rows = errors.abs(), []
+    possible = [claim for claim in far if (far[claim] <= MET).any()]
+    for first, second in combinations(possible, 2):
+        worse = far[[first, second]].max(axis=1)
+        if worse.min() > MET:
+            rows.append({"first": first, "second": second, "machine": worse.idxmin(), "error": worse.min()})
+    found = pd.DataFrame(rows, columns=["first", "second", "machine", "error"])
+    return found.sort_values("error", ascending=False, kind="stable", ignore_index=True)
+
+
+def verdict(found: Surface) -> list[str]:
+    """In words: the machines that meet all targets, or the nearest ones and what forbids it."""
+    errors = found.errors.abs()
+    meets = (errors <= MET).all(axis=1)
+    tried = int(found.designed.sum())
+    if meets.any():
+        return [f"Machines that meet all targets: {', '.join(found.levels.index[meets])}."]
+    nearest = found.distance.nsmallest(3)
+    near = ", ".join(f"{name} ({distance:.2f})" for name, distance in nearest.items())
+    lines = [f"None of {tried} machines meets all targets. The nearest, with their distance: {near}."]
+    if tried > SURE:
+        lines[0] += f" So less than {100 * SURE / tried:.1f} % of the space do (95 % confidence)."
+    for claim in errors:
+        if (best := errors[claim].min()) > MET:
+            machine = errors[claim].idxmin()
+            lines.append(
+                f"Out of reach: {_words(found, claim)}; nearest is machine {machine} with "
+                f"{found.values.loc[machine, claim]:.4g}, {best:.1f} tolerances away."
+            )
+    lines += [
+        f"Never met together: {_words(found, row.first)}, and {_words(found, row.second)}; the best compromise is "
+        f"machine {row.machine}, {row.error:.1f} tolerances away."
+        for row in conflicts(found.errors).itertuples()
+    ]
+    return lines
+
+
+def _words(found: Surface, claim: str) -> str:
+    about = found.aims[claim].claim
+    return f"{about.quantity} ({about.published:g} {about.unit})"
