@@ -25,7 +25,7 @@ from tracer.models.schedule import Block as ModelBlock
 from tracer.models.schedule import Exchange
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS
-from validation.against.bert_layer import class_times_ps
+from validation.experiments.load import load_experiments
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
@@ -63,7 +63,7 @@ OPERATORS = {
 """Operator of `layer_gpt3_4xa100_prefill.csv` -> steps of a layer."""
 PUBLISHED_BERT_MS = 9.14
 PUBLISHED_BERT_SHARES = {"contraction": 61.0, "normalisation": 25.5, "element-wise": 13.5}
-"""PyTorch's encoder layer of BERT-Large on a V100 (`validation.against.bert_layer`); percent of its time."""
+"""PyTorch's encoder layer of BERT-Large on a V100 (`validation.experiments.bert_layer`); percent of its time."""
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -103,7 +103,7 @@ def bert(row: BertRow) -> ModelScenario:
     how = Deployment(
         phase=ModelPhase.TRAIN, micro_batch=row.batch, sequence=row.sequence, dtype=row.dtype, flash=False,
         micro_batches=(4096 if row.sequence == 128 else 2048) // row.batch, dropout=True, optimizer=Optimizer.LAMB,
-        software=Software.FUSED if row.newer else Software.EAGER, predictions=20 if row.newer else 0,
+        software=Software.FUSED if row.newer else Software.EAGER_2019, predictions=20 if row.newer else 0,
     )  # fmt: skip
     return ModelScenario(load_preset("v100", V100_DGX), BERT, how, ACCURACY, overlap=False)
 
@@ -210,10 +210,11 @@ def megatron_layer(store: Store) -> list[Compared]:
 
 def bert_layer(store: Store) -> tuple[list[Compared], list[list[str]]]:
     """The encoder layer of arXiv 2007.00072, in ms, and the shares of its classes."""
-    times = class_times_ps(load_preset("v100", V100_DGX), store, ACCURACY)
-    classes = {name: value / PS_PER_MS for name, value in times.items()}
-    whole = Compared("BERT-Large layer, V100, fp16", PUBLISHED_BERT_MS, sum(classes.values()), LAYER_GOAL)
-    return [whole], share_rows(PUBLISHED_BERT_SHARES, shares(classes))
+    experiment = load_experiments()["bert_layer"]
+    answers = experiment.answers({run.key: run_or_get(run, store).result for run in experiment.runs()})
+    ours = {name: answers[f"{name}_share"] for name in PUBLISHED_BERT_SHARES}
+    whole = Compared("BERT-Large layer, V100, fp16", PUBLISHED_BERT_MS, answers["time_ms"], LAYER_GOAL)
+    return [whole], share_rows(PUBLISHED_BERT_SHARES, ours)
 
 
 def bert_iterations(store: Store) -> list[Compared]:

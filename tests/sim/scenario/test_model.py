@@ -200,7 +200,9 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
 def test_the_links_are_those_of_the_library_that_exchanges():
     """a100_80g is a ring with plain plans; NCCL on it knows the switch."""
     how = Deployment(tp=8, ep=8, sequence=128)
-    exchanges = {step.work for _, step in ModelScenario(load_preset("a100_80g"), load_model("mixtral-8x7b"), how).steps()}
+    exchanges = {
+        step.work for _, step in ModelScenario(load_preset("a100_80g"), load_model("mixtral-8x7b"), how).steps()
+    }
     assert any(isinstance(work, Exchange) and work.kind == "all_to_all" for work in exchanges)
 
 
