@@ -4,13 +4,13 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
 `torch.nn.TransformerEncoderLayer` of early 2020 in fp16, forward and backward, with batch 8, sequence 512, hidden size
 1024, 16 heads, ReLU, and dropout in four places. Its kernels are read off PyTorch's sources of that time:
 
-* `torch/nn/functional.py`: one GEMM for Q, K and V; a bias is a kernel of its own; Q is scaled before the scores; K and V
-  are copied (Q is not: scaling it has made a dense tensor); no mask.
+* `torch/nn/functional.py`: one GEMM for Q, K and V; a bias is a kernel of its own; Q is scaled before the scores; K and
+  V are copied (Q is not: scaling it has made a dense tensor); no mask.
 * `torch/nn/modules/transformer.py`: dropout of the attention, behind ReLU, and of the outputs of attention and MLP.
 * `aten/src/ATen/native/cuda/layer_norm_kernel.cu`: LayerNorm in two kernels; backward in four, of which the one for
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
-* `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row kernel
-  keeps at most 8 accesses).
+* `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row
+  kernel keeps at most 8 accesses).
 
 A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy).
 Classes are those of the paper: the authors' operator `softmax` includes the dropout behind it

@@ -16,7 +16,6 @@ from traces.command.document import (
 )
 from traces.command.tables import number_text
 from traces.output import replacing
-from validation.experiments.experiment import Experiment
 from validation.report.answers import Findings
 from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
 from validation.report.tables import answer_tables
