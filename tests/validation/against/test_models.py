@@ -1,6 +1,7 @@
 """Models against measurements: cases fit their machines, rows are those of the references, verdicts are right."""
 
 import csv
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -104,3 +105,4 @@ def test_predictions_are_of_the_known_cases():
         rows = list(csv.DictReader(file))
     assert {row["case"] for row in rows} <= set(model_predictions.CASES)
     assert all(row["kind"] == "blind" and float(row["time_ms"]) >= 0 for row in rows)
+    assert all(re.fullmatch("[0-9a-f]{12}", row["code"]) for row in rows)
