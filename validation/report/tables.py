@@ -10,14 +10,8 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
-<<<<<<< HEAD
-from validation.experiments.search import Search
-||||||| 3958bc7
-from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
-=======
 from validation.experiments.model_steps import CLASSES, ModelSteps
-from validation.experiments.sensitivity import BASE, HEADLINES, Sensitivity
->>>>>>> hM
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names
 from validation.report.search_blocks import search_blocks
