@@ -10,7 +10,7 @@ from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
 from validation.experiments.space import load_space
 from validation.experiments.workbench import scenario_names
-from validation.report.effects import level_means, main_effects, pair_effects
+from validation.report.effects import level_means, main_effects, noise, pair_effects
 from validation.report.surface import Surface, surface, verdict
 
 NEAREST = 10
@@ -71,6 +71,7 @@ def effect_blocks(found: Surface) -> list[Block]:
     shares = main_effects(levels, values)
     shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     titles = [_title(found, claim) for claim in values]
+    shares.loc["a factor without effect is below, in 95 of 100 cases"] = noise(levels, values)
     share_rows = [[factor, *(f"{100 * share:.0f}" for share in row)] for factor, row in shares.iterrows()]
     means = level_means(levels, values)
     mean_rows = [

@@ -18,7 +18,7 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
-from validation.experiments.search import Search, Target
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
 from validation.report import answers as answers_module
@@ -26,7 +26,6 @@ from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
 from validation.report.draw import draw_figures, published_means
-from validation.report.figures import pareto
 from validation.report.page import NOTES, conclusions, write_report
 from validation.verbs import validate as verb
 
@@ -44,7 +43,6 @@ EXPERIMENTS = {
         space="t3_authors",
         machines=3,
         scenarios=(NAME, "mega-gpt-2/op/tp16", "mega-gpt-2/fc2/tp8"),
-        target=tuple(Target(claim=name, tolerance=1) for name in (pareto.ACROSS, *pareto.UP)),
         bench=SMALL,
     ),
 }
