@@ -132,7 +132,9 @@ def main() -> None:
     for name in parser.parse_args().only:
         machine, predict = CASES[name]
         code = code_key(run.__name__)[:CODE_DIGITS]
-        values = [(name, machine, figure, f"{time_ms:.4f}", "blind", code) for figure, time_ms in predict(store).items()]
+        values = [
+            (name, machine, figure, f"{time_ms:.4f}", "blind", code) for figure, time_ms in predict(store).items()
+        ]
         found[name] = [dict(zip(COLUMNS, row, strict=True)) for row in values]
         with replacing(PATH) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
