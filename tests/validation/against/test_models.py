@@ -64,12 +64,12 @@ def test_kernels_of_the_bert_layer():
         for kernel in bert_layer.kernels_of(part, v100):
             if isinstance(kernel, GemmSource):
                 problem = kernel.problem
-                operations += part.count * 2 * problem.m * problem.n * problem.k
+                operations += part.number * 2 * problem.m * problem.n * problem.k
             elif isinstance(kernel, BatchedGemm):
-                operations += part.count * kernel.flops
+                operations += part.number * kernel.flops
     tokens, hidden = 8 * 512, 1024
     assert operations == 3 * 2 * tokens * (12 * hidden**2 + 2 * 512 * hidden)
-    assert sum(part.count for part in parts if not part.text) == 4
+    assert sum(part.number for part in parts if not part.text) == 4
     lines = tokens * hidden * 2 // 128
     assert [len(kernel.inputs) for kernel in bert_layer.layernorm()] == [1, 1]
     *rest, columns = bert_layer.layernorm_back()
