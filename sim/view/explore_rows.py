@@ -245,20 +245,27 @@ def _values(preset: Preset) -> dict[str, Value]:
 
 
 def _label(rows: list[Row], fields: list[Column]) -> None:
-    """A short name for each row: its fields that differ between rows. Equal names get a number."""
+    """A short name for each row: as few of its fields as tell rows apart. Equal names get a number."""
     names = [column.name for column in fields if not column.of_machine or differs_within(column.name, rows)]
     chosen = [name for name in names if name != "kind" and len({str(row.values.get(name)) for row in rows}) > 1]
     chosen.sort(key=lambda name: COLUMNS_LAST.index(name) if name in COLUMNS_LAST else name != "simulation")
+    for some in range(len(chosen) + 1):
+        labels = [_name(row, chosen[:some]) for row in rows]
+        if len(set(labels)) == len(rows):
+            break
     seen: dict[str, int] = {}
-    for row in rows:
-        parts = [_part(name, row.values[name]) for name in chosen if row.values.get(name) is not None]
-        label = ", ".join(parts) or str(row.values["workload"])
+    for row, label in zip(rows, labels, strict=True):
         seen[label] = seen.get(label, 0) + 1
         row.label = label if seen[label] == 1 else f"{label} #{seen[label]}"
+
+
+def _name(row: Row, names: list[str]) -> str:
+    parts = [_part(name, row.values[name]) for name in names if row.values.get(name) is not None]
+    return ", ".join(parts) or str(row.values["workload"])
 
 
 def _part(name: str, value: Value) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if name in ("machine", "workload", "simulation"):
         return text
-    return f"{text} GPUs" if name == "GPUs" else f"{name.rpartition('.')[2]} {text}"
+    return f"{text} GPU{'s' * (text != '1')}" if name == "GPUs" else f"{name.rpartition('.')[2]} {text}"
