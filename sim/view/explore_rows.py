@@ -13,7 +13,7 @@ from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
-from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import again
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tracer.elf.names import short_name
@@ -208,7 +208,7 @@ def _phase_times(name: str, own: Mapping[str, Any]) -> dict[str, float]:
     phases = {part: own[figure] / NS_PER_US for part, figure in PHASES.items()}
     overlapped_us = own["time_ns"] / NS_PER_US - phases["all-gather"]
     if (
-        name in (T3, T3_MCA, *SOFTWARE)
+        name in (T3, T3_MCA, T3_NVLS, *SOFTWARE)
         or abs(overlapped_us - phases["GEMM"] - phases["reduce-scatter"]) > 1 / NS_PER_US
     ):
         return {FUSED: overlapped_us, "all-gather": phases["all-gather"]}
