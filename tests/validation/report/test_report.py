@@ -19,7 +19,6 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
 from validation.experiments.model_steps import CLASSES
-from validation.experiments.load import load_experiments
 from validation.experiments.sensitivity import Sensitivity, Variation
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
