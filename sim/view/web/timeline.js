@@ -1,6 +1,6 @@
 // The timeline: lanes of bars and levels on one axis of time. Times are nanoseconds.
 
-const NARROW = 480, SHORTEST_NS = 20, ARROW_PX = 4, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3, GAP_PX = 1;
+const NARROW = 480, SHORTEST_NS = 20, ARROW_PX = 3, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3, GAP_PX = 1;
 const END = Math.max(...DATA.sections.map(section => section.end));
 const scroll = byId("scroll"), view = byId("view"), axis = byId("axis"), tip = byId("tip");
 const COLOURS = { stage: 4, transfer: 5, trigger: 6 };

@@ -26,7 +26,7 @@ from validation.report import answers as answers_module
 from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
-from validation.report.draw import draw_figures, published_means
+from validation.report.draw import draw_figures, published_speedups
 from validation.report.figures import model_steps, pareto
 from validation.report.page import NOTES, conclusions, write_report
 from validation.report.tables import step_table
@@ -129,8 +129,9 @@ def test_a_search_answers_with_the_machines_that_have_all_runs(store, tmp_path):
     assert {name.partition("/")[0] for name in found.answers["search"]} == {"base", "0", "1", "2"}
 
 
-def test_published_means_are_drawn_beside_ours():
-    assert published_means("both", CLAIMS) == {"T3-MCA": 3.0} and published_means("small", CLAIMS) == {}
+def test_published_speedups_are_drawn_beside_ours():
+    assert published_speedups("both", CLAIMS) == {"geomean": {"T3-MCA": 3.0}}
+    assert published_speedups("small", CLAIMS) == {}
 
 
 def test_conclusions_are_of_experiments_that_the_report_holds():
