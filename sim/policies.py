@@ -7,7 +7,8 @@ class CacheIndex(IntEnum):
     """How a line address selects a set, an L2 bank or a channel."""
 
     INTERLEAVE = 0  # low-order bits
-    HASH = 1  # low-order bits XOR-folded with all higher bits: power-of-two strides spread
+    HASH = 1  # low-order bits plus all higher bits, XOR-folded: power-of-two strides spread
+    SCATTER = 2  # low-order bits plus the higher bits, mixed by a multiplication: any stride spreads
 
 
 class QueueOrganisation(IntEnum):

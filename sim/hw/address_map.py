@@ -41,19 +41,28 @@ def fold(value, places):
 
 
 @compiled
+def scatter(ratio, places):
+    """A number below `places`: the ratio, mixed by a multiplication. It spreads any stride."""
+    return remainder((ratio * 0x9E3779B1) >> 15, places)
+
+
+@compiled(inline=True)
+def _hash(ratio, places, index):
+    if index == CacheIndex.INTERLEAVE:
+        return 0
+    return fold(ratio, places) if index == CacheIndex.HASH else scatter(ratio, places)
+
+
+@compiled
 def spread(value, places, index):
     """Which of `places` the `value` selects. The pair of it and `value // places` is unique under each index policy."""
-    if index == CacheIndex.HASH:
-        return remainder(value + fold(quotient(value, places), places), places)
-    return remainder(value, places)
+    return remainder(value + _hash(quotient(value, places), places, index), places)
 
 
 @compiled
 def unspread(ratio, place, places, index):
     """The value whose `value // places` is `ratio` and whose `spread` is `place`."""
-    if index == CacheIndex.HASH:
-        return ratio * places + (place - fold(ratio, places)) % places
-    return ratio * places + place
+    return ratio * places + (place - _hash(ratio, places, index)) % places
 
 
 @compiled
@@ -83,19 +92,13 @@ def l2_bank_of(line, interleave_bytes, channels, banks, index):
     return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
 
 
-@compiled
-def scatter(ratio, places):
-    """A number below `places`: the ratio, mixed by a multiplication.
-
-    It is independent of `fold`, the hash of the channels. So lines that share a channel do not also share a set.
-    """
-    return remainder((ratio * 0x9E3779B1) >> 15, places)
-
-
 @compiled(inline=True)
 def set_of(value, sets, index):
-    """Set of line number `value` of a cache. A run of `sets` lines from a multiple of `sets` uses each set once."""
-    if index == CacheIndex.HASH:
+    """Set of line number `value` of a cache. A run of `sets` lines from a multiple of `sets` uses each set once.
+
+    Both hashes are `scatter` here.
+    """
+    if index != CacheIndex.INTERLEAVE:
         return remainder(value + scatter(quotient(value, sets), sets), sets)
     return remainder(value, sets)
 

@@ -1,4 +1,4 @@
-"""Requests of an L2 bank to its HBM channel: reads, stores that write through, write-backs, flush of its dirty lines."""
+"""Requests of an L2 bank to its HBM channel: reads, write-backs, stores that write through, and the flush."""
 
 from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
 from sim.hw.request import NEVER, Op, Stream

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.collective import staged
+from sim.collective import nvls
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, RING, Choice, row_of, topology_of
+from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, NVLS, RING, Choice, row_of, topology_of
 from sim.collective.plans import Plan
-from sim.collective.staged import kernels
+from sim.collective.staged import kernels, staged_plan
+from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch
@@ -27,13 +28,8 @@ from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE
 from traces.errors import UserError
 
-PLANS = {
-    "all_reduce": staged.all_reduce,
-    "reduce_scatter": staged.reduce_scatter,
-    "all_gather": staged.all_gather,
-    "all_to_all": staged.all_to_all,
-    "send_recv": staged.send_recv,
-}
+IN_SWITCH = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
+"""Plans of NVLS."""
 BARE_PS = "bare_time_ps"
 """Figure: time without the launch."""
 
@@ -43,7 +39,7 @@ class LibraryRun(Run):
     """A collective of a library.
 
     Attributes:
-        kind: one of PLANS.
+        kind: one of `sim.collective.library.KINDS`.
         gpus: their number.
         data_bytes: of the whole buffer of a GPU; chunks are padded to whole lines and equal tiles.
         choice: algorithm, protocol and channels. The preset has their values (`library_preset`).
@@ -70,6 +66,9 @@ class LibraryRun(Run):
     def own_options(self) -> dict[str, Any]:
         return {}
 
+    def modules(self) -> tuple[str, ...]:
+        return (__name__,)
+
     @cached_property
     def buffer(self) -> tuple[np.ndarray, Chunks]:
         return flat_buffer(self.data_bytes, self.gpus, self.choice.channels)
@@ -83,18 +82,20 @@ class LibraryRun(Run):
         """The plans of all GPUs."""
         machine, (output, chunks) = self.preset.machine, self.buffer
         check_plan_memory(chunks.tiles, chunks.gpus)
+        step_ps, gpus = machine.collective.step_ps, range(self.gpus)
+        if self.choice.algorithm == NVLS:
+            switch = adding_switch(machine.link, self.gpus)
+            return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
         pieces = self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
-        settings: dict[str, Any] = {"pieces": pieces, "step_ps": machine.collective.step_ps}
-        topology = machine.link.topology
-        return [PLANS[self.kind](output, chunks, gpu, topology, **settings) for gpu in range(self.gpus)]
+        return [staged_plan(self.kind, output, chunks, gpu, machine.link.topology, pieces, step_ps) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
-        """The kernel of a GPU; of a direct algorithm its parts, which run at the same time."""
+        """The kernel of a GPU; of a direct algorithm and of NVLS its parts, which run at the same time."""
         machine = replace_unit(self.preset.machine, collective={"launch_ps": 0})
         channels = self.choice.channels
         if self.choice.algorithm == RING:
             return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
-        own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
+        own = 0 if self.choice.algorithm == NVLS else max(1, channels // self.gpus)  # they copy what the GPU keeps
         shared = (0, max(1, channels - own))
         places = (shared, shared, (channels - own, channels))
         parts = [
@@ -102,7 +103,8 @@ class LibraryRun(Run):
             for queue, (steps, cus) in enumerate(zip(kernels(plan.steps), places, strict=True))
             if steps
         ]
-        return [replace(part, places=DIRECT_WORKGROUPS) for part in parts]
+        more = DIRECT_WORKGROUPS if self.choice.algorithm == NVLS else 0  # a CU counts the workgroups of all kernels
+        return [replace(part, places=DIRECT_WORKGROUPS + more * part.queue) for part in parts]
 
     def reads(self, field: str) -> bool:
         return field != "collective.launch_ps"  # all GPUs are idle until then; `signed` adds it

@@ -3,32 +3,31 @@
 All GPUs start at time 0 and are idle then. The result has time, traffic and the verdict of the ledger.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import msgspec
 import numpy as np
 
+from sim.collective import nvls
 from sim.collective.check import Limits, check_reduces, follow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
-from sim.collective.own_plan import OwnPlan
-from sim.collective.plans import (
-    Plan,
+from sim.collective.on_cus import (
     all_gather,
     all_reduce,
     all_to_all,
-    check_plans_fit,
-    fused,
     local_reduce,
     reduce_scatter,
     send,
     steps_queue,
-    tell_contributors,
 )
+from sim.collective.own_plan import OwnPlan
+from sim.collective.plans import Plan, check_plans_fit, fused, tell_contributors
 from sim.collective.space import check_tracker
 from sim.collective.tables import Queue
-from sim.collective.topology import port_distances
+from sim.collective.topology import adding_switch, port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints, cluster_state, flat_state
@@ -42,6 +41,7 @@ from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
+from traces.source import Workgroup
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
@@ -52,6 +52,8 @@ COLLECTIVES = {
     "all_to_all": all_to_all,
     "send": send,
     "local_reduce": local_reduce,
+    nvls.REDUCE_SCATTER: nvls.reduce_scatter,
+    nvls.ALL_GATHER: nvls.all_gather,
 }
 
 
@@ -179,8 +181,9 @@ def collective_plans(
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
         settings["update"] = True
-    make = COLLECTIVES[kind]
-    return [make(output, chunks, gpu, own or machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+    in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER)
+    topology = adding_switch(machine.link, chunks.gpus) if in_switch else own or machine.link.topology
+    return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
 
 def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
@@ -364,6 +367,26 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.nd
     staggered = GemmSource(source.problem, replace(source.kernel, start_tile=start))
     tags = number // tiles * tiles + tile
     return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
+
+
+class Reordered:
+    """A GEMM whose workgroups make its tiles in another order (`traces.source.KernelSource`)."""
+
+    def __init__(self, source: GemmSource, order: np.ndarray):
+        """order: i8 [tiles], the tile of each workgroup."""
+        self.source, self.order, self.info = source, order, source.info
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        for index in range(start, len(self.order)):
+            yield self.source.workgroup(int(self.order[index]))._replace(index=index)
+
+    def fingerprint(self) -> str:
+        return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
+
+
+def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
+    """The GEMM of one GPU with its tiles in a given order."""
+    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)
 
 
 def _cluster(

@@ -35,6 +35,7 @@ class Software(StrEnum):
     """Which operators are one kernel (`tracer.models.texts`)."""
 
     EAGER = "eager"  # PyTorch without a compiler: almost every operation is a kernel
+    EAGER_2019 = "eager-2019"  # the same before PyTorch 1.5: element-wise kernels have one element per lane
     MEGATRON = "megatron"  # Megatron-LM (arXiv 2205.05198): scale, mask and softmax; bias, dropout and residual
     FUSED = "fused"  # the best libraries: dropout, residual and norm; biases in the GEMMs
 

@@ -8,7 +8,7 @@ There the exchange of an input's gradient runs beside the GEMM of the weights' g
 
 from dataclasses import dataclass, field, replace
 
-from tracer.models.deployment import Deployment, Recompute, Software
+from tracer.models.deployment import Deployment, Recompute
 from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -114,8 +114,9 @@ def _attention_forward(steps: Steps) -> None:
 def _projections(model: ModelShape, how: Deployment) -> dict[str, tuple[int, int]]:
     """Linear layers before the attention: name -> (columns on one GPU, depth)."""
     if model.latent is None:
-        widths = KernelTexts(model, how).projected
-        if how.software == Software.EAGER:
+        texts = KernelTexts(model, how)
+        widths = texts.projected
+        if texts.eager:
             return {name: (width, model.hidden) for name, width in zip("qkv", widths, strict=True)}
         return {"qkv": (sum(widths), model.hidden)}
     rank, heads = model.latent, model.heads // how.tp

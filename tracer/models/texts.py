@@ -2,7 +2,7 @@
 
 What each software (`Deployment.software`) runs, read off public sources. A line has the kernels of one place:
 
-                      eager (PyTorch; NVIDIA's BERT, 2019)       Megatron-LM (2022)              fused
+                      eager, eager-2019 (PyTorch; NVIDIA's BERT) Megatron-LM (2022)              fused
     Q, K, V           three GEMMs, three biases                  a GEMM                          a GEMM
     scores            a copy each of Q, K, V; scale; mask;       softmax with scale and mask     the same
                       softmax
@@ -16,7 +16,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
 division; up to 1024 columns a warp keeps a row) are those of its sources, as in
 `validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
-traffic of a bias, and is one here.
+traffic of a bias, and is one here. The kernels of `eager-2019` are those of `eager` with one element per lane
+(`tracer.operators.bias.ONE_PER_LANE`).
 """
 
 from collections.abc import Iterable
@@ -28,6 +29,8 @@ from tracer.models.shape import ModelShape
 
 ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
 
+ELEMENT_WISE = ("bias", "dropout", "residual")
+"""Operators whose kernels PyTorch's loop over elements makes (the gradient of a bias is a sum instead)."""
 WARP_SOFTMAX = 1024
 """Most columns for which PyTorch's softmax keeps a row in one warp."""
 KEPT_COLUMNS = 256
@@ -49,9 +52,12 @@ class KernelTexts:
         self.keys = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
-        self.eager, self.fused = how.software == Software.EAGER, how.software == Software.FUSED
+        self.eager = how.software in (Software.EAGER, Software.EAGER_2019)
+        self.fused = how.software == Software.FUSED
 
     def _text(self, name: str, **fields: object) -> str:
+        if self.how.software == Software.EAGER_2019 and name in ELEMENT_WISE:
+            fields["scalar"] = name != "bias" or not fields.get("backward")
         given = {field: value for field, value in fields.items() if value is not False}
         values = ",".join(f"{field}={str(value).lower()}" for field, value in given.items())
         return f"{name}:{values},dtype={self.how.dtype}"

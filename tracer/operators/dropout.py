@@ -4,9 +4,10 @@ Forward, the mask is made and stored: DRAM reads elements * B, writes elements *
 the mask is read: DRAM reads elements * (B + 1), writes elements * B.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tracer.operators.bias import one_per_lane
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
@@ -32,6 +33,7 @@ class Dropout(Operator):
 
     Attributes:
         backward: the gradient of x.
+        scalar: the kernel is `tracer.operators.bias.ONE_PER_LANE`.
 
     Raises:
         UserError: a field has an impossible value.
@@ -42,6 +44,7 @@ class Dropout(Operator):
     rows: int
     cols: int
     backward: bool = False
+    scalar: bool = False
 
     def check(self) -> None:
         self.check_sizes("rows", "cols")
@@ -49,4 +52,5 @@ class Dropout(Operator):
     def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, mask = self.buffers(size, size, self.rows * self.cols * MASK_BYTES)
-        return (dropout_map(self.rows, self.cols, b, self.lanes, x, y, mask, self.backward),)
+        kernel = dropout_map(self.rows, self.cols, b, self.lanes, x, y, mask, self.backward)
+        return (replace(kernel, **one_per_lane(self.scalar)),)

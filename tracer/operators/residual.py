@@ -4,9 +4,10 @@ DRAM reads 2 * elements, DRAM writes elements, times the bytes of the type; forw
 z = dropout(x) + y, and the mask (a byte per element) is written too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from tracer.operators.bias import one_per_lane
 from tracer.operators.dropout import MASK_BYTES, RANDOM_INSTRUCTIONS
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
@@ -27,6 +28,7 @@ class Residual(Operator):
 
     Attributes:
         dropout: of the first one.
+        scalar: the kernel is `tracer.operators.bias.ONE_PER_LANE`.
 
     Raises:
         UserError: a field has an impossible value.
@@ -37,6 +39,7 @@ class Residual(Operator):
     rows: int
     cols: int
     dropout: bool = False
+    scalar: bool = False
 
     def check(self) -> None:
         self.check_sizes("rows", "cols")
@@ -44,8 +47,10 @@ class Residual(Operator):
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
         x, y, z, mask = self.buffers(*[rows * cols * b] * 3, rows * cols * MASK_BYTES)
+        options = one_per_lane(self.scalar)
         if not self.dropout:
-            return (residual_map(rows, cols, b, self.lanes, x, y, z),)
+            return (replace(residual_map(rows, cols, b, self.lanes, x, y, z), **options),)
         written = Tensor(z, b, Use.WRITE), Tensor(mask, MASK_BYTES, Use.WRITE)
         tensors = (Tensor(x, b), Tensor(y, b), *written)
-        return (ElementMap("residual", rows, cols, tensors, fma=3 + RANDOM_INSTRUCTIONS, lanes=self.lanes),)
+        fma = 3 + RANDOM_INSTRUCTIONS
+        return (ElementMap("residual", rows, cols, tensors, fma=fma, lanes=self.lanes, **options),)

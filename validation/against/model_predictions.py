@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.presets import load_preset
+from sim.run import run
+from sim.run.code import code_key
 from sim.run.store import Store
 from sim.scenario.model import ConfigurationTime, ModelScenario
 from tracer.data_type import DataType
@@ -25,7 +27,9 @@ from validation.against import models
 from validation.against.models import A100_4, A100_8, ACCURACY, BERT, OPERATORS, iteration, simulate
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
-COLUMNS = ("case", "machine", "figure", "time_ms", "kind")
+COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code")
+CODE_DIGITS = 12
+"""Of the hash of the simulator's code (`sim.run.code`) that made a row."""
 A100_40 = ("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960")
 """A100 SXM4 40 GB (data sheet): 1555 GB/s."""
 GPT_ITERATIONS: dict[str, dict[str, Any]] = {
@@ -127,7 +131,10 @@ def main() -> None:
     found = {name: [row for row in kept if row["case"] == name] for name in CASES}
     for name in parser.parse_args().only:
         machine, predict = CASES[name]
-        values = [(name, machine, figure, f"{time_ms:.4f}", "blind") for figure, time_ms in predict(store).items()]
+        code = code_key(run.__name__)[:CODE_DIGITS]
+        values = [
+            (name, machine, figure, f"{time_ms:.4f}", "blind", code) for figure, time_ms in predict(store).items()
+        ]
         found[name] = [dict(zip(COLUMNS, row, strict=True)) for row in values]
         with replacing(PATH) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)

@@ -25,7 +25,7 @@ from tracer.models.schedule import Block as ModelBlock
 from tracer.models.schedule import Exchange
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS
-from validation.against.bert_layer import class_times_ps
+from validation.experiments.load import load_experiments
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
@@ -44,6 +44,9 @@ A100_8 = ("link.GB_per_s=300", "link.efficiency=0.7376", "collective.launch_ps=8
 2.21.5, allennnnnz/flux @3cd346d ws/fusion-dispatch/results/final_rs_points.csv)."""
 V100_DGX = (*(f"{unit}.clock_MHz=1530" for unit in ("cu", "noc", "l2")), "hbm.capacity_bytes=34359738368")
 """V100 SXM2 32 GB: 1530 MHz (V100 data sheet: boost clock, 125 TFLOP/s); one clock for all, as in the preset."""
+GEMM_CLOCK_MHZ = 1357.5
+"""Clock of an A100-80 under cuBLAS GEMMs of 309 GFLOP, as the largest of the 22 B layer: mean of 1365 and 1350 MHz (K =
+6144 and 12288; column `sm_clock_MHz` of `references/gemm_with_collective_a100.csv`)."""
 BERT = replace(load_model("bert-large"), vocab=30528)
 """NVIDIA's BERT: its vocabulary is padded to a multiple of 8."""
 OPERATORS = {
@@ -61,9 +64,11 @@ OPERATORS = {
     "AllReduce_FFN": ("mlp_reduce",),
 }
 """Operator of `layer_gpt3_4xa100_prefill.csv` -> steps of a layer."""
+PRECISIONS = {DataType.FP16: "fp16 mixed", DataType.FP32: "fp32"}
+"""Type of the activations -> column `precision` of `iteration_bert_large_v100.csv`."""
 PUBLISHED_BERT_MS = 9.14
 PUBLISHED_BERT_SHARES = {"contraction": 61.0, "normalisation": 25.5, "element-wise": 13.5}
-"""PyTorch's encoder layer of BERT-Large on a V100 (`validation.against.bert_layer`); percent of its time."""
+"""PyTorch's encoder layer of BERT-Large on a V100 (`validation.experiments.bert_layer`); percent of its time."""
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -103,7 +108,7 @@ def bert(row: BertRow) -> ModelScenario:
     how = Deployment(
         phase=ModelPhase.TRAIN, micro_batch=row.batch, sequence=row.sequence, dtype=row.dtype, flash=False,
         micro_batches=(4096 if row.sequence == 128 else 2048) // row.batch, dropout=True, optimizer=Optimizer.LAMB,
-        software=Software.FUSED if row.newer else Software.EAGER, predictions=20 if row.newer else 0,
+        software=Software.FUSED if row.newer else Software.EAGER_2019, predictions=20 if row.newer else 0,
     )  # fmt: skip
     return ModelScenario(load_preset("v100", V100_DGX), BERT, how, ACCURACY, overlap=False)
 
@@ -194,9 +199,27 @@ def gpt3(store: Store) -> tuple[list[Compared], list[list[str]]]:
     return [*compared, whole], share_rows(shares(measured), shares(ours))
 
 
+def at_clock(found: Simulated, clock_MHz: float) -> Simulated:
+    """The same steps with kernels that the matrix units bound at another clock: computed, not simulated."""
+    ratio = found.scenario.preset.machine.cu.clock_MHz / clock_MHz
+    figures = {
+        work: replace(each, time_ps=round(each.time_ps * ratio)) if each.bound_by == "tensor" else each
+        for work, each in found.figures.items()
+    }
+    return Simulated(found.scenario, figures)
+
+
 def megatron_layer(store: Store) -> list[Compared]:
-    """The 22 B layer forward, backward, and backward with what it computes again, in ms."""
+    """The 22 B layer at the clock of the preset, in ms, with goals; then at the clock of large GEMMs."""
     found = simulate(megatron(1, Recompute.NONE, False), store, ["layer", "backward"])
+    slower = [
+        each._replace(goal=0) for each in layer_rows(at_clock(found, GEMM_CLOCK_MHZ), f", {GEMM_CLOCK_MHZ:g} MHz")
+    ]
+    return [*layer_rows(found, ""), *slower]
+
+
+def layer_rows(found: Simulated, where: str) -> list[Compared]:
+    """The 22 B layer forward, backward, and backward with what it computes again, in ms. where: behind each name."""
     forward, backward = (found.once_ps(name) / PS_PER_MS for name in ("layer", "backward"))
     plain, full = rows("layer_megatron_22b.csv")
     pairs = {
@@ -205,25 +228,27 @@ def megatron_layer(store: Store) -> list[Compared]:
         "forward and backward": (plain["sum_ms"], forward + backward),
         "with full recomputation": (full["sum_ms"], 2 * forward + backward),
     }
-    return [Compared(f"22 B layer, {name}", float(ms), ours, LAYER_GOAL) for name, (ms, ours) in pairs.items()]
+    return [Compared(f"22 B layer, {name}{where}", float(ms), ours, LAYER_GOAL) for name, (ms, ours) in pairs.items()]
 
 
 def bert_layer(store: Store) -> tuple[list[Compared], list[list[str]]]:
     """The encoder layer of arXiv 2007.00072, in ms, and the shares of its classes."""
-    times = class_times_ps(load_preset("v100", V100_DGX), store, ACCURACY)
-    classes = {name: value / PS_PER_MS for name, value in times.items()}
-    whole = Compared("BERT-Large layer, V100, fp16", PUBLISHED_BERT_MS, sum(classes.values()), LAYER_GOAL)
-    return [whole], share_rows(PUBLISHED_BERT_SHARES, shares(classes))
+    experiment = load_experiments()["bert_layer"]
+    answers = experiment.answers({run.key: run_or_get(run, store).result for run in experiment.runs()})
+    ours = {name: answers[f"{name}_share"] for name in PUBLISHED_BERT_SHARES}
+    whole = Compared("BERT-Large layer, V100, fp16", PUBLISHED_BERT_MS, answers["time_ms"], LAYER_GOAL)
+    return [whole], share_rows(PUBLISHED_BERT_SHARES, ours)
 
 
-def bert_iterations(store: Store) -> list[Compared]:
+def bert_iterations(store: Store, dtype: DataType) -> list[Compared]:
     """Rows of one DGX-1 GPU, per micro-batch in ms; rows that say they are not for validation are left out."""
     compared = []
     for row in rows("iteration_bert_large_v100.csv"):
         if "DGX-1" not in row["gpu"] or row["gpus"] != "1" or "do not validate" in row["note"]:
             continue
+        if row["precision"] != PRECISIONS[dtype]:
+            continue
         newer = "21.11" in row["source"]
-        dtype = DataType.FP32 if row["precision"] == "fp32" else DataType.FP16
         scenario = bert(BertRow(dtype, int(row["micro_batch_per_gpu"]), int(row["seq_len"]), newer))
         ours = iteration(scenario, store).time_ps / scenario.how.micro_batches / PS_PER_MS
         name = f"BERT-Large, V100, {row['precision']}, {row['micro_batch_per_gpu']} x {row['seq_len']}, "
@@ -252,7 +277,8 @@ PARTS: dict[str, Part] = {
     "gpt3": gpt3,
     "megatron_layer": lambda store: (megatron_layer(store), []),
     "bert_layer": bert_layer,
-    "bert": lambda store: (bert_iterations(store), []),
+    "bert_fp16": lambda store: (bert_iterations(store, DataType.FP16), []),
+    "bert_fp32": lambda store: (bert_iterations(store, DataType.FP32), []),
     "megatron": lambda store: (megatron_iterations(store), []),
 }
 """Name of a part of the table -> what makes it: (rows of times, rows of shares)."""

@@ -7,6 +7,7 @@ import msgspec
 
 from traces.errors import UserError
 from validation.experiments.ablation import Ablation
+from validation.experiments.bert_layer import BertLayer
 from validation.experiments.collectives import ScatterGain, ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
@@ -38,6 +39,7 @@ Kind = (
     | MachineCollectives
     | OperatorTime
     | ModelSteps
+    | BertLayer
 )
 
 

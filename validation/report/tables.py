@@ -10,6 +10,7 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
+from validation.experiments.model_steps import CLASSES, ModelSteps
 from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names
@@ -63,6 +64,8 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
             return search_blocks(experiment, answers)
         case ScatterSizes():
             return [size_table(experiment, answers)]
+        case ModelSteps():
+            return [step_table(experiment, answers)]
     return [Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",))]
 
 
@@ -124,6 +127,18 @@ def size_table(experiment: ScatterSizes, answers: Answers) -> Table:
         for size in experiment.sizes_MB
     ]
     return Table(["GPUs", "MB", *columns.values()], rows, ["GPUs", "MB", *columns.values()])
+
+
+def step_table(experiment: ModelSteps, answers: Answers) -> Table:
+    """One row per case: time, share of each class, gain of an optimizer near memory."""
+    columns = ["time (ms)", *(f"{name} (%)" for name in CLASSES), "optimizer at the banks"]
+    rows = []
+    for case in experiment.cases:
+        time_ms = answers[f"{case}/time_ms"]
+        shares = [100 * answers[f"{case}/{name.replace(' ', '_')}_ms"] / time_ms for name in CLASSES]
+        gain = f"{answers[f'{case}/near_memory_speedup']:.3f}"
+        rows.append([case, f"{time_ms:,.1f}", *(f"{share:.1f}" for share in shares), gain])
+    return Table(["case", *columns], rows, columns)
 
 
 def _short(key: str, value: float) -> str:

@@ -113,6 +113,27 @@ def test_a_buffer_of_the_size_of_l2_fills_every_set_evenly(index, geometry):
     assert fill.min() == fill.max() == lines // (banks * sets)
 
 
+STRIDES = [1 << 10, 1 << 13, 1 << 16, 5 << 11, 11 << 10, 7 << 12, 43 << 9]
+"""Distances of the rows of matrices: powers of two, and K = 5120, 5632, 14336 and 11008 in 16 bits."""
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.parametrize("geometry", [*L2_GEOMETRIES, (256, 64, 64, 768), (256, 160, 160, 128)])
+def test_scatter_spreads_any_stride_over_channels_and_sets(geometry, stride):
+    interleave, channels, banks, sets = geometry
+    index = int(CacheIndex.SCATTER)
+    lines = stride * np.arange(64 * channels)
+    hits = np.bincount([channel_of(line, interleave, channels, index) for line in lines], minlength=channels)
+    assert hits.max() <= 1.6 * hits.mean() and hits.min() >= 0.5 * hits.mean()
+    places = [
+        l2_bank_of(line, interleave, channels, banks, index) * sets
+        + l2_set_of(line, interleave, channels, banks, sets, index)
+        for line in lines
+    ]
+    fill = np.bincount(places, minlength=banks * sets)
+    assert fill.max() <= 16 + 2 * fill.mean()  # they stay in a cache of 16 ways
+
+
 @pytest.mark.parametrize("geometry", L2_GEOMETRIES)
 def test_hash_spreads_power_of_two_strides(geometry):
     interleave, channels, _, _ = geometry

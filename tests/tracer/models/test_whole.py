@@ -27,7 +27,7 @@ def steps(how, model=BERT):
     return {block.name: {step.name: step.work for step in block.steps} for block in make_schedule(model, how).blocks()}
 
 
-@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("megatron", 14), ("fused", 11)])
+@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("eager-2019", 28), ("megatron", 14), ("fused", 11)])
 def test_a_layer_has_the_kernels_of_its_software(software, kernels):
     """As in the table of `tracer.models.texts`, counted by hand."""
     layer = steps(replace(HOW, software=Software(software)))["layer"]

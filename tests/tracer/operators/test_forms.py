@@ -124,3 +124,19 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
 def test_impossible_kernels_are_refused(text, words):
     with pytest.raises(UserError, match=words):
         make_kernels(text)
+
+
+@pytest.mark.parametrize("text", ["bias", "dropout", "residual", "residual:dropout=1"])
+def test_one_element_per_lane(text):
+    """512 lanes of a workgroup have 512 elements, whatever their type."""
+    name, _, more = text.partition(":")
+    (kernel,) = make_kernels(f"{name}:rows=8,cols=256,scalar=1" + (f",{more}" if more else ""))
+    assert (kernel.info.workgroups, kernel.info.warps_per_workgroup) == (8 * 256 // 512, 16)
+    assert (
+        kernel.line_requests == make_kernels(f"{name}:rows=8,cols=256" + (f",{more}" if more else ""))[0].line_requests
+    )
+
+
+def test_a_sum_over_rows_is_no_element_wise_kernel():
+    with pytest.raises(UserError, match="bias scalar = true: allowed forward"):
+        make_kernels("bias:rows=8,cols=64,backward=1,scalar=1")

@@ -1,16 +1,16 @@
-"""The encoder layer of BERT-Large that arXiv 2007.00072 measured on a V100, kernel by kernel.
+"""Experiment: the encoder layer of BERT-Large that arXiv 2007.00072 measured on a V100, kernel by kernel.
 
 The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_layer.py) runs the
 `torch.nn.TransformerEncoderLayer` of early 2020 in fp16, forward and backward, with batch 8, sequence 512, hidden size
 1024, 16 heads, ReLU, and dropout in four places. Its kernels are read off PyTorch's sources of that time:
 
-* `torch/nn/functional.py`: one GEMM for Q, K and V; a bias is a kernel of its own; Q is scaled before the scores; K and V
-  are copied (Q is not: scaling it has made a dense tensor); no mask.
+* `torch/nn/functional.py`: one GEMM for Q, K and V; a bias is a kernel of its own; Q is scaled before the scores; K and
+  V are copied (Q is not: scaling it has made a dense tensor); no mask.
 * `torch/nn/modules/transformer.py`: dropout of the attention, behind ReLU, and of the outputs of attention and MLP.
 * `aten/src/ATen/native/cuda/layer_norm_kernel.cu`: LayerNorm in two kernels; backward in four, of which the one for
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
-* `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row kernel
-  keeps at most 8 accesses).
+* `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row
+  kernel keeps at most 8 accesses).
 
 A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy).
 Classes are those of the paper: the authors' operator `softmax` includes the dropout behind it
@@ -21,14 +21,16 @@ Classes are those of the paper: the authors' operator `softmax` includes the dro
 from typing import NamedTuple
 
 from sim.gemm_facts import gpu_facts
-from sim.presets import Preset
+from sim.presets import Preset, load_preset
 from sim.run.kernel_figures import L2State, kernel_run
-from sim.run.store import Store, run_or_get
+from sim.run.run import KernelRun, Run
 from tracer.kernels import make_kernels
 from tracer.operators.element_map import ElementMap
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import FIRST_ADDRESS, Tensor, Use, regions
 from traces.source import KernelSource
+from traces.units import PS_PER_MS
+from validation.experiments.experiment import Experiment, Results
 
 ROWS, HIDDEN, INNER, SCORES, SEQUENCE = 4096, 1024, 4096, 65536, 512
 """Tokens, width, inner width; rows and columns of all scores."""
@@ -44,13 +46,13 @@ class Part(NamedTuple):
     """Equal kernels of the layer.
 
     Attributes:
-        name: what they do. kind: class of arXiv 2007.00072. count: how many.
+        name: what they do. kind: class of arXiv 2007.00072. number: of kernels.
         text: kernel by name (`tracer.kernels`); "" = `layernorm` or `layernorm_back`.
     """
 
     name: str
     kind: str
-    count: int
+    number: int
     text: str = ""
 
 
@@ -163,12 +165,32 @@ def kernels_of(part: Part, preset: Preset) -> tuple[KernelSource, ...]:
     return make_kernels(part.text, gpu_facts(preset.machine)) if part.text else LAYERNORMS[part.name]()
 
 
-def class_times_ps(preset: Preset, store: Store, accuracy: float) -> dict[str, int]:
-    """Time of the layer by class; a gap precedes each kernel."""
-    times = dict.fromkeys((CONTRACTION, NORMALISATION, ELEMENT), 0)
-    for part in (*FORWARD, *BACKWARD):
-        run = kernel_run(preset, kernels_of(part, preset), L2State.EMPTY, accuracy)
-        found = run_or_get(run, store).result.kernels
-        gap_ps = preset.machine.dispatch.gap_ps
-        times[part.kind] += part.count * sum(kernel.time_ps + gap_ps for kernel in found)
-    return times
+class BertLayer(Experiment, tag="bert_layer", frozen=True, kw_only=True):
+    """The layer on a machine, by class.
+
+    Attributes:
+        preset, overrides: the machine.
+        accuracy: of the simulated times.
+    """
+
+    preset: str
+    overrides: tuple[str, ...] = ()
+    accuracy: float = 0.01
+
+    def _run(self, part: Part) -> KernelRun:
+        preset = load_preset(self.preset, self.overrides)
+        return kernel_run(preset, kernels_of(part, preset), L2State.EMPTY, self.accuracy)
+
+    def runs(self) -> list[Run]:
+        return [self._run(part) for part in (*FORWARD, *BACKWARD)]
+
+    def answers(self, results: Results) -> dict[str, float]:
+        """`time_ms`, and `<class>_ms` and `<class>_share` in percent; a gap precedes each kernel."""
+        gap_ps = load_preset(self.preset, self.overrides).machine.dispatch.gap_ps
+        times = dict.fromkeys((CONTRACTION, NORMALISATION, ELEMENT), 0.0)
+        for part in (*FORWARD, *BACKWARD):
+            found = results[self._run(part).key].kernels
+            times[part.kind] += part.number * sum(kernel.time_ps + gap_ps for kernel in found) / PS_PER_MS
+        whole_ms = sum(times.values())
+        answers = {"time_ms": whole_ms} | {f"{name}_ms": time_ms for name, time_ms in times.items()}
+        return answers | {f"{name}_share": 100 * time_ms / whole_ms for name, time_ms in times.items()}
