@@ -3,8 +3,8 @@
 `python -m validation.against.collectives` writes `validation/tables/collectives.md`. Measured: nccl-tests, out of place
 (`validation/references/nccl_*.csv`). Ours: `t3sim collective` with the library of the preset. `sim/collective/
 library.toml` has two calibrated values for each machine, algorithm and protocol: `launch_ps` and `channel_ps`. Curves
-of 2 and 4 A100 or H100, and of 8 V100, give them (`--calibrate` prints them again). Curves of 8 A100 and 8 H100 are held
-out: they give no value, but they were in view when the model was made (`collectives_notes.md`).
+of 2 and 4 A100 or H100, and of 8 V100, give them (`--calibrate` prints them again). Curves of 8 A100 and 8 H100 are
+held out: they give no value, but they were in view when the model was made (`collectives_notes.md`).
 """
 
 import argparse
