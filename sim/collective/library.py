@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from sim.collective.staged import Pieces
+from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
 from sim.spec import Topology
 from traces.choices import nearest
 from traces.errors import UserError
@@ -21,15 +22,17 @@ from traces.units import MIB
 FILE = Path(__file__).with_suffix(".toml")
 PLAIN = "plain"
 LIBRARIES = (PLAIN, "nccl", "rccl")
-RING, DIRECT, NVLS = "ring", "direct", "nvls"
+RING, DIRECT, NVLS, TREE = "ring", "direct", "nvls", "tree"
 ALGORITHMS = {
-    "all_reduce": (RING, NVLS),
+    "all_reduce": (RING, NVLS, TREE),
     "reduce_scatter": (RING, NVLS),
     "all_gather": (RING, NVLS),
     "all_to_all": (DIRECT,),
     "send_recv": (DIRECT,),
+    "broadcast": (RING,),
 }
-"""Kind of a collective -> the algorithms that the libraries use for it within a node."""
+"""Kind of a collective -> the algorithms that the libraries use for it."""
+MOST_NODES = 8
 KINDS = tuple(ALGORITHMS)
 PROTOCOLS = ("ll", "ll128", "simple")
 DIRECT_LL_BYTES = 16384
@@ -46,6 +49,8 @@ so some load while others store). Chosen with measured all-to-alls in view; it i
 LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
 """Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
 LINE_BYTES = 128
+CARD_SHARE = 0.96
+"""Share of a card's rate that NCCL's estimate uses (topo.h: 12 GB/s for 100 Gb/s)."""
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,14 +61,6 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     piece_bytes: int
     slices: int
     least_bytes: int
-
-
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """NCCL's constants for a protocol on NVLink within a node."""
-
-    base_us: float
-    hop_us: float
-    link_share: float
 
 
 class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +85,11 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuned_GB_per_s: float
     tuned_ll_GB_per_s: float
     tuned_ll128_channel_GB_per_s: float
+    card_GB_per_s: float
+    card_source: str
+    tuned_nodes_ll_GB_per_s: float
+    tuned_tree_channel_GB_per_s: float
+    tuned_tree_ll128_channel_GB_per_s: float
     calibrated: str
     ring: dict[str, Software]
     direct: dict[str, Software]
@@ -97,7 +99,19 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def values(self, algorithm: str) -> dict[str, Software]:
         """Protocol -> values."""
-        return {RING: self.ring, DIRECT: self.direct, NVLS: self.nvls}[algorithm]
+        return {RING: self.ring, DIRECT: self.direct, NVLS: self.nvls, TREE: self.ring}[algorithm]
+
+    @property
+    def cards_GB_per_s(self) -> float:
+        """Of all network cards of a node."""
+        return self.gpus * self.card_GB_per_s
+
+    @property
+    def rates(self) -> Rates:
+        """What NCCL's estimate uses."""
+        links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
+        cards = (self.cards_GB_per_s * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
+        return Rates(*links, *cards, self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,12 +129,14 @@ class Choice:
     Attributes:
         row: name of the row of `library.toml`.
         channels: workgroups of the kernel; each keeps a CU.
+        nodes: number of nodes.
     """
 
     row: str
     algorithm: str
     protocol: str
     channels: int
+    nodes: int = 1
 
     @property
     def warps(self) -> int:
@@ -172,17 +188,15 @@ def row_of(name: str) -> Row:
 
 
 def estimate_us(row: Row, kind: str, gpus: int, data_bytes: int, protocol: str, algorithm: str = RING) -> float:
-    """NCCL's own estimate of the time of a ring, or of NVLS, within a node."""
-    steps = (gpus - 1) * (2 if kind == "all_reduce" else 1)
+    """NCCL's own estimate of the time."""
+    nodes = -(-gpus // row.gpus)
     if algorithm == NVLS:
-        tuned = tables().tuning[NVLS]
-        both = 2 if kind == "all_reduce" else (gpus - 1) / gpus
-        share = row.tuned_nvls_share * (row.nvls_channels - 1) / row.nvls_channels * both
-        return tuned.base_us + tuned.hop_us + data_bytes * steps / gpus / (1000 * row.tuned_GB_per_s * share)
+        own = (row.tuned_GB_per_s, row.tuned_nvls_share, row.nvls_channels)
+        return nvls_us(tables().tuning[NVLS], *own, kind, gpus, data_bytes)
     tuned = tables().tuning[protocol]
-    limits = {"ll": row.tuned_ll_GB_per_s, "ll128": row.tuned_ll128_channel_GB_per_s * row.channels}
-    ring_GB_per_s = min(row.tuned_GB_per_s * tuned.link_share, limits.get(protocol, row.tuned_GB_per_s))
-    return tuned.base_us + steps * tuned.hop_us + data_bytes * steps / gpus / (1000 * ring_GB_per_s)
+    if algorithm == TREE:
+        return tree_us(tuned, row.rates, protocol, gpus, nodes, data_bytes)
+    return ring_us(tuned, row.rates, protocol, kind, gpus, nodes, data_bytes)
 
 
 def choose(
@@ -202,13 +216,18 @@ def choose(
         data_bytes: of the whole buffer of a GPU.
 
     Raises:
-        UserError: the machine has fewer GPUs in a node; the algorithm cannot make this collective; the protocol is not
+        UserError: GPUs that do not fill whole nodes; the algorithm cannot make this collective; the protocol is not
             known for it.
     """
     row = row_of(name)
-    if gpus > row.gpus:
-        raise UserError(f"gpus: found {gpus}, allowed are 2 to {row.gpus}: {name} knows the links within one node only")
-    usable = [one for one in ALGORITHMS[kind] if row.values(one)]
+    nodes = -(-gpus // row.gpus)
+    if nodes > MOST_NODES or (nodes > 1 and gpus % row.gpus):
+        raise UserError(
+            f"gpus: found {gpus}, allowed are 2 to {row.gpus}, or {row.gpus} in each of 2 to {MOST_NODES} nodes: {name}"
+        )
+    usable = [one for one in ALGORITHMS[kind] if row.values(one) and (nodes == 1 or one in (RING, TREE))]
+    if not usable:
+        raise UserError(f"{kind}: found {gpus} GPUs, allowed are 2 to {row.gpus}: it is known within one node only")
     if algorithm not in (None, *usable):
         raise UserError(f"algorithm: found {algorithm!r} for {kind} on {name}, allowed is {' or '.join(usable)}")
     pairs = [(one, each) for one in usable if algorithm in (None, one) for each in row.values(one)]
@@ -219,10 +238,12 @@ def choose(
         protocol = protocol or ("ll" if data_bytes <= gpus * DIRECT_LL_BYTES else "simple")
     else:
         pairs = [(one, each) for one, each in pairs if protocol in (None, each)]
+        if algorithm is None and nodes == 1:
+            pairs = [(one, each) for one, each in pairs if one != TREE]
         own, protocol = min(pairs, key=lambda pair: estimate_us(row, kind, gpus, data_bytes, pair[1], pair[0]))
     if channels is None:
         channels = _channels(row, own, gpus, data_bytes, protocol)
-    return Choice(name, own, protocol, channels)
+    return Choice(name, own, protocol, channels, nodes)
 
 
 def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:

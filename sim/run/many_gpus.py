@@ -3,9 +3,8 @@
 All GPUs start at time 0 and are idle then. The result has time, traffic and the verdict of the ledger.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -41,7 +40,6 @@ from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
-from traces.source import Workgroup
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
@@ -82,7 +80,7 @@ def run_plan(
         DeadlockError: no unit can make progress and work is left.
     """
     cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
-    return _run(cluster, launches, name, interval_ps, progress, save_points)
+    return run_cluster(cluster, launches, name, interval_ps, progress, save_points)
 
 
 def plan_cluster(
@@ -218,7 +216,7 @@ def run_fused(
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
-    return _run(cluster, launches, source.info.name, interval_ps, progress, save_points)
+    return run_cluster(cluster, launches, source.info.name, interval_ps, progress, save_points)
 
 
 def fused_cluster(
@@ -250,7 +248,7 @@ def fused_cluster(
     return cluster, launches
 
 
-def _run(
+def run_cluster(
     cluster: Cluster,
     launches: list[list[Launch]],
     name: str,
@@ -258,6 +256,7 @@ def _run(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
+    """Run the kernels of `plan_cluster`. name: of the workload in the result."""
     if save_points is None:
         cluster.run(launches, progress)
     else:
@@ -343,7 +342,7 @@ def run_side_by_side(
         explicit=False,
         interval_ps=interval_ps,
     )
-    result = _run(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
+    result = run_cluster(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
     ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
     result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
     return result
@@ -367,26 +366,6 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.nd
     staggered = GemmSource(source.problem, replace(source.kernel, start_tile=start))
     tags = number // tiles * tiles + tile
     return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
-
-
-class Reordered:
-    """A GEMM whose workgroups make its tiles in another order (`traces.source.KernelSource`)."""
-
-    def __init__(self, source: GemmSource, order: np.ndarray):
-        """order: i8 [tiles], the tile of each workgroup."""
-        self.source, self.order, self.info = source, order, source.info
-
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        for index in range(start, len(self.order)):
-            yield self.source.workgroup(int(self.order[index]))._replace(index=index)
-
-    def fingerprint(self) -> str:
-        return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
-
-
-def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
-    """The GEMM of one GPU with its tiles in a given order."""
-    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)
 
 
 def _cluster(

@@ -139,7 +139,7 @@ class CollectiveResult:
 
 def bus_share(kind: str, gpus: int) -> float:
     """Bytes that cross the links of a GPU at least, per byte of the buffer (nccl-tests, doc/PERFORMANCE.md)."""
-    if kind == "send_recv":
+    if kind in ("send_recv", "broadcast"):
         return 1.0
     return (gpus - 1) / gpus * (2 if kind == "all_reduce" else 1)
 

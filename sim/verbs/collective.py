@@ -48,7 +48,7 @@ def collective(
 ) -> None:
     """Simulate one collective on idle GPUs: time, bandwidth, DRAM and link traffic of one GPU.
 
-    KIND is all_reduce, reduce_scatter, all_gather, all_to_all (alltoall) or send_recv (point_to_point).
+    KIND is all_reduce, reduce_scatter, all_gather, all_to_all (alltoall), send_recv (point_to_point) or broadcast.
 
     Example: t3sim collective all_gather --gpus 4 --bytes 65536 --preset a100_80g --json
 

@@ -84,7 +84,7 @@ def test_the_estimate_of_nvls_has_the_constants_of_the_reference():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"gpus": 9}, "gpus: found 9, allowed are 2 to 8"),
+        ({"gpus": 9}, "gpus: found 9, allowed are 2 to 8, or 8 in each of 2 to 8 nodes"),
         ({"algorithm": "direct"}, "algorithm: found 'direct' for all_gather on nccl_a100, allowed is ring"),
         ({"algorithm": "nvls"}, "algorithm: found 'nvls' for all_gather on nccl_a100, allowed is ring"),
         ({"name": "nccl_h100", "algorithm": "nvls", "protocol": "ll"}, "protocol: found 'll' for nvls on nccl_h100"),
@@ -204,4 +204,4 @@ def test_a_library_is_not_the_plain_plan():
     plain, library = (simulated("all_reduce", 2, 65536, library=name) for name in ("plain", "nccl"))
     assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
     assert plain.exactly_once and plain.time_ns != library.time_ns and library.protocol == "ll"
-    assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"}
+    assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv", "broadcast"}
