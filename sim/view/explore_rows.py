@@ -249,14 +249,19 @@ def _label(rows: list[Row], fields: list[Column]) -> None:
     names = [column.name for column in fields if not column.of_machine or differs_within(column.name, rows)]
     chosen = [name for name in names if name != "kind" and len({str(row.values.get(name)) for row in rows}) > 1]
     chosen.sort(key=lambda name: COLUMNS_LAST.index(name) if name in COLUMNS_LAST else name != "simulation")
-    for some in range(len(chosen) + 1):
-        labels = [_name(row, chosen[:some]) for row in rows]
-        if len(set(labels)) == len(rows):
-            break
     seen: dict[str, int] = {}
-    for row, label in zip(rows, labels, strict=True):
+    for row, label in zip(rows, _names(rows, chosen), strict=True):
         seen[label] = seen.get(label, 0) + 1
         row.label = label if seen[label] == 1 else f"{label} #{seen[label]}"
+
+
+def _names(rows: list[Row], fields: list[str]) -> list[str]:
+    """The names of the rows, by the first fields that tell all rows apart, or by all."""
+    for some in range(len(fields)):
+        found = [_name(row, fields[:some]) for row in rows]
+        if len(set(found)) == len(rows):
+            return found
+    return [_name(row, fields) for row in rows]
 
 
 def _name(row: Row, names: list[str]) -> str:
