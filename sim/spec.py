@@ -210,6 +210,7 @@ class Link(Unit, frozen=True, kw_only=True):
     header_bytes: int  # of each packet; a packet is one line
     egress_fifo: int  # packets waiting before a link, for the CUs and for the DMA engines each
     credits: int  # packets on the way or in the receiver's buffer
+    in_switch: bool  # the switch adds what all GPUs send to a line, and copies a store to all GPUs (NVLink SHARP)
 
 
 class Network(Unit, frozen=True, kw_only=True):

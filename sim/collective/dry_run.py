@@ -17,6 +17,7 @@ NODE = np.dtype(
         ("shares", "i8"),  # workgroups here that store it
         ("stay", "i8"),  # 1: their stores are executed here
         ("own", "i8"),  # 1: the sent data include this GPU's contribution; 0: only if nothing has arrived
+        ("alone", "i8"),  # 1: what a collective's kernel sends from it is this GPU's contribution only
         ("expects", "i8"),  # contributions until it is complete, 0 = not tracked
         ("entry", "i8"),  # number of the Tracker's set, -1 = it needs no entry
         ("gate", "i8"),  # -1 = none
@@ -65,6 +66,8 @@ def _give(nodes, ready, to, contributors, share, by_store):
 @compiled
 def _held(node):
     """Set of GPUs whose contributions are in the sent data of a node."""
+    if node.alone == 1:
+        return np.int64(1) << node.gpu
     held = node.stored | node.sent
     if node.own == 1 or held == 0:
         held |= np.int64(1) << node.gpu

@@ -1,8 +1,8 @@
 """What NCCL and RCCL decide for a collective: algorithm, protocol, channels. The figures are in `library.toml`.
 
 A *protocol* is a row: bytes on the wire, latency of a hop, sizes of pieces. An *algorithm* is a plan function of
-`sim.collective.staged`. A *channel* is one workgroup of the collective's kernel and keeps one CU. The estimate by which
-NCCL chooses a protocol chooses only; times come from the simulated machine (D26).
+`sim.collective.staged` or `sim.collective.nvls`. A *channel* is one workgroup of the collective's kernel and keeps one
+CU. The estimate by which NCCL chooses a protocol chooses only; times come from the simulated machine (D26).
 """
 
 import tomllib
@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from sim.collective.staged import Pieces
+from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
 from sim.spec import Topology
 from traces.choices import nearest
 from traces.errors import UserError
@@ -21,9 +22,17 @@ from traces.units import MIB
 FILE = Path(__file__).with_suffix(".toml")
 PLAIN = "plain"
 LIBRARIES = (PLAIN, "nccl", "rccl")
-RING, DIRECT = "ring", "direct"
-ALGORITHMS = {"all_reduce": RING, "reduce_scatter": RING, "all_gather": RING, "all_to_all": DIRECT, "send_recv": DIRECT}
-"""Kind of a collective -> the algorithm that the libraries use for it within a node."""
+RING, DIRECT, NVLS, TREE = "ring", "direct", "nvls", "tree"
+ALGORITHMS = {
+    "all_reduce": (RING, NVLS, TREE),
+    "reduce_scatter": (RING, NVLS),
+    "all_gather": (RING, NVLS),
+    "all_to_all": (DIRECT,),
+    "send_recv": (DIRECT,),
+    "broadcast": (RING,),
+}
+"""Kind of a collective -> the algorithms that the libraries use for it."""
+MOST_NODES = 8
 KINDS = tuple(ALGORITHMS)
 PROTOCOLS = ("ll", "ll128", "simple")
 DIRECT_LL_BYTES = 16384
@@ -33,13 +42,15 @@ DIRECT_PIECE_BYTES = 524288
 DIRECT_LEAST_BYTES = 65536
 """A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
 WARPS = 16
-"""Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm half of them send and half receive."""
+"""Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm and in NVLS half of them send, half receive."""
 DIRECT_WORKGROUPS = 4
-"""Workgroups on a CU that send, that receive, and that copy, in a direct algorithm (assumed: stores are posted, so some
-load while others store)."""
+"""Workgroups on a CU that send, that receive, and that copy, in a direct algorithm and in NVLS (stores are posted,
+so some load while others store). Chosen with measured all-to-alls in view; it is no source-backed value."""
 LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
 """Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
 LINE_BYTES = 128
+CARD_SHARE = 0.96
+"""Share of a card's rate that NCCL's estimate uses (topo.h: 12 GB/s for 100 Gb/s)."""
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,14 +63,6 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least_bytes: int
 
 
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """NCCL's constants for a protocol on NVLink within a node."""
-
-    base_us: float
-    hop_us: float
-    link_share: float
-
-
 class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values of an algorithm and protocol. efficiency: share of the links' rate; 0 = that of the row."""
 
@@ -69,7 +72,7 @@ class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Links and software of a machine. tuned_*: the rates that NCCL's estimate uses."""
+    """Links and software of a machine. tuned_*: what NCCL's estimate uses. nvls: empty if the switch cannot add."""
 
     gpus: int
     topology: str
@@ -82,13 +85,33 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuned_GB_per_s: float
     tuned_ll_GB_per_s: float
     tuned_ll128_channel_GB_per_s: float
+    card_GB_per_s: float
+    card_source: str
+    tuned_nodes_ll_GB_per_s: float
+    tuned_tree_channel_GB_per_s: float
+    tuned_tree_ll128_channel_GB_per_s: float
     calibrated: str
     ring: dict[str, Software]
     direct: dict[str, Software]
+    nvls: dict[str, Software] = {}
+    nvls_channels: int = 0
+    tuned_nvls_share: float = 0.0
 
     def values(self, algorithm: str) -> dict[str, Software]:
         """Protocol -> values."""
-        return self.ring if algorithm == RING else self.direct
+        return {RING: self.ring, DIRECT: self.direct, NVLS: self.nvls, TREE: self.ring}[algorithm]
+
+    @property
+    def cards_GB_per_s(self) -> float:
+        """Of all network cards of a node."""
+        return self.gpus * self.card_GB_per_s
+
+    @property
+    def rates(self) -> Rates:
+        """What NCCL's estimate uses."""
+        links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
+        cards = (self.cards_GB_per_s * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
+        return Rates(*links, *cards, self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,17 +129,19 @@ class Choice:
     Attributes:
         row: name of the row of `library.toml`.
         channels: workgroups of the kernel; each keeps a CU.
+        nodes: number of nodes.
     """
 
     row: str
     algorithm: str
     protocol: str
     channels: int
+    nodes: int = 1
 
     @property
     def warps(self) -> int:
         """Warps of a workgroup."""
-        return WARPS // 2 if self.algorithm == DIRECT else WARPS
+        return WARPS if self.algorithm == RING else WARPS // 2
 
     @property
     def figures(self) -> Protocol:
@@ -162,13 +187,16 @@ def row_of(name: str) -> Row:
     return rows[name]
 
 
-def estimate_us(row: Row, kind: str, gpus: int, data_bytes: int, protocol: str) -> float:
-    """NCCL's own estimate of the time of a ring within a node."""
-    steps = (gpus - 1) * (2 if kind == "all_reduce" else 1)
+def estimate_us(row: Row, kind: str, gpus: int, data_bytes: int, protocol: str, algorithm: str = RING) -> float:
+    """NCCL's own estimate of the time."""
+    nodes = -(-gpus // row.gpus)
+    if algorithm == NVLS:
+        own = (row.tuned_GB_per_s, row.tuned_nvls_share, row.nvls_channels)
+        return nvls_us(tables().tuning[NVLS], *own, kind, gpus, data_bytes)
     tuned = tables().tuning[protocol]
-    limits = {"ll": row.tuned_ll_GB_per_s, "ll128": row.tuned_ll128_channel_GB_per_s * row.channels}
-    ring_GB_per_s = min(row.tuned_GB_per_s * tuned.link_share, limits.get(protocol, row.tuned_GB_per_s))
-    return tuned.base_us + steps * tuned.hop_us + data_bytes * steps / gpus / (1000 * ring_GB_per_s)
+    if algorithm == TREE:
+        return tree_us(tuned, row.rates, protocol, gpus, nodes, data_bytes)
+    return ring_us(tuned, row.rates, protocol, kind, gpus, nodes, data_bytes)
 
 
 def choose(
@@ -188,31 +216,42 @@ def choose(
         data_bytes: of the whole buffer of a GPU.
 
     Raises:
-        UserError: the machine has fewer GPUs in a node; the algorithm cannot make this collective; the protocol is not
+        UserError: GPUs that do not fill whole nodes; the algorithm cannot make this collective; the protocol is not
             known for it.
     """
-    row, own = row_of(name), ALGORITHMS[kind]
-    if gpus > row.gpus:
-        raise UserError(f"gpus: found {gpus}, allowed are 2 to {row.gpus}: {name} knows the links within one node only")
-    if algorithm not in (None, own):
-        raise UserError(f"algorithm: found {algorithm!r} for {kind}, allowed is {own}")
-    known = row.values(own)
-    if protocol is None and own == DIRECT:
-        protocol = "ll" if data_bytes <= gpus * DIRECT_LL_BYTES else "simple"
-    elif protocol is None:
-        protocol = min(known, key=lambda each: estimate_us(row, kind, gpus, data_bytes, each))
-    elif protocol not in known:
-        raise UserError(f"protocol: found {protocol!r} for {own} on {name}; {nearest(protocol, tuple(known))}")
+    row = row_of(name)
+    nodes = -(-gpus // row.gpus)
+    if nodes > MOST_NODES or (nodes > 1 and gpus % row.gpus):
+        raise UserError(
+            f"gpus: found {gpus}, allowed are 2 to {row.gpus}, or {row.gpus} in each of 2 to {MOST_NODES} nodes: {name}"
+        )
+    usable = [one for one in ALGORITHMS[kind] if row.values(one) and (nodes == 1 or one in (RING, TREE))]
+    if not usable:
+        raise UserError(f"{kind}: found {gpus} GPUs, allowed are 2 to {row.gpus}: it is known within one node only")
+    if algorithm not in (None, *usable):
+        raise UserError(f"algorithm: found {algorithm!r} for {kind} on {name}, allowed is {' or '.join(usable)}")
+    pairs = [(one, each) for one in usable if algorithm in (None, one) for each in row.values(one)]
+    own, known = pairs[0][0], tuple(dict.fromkeys(each for _, each in pairs))
+    if protocol is not None and protocol not in known:
+        raise UserError(f"protocol: found {protocol!r} for {own} on {name}; {nearest(protocol, known)}")
+    if own == DIRECT:
+        protocol = protocol or ("ll" if data_bytes <= gpus * DIRECT_LL_BYTES else "simple")
+    else:
+        pairs = [(one, each) for one, each in pairs if protocol in (None, each)]
+        if algorithm is None and nodes == 1:
+            pairs = [(one, each) for one, each in pairs if one != TREE]
+        own, protocol = min(pairs, key=lambda pair: estimate_us(row, kind, gpus, data_bytes, pair[1], pair[0]))
     if channels is None:
         channels = _channels(row, own, gpus, data_bytes, protocol)
-    return Choice(name, own, protocol, channels)
+    return Choice(name, own, protocol, channels, nodes)
 
 
 def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:
     """Channels that a size deserves. In a direct algorithm each message, also that to the GPU itself, has its own."""
     if algorithm == DIRECT:
         return gpus * max(1, min(row.direct_channels // gpus, data_bytes // (gpus * DIRECT_LEAST_BYTES)))
-    return max(1, min(row.channels, data_bytes // tables().protocol[protocol].least_bytes))
+    most = row.nvls_channels if algorithm == NVLS else row.channels
+    return max(1, min(most, data_bytes // tables().protocol[protocol].least_bytes))
 
 
 def topology_of(row: Row) -> Topology:

@@ -1,16 +1,10 @@
 """Plans: the actions of each GPU in a collective, as plain data. There is no timing here.
 
-    fused            a GEMM whose stores become a reduce-scatter (T3): regions of its output
-    planned          any plan that regions describe (`sim.collective.patterns` has examples)
-    reduce_scatter   on CUs; `update` = the receiver adds near memory (RS + NMC)
-    all_gather       on CUs
-    all_reduce       on CUs: both, one after the other
-    all_to_all       on CUs: each chunk goes to its owner, which keeps the chunks of all GPUs apart
-    send             on CUs: two GPUs swap a half of the buffer
-    local_reduce     on CUs: each GPU adds what its receive buffers hold of its chunk; nothing is sent
+    fused     a GEMM whose stores become a reduce-scatter (T3): regions of its output
+    planned   any plan that regions describe (`sim.collective.patterns` has examples)
 
-A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
-`sim.collective.chunks` defines steps and chunks. `Counts` are the values that the ledger expects.
+`sim.collective.on_cus` has the plans of collectives on CUs. `sim.collective.chunks` defines steps and chunks. `Counts`
+are the values that the ledger expects.
 """
 
 from collections.abc import Sequence
@@ -20,7 +14,7 @@ import numpy as np
 
 from sim.collective.check import Flow
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Step, segments
+from sim.collective.kernel import Step
 from sim.collective.own_plan import OwnPlan
 from sim.collective.space import (
     OUTPUT,
@@ -29,14 +23,11 @@ from sim.collective.space import (
     Send,
     first_tags,
     make_gates,
-    make_tiles,
     map_regions,
-    slot_bytes,
 )
-from sim.collective.tables import Queue
-from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
+from sim.collective.topology import AnyTopology, is_direct
 from sim.hw.request import Op
-from sim.hw.space import PEER_BITS, SEND, contributor_weight, share_weight
+from sim.hw.space import SEND, contributor_weight, share_weight
 from sim.spec import Granularity
 from traces.errors import UserError
 
@@ -183,12 +174,12 @@ def planned(
         local = shares if region.stays and not region.plain else 0
         counts.local[span] = local
         counts.local_weight[span] = sum(share_weight(share) for share in range(local))
-        counts.arrived[span] = max(0, region.expects - local)
+        counts.arrived[span] = max(0, region.comes - local)
         counts.sent[span] = len(region.leaves) * shares + len(region.sends)
         counts.triggers[span] = region.expects > 0 and not region.polled
         counts.final[span] = region.expects > 0 and not region.sends
         if region.gate is not None:
-            gates[region.gate] += int(tiles["bytes"][span].sum()) * (region.expects if region.polled else 1)
+            gates[region.gate] += int(tiles["bytes"][span].sum()) * (region.comes if region.polled else 1)
     plan = Plan(gpu, chunks, topology, tiles, make_gates(gates, gate_delay_ps), counts)
     plan.regions, plan.buffers, plan.sends = list(regions), tuple(buffers), sends
     return plan
@@ -216,7 +207,8 @@ def check_plans_fit(plans: Sequence[Plan]) -> None:
 def tell_contributors(plans: Sequence[Plan], flow: Flow) -> None:
     """Write the GPUs whose contributions must arrive at each tile into the counts of all plans."""
     for plan, stored, sent, shares in zip(plans, flow.stored, flow.sent, flow.shares, strict=True):
-        kinds, kind = np.unique([stored & ~(np.int64(1) << plan.gpu), sent, shares], axis=1, return_inverse=True)
+        executed = np.where(plan.tiles["op"] == Op.COMBINE, 0, np.int64(1) << plan.gpu)  # here, so they do not arrive
+        kinds, kind = np.unique([stored & ~executed, sent, shares], axis=1, return_inverse=True)
         sets, weights = np.zeros((2, kinds.shape[1]), np.int64)
         for k, (by_store, by_send, several) in enumerate(kinds.T.tolist()):
             from_stores, from_sends = (_before(one, plan.gpu, len(plans)) for one in (by_store, by_send))
@@ -232,169 +224,3 @@ def _before(gpus: int, gpu: int, count: int) -> np.int64:
     """Convert a set of GPUs (bit k = GPU k) to the view of one GPU (bit k = the k-th before it)."""
     places = sum(1 << (gpu - other) % count for other in range(count) if gpus >> other & 1)
     return np.uint64(places).view(np.int64)
-
-
-class Builder:
-    """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
-
-    def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
-        self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
-        self.buffer = Buffer(OUTPUT, np.tile(output, phases), shares=0)
-        self.tiles = make_tiles(output)
-        self.gate = np.full(len(self.buffer.tiles), -1)
-        self.counts = Counts.none(len(self.buffer.tiles))
-        self.regions: list[Region] = []
-        self.steps: list[Step] = []
-
-    def peer(self, distance: int) -> int:
-        """Peer window of the GPU at a distance ahead."""
-        return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
-
-    def arrivals(self, local: int, times: int, offset: int, adds: bool) -> None:
-        """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
-
-        adds: True: the data that the kernel sends include this GPU's contribution.
-        """
-        span = self.chunks.span(self.gpu, local)
-        self.counts.arrived[offset + span.start : offset + span.stop] = times
-        together = segments(self.tiles, span)
-        for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
-            first, count = together[share[-1]]
-            begin, end = offset + together[share[0]][0], offset + first + count
-            gate = len(self.regions)
-            self.gate[begin:end] = gate
-            self.regions.append(Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds))
-
-    def step(
-        self,
-        local: int,
-        reads: Sequence[int],
-        write: int,
-        *,
-        update: bool = False,
-        offset: int = 0,
-        gated: bool = True,
-        also: tuple[int, int] | None = None,
-    ) -> None:
-        """A step for a local chunk; the arguments are those of `Step`. gated: wait for what arrives in the chunk."""
-        span = self.chunks.span(self.gpu, local)
-        gates = tuple(self.gate[offset + span.start : offset + span.stop].tolist()) if gated else ()
-        self.steps.append(Step(span, tuple(reads), write, update, offset, gates, also))
-        for address, tag in [(write, offset), *([(also[0], offset + also[1])] if also else [])]:
-            counted = slice(tag + span.start, tag + span.stop)
-            if address >> PEER_BITS:
-                self.counts.sent[counted] += 1
-            else:
-                self.counts.local[counted] += 1
-                self.counts.local_weight[counted] += 1
-
-    def plan(self, step_ps: int) -> Plan:
-        plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
-        plan.counts, plan.steps = self.counts, self.steps
-        return plan
-
-
-def steps_queue(plan: Plan) -> Queue:
-    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile of each store."""
-    distances = (0, *port_distances(plan.topology, plan.chunks.gpus))
-    tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for step in plan.steps:
-        for address, tag in [(step.write, 0), *([step.also] if step.also else [])]:
-            tags.append(np.array(step.tiles) + step.tag_offset + tag)
-            gates.append(np.array(step.gates or [-1] * len(step.tiles)))
-            to.append(np.full(len(step.tiles), distances[address >> PEER_BITS]))
-    return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
-
-
-def _add_reduce_scatter(build: Builder, update: bool) -> None:
-    chunks, last = build.chunks, build.chunks.gpus - 1
-    own = chunks.span(build.gpu, last)
-    build.counts.final[own.start : own.stop] = 1
-    if is_direct(build.topology):
-        build.arrivals(last, last, 0, True)
-        for local in range(last):
-            distance = chunks.owner_distance(local)
-            to = 0 if update else slot_bytes(distance - 1)
-            build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
-        if not update:
-            build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
-        return
-    received = [] if update else [slot_bytes(0)]
-    for local in range(1, chunks.gpus):
-        build.arrivals(local, 1, 0, True)
-    for local in range(last):
-        reads = [0] if local == 0 else [0, *received]
-        build.step(local, reads, build.peer(1) + (0 if update else slot_bytes(0)), update=update, gated=local > 0)
-    if not update:
-        build.step(last, [0, *received], 0)
-
-
-def _add_all_gather(build: Builder, offset: int) -> None:
-    chunks, last = build.chunks, build.chunks.gpus - 1
-    for local in range(last):
-        build.arrivals(local, 1, offset, False)
-    if is_direct(build.topology):
-        for distance in range(1, chunks.gpus):
-            build.step(last, [0], build.peer(distance), offset=offset, gated=False)
-        return
-    build.step(last, [0], build.peer(1), offset=offset, gated=False)
-    for local in range(last - 1):
-        build.step(local, [0], build.peer(1), offset=offset)
-
-
-def all_to_all(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, keeps=True
-) -> Plan:
-    """All-to-all on CUs, of one GPU. keeps: the chunk that a GPU keeps is copied too.
-
-    Raises:
-        UserError: there is no link between some of the GPUs.
-    """
-    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
-    build.arrivals(last, last, 0, False)
-    for local in range(last):
-        distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
-    if keeps:
-        build.step(last, [0], slot_bytes(last), gated=False)
-    return build.plan(step_ps)
-
-
-def send(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
-    """Two GPUs swap one half of the buffer, as two stages of a pipeline do: point to point, both ways at once."""
-    if chunks.gpus != 2:
-        raise UserError(f"send: found {chunks.gpus} GPUs, allowed are 2")
-    return all_to_all(output, chunks, gpu, topology, slices=slices, step_ps=step_ps, keeps=False)
-
-
-def reduce_scatter(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, update=False
-) -> Plan:
-    """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: parts of a chunk, a gate each."""
-    build = Builder(output, chunks, gpu, topology, slices, 1)
-    _add_reduce_scatter(build, update)
-    return build.plan(step_ps)
-
-
-def local_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
-    """Each GPU adds its own sum and those in its receive buffers, for the chunk that it keeps."""
-    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
-    own = chunks.span(gpu, last)
-    build.counts.final[own.start : own.stop] = 1
-    build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0, gated=False)
-    return build.plan(step_ps)
-
-
-def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
-    """All-gather on CUs, of one GPU."""
-    build = Builder(output, chunks, gpu, topology, slices, 1)
-    _add_all_gather(build, 0)
-    return build.plan(step_ps)
-
-
-def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
-    """Reduce-scatter and all-gather in one kernel. The tags of the all-gather follow those of the reduce-scatter."""
-    build = Builder(output, chunks, gpu, topology, slices, 2)
-    _add_reduce_scatter(build, False)
-    _add_all_gather(build, chunks.tiles)
-    return build.plan(step_ps)

@@ -74,7 +74,8 @@ class Region:
         first, end: tiles of the run, in global order.
         to: destinations of kernels' stores into it: distances ahead, 0 = here; a Send if they are for other tiles.
             With several GPUs each gets a copy (D32).
-        op: operation of these stores: WRITE, or UPDATE to add near memory.
+        op: operation of these stores: WRITE, UPDATE to add near memory, or COMBINE to add in the switch. COMBINE: every
+            GPU, also the one that keeps the sum, sends its contribution through the switch.
         expects: number of contributions to each byte here, from this GPU and others; 0 = nothing is counted.
         sends: actions of DMA engines, in turn, when all contributions have come; at the launch if none is expected.
         gate: gate that opens when this region and all others with the same gate are complete; None = none.
@@ -83,6 +84,7 @@ class Region:
         granularity: unit in which the region is sent: a tile, or each wavefront's part of it.
         polled: True: software counts arrivals, not the Tracker: a kernel polls the gate (collectives on CUs).
         adds: True: the sent data include this GPU's contribution, without local stores (collectives on CUs).
+        alone: True: the sent data are this GPU's contribution only, whatever has arrived (collectives on CUs).
     """
 
     first: int
@@ -97,6 +99,12 @@ class Region:
     granularity: Granularity = Granularity.WORKGROUP
     polled: bool = False
     adds: bool = False
+    alone: bool = False
+
+    @property
+    def comes(self) -> int:
+        """How often each byte comes: the switch adds all contributions and delivers the sum."""
+        return min(self.expects, 1) if self.op == Op.COMBINE else self.expects
 
     @property
     def stays(self) -> bool:
@@ -196,7 +204,8 @@ def map_regions(
         stays = region.stays and shares[region.buffer] > 0
         tiles["routed"][span], tiles["op"][span] = not (region.plain or region.to == ()), region.op
         tiles["stay"][span], tiles["own"][span] = region.stays, stays or region.adds
-        tiles["threshold_bytes"][span] = 0 if region.polled else tiles["bytes"][span] * region.expects
+        tiles["alone"][span] = region.alone
+        tiles["threshold_bytes"][span] = 0 if region.polled else tiles["bytes"][span] * region.comes
         tiles["entry"][span] = stays and region.expects > 0 and not region.polled
         tiles["chunk"][span], tiles["granularity"][span] = region.chunk, region.granularity
         tiles["gate"][span] = -1 if region.gate is None else region.gate

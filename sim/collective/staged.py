@@ -12,14 +12,15 @@ a round each step is done for all slices of the round before the next step begin
 `kernels` divides the steps of a direct algorithm: some warps send, some receive, and other channels copy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Step
-from sim.collective.plans import Builder, Plan
+from sim.collective.on_cus import Builder, add_messages
+from sim.collective.plans import Plan
 from sim.collective.space import slot_bytes
 from sim.collective.topology import AnyTopology
 from sim.hw.space import PEER_BITS
@@ -57,14 +58,14 @@ def in_rounds(steps: Sequence[Step], pieces: Pieces) -> list[Step]:
 
 
 def kernels(steps: Sequence[Step]) -> list[list[Step]]:
-    """The steps of an all-to-all that send, that receive, and that copy the GPU's own chunk."""
-    sends = [step for step in steps if step.write >> PEER_BITS]
-    receives = [step for step in steps if not step.write >> PEER_BITS and step.gates]
+    """The steps that send at once, that wait for what arrives, and that copy within the GPU."""
+    sends = [step for step in steps if step.write >> PEER_BITS and not step.gates]
+    waits = [step for step in steps if step.gates]
     keeps = [step for step in steps if not step.write >> PEER_BITS and not step.gates]
-    return [sends, receives, keeps]
+    return [sends, waits, keeps]
 
 
-def _add_reduce_scatter(build: Builder, sends_result: bool) -> None:
+def _add_reduce_scatter(build: Builder, sends_result: bool = False) -> None:
     """sends_result: the last step also sends the sum, as the first step of an all-gather."""
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
@@ -78,8 +79,8 @@ def _add_reduce_scatter(build: Builder, sends_result: bool) -> None:
     build.step(last, [0, STAGING], RESULT, also=also)
 
 
-def _add_all_gather(build: Builder, offset: int) -> None:
-    """The steps after the first, which sends the GPU's own chunk."""
+def _pass_on(build: Builder, offset: int) -> None:
+    """The steps of an all-gather after the first, which sends the GPU's own chunk."""
     last = build.chunks.gpus - 1
     for local in range(last):
         build.arrivals(local, 1, offset, False)
@@ -89,64 +90,44 @@ def _add_all_gather(build: Builder, offset: int) -> None:
     build.step(last - 1, [SECOND_STAGING], RESULT, offset=offset)
 
 
-def reduce_scatter(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
+def _add_all_gather(build: Builder) -> None:
+    build.step(build.chunks.gpus - 1, [0], build.peer(1) + SECOND_STAGING, gated=False, also=(RESULT, 0))
+    _pass_on(build, 0)
+
+
+def _add_all_reduce(build: Builder) -> None:
+    """The tags of the all-gather follow those of the reduce-scatter."""
+    _add_reduce_scatter(build, sends_result=True)
+    _pass_on(build, build.chunks.tiles)
+
+
+def _add_all_to_all(build: Builder, keeps: bool = True) -> None:
+    gpus = build.chunks.gpus
+    add_messages(build, keeps)
+    for number in range(gpus - 1):
+        build.step(gpus - 1, [slot_bytes(number)], slot_bytes(gpus + number))
+
+
+def _add_send_recv(build: Builder) -> None:
+    _add_all_to_all(build, keeps=False)
+
+
+STEPS: dict[str, tuple[Callable[[Builder], None], int]] = {
+    "all_reduce": (_add_all_reduce, 2),
+    "reduce_scatter": (_add_reduce_scatter, 1),
+    "all_gather": (_add_all_gather, 1),
+    "all_to_all": (_add_all_to_all, 1),
+    "send_recv": (_add_send_recv, 1),
+}
+"""Collective -> the function that adds its steps, and the number of its phases."""
+
+
+def staged_plan(
+    kind: str, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, pieces: Pieces, step_ps: int = 0
 ) -> Plan:
-    """A reduce-scatter of one GPU, over a ring. output: OUTPUT_TILE in global order."""
-    build = Builder(output, chunks, gpu, topology, pieces.count, 1)
-    _add_reduce_scatter(build, False)
+    """The plan of one GPU. kind: one of STEPS. output: OUTPUT_TILE in global order."""
+    add, phases = STEPS[kind]
+    build = Builder(output, chunks, gpu, topology, pieces.count, phases)
+    add(build)
     build.steps = in_rounds(build.steps, pieces)
     return build.plan(step_ps)
-
-
-def all_gather(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
-) -> Plan:
-    """An all-gather of one GPU, over a ring."""
-    build = Builder(output, chunks, gpu, topology, pieces.count, 1)
-    build.step(chunks.gpus - 1, [0], build.peer(1) + SECOND_STAGING, gated=False, also=(RESULT, 0))
-    _add_all_gather(build, 0)
-    build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
-
-
-def all_reduce(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
-) -> Plan:
-    """An all-reduce of one GPU, over a ring. The tags of the all-gather follow those of the reduce-scatter."""
-    build = Builder(output, chunks, gpu, topology, pieces.count, 2)
-    _add_reduce_scatter(build, True)
-    _add_all_gather(build, chunks.tiles)
-    build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
-
-
-def all_to_all(
-    output: np.ndarray,
-    chunks: Chunks,
-    gpu: int,
-    topology: AnyTopology,
-    *,
-    pieces: Pieces,
-    step_ps: int = 0,
-    keeps: bool = True,
-) -> Plan:
-    """An all-to-all of one GPU: a message to each other GPU. keeps: the chunk that a GPU keeps is copied too."""
-    build, last = Builder(output, chunks, gpu, topology, pieces.count, 1), chunks.gpus - 1
-    build.arrivals(last, last, 0, False)
-    for local in range(last):
-        distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
-    if keeps:
-        build.step(last, [0], slot_bytes(last), gated=False)
-    for number in range(last):
-        build.step(last, [slot_bytes(number)], slot_bytes(chunks.gpus + number))
-    build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
-
-
-def send_recv(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
-) -> Plan:
-    """Two GPUs exchange a chunk, both ways at once."""
-    return all_to_all(output, chunks, gpu, topology, pieces=pieces, step_ps=step_ps, keeps=False)

@@ -74,7 +74,7 @@ class Tables:
         span = self._span(region)
         nodes["stay"][span], nodes["expects"][span] = region.stays, region.expects
         local = region.stays & (nodes["shares"][span] > 0)
-        nodes["own"][span] = local | region.adds
+        nodes["own"][span], nodes["alone"][span] = local | region.adds, region.alone
         nodes["entry"][span] = np.where(local & (region.expects > 0), 0, -1)
         nodes["gate"][span] = -1 if region.gate is None else region.gate
         nodes["chunk"][span] = region.chunk

@@ -5,7 +5,8 @@ A user's topology is in the file of the user's plan (`sim.collective.own_plan`).
 
 from typing import Protocol
 
-from sim.spec import Topology
+from sim.hw.space import MAX_GPUS
+from sim.spec import Link, Topology
 from traces.errors import UserError
 
 
@@ -18,6 +19,19 @@ class OwnTopology(Protocol):
     def distances(self, gpus: int) -> tuple[int, ...]:
         """Distance ahead (mod N) of the GPU at the other end of each port."""
         ...
+
+
+class AddingSwitch:
+    """A switch that adds and copies (`link.in_switch`): a link to each other GPU, and one to the switch itself.
+
+    The GPU at the end of the last link is N ahead: the GPU itself. What it sends there to be added comes back in the
+    sum. What it stores there comes to all GPUs.
+    """
+
+    name = "switch"
+
+    def distances(self, gpus: int) -> tuple[int, ...]:
+        return tuple(range(1, gpus + 1))
 
 
 AnyTopology = Topology | OwnTopology
@@ -37,13 +51,29 @@ def is_direct(topology: AnyTopology) -> bool:
     return isinstance(topology, Topology) and topology != Topology.RING
 
 
+def adding_switch(link: Link, gpus: int) -> AddingSwitch:
+    """The switch of a machine that adds and copies.
+
+    Raises:
+        UserError: the machine has none, or it has fewer ports.
+    """
+    if link.topology != Topology.SWITCH or not link.in_switch:
+        raise UserError(
+            f"link.in_switch: found {str(link.in_switch).lower()} with link.topology = {link.topology.name.lower()}; "
+            "allowed for NVLS is true with switch: the switch adds and copies (h100_sxm, h200, b200)"
+        )
+    if gpus >= MAX_GPUS:
+        raise UserError(f"gpus: found {gpus}, allowed for NVLS are 2 to {MAX_GPUS - 1}")
+    return AddingSwitch()
+
+
 def port_to(topology: AnyTopology, gpus: int, distance: int) -> int:
     """Port that leads to the GPU `distance` ahead.
 
     Raises:
         UserError: there is no such link.
     """
-    distances = port_distances(topology, gpus)
+    distances = [found % gpus for found in port_distances(topology, gpus)]
     if distance % gpus not in distances:
         raise UserError(
             f"topology {topology.name.lower()} of {gpus} GPUs: no link to the GPU {distance} ahead; "

@@ -23,6 +23,23 @@ WORDS = {
     Stall.PIPE: "pipe, or computes",
 }
 """What a warp waits for, for people."""
+INSTRUCTIONS = {
+    Site.SETUP: "begin",
+    Site.LOAD_A: "load of A",
+    Site.LOAD_B: "load of B",
+    Site.SHARE: "store to shared memory",
+    Site.STAGE_BARRIER: "barrier before the tiles are read",
+    Site.FRAGMENTS: "load from shared memory",
+    Site.TENSOR: "matrix pipes",
+    Site.REUSE_BARRIER: "barrier before the tiles are replaced",
+    Site.LOAD_SOURCE: "load of C",
+    Site.STAGE_OUT: "output to shared memory",
+    Site.STAGE_IN: "output from shared memory",
+    Site.CONVERT: "conversion of the output",
+    Site.STORE: "store of the output",
+    Site.EXIT: "exit",
+}
+"""Instructions of a GEMM that t3sim makes, for people."""
 GEMM = "gemm:"
 
 
@@ -76,7 +93,7 @@ def _place(pc: int, table: LineTable | None, instructions: bool) -> str:
         if place:
             return place
     if instructions:
-        return Site(pc // PC_STEP).name.lower().replace("_", " ")
+        return INSTRUCTIONS[Site(pc // PC_STEP)]
     return f"pc {pc:#x}" if pc else ""
 
 

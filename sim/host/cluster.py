@@ -25,6 +25,7 @@ from sim.hw.link import WIRE, publish, set_lanes, set_links
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR
+from sim.hw.switch import make_switch
 from sim.hw.tracker import make_tracker
 from sim.machine.build import Output
 from sim.machine.deadlock import deadlock
@@ -77,7 +78,7 @@ class Cluster:
             behind = 0 if self.symmetric else (number - distance) % len(self.plans)
             ports[p]["out_wire"] = number * len(self.distances) + p
             ports[p]["in_wire"] = behind * len(self.distances) + p
-            ports[p]["distance"] = distance
+            ports[p]["distance"], ports[p]["to_all"] = distance, distance == self.plans[0].chunks.gpus
         if not in_one_node(self.machine, len(self.plans)):
             self._connect_nodes(ports, number)
 
@@ -222,6 +223,7 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
         mirrors = make_mirrors(plan, distances)
     released = _released(plan, wavefronts, machine.dispatch.launch_ps)
     tracker["released"] = (released[:, 0] >= 0).sum()
+    switch, sums = make_switch(plan.chunks.gpus, plan.chunks.gpus in distances)
     sent_on = (plan.tiles["sends"] > 0) & (plan.tiles["threshold_bytes"] > 0)
     return Output(
         space=spaces,
@@ -233,6 +235,8 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
         mirrors=mirrors,
         released=released,
         chunk_left=np.bincount(plan.tiles["chunk"][sent_on], minlength=plan.chunks.gpus).astype(np.int64),
+        switch=switch,
+        sums=sums,
     )
 
 

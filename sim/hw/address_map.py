@@ -56,18 +56,13 @@ def _hash(ratio, places, index):
 @compiled
 def spread(value, places, index):
     """Which of `places` the `value` selects. The pair of it and `value // places` is unique under each index policy."""
-    if index == CacheIndex.INTERLEAVE:
-        return remainder(value, places)
-    ratio = quotient(value, places)
-    return remainder(value + (fold(ratio, places) if index == CacheIndex.HASH else scatter(ratio, places)), places)
+    return remainder(value + _hash(quotient(value, places), places, index), places)
 
 
 @compiled
 def unspread(ratio, place, places, index):
     """The value whose `value // places` is `ratio` and whose `spread` is `place`."""
-    if index == CacheIndex.INTERLEAVE:
-        return ratio * places + place
-    return ratio * places + (place - (fold(ratio, places) if index == CacheIndex.HASH else scatter(ratio, places))) % places
+    return ratio * places + (place - _hash(ratio, places, index)) % places
 
 
 @compiled

@@ -1,6 +1,7 @@
 """Links: unidirectional channels between GPUs, one packet per line, with credits.
 
-A port is one GPU's end of a link in each direction. Outgoing stores of the CUs and lines of the DMA engines wait in two
+A port is one GPU's end of a link in each direction. A switch that copies has a port more: a store that leaves over it
+arrives at all GPUs, also at this one. Outgoing stores of the CUs and lines of the DMA engines wait in two
 fifos. The head that has waited longer goes next. It occupies the link for its bytes and arrives a latency later. A
 packet leaves only with a credit: a place in the receiver's buffer. The credit returns a latency after the receiver has
 passed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
@@ -19,6 +20,7 @@ from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.prefetch import HOST_LINE_BYTES
 from sim.hw.request import NEVER, REQUEST, SECTOR_BYTES, Op, Stream
 from sim.hw.space import fingerprint, rotated
+from sim.hw.switch import part_key
 from sim.hw.tags import sectors_in
 from sim.spec import FabricPath, Topology
 from tracer.compile.jit import compiled
@@ -53,6 +55,7 @@ COUNTERS = {
     "busy_ps": "time in which a packet occupied the link",
     "credit_stalls": "packets that waited for a credit",
     "arrived_bytes": "payload of the packets that arrived and went to memory",
+    "added_bytes": "payload that the switch added to that of other GPUs, and that did not arrive by itself",
     "blocked_ps": "time in which an arrived packet waited for room in memory",
 }
 """Counter fields of PORT and their meaning."""
@@ -75,6 +78,7 @@ PORT = np.dtype(
         ("in_header_bytes", "i8"),
         ("through_l2", "i8"),  # 1: all packets that arrive go to banks of L2
         ("request_ps", "i8"),  # from the link to the memory controller, or to L2
+        ("to_all", "i8"),  # 1: the port to the switch itself, which copies stores to all GPUs
         # state
         ("free_fs", "i8"),  # when the lane is free (valid in the lane's first port)
         ("in_free_fs", "i8"),  # when the lane into this GPU is free (valid in the in-lane's first port)
@@ -82,12 +86,14 @@ PORT = np.dtype(
         ("reads", "i8"),  # reads of DMA engines so far whose data take a place in dma_fifo
         ("target_fifo", "i8"),  # fifo for the oldest arriving packet, -1 = not looked up ...
         ("target", "i8"),  # ... of this memory channel, or of this L2 bank if the packet stays in L2
+        ("part", "i8"),  # ... and the sum to which the switch adds it (`part_key`), -1 = none
         # counters
         ("packets", "i8"),
         ("bytes", "i8"),  # payload sent, whole sectors
         ("busy_ps", "i8"),
         ("credit_stalls", "i8"),
         ("arrived_bytes", "i8"),
+        ("added_bytes", "i8"),
         ("blocked_ps", "i8"),  # time in which an arrival waited for room in a memory queue
     ],
     align=True,
@@ -105,7 +111,7 @@ def make_ports(machine, ports, store_fifos, dma_fifos):
     records = np.zeros(ports, PORT)
     records["store_fifo"], records["dma_fifo"] = store_fifos, dma_fifos
     records["through_l2"], records["request_ps"] = machine.l2.fabric == FabricPath.THROUGH, fabric_ps(machine)
-    records["target_fifo"] = -1
+    records["target_fifo"] = records["part"] = -1
     for port in records:
         set_links(port, machine, False, False)
     set_lanes(records, machine, np.zeros((ports, 2), np.bool_))
@@ -165,6 +171,17 @@ def _credit_ps(port, wire):
 
 
 @compiled
+def _credits_ps(ports, p, wires):
+    """When the next packet of a port has its credit: on the port to all GPUs, one of every GPU."""
+    if ports[p].to_all == 0:
+        return _credit_ps(ports[p], wires[ports[p].out_wire])
+    credit_ps = np.int64(0)
+    for q in range(len(ports)):
+        credit_ps = max(credit_ps, _credit_ps(ports[q], wires[ports[q].out_wire]))
+    return credit_ps
+
+
+@compiled
 def _ready_ps(port, fifos, pool):
     """When the next packet of a port waits for the link, NEVER if there is none."""
     return min(fifo_head_ps(fifos[port.store_fifo], pool), fifo_head_ps(fifos[port.dma_fifo], pool))
@@ -180,7 +197,7 @@ def departure_fs(ports, p, wires, fifos, pool):
     ready_ps = _ready_ps(port, fifos, pool)
     if ready_ps == NEVER:
         return NEVER
-    credit_ps = _credit_ps(port, wires[port.out_wire])
+    credit_ps = _credits_ps(ports, p, wires)
     if credit_ps == NEVER:
         return NEVER
     return max(max(ready_ps, credit_ps) * FS_PER_PS, ports[port.lane].free_fs)
@@ -212,10 +229,9 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
     Reads: sends. Writes: ports, wires, tiles, fifos, pool.
     """
     port = ports[p]
-    wire = wires[port.out_wire]
     lane = ports[port.lane]
     stores, lines = fifos[port.store_fifo], fifos[port.dma_fifo]
-    if _credit_ps(port, wire) * FS_PER_PS > max(_ready_ps(port, fifos, pool) * FS_PER_PS, lane.free_fs):
+    if _credits_ps(ports, p, wires) * FS_PER_PS > max(_ready_ps(port, fifos, pool) * FS_PER_PS, lane.free_fs):
         port.credit_stalls += 1
     fifo = stores if fifo_head_ps(stores, pool) <= fifo_head_ps(lines, pool) else lines
     request = fifo_head(fifo, pool)
@@ -228,14 +244,25 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
         tile = tiles[request.tag]
         tile.sent_bytes += volume
         tile.sent_sum += fingerprint(tile, request.line, request.sectors)
+    arrival_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
+    if port.to_all == 1 and request.op == Op.WRITE:
+        for q in range(len(ports)):
+            _put(wires[ports[q].out_wire], sends, request, arrival_ps)
+    else:
+        _put(wires[port.out_wire], sends, request, arrival_ps)
+    fifo_take(fifo, pool, start_fs // FS_PER_PS)
+
+
+@compiled
+def _put(wire, sends, request, arrival_ps):
+    """Put a packet on a wire, with the tile and the address at the receiver."""
     packet = wire.packet[wire.sent % MAX_CREDITS]
     wire.packet[wire.sent % MAX_CREDITS] = request
     if request.load >= 0:
         send = sends[request.load]
         packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
-    packet.ready_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
+    packet.ready_ps = arrival_ps
     wire.sent += 1
-    fifo_take(fifo, pool, start_fs // FS_PER_PS)
 
 
 @compiled
@@ -244,10 +271,14 @@ def _received(port, p, space, mirrors, packet, target):
     target.link = 1 + p
     target.stream = Stream.COMM_WRITE
     target.contributors = rotated(packet.contributors, port.distance, space.gpus, space.set_mask)
+    port.part = -1
     if space.mirrored == 1 and packet.tag >= 0:
         mirror = mirrors[p, packet.tag]
         target.tag = mirror.tag
         target.line = packet.line + mirror.shift_bytes
+    if packet.op == Op.COMBINE:
+        port.part = part_key(target.line, target.sectors)
+        target.op = Op.WRITE
 
 
 @compiled
@@ -273,7 +304,7 @@ def arrival_ps(ports, p, wires):
 def port_peek(ports, p, wires, space, mirrors, place):
     """Copy the oldest incoming packet to `place`, as this GPU sees it.
 
-    Reads: ports, wires, space, mirrors. Writes: place.
+    Reads: wires, space, mirrors. Writes: ports, place.
     """
     port = ports[p]
     wire = wires[port.in_wire]
@@ -304,6 +335,28 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
 def goes_to_l2(port, request):
     """Does an arriving packet go to its bank of L2? Reads: port, request."""
     return port.through_l2 == 1 or is_cached(request)
+
+
+@compiled
+def part_ps(ports, p, wires):
+    """When the switch has the oldest packet of a port, a part of a sum. It needs no time of the link to this GPU.
+
+    Reads: ports, wires.
+    """
+    wire = wires[ports[p].in_wire]
+    return np.int64(wire.packet[wire.taken % MAX_CREDITS].ready_ps)
+
+
+@compiled
+def port_add(ports, p, wires, request, now_ps):
+    """The switch keeps the oldest packet of a port, a part of a sum. Reads: request. Writes: ports, wires."""
+    port = ports[p]
+    wire = wires[port.in_wire]
+    port.took_ps = now_ps
+    wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
+    wire.taken += 1
+    port.target_fifo = -1
+    port.added_bytes += sectors_in(request.sectors) * SECTOR_BYTES
 
 
 @compiled

@@ -47,7 +47,9 @@ def _route_collective(lsu, tile):
         for i in range(lsu.lines):
             lsu.line[i] -= port << PEER_BITS
         lsu.link = port
-        lsu.contributors = held(tile)
+        lsu.contributors = 1 if tile.alone == 1 else held(tile)
+        if tile.op == Op.COMBINE:
+            lsu.op = Op.COMBINE
     if lsu.op == Op.REDUCE:
         lsu.op = Op.UPDATE
     if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request

@@ -23,6 +23,7 @@ class Op(IntEnum):
     UPDATE = 2  # near-memory op-and-store at the DRAM bank (T3, NMC); no answer
     ATOMIC = 3  # read-modify-write at L2 with an answer
     REDUCE = 4  # read-modify-write at L2 without an answer
+    COMBINE = 5  # the switch adds it to what the other GPUs send to the line; the sum arrives as a write
 
 
 class Stream(IntEnum):

@@ -36,7 +36,7 @@ TILE = np.dtype(
         ("pitch_bytes", "i8"),  # from row to row
         ("bytes", "i8"),  # of all its sectors
         ("routed", "i8"),  # 1: a kernel's stores into it are not plain; the next four fields describe them
-        ("op", "i8"),  # Op: WRITE or UPDATE
+        ("op", "i8"),  # Op: WRITE, UPDATE or COMBINE
         ("stay", "i8"),  # 1: they are executed here
         ("stores", "i8"),  # number of GPUs that they go to: number of SEND records ...
         ("first_store", "i8"),  # ... and the first of them
@@ -45,6 +45,7 @@ TILE = np.dtype(
         ("sends", "i8"),  # actions of DMA engines at the trigger: number of SEND records, in turn, ...
         ("first_send", "i8"),  # ... and the first of them
         ("own", "i8"),  # 1: the sent data include this GPU's contribution; 0: only if nothing has arrived
+        ("alone", "i8"),  # 1: what a collective's kernel sends from it is this GPU's contribution only
         ("granularity", "i8"),  # Granularity: the unit in which it is sent
         ("parts", PARTS),  # the part of it that each wavefront stores
         ("chunk", "i8"),  # DmaPolicy.CHUNK: released with the other tiles of its chunk
@@ -106,7 +107,7 @@ GATE = np.dtype(
 SEND = np.dtype(
     [
         ("port", "i8"),  # over which it leaves
-        ("op", "i8"),  # Op at the receiver: WRITE or UPDATE
+        ("op", "i8"),  # Op at the receiver: WRITE or UPDATE; COMBINE: added in the switch
         ("tag", "i8"),  # its tile at the receiver
         ("shift_bytes", "i8"),  # address at the receiver - address here: whole lines
     ]

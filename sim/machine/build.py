@@ -48,6 +48,7 @@ from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
 from sim.hw.spans import SPAN
+from sim.hw.switch import make_switch
 from sim.hw.tags import make_sets
 from sim.hw.tracker import COUNTERS as TRACKER_COUNTERS
 from sim.hw.tracker import TRACKER
@@ -158,6 +159,8 @@ class Output(NamedTuple):
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
     released: np.ndarray  # i8 [descriptors, 4]: ready descriptors (tag, wavefront or -1, ready_ps, number of the send)
     chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
+    switch: np.ndarray  # SWITCH [1]
+    sums: np.ndarray  # SUM [places], empty if the switch adds nothing
 
 
 @by_reference
@@ -215,6 +218,7 @@ class Node(NamedTuple):
 
 def no_output() -> Output:
     """The Output of a run in which nothing is tracked and nothing leaves the GPU."""
+    switch, sums = make_switch(0, adds=False)
     return Output(
         space=np.zeros(1, SPACE),
         tiles=np.zeros(0, TILE),
@@ -225,6 +229,8 @@ def no_output() -> Output:
         mirrors=np.zeros((0, 0), MIRROR),
         released=np.zeros((0, 4), np.int64),
         chunk_left=np.zeros(0, np.int64),
+        switch=switch,
+        sums=sums,
     )
 
 

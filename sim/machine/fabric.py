@@ -18,6 +18,8 @@ from sim.hw.link import (
     goes_to_l2,
     is_cached,
     next_sender,
+    part_ps,
+    port_add,
     port_peek,
     port_send,
     port_take,
@@ -25,6 +27,7 @@ from sim.hw.link import (
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
+from sim.hw.switch import add_part, has_room, is_last_part, take_sum
 from tracer.compile.jit import compiled
 
 
@@ -78,8 +81,20 @@ def _delivery_ps(node, p):
         return NEVER
     if node.ports[p].target_fifo < 0:
         _look_up_target(node, p)
+    if _waits_in_switch(node, p):
+        switch, sums = node.output.switch[0], node.output.sums
+        if not has_room(switch, sums, node.ports[p].part):
+            return NEVER
+        return max(part_ps(node.ports, p, node.wires), node.ports[p].took_ps)
     target = node.fifos[node.ports[p].target_fifo]
     return max(now_ps, node.ports[p].took_ps, fifo_room_ps(target, node.pool, target.tail))
+
+
+@compiled
+def _waits_in_switch(node, p):
+    """Is the oldest packet of a port a part of a sum, and not the last part?"""
+    part = node.ports[p].part
+    return part >= 0 and not is_last_part(node.output.switch[0], node.output.sums, part)
 
 
 @compiled
@@ -89,7 +104,7 @@ def run_arrivals(node, begin_ps, end_ps):
     At equal times the packet that arrived first goes first.
 
     Reads: node.banks, node.engine, node.fabric_fifos, node.noc. Writes: node.arriving, node.bank_told_ps, node.fifos,
-    node.memory_wake_ps, node.pool, node.ports, node.wires.
+    node.memory_wake_ps, node.output, node.pool, node.ports, node.wires.
     """
     while True:
         chosen = -1
@@ -108,10 +123,16 @@ def run_arrivals(node, begin_ps, end_ps):
 
 @compiled
 def _deliver(node, p, now_ps):
-    """Put the oldest packet of a port into the queue of its memory channel or L2 bank."""
+    """Put the oldest packet of a port into the queue of its memory channel or L2 bank, or leave it in the switch."""
     port = node.ports[p]
     port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
     request, target = node.arriving[0], port.target
+    if _waits_in_switch(node, p):
+        add_part(node.output.switch[0], node.output.sums, port.part, request.contributors)
+        port_add(node.ports, p, node.wires, request, now_ps)
+        return
+    if port.part >= 0:
+        request.contributors |= take_sum(node.output.switch[0], node.output.sums, port.part)
     if goes_to_l2(port, request):
         request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
         node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + port.request_ps)

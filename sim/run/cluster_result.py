@@ -102,4 +102,5 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
         "dma_tiles": int(((tiles["sends"] > 0) & (tiles["sent_bytes"] == tiles["sends"] * tiles["bytes"])).sum()),
         "dma_descriptors": int(node.dmas["descriptors"].sum()),
+        **({"switch_lines_max": int(node.output.switch[0]["used_max"])} if len(node.output.sums) else {}),
     }

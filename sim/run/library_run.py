@@ -1,4 +1,8 @@
-"""A collective as NCCL or RCCL runs it, as a run: staged plans on a machine with the links and software of its row."""
+"""A collective as NCCL or RCCL runs it, as a run: staged plans on a machine with the links and software of its row.
+
+LibraryRun   the collective alone
+BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -6,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sim.collective import staged
+from sim.collective import nvls, tree
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, RING, Choice, row_of, topology_of
+from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, NVLS, RING, TREE, Choice, row_of, topology_of
 from sim.collective.plans import Plan
-from sim.collective.staged import kernels
+from sim.collective.staged import kernels, staged_plan
+from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch
@@ -20,20 +25,18 @@ from sim.machine.memory import check_plan_memory
 from sim.presets import Preset
 from sim.presets.check import check_machine
 from sim.presets.preset import OVERRIDE, Source
-from sim.run.many_gpus import collective_launch, replace_unit, run_plan
+from sim.run.inputs import gemm_input
+from sim.run.many_gpus import collective_launch, plan_cluster, replace_unit, run_cluster, run_plan
 from sim.run.result import RunResult
-from sim.run.run import COLLECTIVE_COST, Run
+from sim.run.run import COLLECTIVE_COST, Run, gemm_cost
 from sim.spec import Machine
-from tracer.gemm.source import OUTPUT_TILE
+from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
-PLANS = {
-    "all_reduce": staged.all_reduce,
-    "reduce_scatter": staged.reduce_scatter,
-    "all_gather": staged.all_gather,
-    "all_to_all": staged.all_to_all,
-    "send_recv": staged.send_recv,
-}
+IN_SWITCH = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
+"""Plans of NVLS."""
+TREE_WORKGROUPS = 2
+"""Workgroups on a CU in a tree: one goes up while one goes down."""
 BARE_PS = "bare_time_ps"
 """Figure: time without the launch."""
 
@@ -43,7 +46,7 @@ class LibraryRun(Run):
     """A collective of a library.
 
     Attributes:
-        kind: one of PLANS.
+        kind: one of `sim.collective.library.KINDS`.
         gpus: their number.
         data_bytes: of the whole buffer of a GPU; chunks are padded to whole lines and equal tiles.
         choice: algorithm, protocol and channels. The preset has their values (`library_preset`).
@@ -70,6 +73,17 @@ class LibraryRun(Run):
     def own_options(self) -> dict[str, Any]:
         return {}
 
+    def modules(self) -> tuple[str, ...]:
+        return (__name__,)
+
+    @property
+    def alike(self) -> bool:
+        """Do all GPUs do the same?"""
+        return self.choice.algorithm != TREE and self.kind != "broadcast" and self.choice.nodes == 1
+
+    def simulated_gpus(self) -> int:
+        return 1 if self.alike else self.gpus
+
     @cached_property
     def buffer(self) -> tuple[np.ndarray, Chunks]:
         return flat_buffer(self.data_bytes, self.gpus, self.choice.channels)
@@ -83,18 +97,31 @@ class LibraryRun(Run):
         """The plans of all GPUs."""
         machine, (output, chunks) = self.preset.machine, self.buffer
         check_plan_memory(chunks.tiles, chunks.gpus)
-        pieces = self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
-        settings: dict[str, Any] = {"pieces": pieces, "step_ps": machine.collective.step_ps}
-        topology = machine.link.topology
-        return [PLANS[self.kind](output, chunks, gpu, topology, **settings) for gpu in range(self.gpus)]
+        step_ps, gpus = machine.collective.step_ps, range(self.gpus)
+        if self.choice.algorithm == NVLS:
+            switch = adding_switch(machine.link, self.gpus)
+            return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
+        topology, pieces = machine.link.topology, self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
+        settings: dict[str, Any] = {"pieces": pieces, "step_ps": step_ps}
+        if self.choice.algorithm == TREE:
+            settings["per_node"] = self.gpus // self.choice.nodes
+            return [tree.all_reduce(output, chunks, gpu, topology, **settings) for gpu in gpus]
+        if self.kind == "broadcast":
+            return [tree.broadcast(output, chunks, gpu, topology, **settings) for gpu in gpus]
+        return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, step_ps) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
-        """The kernel of a GPU; of a direct algorithm its parts, which run at the same time."""
+        """The kernel of a GPU; of a direct algorithm and of NVLS its parts, which run at the same time."""
         machine = replace_unit(self.preset.machine, collective={"launch_ps": 0})
         channels = self.choice.channels
         if self.choice.algorithm == RING:
             return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
-        own = max(1, channels // self.gpus)  # channels that copy what the GPU keeps
+        if self.choice.algorithm == TREE:
+            ways = [replace(plan, steps=steps) for steps in tree.both_ways(plan)]
+            both = enumerate(way for way in ways if way.steps)
+            kernels_ = [collective_launch(machine, self.kind, way, queue, (0, channels)) for queue, way in both]
+            return [replace(part, places=TREE_WORKGROUPS) for part in kernels_]
+        own = 0 if self.choice.algorithm == NVLS else max(1, channels // self.gpus)  # they copy what the GPU keeps
         shared = (0, max(1, channels - own))
         places = (shared, shared, (channels - own, channels))
         parts = [
@@ -102,7 +129,8 @@ class LibraryRun(Run):
             for queue, (steps, cus) in enumerate(zip(kernels(plan.steps), places, strict=True))
             if steps
         ]
-        return [replace(part, places=DIRECT_WORKGROUPS) for part in parts]
+        more = DIRECT_WORKGROUPS if self.choice.algorithm == NVLS else 0  # a CU counts the workgroups of all kernels
+        return [replace(part, places=DIRECT_WORKGROUPS + more * part.queue) for part in parts]
 
     def reads(self, field: str) -> bool:
         return field != "collective.launch_ps"  # all GPUs are idle until then; `signed` adds it
@@ -111,7 +139,7 @@ class LibraryRun(Run):
         result = run_plan(
             *(self.preset.machine, self.plans(), self.launches),
             name=self.kind,
-            explicit=False,
+            explicit=not self.alike,
             interval_ps=self.interval_ps,
             progress=progress,
             save_points=save_points,
@@ -123,6 +151,59 @@ class LibraryRun(Run):
         signed = super().signed(result)
         end_ps = int(result.figures[BARE_PS] or 0) + self.preset.machine.collective.launch_ps
         return replace(signed, kernels=[replace(kernel, end_ps=end_ps) for kernel in result.kernels])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideRun(LibraryRun):
+    """A GEMM and a collective of a library at the same time. The channels keep the last CUs, the GEMM has the others.
+
+    The result has the figures `gemm_end_ps` and `collective_end_ps`, each with its launch.
+
+    Attributes:
+        source: the GEMM of each GPU.
+    """
+
+    source: GemmSource
+
+    @property
+    def title(self) -> str:
+        return f"{self.source.info.name} beside {super().title}"
+
+    @property
+    def cost(self) -> float:
+        return gemm_cost(self.source) + super().cost
+
+    def input(self) -> dict[str, Any]:
+        return gemm_input(self.source) | super().input()
+
+    def reads(self, field: str) -> bool:
+        return True
+
+    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
+        machine = self.preset.machine
+        count = machine.cu.count
+        split = count - self.choice.channels
+        if split < 1:
+            raise UserError(f"channels: found {self.choice.channels}, allowed beside a GEMM are 1 to {count - 1}")
+        gemm = Launch(self.source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
+        delay_ps = machine.collective.launch_ps
+
+        def kernels(plan: Plan) -> list[Launch]:
+            moved = [
+                replace(part, queue=1 + part.queue, cus=(split + part.cus[0], split + part.cus[1]))
+                for part in self.launches(plan)
+                if part.cus
+            ]
+            return [gemm, *(replace(part, start_ps=part.start_ps + delay_ps) for part in moved)]
+
+        cluster, launches = plan_cluster(machine, self.plans(), kernels, explicit=False, interval_ps=self.interval_ps)
+        result = run_cluster(cluster, launches, self.kind, self.interval_ps, progress, save_points)
+        ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
+        result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
+        return result
+
+    def signed(self, result: RunResult) -> RunResult:
+        return Run.signed(self, result)
 
 
 def flat_buffer(data_bytes: int, gpus: int, channels: int) -> tuple[np.ndarray, Chunks]:
@@ -164,6 +245,13 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.launch_ps": (choice.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
     }
+    if choice.nodes > 1:
+        values |= {
+            "network.node_gpus": (row.gpus, "standard"),
+            "network.GB_per_s": (row.cards_GB_per_s, "standard"),
+            "network.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
+            "network.credits": (MAX_CREDITS, "assumed"),
+        }
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
     machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})
     check_machine(machine, preset.name)

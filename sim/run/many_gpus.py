@@ -9,26 +9,24 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from sim.collective import nvls
 from sim.collective.check import Limits, check_reduces, follow
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import CollectiveKernel
-from sim.collective.own_plan import OwnPlan
-from sim.collective.plans import (
-    Plan,
+from sim.collective.on_cus import (
     all_gather,
     all_reduce,
     all_to_all,
-    check_plans_fit,
-    fused,
     local_reduce,
     reduce_scatter,
     send,
     steps_queue,
-    tell_contributors,
 )
+from sim.collective.own_plan import OwnPlan
+from sim.collective.plans import Plan, check_plans_fit, fused, tell_contributors
 from sim.collective.space import check_tracker
 from sim.collective.tables import Queue
-from sim.collective.topology import port_distances
+from sim.collective.topology import adding_switch, port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints, cluster_state, flat_state
@@ -52,6 +50,8 @@ COLLECTIVES = {
     "all_to_all": all_to_all,
     "send": send,
     "local_reduce": local_reduce,
+    nvls.REDUCE_SCATTER: nvls.reduce_scatter,
+    nvls.ALL_GATHER: nvls.all_gather,
 }
 
 
@@ -80,7 +80,7 @@ def run_plan(
         DeadlockError: no unit can make progress and work is left.
     """
     cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
-    return _run(cluster, launches, name, interval_ps, progress, save_points)
+    return run_cluster(cluster, launches, name, interval_ps, progress, save_points)
 
 
 def plan_cluster(
@@ -179,8 +179,9 @@ def collective_plans(
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
         settings["update"] = True
-    make = COLLECTIVES[kind]
-    return [make(output, chunks, gpu, own or machine.link.topology, **settings) for gpu in range(chunks.gpus)]
+    in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER)
+    topology = adding_switch(machine.link, chunks.gpus) if in_switch else own or machine.link.topology
+    return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
 
 def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
@@ -215,7 +216,7 @@ def run_fused(
     cluster, launches = fused_cluster(
         *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
     )
-    return _run(cluster, launches, source.info.name, interval_ps, progress, save_points)
+    return run_cluster(cluster, launches, source.info.name, interval_ps, progress, save_points)
 
 
 def fused_cluster(
@@ -247,7 +248,7 @@ def fused_cluster(
     return cluster, launches
 
 
-def _run(
+def run_cluster(
     cluster: Cluster,
     launches: list[list[Launch]],
     name: str,
@@ -255,6 +256,7 @@ def _run(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
+    """Run the kernels of `plan_cluster`. name: of the workload in the result."""
     if save_points is None:
         cluster.run(launches, progress)
     else:
@@ -340,7 +342,7 @@ def run_side_by_side(
         explicit=False,
         interval_ps=interval_ps,
     )
-    result = _run(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
+    result = run_cluster(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
     ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
     result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
     return result

@@ -3,17 +3,25 @@
 decomposed, copy_engines, flux    GEMM + reduce-scatter (`sim.collective.software`)
 flux_gather                       AG + GEMM: copy engines gather A; tiles wait for their rows in one fused kernel
 all_gather_copies                 all-gather alone
+in_switch                         GEMM whose stores are added in the switch (`sim.collective.nvls`)
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+import numpy as np
+
+from sim.collective import nvls
 from sim.collective.chunks import Chunks
 from sim.collective.own_plan import OwnPlan
 from sim.collective.patterns import gathered_rows
 from sim.collective.software import all_gather_copies, scattered
+from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
+from sim.host.window import Launch
 from sim.hw.warp import MAX_WARPS
 from sim.machine.memory import check_plan_memory
 from sim.run.inputs import gemm_input
@@ -23,8 +31,9 @@ from sim.run.run import GpusRun, gemm_cost
 from sim.spec import DmaPolicy, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
+from traces.source import Workgroup
 
-AG_COPIES, FLUX_GATHER = "all_gather_copies", "flux_gather"
+AG_COPIES, FLUX_GATHER, IN_SWITCH = "all_gather_copies", "flux_gather", "in_switch"
 COUNTER_BITS = 48
 
 
@@ -42,7 +51,10 @@ def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chun
         UserError: names the field, its value and what is allowed.
     """
     check_kernel_is_tracked(source)
-    scattered(kind, source.output_tiles(), chunks, 0, own or machine.link.topology)
+    if kind == IN_SWITCH:
+        nvls.fused(source.output_tiles(), chunks, 0, adding_switch(machine.link, chunks.gpus))
+    else:
+        scattered(kind, source.output_tiles(), chunks, 0, own or machine.link.topology)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +62,8 @@ class SoftwareRun(GpusRun):
     """One of the runs of this file.
 
     Attributes:
-        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER (with chunks of `row_chunks`) or AG_COPIES.
+        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER (with chunks of `row_chunks`), AG_COPIES
+            or IN_SWITCH.
     """
 
     kind: str
@@ -81,6 +94,14 @@ class SoftwareRun(GpusRun):
             copies = [all_gather_copies(output, self.chunks, gpu, topology) for gpu in gpus]
             return run_plan(machine, copies, lambda plan: [], **settings)
         check_kernel_is_tracked(self.source)
+        if self.kind == IN_SWITCH:
+            switch = adding_switch(machine.link, self.chunks.gpus)
+            added = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
+            return run_plan(
+                *(machine, [plan for plan, _ in added]),
+                lambda plan: [ordered_launch(self.source, added[plan.gpu][1], start_ps)],
+                **settings,
+            )
         if self.kind == FLUX_GATHER:
             made = [gathered_rows(self.source, self.chunks, gpu, topology) for gpu in gpus]
         else:
@@ -91,3 +112,23 @@ class SoftwareRun(GpusRun):
             lambda plan: [staggered_launch(self.source, plan, start_ps, made[plan.gpu][1])],
             **settings,
         )
+
+
+class Reordered:
+    """A GEMM whose workgroups make its tiles in another order (`traces.source.KernelSource`)."""
+
+    def __init__(self, source: GemmSource, order: np.ndarray):
+        """order: i8 [tiles], the tile of each workgroup."""
+        self.source, self.order, self.info = source, order, source.info
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        for index in range(start, len(self.order)):
+            yield self.source.workgroup(int(self.order[index]))._replace(index=index)
+
+    def fingerprint(self) -> str:
+        return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
+
+
+def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
+    """The GEMM of one GPU with its tiles in a given order."""
+    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)

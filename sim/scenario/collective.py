@@ -139,7 +139,7 @@ class CollectiveResult:
 
 def bus_share(kind: str, gpus: int) -> float:
     """Bytes that cross the links of a GPU at least, per byte of the buffer (nccl-tests, doc/PERFORMANCE.md)."""
-    if kind == "send_recv":
+    if kind in ("send_recv", "broadcast"):
         return 1.0
     return (gpus - 1) / gpus * (2 if kind == "all_reduce" else 1)
 
@@ -217,6 +217,6 @@ def _on_line(sizes: Sequence[int], values: Sequence[int], wanted: int) -> float:
 def _plain_choice(asked: Collective) -> Choice:
     """The plain plans as a choice: no protocol, all CUs of `collective.cus`."""
     machine = asked.preset.machine
-    direct = is_direct(machine.link.topology) or ALGORITHMS[asked.name] == DIRECT
+    direct = is_direct(machine.link.topology) or DIRECT in ALGORITHMS[asked.name]
     cus = min(machine.collective.cus, machine.cu.count)
     return Choice(PLAIN, DIRECT if direct else RING, PLAIN, cus)

@@ -12,6 +12,11 @@ and of what software does today (`sim.collective.software`), which needs a link 
     Copy-engines            one GEMM; its flags start a copy of each chunk; add, then AG by copy engines
     FLUX                    one GEMM that stores to the owners; add, then AG
 
+and of a switch that adds and copies (`sim.collective.nvls`, `link.in_switch`):
+
+    NVLS                    GEMM, then RS added in the switch, then AG copied in the switch, both by kernels on CUs
+    T3-NVLS                 a GEMM whose stores are added in the switch, in place of near memory; then AG as in NVLS
+
 To add is a kernel of the owner, after the GEMM and all arrivals: it reads its sum and N - 1 receive buffers.
 
 A run is one simulation (RUNS). NEEDS lists the runs of each configuration; configurations share runs.
@@ -35,11 +40,17 @@ from traces.units import ps_to_ns
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
 DECOMPOSED, COPY_ENGINES, FLUX = "Decomposed", "Copy-engines", "FLUX"
+NVLS, T3_NVLS = "NVLS", "T3-NVLS"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
 """Those of the paper. They are simulated if nothing else is asked for."""
 SOFTWARE = (DECOMPOSED, COPY_ENGINES, FLUX)
-ALL_CONFIGURATIONS = CONFIGURATIONS + SOFTWARE
-RUNS = ("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies")
+IN_SWITCH = (NVLS, T3_NVLS)
+"""Those that need a switch that adds and copies."""
+ALL_CONFIGURATIONS = CONFIGURATIONS + SOFTWARE + IN_SWITCH
+RUNS = (
+    *("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies"),
+    *("rs_nvls", "ag_nvls", "t3_nvls"),
+)
 """Names of the runs from which the configurations are computed."""
 NEEDS = {
     SEQUENTIAL: ("gemm", "rs", "ag"),
@@ -50,6 +61,8 @@ NEEDS = {
     DECOMPOSED: ("decomposed", "add", "ag"),
     COPY_ENGINES: ("copy_engines", "add", "ag_copies"),
     FLUX: ("flux", "add", "ag"),
+    NVLS: ("gemm", "rs_nvls", "ag_nvls"),
+    T3_NVLS: ("t3_nvls", "ag_nvls"),
 }
 """Runs of each configuration. The last one is the all-gather."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
@@ -160,9 +173,9 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     *before, gather = needed
     gemm_ps = before[0].time_ps
     traffic = np.sum([run.dram_bytes for run in before], axis=0)
-    if name in (SEQUENTIAL, IDEAL, IDEAL_NMC):
+    if name in (SEQUENTIAL, NVLS, IDEAL, IDEAL_NMC):
         rs_ps = before[1].time_ps
-        overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
+        overlapped_ps = gemm_ps + rs_ps if name in (SEQUENTIAL, NVLS) else max(gemm_ps, rs_ps)
     else:
         rs_ps = overlapped_ps = sum(run.time_ps for run in before)
     return Configuration(

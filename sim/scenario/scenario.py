@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.nvls import ALL_GATHER, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import OVERLAPS
 from sim.presets import Preset
@@ -16,14 +17,16 @@ from sim.run.inputs import gemm_input
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
-from sim.run.software import AG_COPIES, SoftwareRun, check_software
+from sim.run.software import AG_COPIES, IN_SWITCH, SoftwareRun, check_software
 from sim.run.store import Store, run_or_get
-from sim.scenario.result import CONFIGURATIONS, NEEDS, RUNS, T3, T3_MCA, ScenarioResult, put_together
+from sim.scenario.result import CONFIGURATIONS, NEEDS, NVLS, RUNS, T3, T3_MCA, T3_NVLS, ScenarioResult, put_together
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
+COLLECTIVES = {"ag": "all_gather", "add": "local_reduce", "rs_nvls": REDUCE_SCATTER, "ag_nvls": ALL_GATHER}
+"""Run -> collective on CUs, for all but the reduce-scatters."""
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""
 
@@ -105,7 +108,9 @@ class Scenario:
             return SoftwareRun(source=self.source(), kind=name, **common)
         if name == "ag_copies":
             return SoftwareRun(source=self._shortest_source(), kind=AG_COPIES, **common)
-        kind = {"ag": "all_gather", "add": "local_reduce"}.get(name, "reduce_scatter")
+        if name == "t3_nvls":
+            return SoftwareRun(source=self.source(), kind=IN_SWITCH, **common)
+        kind = COLLECTIVES.get(name, "reduce_scatter")
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
 
     def _shortest_source(self) -> GemmSource:
@@ -137,6 +142,8 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
         fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)
     for name in set(runs_of(configurations)) & set(OVERLAPS):
         check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
+    if {NVLS, T3_NVLS} & set(configurations):
+        check_software(scenario.preset.machine, IN_SWITCH, scenario.source(), chunks, scenario.own)
 
 
 def simulate_scenario(

@@ -15,6 +15,8 @@ from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.units import MIB
 
+ALGORITHM_NAMES = tuple(dict.fromkeys(name for names in ALGORITHMS.values() for name in names))
+
 
 @click.command()
 @click.argument("kind", metavar="KIND", type=NearChoice((*ALGORITHMS, *ALIASES)))
@@ -22,7 +24,7 @@ from traces.units import MIB
 @click.option("--bytes", "data_bytes", type=int, required=True, help="Buffer of a GPU in bytes.")
 @with_machine("a100_80g")
 @click.option("--library", type=NearChoice(LIBRARIES), help="plain = the plans of T3's collectives.  [of the preset]")
-@click.option("--algorithm", type=NearChoice(tuple(dict.fromkeys(ALGORITHMS.values()))), help="[the library's choice]")
+@click.option("--algorithm", type=NearChoice(ALGORITHM_NAMES), help="[the library's choice]")
 @click.option("--protocol", type=NearChoice(PROTOCOLS), help="[the library's choice]")
 @click.option("--channels", type=int, help="Workgroups of the kernel; each keeps a CU.  [the library's choice]")
 @click.option("--whole", is_flag=True, help="Simulate all bytes. Else two smaller sizes give the time of a large one.")
@@ -46,7 +48,7 @@ def collective(
 ) -> None:
     """Simulate one collective on idle GPUs: time, bandwidth, DRAM and link traffic of one GPU.
 
-    KIND is all_reduce, reduce_scatter, all_gather, all_to_all (alltoall) or send_recv (point_to_point).
+    KIND is all_reduce, reduce_scatter, all_gather, all_to_all (alltoall), send_recv (point_to_point) or broadcast.
 
     Example: t3sim collective all_gather --gpus 4 --bytes 65536 --preset a100_80g --json
 

@@ -13,7 +13,7 @@ from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.archive import COLUMN
-from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import again
 from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tracer.elf.names import short_name
@@ -208,7 +208,7 @@ def _phase_times(name: str, own: Mapping[str, Any]) -> dict[str, float]:
     phases = {part: own[figure] / NS_PER_US for part, figure in PHASES.items()}
     overlapped_us = own["time_ns"] / NS_PER_US - phases["all-gather"]
     if (
-        name in (T3, T3_MCA, *SOFTWARE)
+        name in (T3, T3_MCA, T3_NVLS, *SOFTWARE)
         or abs(overlapped_us - phases["GEMM"] - phases["reduce-scatter"]) > 1 / NS_PER_US
     ):
         return {FUSED: overlapped_us, "all-gather": phases["all-gather"]}
@@ -245,20 +245,32 @@ def _values(preset: Preset) -> dict[str, Value]:
 
 
 def _label(rows: list[Row], fields: list[Column]) -> None:
-    """A short name for each row: its fields that differ between rows. Equal names get a number."""
+    """A short name for each row: as few of its fields as tell rows apart. Equal names get a number."""
     names = [column.name for column in fields if not column.of_machine or differs_within(column.name, rows)]
     chosen = [name for name in names if name != "kind" and len({str(row.values.get(name)) for row in rows}) > 1]
     chosen.sort(key=lambda name: COLUMNS_LAST.index(name) if name in COLUMNS_LAST else name != "simulation")
     seen: dict[str, int] = {}
-    for row in rows:
-        parts = [_part(name, row.values[name]) for name in chosen if row.values.get(name) is not None]
-        label = ", ".join(parts) or str(row.values["workload"])
+    for row, label in zip(rows, _names(rows, chosen), strict=True):
         seen[label] = seen.get(label, 0) + 1
         row.label = label if seen[label] == 1 else f"{label} #{seen[label]}"
+
+
+def _names(rows: list[Row], fields: list[str]) -> list[str]:
+    """The names of the rows, by the first fields that tell all rows apart, or by all."""
+    for some in range(len(fields)):
+        found = [_name(row, fields[:some]) for row in rows]
+        if len(set(found)) == len(rows):
+            return found
+    return [_name(row, fields) for row in rows]
+
+
+def _name(row: Row, names: list[str]) -> str:
+    parts = [_part(name, row.values[name]) for name in names if row.values.get(name) is not None]
+    return ", ".join(parts) or str(row.values["workload"])
 
 
 def _part(name: str, value: Value) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if name in ("machine", "workload", "simulation"):
         return text
-    return f"{text} GPUs" if name == "GPUs" else f"{name.rpartition('.')[2]} {text}"
+    return f"{text} GPU{'s' * (text != '1')}" if name == "GPUs" else f"{name.rpartition('.')[2]} {text}"

@@ -12,25 +12,36 @@ from sim.view.style import label_of, legend_below, save
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDEST_IN = 14.0
+WIDEST_IN = 16.0
 """Largest width of the figure; labels that need more are turned."""
+SUMMARIES = {"geomean": "geomean", "max": "largest"}
+"""Answer of an experiment over all cases -> label of its bars."""
+ONLY_SUMMARIES = "The paper has numbers for all cases together (published), not for single ones"
 
 
 def draw(
-    answers: Mapping[str, float], cases: Sequence[str], path: Path, published: Mapping[str, float] | None = None
+    answers: Mapping[str, float],
+    cases: Sequence[str],
+    path: Path,
+    published: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Draw the speed-ups of an experiment from its answers. published: configuration -> geometric mean in the paper."""
+    """Draw the speed-ups of an experiment from its answers. published: of SUMMARIES -> configuration -> speed-up."""
     shown = [name for name in CONFIGURATIONS if name != SEQUENTIAL]
     speedups = {name: [answers[f"{case}/{name}/speedup"] for case in cases] for name in shown}
     means = {name: answers[f"geomean/{name}/speedup"] for name in shown}
-    save(draw_speedups([case_title(case) for case in cases], speedups, means, published), path)
+    beside: dict[str, Mapping[str, float]] = {}
+    for summary, values in (published or {}).items():
+        if summary != "geomean":
+            beside[SUMMARIES[summary]] = {name: answers[f"{summary}/{name}/speedup"] for name in shown}
+        beside[f"{SUMMARIES[summary]},\npublished"] = values
+    save(draw_speedups([case_title(case) for case in cases], speedups, means, beside), path)
 
 
 def draw_speedups(
     titles: Sequence[str],
     speedups: Mapping[str, Sequence[float | None]],
     means: Mapping[str, float | None],
-    published: Mapping[str, float] | None = None,
+    beside: Mapping[str, Mapping[str, float]] | None = None,
 ) -> "Figure":
     """Draw bars that begin at 1, the time of Sequential.
 
@@ -38,24 +49,23 @@ def draw_speedups(
         titles: titles of the cases. Lines that all titles share are in the title of the figure.
         speedups: configuration -> speed-up of each case; None = no bar.
         means: configuration -> geometric mean; None = no bar. Empty: no means are shown.
-        published: configuration -> published geometric mean, beside the means.
+        beside: label -> configuration -> speed-up: more bars after the means, some of them published.
     """
     common, labels = _short_labels(titles)
-    ends = [*(["geomean"] if means else []), *(["geomean,\npublished"] if published else [])]
+    others = beside or {}
     series = {}
     for name, values in speedups.items():
         mean = means.get(name)
-        last = [*([mean] if means else []), *([published.get(name)] if published else [])]
+        last = [*([mean] if means else []), *(bars.get(name) for bars in others.values())]
         bars = [nan if value is None else value for value in [*values, *last]]
         series[name if mean is None else f"{name}, geomean {mean:.3f}"] = bars
-    groups = [*labels, *ends]
+    groups = [*labels, *(["geomean"] if means else []), *others]
     width_in = max(6.0, min(WIDEST_IN, max(0.75, widest_in(groups)) * (len(groups) + 1)))
     figure, axes = new_figure(width_in, 4.2)
     grouped_bars(axes, [*map(label_of, groups)], series, base=1.0)
     axes.axhline(1, color="black", linewidth=1)
-    axes.set(
-        ylabel="speed-up (x)", title=label_of("\n".join(["Speed-ups over Sequential", *([common] if common else [])]))
-    )
+    lines = ["Speed-ups over Sequential", *([common] if common else []), *([ONLY_SUMMARIES] if others else [])]
+    axes.set(ylabel="speed-up (x)", title=label_of("\n".join(lines)))
     legend_below(axes, 2)
     drawn: Figure = figure
     return drawn

@@ -86,7 +86,8 @@ def tab_through(page):
 
     Each of them must show that it has the focus, and nothing may cover it.
     """
-    page.evaluate(f"window.stops = ({STOPS})(); document.activeElement.blur()")
+    page.locator("h1").click()  # Tab begins there
+    page.evaluate(f"window.stops = ({STOPS})()")
     reached = []
     for _ in range(page.evaluate("stops.length")):
         page.keyboard.press("Tab")
@@ -109,3 +110,21 @@ def tab_to(page, selector):
 def contrasts(page):
     """(contrast of WCAG 2.1, text) of every visible text of a page, of charts too."""
     return page.evaluate(TEXTS)
+
+
+def reach_every_lane(page):
+    """Scroll to each name: it must come into the visible part of the lanes. The number of names."""
+    number, hidden = page.evaluate(
+        """() => {
+  const names = [...document.querySelectorAll("#names > *")];
+  const part = document.getElementById("scroll").getBoundingClientRect();
+  const hidden = names.filter(name => {
+    name.scrollIntoView({ block: "nearest" });
+    const box = name.getBoundingClientRect();
+    return box.top < part.top - 1 || box.bottom > part.bottom + 1;
+  });
+  return [names.length, hidden.map(name => name.title)];
+}"""
+    )
+    assert hidden == []
+    return number

@@ -7,7 +7,7 @@ backward:  DRAM reads rows * S, DRAM writes W * S32; then a kernel that reads W 
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.element_map import ElementMap
@@ -17,12 +17,12 @@ from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 
-ONE_PER_LANE = {"vector": 1, "unroll": 1, "warps": 16}
+ONE_PER_LANE: dict[str, Any] = {"vector": 1, "unroll": 1, "warps": 16}
 """An element-wise kernel of PyTorch before 1.5: workgroups of 512 lanes, and each lane has one element
 (pytorch/pytorch issue 31975, pull request 31974)."""
 
 
-def one_per_lane(scalar: bool) -> dict[str, int]:
+def one_per_lane(scalar: bool) -> dict[str, Any]:
     """Fields of an ElementMap with or without wide accesses."""
     return ONE_PER_LANE if scalar else {}
 

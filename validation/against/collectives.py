@@ -4,7 +4,7 @@
 (`validation/references/nccl_*.csv`). Ours: `t3sim collective` with the library of the preset. `sim/collective/
 library.toml` has two calibrated values for each machine, algorithm and protocol: `launch_ps` and `channel_ps`. Curves
 of 2 and 4 A100 or H100, and of 8 V100, give them (`--calibrate` prints them again). Curves of 8 A100 and 8 H100 are
-predicted.
+held out: they give no value, but they were in view when the model was made (`collectives_notes.md`).
 """
 
 import argparse
@@ -155,7 +155,7 @@ def calibrated(points: Sequence[Point]) -> tuple[float, float, float]:
 
 def curve_row(case: Case, rows: Sequence[Row]) -> list[str]:
     small, large = (mean_absolute(row for row in rows if row.large == side) for side in (False, True))
-    kind = "calibration" if case.calibrates else "prediction"
+    kind = "calibration" if case.calibrates else "held out"
     return [*map(str, case), str(len(rows)), kind, *("" if e is None else f"{100 * e:.1f} %" for e in (small, large))]
 
 
@@ -187,7 +187,7 @@ def table(found: dict[Case, list[Row]]) -> str:
     means = [
         _sentence("Mean absolute error of all rows", lambda row: True, rows),
         _sentence("Curves that calibrate", lambda row: row.case.calibrates, rows),
-        _sentence("Predicted curves", lambda row: not row.case.calibrates, rows),
+        _sentence("Curves held out (in view, see below)", lambda row: not row.case.calibrates, rows),
     ]
     missing = sum(map(len, measured().values())) - len(rows)
     if missing:

@@ -64,6 +64,8 @@ OPERATORS = {
     "AllReduce_FFN": ("mlp_reduce",),
 }
 """Operator of `layer_gpt3_4xa100_prefill.csv` -> steps of a layer."""
+PRECISIONS = {DataType.FP16: "fp16 mixed", DataType.FP32: "fp32"}
+"""Type of the activations -> column `precision` of `iteration_bert_large_v100.csv`."""
 PUBLISHED_BERT_MS = 9.14
 PUBLISHED_BERT_SHARES = {"contraction": 61.0, "normalisation": 25.5, "element-wise": 13.5}
 """PyTorch's encoder layer of BERT-Large on a V100 (`validation.experiments.bert_layer`); percent of its time."""
@@ -238,14 +240,15 @@ def bert_layer(store: Store) -> tuple[list[Compared], list[list[str]]]:
     return [whole], share_rows(PUBLISHED_BERT_SHARES, ours)
 
 
-def bert_iterations(store: Store) -> list[Compared]:
+def bert_iterations(store: Store, dtype: DataType) -> list[Compared]:
     """Rows of one DGX-1 GPU, per micro-batch in ms; rows that say they are not for validation are left out."""
     compared = []
     for row in rows("iteration_bert_large_v100.csv"):
         if "DGX-1" not in row["gpu"] or row["gpus"] != "1" or "do not validate" in row["note"]:
             continue
+        if row["precision"] != PRECISIONS[dtype]:
+            continue
         newer = "21.11" in row["source"]
-        dtype = DataType.FP32 if row["precision"] == "fp32" else DataType.FP16
         scenario = bert(BertRow(dtype, int(row["micro_batch_per_gpu"]), int(row["seq_len"]), newer))
         ours = iteration(scenario, store).time_ps / scenario.how.micro_batches / PS_PER_MS
         name = f"BERT-Large, V100, {row['precision']}, {row['micro_batch_per_gpu']} x {row['seq_len']}, "
@@ -274,7 +277,8 @@ PARTS: dict[str, Part] = {
     "gpt3": gpt3,
     "megatron_layer": lambda store: (megatron_layer(store), []),
     "bert_layer": bert_layer,
-    "bert": lambda store: (bert_iterations(store), []),
+    "bert_fp16": lambda store: (bert_iterations(store, DataType.FP16), []),
+    "bert_fp32": lambda store: (bert_iterations(store, DataType.FP32), []),
     "megatron": lambda store: (megatron_iterations(store), []),
 }
 """Name of a part of the table -> what makes it: (rows of times, rows of shares)."""

@@ -46,13 +46,13 @@ class Part(NamedTuple):
     """Equal kernels of the layer.
 
     Attributes:
-        name: what they do. kind: class of arXiv 2007.00072. count: how many.
+        name: what they do. kind: class of arXiv 2007.00072. number: of kernels.
         text: kernel by name (`tracer.kernels`); "" = `layernorm` or `layernorm_back`.
     """
 
     name: str
     kind: str
-    count: int
+    number: int
     text: str = ""
 
 
@@ -190,7 +190,7 @@ class BertLayer(Experiment, tag="bert_layer", frozen=True, kw_only=True):
         times = dict.fromkeys((CONTRACTION, NORMALISATION, ELEMENT), 0.0)
         for part in (*FORWARD, *BACKWARD):
             found = results[self._run(part).key].kernels
-            times[part.kind] += part.count * sum(kernel.time_ps + gap_ps for kernel in found) / PS_PER_MS
+            times[part.kind] += part.number * sum(kernel.time_ps + gap_ps for kernel in found) / PS_PER_MS
         whole_ms = sum(times.values())
         answers = {"time_ms": whole_ms} | {f"{name}_ms": time_ms for name, time_ms in times.items()}
         return answers | {f"{name}_share": 100 * time_ms / whole_ms for name, time_ms in times.items()}

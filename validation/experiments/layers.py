@@ -133,7 +133,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
 
     def _others_us(self, layer: Layer, results: Results) -> dict[OperatorClass, float]:
         """Time of the kernels that no all-reduce follows, by class."""
-        times = dict.fromkeys((each for each in OperatorClass if each != OperatorClass.COMMUNICATION), 0.0)
+        times: dict[OperatorClass, float] = {each: 0.0 for each in OperatorClass if each != OperatorClass.COMMUNICATION}
         gap_ps = self._preset.machine.dispatch.gap_ps
         for kind, text in layer.others():
             found = results[self._run(text).key].kernels

@@ -13,7 +13,7 @@ from sim.scenario.scenario import Scenario
 from traces.errors import UserError
 from validation.claims.claim import Claim, load_claims
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.space import Factor, Level, Space, check_factor, load_space
+from validation.experiments.space import Factor, Level, Space, Target, check_factor, load_space
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench, scenario_names
 
@@ -21,20 +21,6 @@ BASE, BRIDGE = "base", "bridge"
 """Names of the base in the search's sub-layers, and in those of `Search.bridge`."""
 RS_OF_LINK = "mean/rs_of_link"
 """Answer that is shown beside the targets: time of the reduce-scatter over that of its bytes on the link."""
-
-
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A published aggregate that a machine should meet.
-
-    Attributes:
-        claim: its id (`validation/claims`).
-        tolerance: None = that of the claim.
-        fit: False = left out of the distance, to check the machines that are near.
-    """
-
-    claim: str
-    tolerance: float | None = None
-    fit: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,7 +73,6 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         scenarios: `model/layer/tpN`, or `paper`.
         bridge: scenarios in which the base is simulated too, with all tokens. What the base's aggregates there differ
             from those in `scenarios` is added to the aggregates of every machine. Empty = nothing is added.
-        target: the published aggregates.
         bench: the base.
     """
 
@@ -99,16 +84,11 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     across: Factor | None = None
     scenarios: tuple[str, ...]
     bridge: tuple[str, ...] = ()
-    target: tuple[Target, ...]
     bench: Workbench = Workbench()
 
     def aims(self) -> list[Aim]:
-        """The targets with their claims.
-
-        Raises:
-            UserError: no such claim, or no tolerance above 0.
-        """
-        return [_aim(target) for target in self.target]
+        """The targets of the space with their claims."""
+        return [aim_of(target) for target in load_space(self.space).target]
 
     def candidates(self) -> Iterator[Candidate]:
         """The base, the bridge, then the machines in the order of the design."""
@@ -160,7 +140,12 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         return answers
 
 
-def _aim(target: Target) -> Aim:
+def aim_of(target: Target) -> Aim:
+    """A target with its claim.
+
+    Raises:
+        UserError: no such claim, or no tolerance above 0.
+    """
     claim = next((claim for claim in load_claims() if claim.id == target.claim), None)
     if claim is None:
         raise UserError(f"target {target.claim!r}: no claim has this id")

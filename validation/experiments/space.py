@@ -1,4 +1,4 @@
-"""Spaces of machines: named factors with levels, and a design that picks machines from them.
+"""Spaces of machines: named factors with levels, a design that picks machines from them, and what they should meet.
 
 The design is a sequence of Latin hypercubes. Each block of BLOCK machines has every level of a factor equally often (or
 once more or less), in an order of its own. So all factors change at once and interactions can be seen. The order comes
@@ -57,6 +57,20 @@ class Factor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return {field for level in self.level for field in level.fields}
 
 
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A published aggregate that a machine should meet.
+
+    Attributes:
+        claim: its id (`validation/claims`).
+        tolerance: None = that of the claim.
+        fit: False = left out of the distance, to check the machines that are near.
+    """
+
+    claim: str
+    tolerance: float | None = None
+    fit: bool = True
+
+
 class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The bounds within which machines are looked for.
 
@@ -65,12 +79,14 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         left_out: what could vary and does not, in words, with the reason.
         seed: of the design.
         factor: the factors. No two set the same field.
+        target: the published aggregates.
     """
 
     title: str
     left_out: tuple[str, ...] = ()
     seed: int
     factor: tuple[Factor, ...]
+    target: tuple[Target, ...]
 
     def machine(self, number: int) -> dict[str, Level]:
         """Factor -> level of a machine of the design, counted from 0."""

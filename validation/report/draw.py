@@ -81,7 +81,7 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
 
 def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: Path) -> Iterator[Picture]:
     answers, sublayers = found.answers[name], scenario_names(experiment.scenarios)
-    published = published_means(name, [row.claim for row in found.rows])
+    published = published_speedups(name, [row.claim for row in found.rows])
     drawings = (
         (time_distribution.draw, "time", f"Time distribution of {SEQUENTIAL}: GEMM, reduce-scatter, all-gather"),
         (partial(speedups.draw, published=published), "speedups", "Speed-ups of the configurations over Sequential"),
@@ -103,14 +103,14 @@ def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: P
         yield picture
 
 
-def published_means(experiment: str, claims: list[Claim]) -> dict[str, float]:
-    """Configuration -> published geometric mean of the speed-ups, from the claims on an experiment."""
-    means = {}
+def published_speedups(experiment: str, claims: list[Claim]) -> dict[str, dict[str, float]]:
+    """Geomean or max -> configuration -> published speed-up, from the claims on an experiment."""
+    found: dict[str, dict[str, float]] = {}
     for claim in claims:
-        parts = claim.answer.split("/")
-        if claim.experiment == experiment and len(parts) == 3 and (parts[0], parts[2]) == ("geomean", "speedup"):
-            means[parts[1]] = claim.published
-    return means
+        summary, *name = claim.answer.split("/")
+        if claim.experiment == experiment and summary in speedups.SUMMARIES and name[1:] == ["speedup"]:
+            found.setdefault(summary, {})[name[0]] = claim.published
+    return found
 
 
 def measured_curves(claims: list[Claim]) -> list[scatter_sizes.Curve]:

@@ -15,6 +15,8 @@ STRONGEST = 6
 """Factors whose pairs are looked at, for each answer."""
 PER_CELL = 3
 """Machines that a cell of two factors has on average, at least; else a pair is not looked at."""
+QUIET, ROTATIONS = 0.95, 20
+"""Of `noise`."""
 
 
 def level_means(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
@@ -36,12 +38,17 @@ def level_means(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
 
 def main_effects(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """Share of the variance of each answer (column) that a factor (row) explains alone, 0 to 1."""
-    return pd.DataFrame(
-        {
-            answer: {factor: max(0.0, _explained(values[answer], [levels[factor]])) for factor in levels}
-            for answer in values
-        }
-    )
+    return pd.DataFrame({factor: _explained(values, [levels[factor]]).clip(lower=0) for factor in levels}).T
+
+
+def noise(levels: pd.DataFrame, values: pd.DataFrame) -> pd.Series:
+    """Share of each answer below which QUIET of the factors stay if they have no effect.
+
+    The answers are given to other machines: those of machine k + n to machine k, for the first ROTATIONS values of n.
+    """
+    rotations = range(1, min(ROTATIONS, len(values) - 1) + 1)
+    rotated = (pd.DataFrame(np.roll(values, -n, axis=0), values.index, values.columns) for n in rotations)
+    return pd.concat([main_effects(levels, each) for each in rotated]).quantile(QUIET)
 
 
 def reaches(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
@@ -52,15 +59,15 @@ def reaches(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
 
 def pair_effects(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     """Pairs of the STRONGEST factors of an answer: columns first, second, share; the largest share first."""
-    alone = {factor: _explained(values, [levels[factor]]) for factor in levels}
-    strongest = sorted(levels, key=lambda factor: -alone[factor])[:STRONGEST]
+    alone = main_effects(levels, values.to_frame())[values.name]
+    strongest = list(alone.nlargest(STRONGEST).index)
     single = [levels[factor] for factor in strongest]
     rows = []
     for first, second in combinations(strongest, 2):
         cells = levels[first] + " & " + levels[second]
         if len(cells) >= PER_CELL * cells.nunique():
-            share = _explained(values, [*single, cells]) - _explained(values, single)
-            rows.append({"first": first, "second": second, "share": share})
+            gained = _explained(values.to_frame(), [*single, cells]) - _explained(values.to_frame(), single)
+            rows.append({"first": first, "second": second, "share": gained.iloc[0]})
     found = pd.DataFrame(rows, columns=["first", "second", "share"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
@@ -72,14 +79,21 @@ def front(errors: pd.DataFrame) -> pd.Series:
     return pd.Series(~np.array(beaten, dtype=bool), index=errors.index)
 
 
-def _explained(values: pd.Series, groups: Sequence[pd.Series]) -> float:
-    """Adjusted R squared of the additive model of groups. 0 where nothing varies or no machine is left to judge."""
+def _explained(values: pd.DataFrame, groups: Sequence[pd.Series]) -> pd.Series:
+    """Adjusted R squared of the additive model of groups, for each answer (column).
+
+    0 where an answer does not vary, or where no machine is left to judge.
+    """
     model = pd.concat([pd.get_dummies(group, dtype=float) for group in groups], axis=1).to_numpy()
     y = values.to_numpy(dtype=float)
     matrix = np.column_stack([np.ones(len(y)), model])
     fitted, _, rank, _ = np.linalg.lstsq(matrix, y)
-    whole = float(((y - y.mean()) ** 2).sum())
-    if whole == 0.0 or len(y) <= rank:
-        return 0.0
-    rest = float(((y - matrix @ fitted) ** 2).sum())
-    return 1 - (rest / (len(y) - rank)) / (whole / (len(y) - 1))
+    whole = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    left = len(y) - rank
+    if left <= 0:
+        return pd.Series(0.0, index=values.columns)
+    rest = ((y - matrix @ fitted) ** 2).sum(axis=0)
+    varies = whole > 0
+    share = np.zeros(len(whole))
+    share[varies] = 1 - (rest[varies] / left) / (whole[varies] / (len(y) - 1))
+    return pd.Series(share, index=values.columns)

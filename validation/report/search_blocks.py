@@ -10,7 +10,7 @@ from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
 from validation.experiments.space import load_space
 from validation.experiments.workbench import scenario_names
-from validation.report.effects import level_means, main_effects, pair_effects
+from validation.report.effects import level_means, main_effects, noise, pair_effects
 from validation.report.surface import Surface, surface, verdict
 
 NEAREST = 10
@@ -35,7 +35,11 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
     blocks: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
     blocks += [nearest_table(found), level_table(found)]
     if experiment.across is not None:
-        blocks += [Heading(f"By {experiment.across.name}", 3), across_table(experiment, found, answers)]
+        blocks += [
+            Heading(f"By {experiment.across.name}", 3),
+            across_table(found),
+            harm_table(experiment, found, answers),
+        ]
     elif not experiment.chosen:
         blocks += effect_blocks(found)
     return [*blocks, Heading("The space", 3), factor_table(experiment), Text("Left out:"), _left_out(experiment)]
@@ -71,6 +75,7 @@ def effect_blocks(found: Surface) -> list[Block]:
     shares = main_effects(levels, values)
     shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     titles = [_title(found, claim) for claim in values]
+    shares.loc["a factor without effect is below, in 95 of 100 cases"] = noise(levels, values)
     share_rows = [[factor, *(f"{100 * share:.0f}" for share in row)] for factor, row in shares.iterrows()]
     means = level_means(levels, values)
     mean_rows = [
@@ -99,23 +104,32 @@ def pair_table(found: Surface, levels: pd.DataFrame, values: pd.DataFrame) -> Ta
     return Table(["aggregate", "first factor", "second factor", "share (%)"], rows, ["share (%)"])
 
 
-def across_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
-    """One row per machine and level, and in how many sub-layers T3-MCA is slower than T3 and than Sequential."""
-    names = scenario_names(experiment.scenarios)
+def across_table(found: Surface) -> Table:
+    """One row per machine and level, and below the levels of a machine how far apart they are."""
     rows = []
-    for machine in found.levels.index[found.designed]:
-        mca, plain = ([answers[f"{machine}/{name}/{each}/speedup"] for name in names] for each in (T3_MCA, T3))
-        slower = sum(with_mca < without for with_mca, without in zip(mca, plain, strict=True))
-        harmful = sum(speedup < 1 for speedup in mca)
-        values = [f"{value:.4g}" for value in found.values.loc[machine]]
-        rows.append([machine, f"{found.distance[machine]:.2f}", *values, f"{slower}", f"{harmful}"])
-    for number, group in found.values[found.designed].groupby(found.number[found.designed]):
-        rows.append(
-            [f"{number}: largest - smallest", "", *(f"{reach:.3g}" for reach in group.max() - group.min()), "", ""]
-        )
-    titles = [_title(found, claim) for claim in found.aims]
-    columns = ["machine", "distance", *titles, f"{T3_MCA} slower than {T3}", f"slower than {SEQUENTIAL}"]
+    for number, group in found.values[found.designed].groupby(found.number[found.designed], sort=False):
+        for machine, values in group.iterrows():
+            rows.append([f"{machine}", f"{found.distance[machine]:.2f}", *(f"{value:.4g}" for value in values)])
+        rows.append([f"{number}: largest - smallest", "", *(f"{value:.3g}" for value in group.max() - group.min())])
+    columns = ["machine", "distance", *(_title(found, claim) for claim in found.aims)]
     return Table(columns, rows, columns[1:])
+
+
+def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
+    """For each level: in how many sub-layers T3-MCA is slower than T3 or Sequential, and by how much at most."""
+    names, rows = scenario_names(experiment.scenarios), []
+    for level, group in found.levels[found.designed].groupby(found.levels.columns[-1], sort=False):
+        cases = [f"{machine}/{name}" for machine in group.index for name in names]
+        mca = [answers[f"{case}/{T3_MCA}/speedup"] for case in cases]
+        over_t3 = [speedup / answers[f"{case}/{T3}/speedup"] for speedup, case in zip(mca, cases, strict=True)]
+        rows.append([f"{level}", f"{len(cases)}", *_slower(over_t3), *_slower(mca)])
+    columns = ["level", "sub-layers", f"slower than {T3}", "at most (%)", f"slower than {SEQUENTIAL}", "at most (%) "]
+    return Table(columns, rows, columns[1:])
+
+
+def _slower(speedups: Sequence[float]) -> tuple[str, str]:
+    """Number of speed-ups below 1, and the largest loss in percent of the time."""
+    return f"{sum(speedup < 1 for speedup in speedups)}", f"{max(0.0, 100 * (1 / min(speedups) - 1)):.1f}"
 
 
 def factor_table(experiment: Search) -> Table:

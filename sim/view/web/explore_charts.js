@@ -7,7 +7,7 @@ function chartConfig() {
   return {
     background: null, font: "system-ui, sans-serif",
     axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelLimit: 220 },
-    legend: { labelColor: text, titleColor: text, orient: "bottom", columns: 3, labelLimit: 180 },
+    legend: { labelColor: text, titleColor: text, orient: "bottom", columns: isNarrow() ? 1 : 3, labelLimit: 220 },
     title: { color: text }, view: { stroke: line }, range: { category: PALETTE }, mark: { tooltip: true },
   };
 }
@@ -31,7 +31,7 @@ function stacked(id, part, unit) {
     mark: "bar", height: rows.length * BAR_PX,
     title: chosen.length > BARS ? { text: "the first " + BARS + " of " + chosen.length + " chosen rows", fontWeight: "normal" } : undefined,
     encoding: {
-      y: { field: "row", type: "nominal", sort: rows.map(row => row.label), title: null, axis: { labelLimit: scrollX() } },
+      y: { field: "row", type: "nominal", sort: rows.map(row => row.label), title: null, axis: { labelLimit: isNarrow() ? 110 : 220 } },
       x: { field: "value", type: "quantitative", stack: "zero", title: unit },
       color: { field: "part", type: "nominal", title: null, scale: { domain: parts } },
       order: { field: "order" },
@@ -40,7 +40,7 @@ function stacked(id, part, unit) {
   });
 }
 
-function scrollX() { return innerWidth < 480 ? 110 : 220; }
+function isNarrow() { return innerWidth < 480; }
 
 // ---- what a figure depends on
 
@@ -59,9 +59,9 @@ function drawStudy() {
   }));
   const kind = columnOf(x)?.number ? "quantitative" : "nominal";
   chart("chart-study", y + " over " + x, values, {
-    height: 260, mark: { type: "line", point: true },
+    height: 260, mark: kind === "nominal" ? { type: "point", filled: true, size: 70, opacity: 1 } : { type: "line", point: { size: 60 } },
     encoding: {
-      x: { field: "x", type: kind, title: x, scale: { zero: false } },
+      x: { field: "x", type: kind, title: x, sort: null, ...(kind === "nominal" ? { axis: { labelAngle: isNarrow() ? -90 : 0 } } : { scale: { zero: false } }) },
       y: { field: "y", type: "quantitative", title: y, scale: { zero: false } },
       color: { field: "colour", type: "nominal", title: colour || null, legend: colour ? undefined : null },
       shape: { field: "colour", type: "nominal", legend: null },
@@ -93,6 +93,7 @@ function drawSensitivity() {
   const percent = value => make("td", { className: "number" }, (value > 0 ? "+" : "") + value.toFixed(2) + " %");
   const rows = sensitivity().map(s => make("tr", {}, make("td", {}, s.name), make("td", { className: "number" }, short(s.from)),
     make("td", { className: "number" }, short(s.to)), make("td", { className: "number" }, s.cases), percent(s.median), percent(s.least), percent(s.most)));
+  byId("no-sensitivity").hidden = rows.length > 0;
   byId("sensitivity").replaceChildren(
     make("thead", {}, make("tr", {}, ...["field", "from", "to", "cases", "change of " + byId("study-y").value, "least", "most"].map(text => make("th", { scope: "col" }, text)))),
     make("tbody", {}, ...rows));
@@ -138,8 +139,9 @@ function drawPareto() {
 function setUpCharts() {
   const figures = numeric(true), fields = fieldsThatDiffer(), numbers = [...figures, ...numeric(false)];
   fill(byId("study-y"), figures, "time, us");
-  fill(byId("study-x"), fields, numeric(false).sort((a, b) => variety(b) - variety(a))[0]);
-  fill(byId("study-colour"), ["", ...fields], fields.includes("simulation") ? "simulation" : "");
+  const swept = numeric(false).filter(name => variety(name) > 1).sort((a, b) => variety(b) - variety(a))[0] ?? "simulation";
+  fill(byId("study-x"), fields, swept);
+  fill(byId("study-colour"), ["", ...fields], swept !== "simulation" && fields.includes("simulation") ? "simulation" : "");
   fill(byId("pareto-x"), numbers, numbers.includes("DRAM, MB") ? "DRAM, MB" : numbers.find(name => name !== "time, us"));
   fill(byId("pareto-y"), numbers, "time, us");
   for (const id of ["study-y", "study-x", "study-colour"]) byId(id).addEventListener("change", drawStudy);

@@ -108,6 +108,9 @@ function showOrigin(row, opener) {
   close.focus();
 }
 
+// A browser does not scroll to the end of a heading that stands still.
+byId("rows").addEventListener("focusin", event => event.target.scrollIntoView({ block: "nearest", inline: "nearest" }));
+
 // ---- filters
 
 function drawFilters() {

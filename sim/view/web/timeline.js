@@ -1,6 +1,6 @@
 // The timeline: lanes of bars and levels on one axis of time. Times are nanoseconds.
 
-const NARROW = 480, SHORTEST_NS = 20, ARROWS_AT_ONCE = 300, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3, GAP_PX = 1;
+const NARROW = 480, SHORTEST_NS = 20, ARROW_PX = 3, SECTION_PX = 24, LEVEL_PX = 46, BAR_PX = 13, THIN_PX = 7, THIN_FROM = 3, GAP_PX = 1;
 const END = Math.max(...DATA.sections.map(section => section.end));
 const scroll = byId("scroll"), view = byId("view"), axis = byId("axis"), tip = byId("tip");
 const COLOURS = { stage: 4, transfer: 5, trigger: 6 };
@@ -130,18 +130,16 @@ function draw() {
   const pen = sized(view, wide, high), top = scroll.scrollTop;
   pen.font = "10px system-ui, sans-serif";
   drawGrid(pen, drawAxis(), high);
-  let drawn = 0;
-  for (const row of state.rows) {
-    const y = row.top - top;
-    if (y + row.height < 0 || y > high) continue;
+  const seen = state.rows.filter(row => row.top + row.height >= top && row.top <= top + high);
+  for (const row of seen) {
     pen.fillStyle = colourOf("--line");
-    pen.fillRect(0, y, wide, 1);
-    if (row.kind === "section") drawSection(pen, row, y);
-    else if (row.lane.columns) drawLevels(pen, row.lane, y, row.height);
-    else drawn += drawBars(pen, row, y);
+    pen.fillRect(0, row.top - top, wide, 1);
+    if (row.kind === "section") drawSection(pen, row, row.top - top);
+    else if (row.lane.columns) drawLevels(pen, row.lane, row.top - top, row.height);
   }
-  drawArrows(pen, top, high);
-  view.dataset.drawn = drawn;
+  drawArrows(pen, top);
+  const bars = seen.filter(row => row.lane && !row.lane.columns);
+  view.dataset.drawn = bars.reduce((sum, row) => sum + drawBars(pen, row, row.top - top), 0);
   view.dataset.from = state.from;
   view.dataset.to = state.to;
 }
@@ -158,7 +156,8 @@ function drawSection(pen, row, y) {
   pen.fillRect(0, y + 1, width(), row.height - 1);
   pen.fillStyle = colourOf("--text");
   pen.font = "bold 12px system-ui, sans-serif";
-  pen.fillText(short(row.section.time / 1000) + " us" + (row.section.note ? "; " + row.section.note : ""), 6, y + 16);
+  const time = short(row.section.time / 1000) + " us", text = time + (row.section.note ? "; " + row.section.note : "");
+  pen.fillText(pen.measureText(text).width < width() - 12 ? text : time, 6, y + 16);
   pen.fillRect(x(row.section.time), y, 2, row.height);
   pen.font = "10px system-ui, sans-serif";
 }
@@ -242,12 +241,13 @@ function drawLevels(pen, lane, y, height) {
   pen.fillText(text, width() - wide - 5, y + 11);
 }
 
-function drawArrows(pen, top, high) {
+// Arrows lie behind the bars. They begin and end at the edges of two rows.
+function drawArrows(pen, top) {
   let drawn = 0;
   for (const section of DATA.sections) {
     const seen = section.arrows.filter(([, t, , s]) => s >= state.from && t <= state.to);
     const hovered = state.hover && state.hover.section === section ? state.hover.tag : null;
-    const chosen = state.arrows && seen.length <= ARROWS_AT_ONCE ? seen : seen.filter(([tag]) => tag === hovered);
+    const chosen = state.arrows && seen.length * ARROW_PX <= width() ? seen : seen.filter(([tag]) => tag === hovered);
     const row = (name, gpu) => state.rows.find(
       r => r.section === section && r.group && r.group.gpu === gpu && r.lane.name === name && !r.lane.columns);
     for (const [tag, trigger, chunk, start, engine, gpu] of chosen) {
@@ -256,7 +256,8 @@ function drawArrows(pen, top, high) {
       pen.strokeStyle = colourOf("--text");
       pen.globalAlpha = tag === hovered ? 1 : 0.35;
       pen.lineWidth = tag === hovered ? 2 : 1;
-      drawArrow(pen, x(trigger), from.top - top + 8, x(start), to.top - top + 8);
+      const up = to.top < from.top, edge = to.top - top + (up ? 3 + to.lane.step : 2);
+      drawArrow(pen, x(trigger), from.top - top + (up ? 2 : 3 + from.lane.step), x(start), edge);
       drawn++;
     }
   }
@@ -359,15 +360,14 @@ addEventListener("resize", draw);
 
 function legend() {
   const lanes = DATA.sections.flatMap(section => section.groups.flatMap(group => group.lanes));
-  const entries = RUNS.slice(0, PALETTE.length).map((name, k) => [PALETTE[k], name + ": kernels, workgroups"]);
+  const bars = RUNS.slice(0, PALETTE.length).map((name, k) => [PALETTE[k], name]);
   for (const item of ["stage", "transfer", "trigger"]) {
-    if (lanes.some(lane => lane.item === item)) entries.push([PALETTE[COLOURS[item]], item]);
+    if (lanes.some(lane => lane.item === item)) bars.push([PALETTE[COLOURS[item]], item]);
   }
-  for (const [name, text] of [["DRAM traffic", "DRAM: "], ["warps wait for", "warps wait for: "]]) {
-    const lane = lanes.find(one => one.name === name);
-    if (lane) Object.keys(lane.columns).forEach((column, k) => entries.push([PALETTE[k], text + column]));
-  }
-  byId("legend").replaceChildren(...entries.map(([colour, name]) => make("li", {}, make("span", { style: "background:" + colour }), name)));
+  const levels = ["DRAM traffic", "warps wait for"].map(name => [name, lanes.find(lane => lane.name === name)]).filter(([, lane]) => lane);
+  const lines = [["bars", bars], ...levels.map(([name, lane]) => [name, Object.keys(lane.columns).map((column, k) => [PALETTE[k], column])])];
+  byId("legend").replaceChildren(...lines.map(([name, entries]) => make("ul", { className: "legend" }, make("li", {}, name + ":"),
+    ...entries.map(([colour, text]) => make("li", {}, make("span", { style: "background:" + colour }), text)))));
 }
 
 function texts() {

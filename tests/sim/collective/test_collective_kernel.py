@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sim.collective.chunks import chunks_of
 from sim.collective.kernel import CollectiveKernel, Step, segments
-from sim.collective.plans import all_gather, all_reduce, reduce_scatter
+from sim.collective.on_cus import all_gather, all_reduce, reduce_scatter
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.space import BUFFER_BITS, PEER_BITS
 from sim.spec import Topology

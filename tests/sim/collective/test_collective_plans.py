@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sim.collective.check import check_regions
 from sim.collective.chunks import chunks_of, even_chunks
-from sim.collective.plans import all_gather, all_reduce, fused, fused_regions, reduce_scatter
+from sim.collective.on_cus import all_gather, all_reduce, reduce_scatter
+from sim.collective.plans import fused, fused_regions
 from sim.collective.space import (
     OUTPUT,
     Buffer,

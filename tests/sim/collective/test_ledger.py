@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from sim.collective import ledger
 from sim.collective.check import follow
 from sim.collective.ledger import SIDES, sector_sums
-from sim.collective.plans import all_gather, fused, reduce_scatter, steps_queue, tell_contributors
+from sim.collective.on_cus import all_gather, reduce_scatter, steps_queue
+from sim.collective.plans import fused, tell_contributors
 from sim.collective.space import make_wavefronts
 from sim.hw.space import contributor_weight, fingerprint
 from sim.spec import Topology

@@ -56,10 +56,38 @@ def test_a_message_to_one_gpu_chooses_the_protocol_of_an_all_to_all():
 
 
 @pytest.mark.parametrize(
+    ("row", "kind", "data_bytes", "algorithm"),
+    [
+        ("nccl_h100", "all_reduce", 1 << 20, "ring"),
+        ("nccl_h100", "all_reduce", 1 << 22, "nvls"),
+        ("nccl_b200", "all_reduce", 1 << 26, "nvls"),
+        ("nccl_h100", "all_gather", 1 << 26, "ring"),
+        ("nccl_a100", "all_reduce", 1 << 26, "ring"),
+    ],
+)
+def test_nvls_is_chosen_by_the_estimate_of_nccl(row, kind, data_bytes, algorithm):
+    """25 us and 1 / (0.85 x 15/16 x 2) of the ring's time on the links; only a switch that adds has it."""
+    assert choose(row, kind, 8, data_bytes).algorithm == algorithm
+
+
+def test_the_estimate_of_nvls_has_the_constants_of_the_reference():
+    with TUNING.open(encoding="utf-8", newline="") as file:
+        found = {(row["table"], row["key"]): row["value"] for row in csv.DictReader(file)}
+    assert tables().tuning["nvls"].hop_us == float(found["hwLatency", "NVLINK/NVLS/Simple"])
+    for name, key in (("nccl_h100", "Hopper"), ("nccl_b200", "Blackwell")):
+        assert row_of(name).tuned_nvls_share == float(found["nvlsEfficiency", key])
+    assert estimate_us(row_of("nccl_h100"), "all_reduce", 8, 8_000_000, "simple", "nvls") == pytest.approx(
+        25 + 8e6 * 14 / 8 / (370.8e3 * 0.85 * 15 / 16 * 2)
+    )
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"gpus": 9}, "gpus: found 9, allowed are 2 to 8"),
-        ({"algorithm": "direct"}, "algorithm: found 'direct' for all_gather, allowed is ring"),
+        ({"gpus": 9}, "gpus: found 9, allowed are 2 to 8, or 8 in each of 2 to 8 nodes"),
+        ({"algorithm": "direct"}, "algorithm: found 'direct' for all_gather on nccl_a100, allowed is ring"),
+        ({"algorithm": "nvls"}, "algorithm: found 'nvls' for all_gather on nccl_a100, allowed is ring"),
+        ({"name": "nccl_h100", "algorithm": "nvls", "protocol": "ll"}, "protocol: found 'll' for nvls on nccl_h100"),
         ({"protocol": "lll"}, "protocol: found 'lll' for ring on nccl_a100; did you mean ll"),
         ({"name": "nccl_a10"}, "collective.library: found 'nccl_a10'; did you mean nccl_a100"),
     ],
@@ -141,6 +169,18 @@ def test_staged_buffers_read_and_write_what_the_plan_says(kind, read, written, s
     assert found.link_bytes == sent * size
 
 
+@pytest.mark.parametrize(
+    ("kind", "read", "written", "sent"),
+    [("reduce_scatter", 1, 1 / 4, 1), ("all_gather", 1 / 4, 1, 1 / 4), ("all_reduce", 5 / 4, 5 / 4, 5 / 4)],
+)
+def test_nvls_moves_what_the_plan_says(kind, read, written, sent):
+    size = 4 * 16 * 1024
+    found = simulate_collective(Collective(load_preset("h100_sxm"), kind, 4, size, algorithm="nvls"))
+    assert found.exactly_once and (found.padded_bytes, found.protocol) == (size, "simple")
+    assert (found.dram_read_bytes, found.dram_write_bytes) == (read * size, written * size)
+    assert found.link_bytes == sent * size
+
+
 @pytest.mark.slow
 def test_send_recv_sends_the_message_and_ll_sends_it_with_flags():
     found = simulated("send_recv", 2, 8192)
@@ -164,4 +204,4 @@ def test_a_library_is_not_the_plain_plan():
     plain, library = (simulated("all_reduce", 2, 65536, library=name) for name in ("plain", "nccl"))
     assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
     assert plain.exactly_once and plain.time_ns != library.time_ns and library.protocol == "ll"
-    assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"}
+    assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv", "broadcast"}

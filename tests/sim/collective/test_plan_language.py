@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sim.collective.check import Limits, check_reduces, check_regions, follow
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.plans import all_gather, all_reduce, fused_regions, planned, reduce_scatter, steps_queue
+from sim.collective.on_cus import all_gather, all_reduce, reduce_scatter, steps_queue
+from sim.collective.plans import fused_regions, planned
 from sim.collective.space import OUTPUT, Buffer, Region, Send
 from sim.collective.tables import Queue
 from sim.host.window import Launch

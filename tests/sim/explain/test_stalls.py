@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.explain.stalls import WORDS, line_tables, stalled
+from sim.explain.stalls import INSTRUCTIONS, WORDS, line_tables, stalled
 from sim.machine.stalls import OTHER_PC, STALL, Stall
 from sim.run.result import KernelResult
 from sim.run.run import KernelRun
@@ -11,6 +11,7 @@ from tests.support.one_kernel import OneKernel, Trace
 from tests.support.paths import BINARIES
 from tests.support.programs import small_preset
 from tracer.elf.line_table import line_table
+from tracer.gemm.plan import Site
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
@@ -39,7 +40,7 @@ def test_samples_agree_with_the_waiting_times(run):
 
 def test_instructions_of_a_gemm_have_names(run):
     places = {one.place for one in stalled(run, {})}
-    assert {"stage barrier", "tensor"} <= places
+    assert {"barrier before the tiles are read", "matrix pipes"} <= places and len(INSTRUCTIONS) == len(Site)
     assert not any(place.startswith("pc ") for place in places)
 
 

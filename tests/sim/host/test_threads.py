@@ -66,6 +66,7 @@ PARTITIONED = {
     "copies": (*HALVES, "l2.sharing=copies", "l2.atomics_per_clk=0.5"),
     "dies": (*DIES, *STORING, "msc.replacement=random"),
     "written back": (*DIES, *STORING, "msc.write_back=true"),
+    "stores": (*MANY_CUS, "l2.write=through", "l2.write_miss=all", "l2.dram_order=in_order"),
 }
 
 
@@ -100,11 +101,12 @@ def after_collective(case, part, threads):
     return {**found, "time": result.time_ps, "exactly once": result.exactly_once}
 
 
+@pytest.mark.parametrize("way", [(), ("l2.fabric=through", "l2.dram_order=in_order", "hbm.turn=row")])
 @pytest.mark.parametrize("part", ["t3", "all_reduce"])
 @pytest.mark.parametrize("explicit", [True, False])
-def test_gpus_with_links_give_the_same_bytes(part, explicit):
+def test_gpus_with_links_give_the_same_bytes(part, explicit, way):
     """Several threads for several GPUs, and several threads for each of them."""
-    case = T3Case(128, 128, 64, gpus=4, explicit=explicit, settings=("cu.count=32",))
+    case = T3Case(128, 128, 64, gpus=4, explicit=explicit, settings=("cu.count=32", *way))
     one = after_collective(case, part, 1)
     for threads in THREADS:
         assert differing(one, after_collective(case, part, threads)) == [], threads

@@ -320,3 +320,38 @@ def test_packets_through_l2_go_over_the_crossbar_to_the_banks_of_their_channels(
     assert [one["ready_ps"].tolist() for one in by_channel] == [[1000 + path_ps], [2000 + path_ps]]
     told_ps = [bank_ps for bank_ps in node.bank_told_ps if bank_ps < NEVER]
     assert sorted(told_ps) == [1000 + path_ps, 2000 + path_ps]
+
+
+def test_a_store_to_all_gpus_leaves_once_and_comes_over_every_link():
+    bench = LinkBench("link.topology=switch", ports=3)
+    bench.port_records["to_all"] = [0, 0, 1]
+    for op in (Op.WRITE, Op.COMBINE):
+        bench.fifo.push(2, tag=1, op=op)
+        bench.send(FOREVER, port=2)
+    assert bench.wire_records["sent"].tolist() == [1, 1, 2]  # a part of a sum is for one GPU
+    assert bench.port_records["bytes"].tolist() == [0, 0, 256]
+    first_ps = -(-128 * 6667 // FS_PER_PS) + LATENCY_PS
+    assert bench.wire_records["packet"]["ready_ps"][:, 0].tolist() == [first_ps] * 3
+
+
+def test_a_store_to_all_gpus_waits_for_a_credit_of_each():
+    bench = LinkBench("link.topology=switch", "link.credits=1", ports=3)
+    bench.port_records["to_all"] = [0, 0, 1]
+    bench.fifo.push(1, tag=1)
+    bench.send(FOREVER, port=1)
+    bench.fifo.push(2, tag=1, op=Op.WRITE)
+    assert bench.send(FOREVER, port=2) == NEVER and bench.wire_records["sent"].tolist() == [0, 1, 0]
+    taken_ps = bench.arrival_ps(1)
+    bench.take(taken_ps, 1)
+    bench.send(FOREVER, port=2)
+    assert bench.wire_records["sent"].tolist() == [1, 2, 1]
+    wire_ps = -(-128 * 6667 // FS_PER_PS)
+    assert bench.wire_records["packet"]["ready_ps"][0, 0] == taken_ps + LATENCY_PS + wire_ps + LATENCY_PS
+
+
+def test_a_part_of_a_sum_is_a_store_when_it_arrives():
+    bench = LinkBench()
+    bench.fifo.push(0, line=0x8000, tag=2, op=Op.COMBINE, sectors=3)
+    bench.send(WINDOW_PS)
+    assert bench.take(bench.arrival_ps())["op"] == Op.WRITE
+    assert bench.port_records[0]["part"] == 0x8000 | 3

@@ -13,7 +13,8 @@ from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.lanes import WAITS, Levels, places, section
 from sim.view.perfetto import trace_events
-from tests.support.browser import colours, needs_browser, opened
+from tests.support.browser import colours, contrasts, needs_browser, opened, reach_every_lane
+from tests.support.colour_vision import READABLE, contrast
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel
 from tracer.kernels import make_kernel
@@ -195,18 +196,6 @@ def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
     assert "run t3 has none" in capsys.readouterr().err
 
 
-def reach_every_lane(page):
-    """Scroll to each name: it must come into the visible part of the lanes."""
-    names = page.locator("#names > *")
-    for number in range(names.count()):
-        names.nth(number).evaluate("e => e.scrollIntoView({ block: 'nearest' })")
-        assert names.nth(number).evaluate(
-            "e => { const a = e.getBoundingClientRect(), b = document.getElementById('scroll').getBoundingClientRect();"
-            " return a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }"
-        )
-    return names.count()
-
-
 @needs_browser
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
 def test_a_browser_reaches_every_lane(page, width, dark):
@@ -272,3 +261,15 @@ def test_pointing_names_tile_and_chunk(page, runs):
         assert int(shown.locator("#view").get_attribute("data-arrows")) == 8
         shown.locator("#arrows").click()
         assert int(shown.locator("#view").get_attribute("data-arrows")) == 0
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read(page, dark):
+    with opened(page, dark=dark) as shown:
+        found = contrasts(shown)
+        assert len(found) > 40 and any(text == "transfer" for _, text in found)
+        assert [(value, text) for value, text in found if value < READABLE] == []
+        inks = shown.evaluate("PALETTE.map(colour => [inkOn(colour), colour])")  # labels on bars, in a canvas
+        assert {ink for ink, _ in inks} == {"#ffffff", "#000000"}
+        assert all(contrast(*pair) >= READABLE for pair in inks)

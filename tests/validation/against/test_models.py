@@ -39,9 +39,10 @@ def test_the_cases_fit_their_machines():
 
 def test_flagged_rows_are_left_out(monkeypatch):
     monkeypatch.setattr(models, "iteration", lambda scenario, store: Found(scenario.how.micro_batches * 300 * 10**9))
-    compared = models.bert_iterations(None)
-    assert [each.measured for each in compared] == [640.0, 285.71, 793.65, 373.13, 478.47, 265.96]
-    assert all(each.ours == 300 for each in compared)
+    compared = [models.bert_iterations(None, dtype) for dtype in (DataType.FP16, DataType.FP32)]
+    measured = [[each.measured for each in rows] for rows in compared]
+    assert measured == [[285.71, 373.13, 265.96], [640.0, 793.65, 478.47]]
+    assert all(each.ours == 300 for rows in compared for each in rows)
 
 
 def test_a_part_of_a_block_is_chosen():
@@ -64,12 +65,12 @@ def test_kernels_of_the_bert_layer():
         for kernel in bert_layer.kernels_of(part, v100):
             if isinstance(kernel, GemmSource):
                 problem = kernel.problem
-                operations += part.count * 2 * problem.m * problem.n * problem.k
+                operations += part.number * 2 * problem.m * problem.n * problem.k
             elif isinstance(kernel, BatchedGemm):
-                operations += part.count * kernel.flops
+                operations += part.number * kernel.flops
     tokens, hidden = 8 * 512, 1024
     assert operations == 3 * 2 * tokens * (12 * hidden**2 + 2 * 512 * hidden)
-    assert sum(part.count for part in parts if not part.text) == 4
+    assert sum(part.number for part in parts if not part.text) == 4
     lines = tokens * hidden * 2 // 128
     assert [len(kernel.inputs) for kernel in bert_layer.layernorm()] == [1, 1]
     *rest, columns = bert_layer.layernorm_back()

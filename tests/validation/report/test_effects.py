@@ -1,18 +1,21 @@
 """Estimators of a search, on made-up answers whose effects are known."""
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 
-from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, Target
-from validation.experiments.space import Factor, Level, Space
-from validation.report.effects import front, level_means, main_effects, pair_effects, reaches
+from validation.experiments import search
+from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, aim_of
+from validation.experiments.space import Factor, Level, Space, Target, load_space
+from validation.report.effects import front, level_means, main_effects, noise, pair_effects, reaches
 from validation.report.surface import conflicts, surface, verdict
 
 MACHINES = 96
 SPACE = Space(
     title="",
     seed=1,
+    target=(),
     factor=tuple(
         Factor(name=name, reason="r", level=tuple(Level(value=f"{name}{place}") for place in range(levels)))
         for name, levels in (("a", 2), ("b", 3), ("c", 2), ("d", 4), ("e", 6), ("f", 2))
@@ -50,21 +53,29 @@ def test_a_factor_without_effect_has_no_share_however_many_levels_it_has():
     assert explained.mean() < 0.03 and (explained == 0).mean() > 0.4
 
 
+def test_the_noise_of_shares():
+    """A factor of two levels without effect: the share of 1 / 95 of the variance, F distributed, adjusted."""
+    values = pd.DataFrame({"y": NOISE, "z": 6 * A + NOISE})
+    quiet = noise(LEVELS, values)
+    assert 0.01 < quiet["y"] < 0.12 and quiet["z"] < 0.15
+    assert (main_effects(LEVELS, values)["y"] < quiet["y"]).sum() >= 4
+
+
 def test_a_pair_is_told_from_two_factors():
     """a and b add up in `sum`; in `product` the effect of b needs a."""
-    product = pair_effects(LEVELS, 8 * A * B + 2 * C + NOISE)
+    product = pair_effects(LEVELS, (8 * A * B + 2 * C + NOISE).rename("y"))
     assert {product.loc[0, "first"], product.loc[0, "second"]} == {"a", "b"}
     # variance of the interaction of a (2 levels) and b (0, 1, 2): 64 x var(a) x var(b) = 64 x 1/4 x 2/3
     variance = 64 / 4 * 2 / 3
     whole = 64 * ((1 / 2) * (5 / 3) - (1 / 2) ** 2) + 4 / 4 + 1
     assert product.loc[0, "share"] == pytest.approx(variance / whole, abs=0.05)
     assert product.loc[1:, "share"].max() < 0.05
-    added = pair_effects(LEVELS, 8 * A + 8 * B + 2 * C + NOISE)
+    added = pair_effects(LEVELS, (8 * A + 8 * B + 2 * C + NOISE).rename("y"))
     assert added["share"].max() < 0.01
 
 
 def test_pairs_with_few_machines_per_cell_are_not_looked_at():
-    assert pair_effects(LEVELS[:11], (8 * A * B)[:11]).empty
+    assert pair_effects(LEVELS[:11], (8 * A * B)[:11].rename("y")).empty
 
 
 def test_the_front():
@@ -86,8 +97,15 @@ TARGETS = (
     Target(claim="paper-fc-loses-without-mca", tolerance=3),
     Target(claim="paper-gemm-reads", fit=False),
 )
-EXPERIMENT = Search(title="", space="t3_authors", machines=4, scenarios=("mega-gpt-2/op/tp8",), target=TARGETS)
-ANSWERS = [aim.answer for aim in EXPERIMENT.aims()]
+EXPERIMENT = Search(title="", space="t3_authors", machines=4, scenarios=("mega-gpt-2/op/tp8",))
+ANSWERS = [aim_of(target).answer for target in TARGETS]
+
+
+@pytest.fixture
+def few_targets(monkeypatch):
+    """The space of the authors' machines, with TARGETS."""
+    space = msgspec.structs.replace(load_space("t3_authors"), target=TARGETS)
+    monkeypatch.setattr(search, "load_space", lambda _: space)
 
 
 def answers_of(**machines):
@@ -99,7 +117,7 @@ def answers_of(**machines):
     return answers
 
 
-def test_the_surface_of_a_search():
+def test_the_surface_of_a_search(few_targets):
     found = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m0=(1.23, 9, 1.56), m2=(1.20, 20, 1.86)))
     assert list(found.levels.index) == [BASE, "0", "2"] and found.waiting == ("1", "3")
     assert found.levels.loc[BASE, "DRAM queue entries"] == "64"
@@ -108,14 +126,14 @@ def test_the_surface_of_a_search():
     assert found.check["2"] == pytest.approx(2) and found.designed.tolist() == [False, True, True]
 
 
-def test_the_bridge_shifts_every_machine():
+def test_the_bridge_shifts_every_machine(few_targets):
     answers = answers_of(base=(1.30, 5, 1.2), m0=(1.23, 9, 1.56)) | answers_of(**{BRIDGE: (1.35, 6, 1.1)})
     found = surface(EXPERIMENT, answers)
     assert found.values.loc["0"].tolist() == pytest.approx([1.28, 10, 1.46])
     assert found.values.loc[BASE].tolist() == pytest.approx([1.35, 6, 1.1]) and BRIDGE not in found.levels.index
 
 
-def test_what_the_verdict_says():
+def test_what_the_verdict_says(few_targets):
     met = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m1=(1.21, 14, 1.5)))
     assert verdict(met) == ["Machines that meet all targets: 1."]
     apart = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.9), m1=(1.21, 9, 1.9), m3=(1.26, 16, 1.92)))

@@ -18,16 +18,18 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
-from validation.experiments.search import Search, Target
+from validation.experiments.model_steps import CLASSES
+from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
 from validation.report import answers as answers_module
 from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
-from validation.report.draw import draw_figures, published_means
-from validation.report.figures import pareto
+from validation.report.draw import draw_figures, published_speedups
+from validation.report.figures import model_steps
 from validation.report.page import NOTES, conclusions, write_report
+from validation.report.tables import step_table
 from validation.verbs import validate as verb
 
 NAME = "mega-gpt-2/op/tp8"
@@ -44,7 +46,6 @@ EXPERIMENTS = {
         space="t3_authors",
         machines=3,
         scenarios=(NAME, "mega-gpt-2/op/tp16", "mega-gpt-2/fc2/tp8"),
-        target=tuple(Target(claim=name, tolerance=1) for name in (pareto.ACROSS, *pareto.UP)),
         bench=SMALL,
     ),
 }
@@ -127,8 +128,9 @@ def test_a_search_answers_with_the_machines_that_have_all_runs(store, tmp_path):
     assert {name.partition("/")[0] for name in found.answers["search"]} == {"base", "0", "1", "2"}
 
 
-def test_published_means_are_drawn_beside_ours():
-    assert published_means("both", CLAIMS) == {"T3-MCA": 3.0} and published_means("small", CLAIMS) == {}
+def test_published_speedups_are_drawn_beside_ours():
+    assert published_speedups("both", CLAIMS) == {"geomean": {"T3-MCA": 3.0}}
+    assert published_speedups("small", CLAIMS) == {}
 
 
 def test_conclusions_are_of_experiments_that_the_report_holds():
@@ -240,3 +242,16 @@ def test_documents_escape_what_markup_would_take():
     assert "| p\\|q | outside |" in to_markdown(blocks)
     page = to_html(blocks, "t", None)
     assert "a &lt; b" in page and '<td class="outside">' in page and '<td class="number">p|q' in page
+
+
+def test_the_table_and_the_figure_of_a_training_step(tmp_path):
+    experiment = load_experiments()["bert_training"]
+    answers = {}
+    for case in experiment.cases:
+        answers |= {f"{case}/{name.replace(' ', '_')}_ms": 2.0 for name in CLASSES}
+        answers |= {f"{case}/time_ms": 2.0 * len(CLASSES), f"{case}/near_memory_speedup": 1.25}
+    table = step_table(experiment, answers)
+    assert [row[0] for row in table.rows] == [*experiment.cases]
+    assert table.rows[0][1:] == ["10.0", *["20.0"] * len(CLASSES), "1.250"]
+    model_steps.draw(answers, [*experiment.cases], experiment.title, tmp_path / "steps.png")
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")

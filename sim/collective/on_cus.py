@@ -1,0 +1,212 @@
+"""Plans of collectives on CUs, as plain data. There is no timing here.
+
+    reduce_scatter   `update` = the receiver adds near memory (RS + NMC)
+    all_gather
+    all_reduce       both, one after the other
+    all_to_all       each chunk goes to its owner, which keeps the chunks of all GPUs apart
+    send             two GPUs swap a half of the buffer
+    local_reduce     each GPU adds what its receive buffers hold of its chunk; nothing is sent
+
+A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk goes directly to its owner.
+`sim.collective.staged` has the plans of libraries, `sim.collective.nvls` those that add and copy in the switch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sim.collective.chunks import Chunks
+from sim.collective.kernel import Step, segments
+from sim.collective.plans import Counts, Plan, planned
+from sim.collective.space import OUTPUT, Buffer, Region, make_tiles, slot_bytes
+from sim.collective.tables import Queue
+from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
+from sim.hw.request import Op
+from sim.hw.space import PEER_BITS
+from traces.errors import UserError
+
+
+class Builder:
+    """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
+
+    def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
+        self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
+        self.buffer = Buffer(OUTPUT, np.tile(output, phases), shares=0)
+        self.tiles = make_tiles(output)
+        self.gate = np.full(len(self.buffer.tiles), -1)
+        self.counts = Counts.none(len(self.buffer.tiles))
+        self.regions: list[Region] = []
+        self.steps: list[Step] = []
+        self.gates = 0
+
+    def peer(self, distance: int) -> int:
+        """Peer window of the GPU at a distance ahead."""
+        return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
+
+    def arrivals(self, local: int, times: int, offset: int, adds: bool, **more: Any) -> None:
+        """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
+
+        adds: True: the data that the kernel sends include this GPU's contribution. more: further fields of `Region`.
+        """
+        span = self.chunks.span(self.gpu, local)
+        self.counts.arrived[offset + span.start : offset + span.stop] = 1 if more.get("op") == Op.COMBINE else times
+        together = segments(self.tiles, span)
+        for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
+            first, count = together[share[-1]]
+            begin, end = offset + together[share[0]][0], offset + first + count
+            gate = self.gates
+            self.gate[begin:end] = gate
+            self.gates += 1
+            region = Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds)
+            self.regions.append(replace(region, **more))
+
+    def step(
+        self,
+        local: int,
+        reads: Sequence[int],
+        write: int,
+        *,
+        update: bool = False,
+        offset: int = 0,
+        gated: bool = True,
+        waits: int | None = None,
+        also: tuple[int, int] | None = None,
+    ) -> None:
+        """A step for a local chunk; the arguments are those of `Step`.
+
+        gated: wait for what arrives in the chunk. waits: offset of the tags that arrive; None = `offset`.
+        """
+        span = self.chunks.span(self.gpu, local)
+        first = offset if waits is None else waits
+        gates = tuple(self.gate[first + span.start : first + span.stop].tolist()) if gated else ()
+        self.steps.append(Step(span, tuple(reads), write, update, offset, gates, also))
+        for address, tag in [(write, offset), *([(also[0], offset + also[1])] if also else [])]:
+            counted = slice(tag + span.start, tag + span.stop)
+            if address >> PEER_BITS:
+                self.counts.sent[counted] += 1
+            else:
+                self.counts.local[counted] += 1
+                self.counts.local_weight[counted] += 1
+
+    def plan(self, step_ps: int) -> Plan:
+        plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
+        plan.counts, plan.steps = self.counts, self.steps
+        return plan
+
+
+def steps_queue(plan: Plan) -> Queue:
+    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile at each receiver."""
+    gpus = plan.chunks.gpus
+    distances = (0, *port_distances(plan.topology, gpus))
+    tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for step in plan.steps:
+        for address, tag in [(step.write, 0), *([step.also] if step.also else [])]:
+            stored, far = np.array(step.tiles) + step.tag_offset + tag, distances[address >> PEER_BITS]
+            copied = far == gpus and plan.tiles["op"][stored[0]] != Op.COMBINE
+            for distance in distances[1:] if copied else (far,):
+                tags.append(stored)
+                gates.append(np.array(step.gates or [-1] * len(step.tiles)))
+                to.append(np.full(len(step.tiles), distance))
+    return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
+
+
+def _add_reduce_scatter(build: Builder, update: bool) -> None:
+    chunks, last = build.chunks, build.chunks.gpus - 1
+    own = chunks.span(build.gpu, last)
+    build.counts.final[own.start : own.stop] = 1
+    if is_direct(build.topology):
+        build.arrivals(last, last, 0, True)
+        for local in range(last):
+            distance = chunks.owner_distance(local)
+            to = 0 if update else slot_bytes(distance - 1)
+            build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
+        if not update:
+            build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
+        return
+    received = [] if update else [slot_bytes(0)]
+    for local in range(1, chunks.gpus):
+        build.arrivals(local, 1, 0, True)
+    for local in range(last):
+        reads = [0] if local == 0 else [0, *received]
+        build.step(local, reads, build.peer(1) + (0 if update else slot_bytes(0)), update=update, gated=local > 0)
+    if not update:
+        build.step(last, [0, *received], 0)
+
+
+def _add_all_gather(build: Builder, offset: int) -> None:
+    chunks, last = build.chunks, build.chunks.gpus - 1
+    for local in range(last):
+        build.arrivals(local, 1, offset, False)
+    if is_direct(build.topology):
+        for distance in range(1, chunks.gpus):
+            build.step(last, [0], build.peer(distance), offset=offset, gated=False)
+        return
+    build.step(last, [0], build.peer(1), offset=offset, gated=False)
+    for local in range(last - 1):
+        build.step(local, [0], build.peer(1), offset=offset)
+
+
+def all_to_all(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, keeps=True
+) -> Plan:
+    """All-to-all on CUs, of one GPU. keeps: the chunk that a GPU keeps is copied too.
+
+    Raises:
+        UserError: there is no link between some of the GPUs.
+    """
+    build = Builder(output, chunks, gpu, topology, slices, 1)
+    add_messages(build, keeps)
+    return build.plan(step_ps)
+
+
+def add_messages(build: Builder, keeps: bool) -> None:
+    """The steps of an all-to-all. keeps: the chunk that a GPU keeps is copied too."""
+    chunks, last = build.chunks, build.chunks.gpus - 1
+    build.arrivals(last, last, 0, False)
+    for local in range(last):
+        distance = chunks.owner_distance(local)
+        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
+    if keeps:
+        build.step(last, [0], slot_bytes(last), gated=False)
+
+
+def send(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Two GPUs swap one half of the buffer, as two stages of a pipeline do: point to point, both ways at once."""
+    if chunks.gpus != 2:
+        raise UserError(f"send: found {chunks.gpus} GPUs, allowed are 2")
+    return all_to_all(output, chunks, gpu, topology, slices=slices, step_ps=step_ps, keeps=False)
+
+
+def reduce_scatter(
+    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0, update=False
+) -> Plan:
+    """Reduce-scatter on CUs, of one GPU. output: OUTPUT_TILE in global order; slices: parts of a chunk, a gate each."""
+    build = Builder(output, chunks, gpu, topology, slices, 1)
+    _add_reduce_scatter(build, update)
+    return build.plan(step_ps)
+
+
+def local_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Each GPU adds its own sum and those in its receive buffers, for the chunk that it keeps."""
+    build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
+    own = chunks.span(gpu, last)
+    build.counts.final[own.start : own.stop] = 1
+    build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0, gated=False)
+    return build.plan(step_ps)
+
+
+def all_gather(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """All-gather on CUs, of one GPU."""
+    build = Builder(output, chunks, gpu, topology, slices, 1)
+    _add_all_gather(build, 0)
+    return build.plan(step_ps)
+
+
+def all_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
+    """Reduce-scatter and all-gather in one kernel. The tags of the all-gather follow those of the reduce-scatter."""
+    build = Builder(output, chunks, gpu, topology, slices, 2)
+    _add_reduce_scatter(build, False)
+    _add_all_gather(build, chunks.tiles)
+    return build.plan(step_ps)

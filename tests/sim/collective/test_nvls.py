@@ -1,0 +1,67 @@
+"""In-switch reduction and multicast: each byte is added once, and the traffic is that of the closed form."""
+
+import pytest
+
+from sim.collective import nvls
+from sim.collective.chunks import even_chunks
+from sim.hw.request import Stream
+from sim.run.run import CollectiveRun
+from sim.run.software import IN_SWITCH, SoftwareRun
+from tests.support.programs import small_preset
+from tests.support.t3_cases import TILE, fp16_problem
+from tracer.gemm.source import GemmSource
+from traces.errors import UserError
+
+M, N, K = 256, 128, 32
+D = M * N * 2
+SOURCE = GemmSource(fp16_problem(M, N, K), TILE)
+SWITCH = ("link.topology=switch", "link.in_switch=true")
+
+
+def run_of(kind, gpus, *overrides, explicit=False):
+    preset, chunks = small_preset(*(overrides or SWITCH)), even_chunks(SOURCE.tiles, gpus)
+    make = SoftwareRun if kind == IN_SWITCH else CollectiveRun
+    return make(preset=preset, source=SOURCE, chunks=chunks, kind=kind, explicit=explicit)
+
+
+def link_down(result):
+    """Payload that crosses the link to one GPU."""
+    return result.kernels[0].totals["link.arrived_bytes"]
+
+
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("kind", "up", "down", "reads", "writes"),
+    [
+        (nvls.REDUCE_SCATTER, D, 1, D, 1),
+        (nvls.ALL_GATHER, 1, D, 1, D),
+        (IN_SWITCH, D, 1, None, 1),
+    ],
+)
+def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus):
+    """1 stands for the chunk of a GPU."""
+    result = run_of(kind, gpus).execute()
+    up, down, reads, writes = (D // gpus if size == 1 else size for size in (up, down, reads, writes))
+    assert result.exactly_once, result.wrong
+    assert result.figures["simulated_gpus"] == 1
+    assert (result.link_bytes, link_down(result)) == (up, down)
+    if reads is not None:
+        assert result.dram_bytes[Stream.COMM_READ] == reads
+    assert result.dram_bytes[Stream.COMM_WRITE] == writes
+    assert result.dram_bytes[Stream.COMPUTE_WRITE] == 0
+
+
+@pytest.mark.parametrize("kind", [nvls.REDUCE_SCATTER, nvls.ALL_GATHER, IN_SWITCH])
+def test_one_gpu_moves_what_each_of_all_moves(kind):
+    one, every = run_of(kind, 4).execute(), run_of(kind, 4, explicit=True).execute()
+    assert one.exactly_once and every.exactly_once, (one.wrong, every.wrong)
+    assert (one.figures["simulated_gpus"], every.figures["simulated_gpus"]) == (1, 4)
+    assert one.link_bytes == every.link_bytes
+    assert one.dram_bytes[Stream.COMM_WRITE] == every.dram_bytes[Stream.COMM_WRITE]
+    assert one.time_ps == pytest.approx(every.time_ps, rel=0.1)  # "every" is the slowest
+
+
+@pytest.mark.parametrize("overrides", [("link.topology=switch",), ("link.topology=ring", "link.in_switch=true")])
+def test_a_machine_without_such_a_switch_is_refused(overrides):
+    with pytest.raises(UserError, match=r"link.in_switch: found .* with link.topology = .*; allowed for NVLS is true"):
+        run_of(nvls.ALL_GATHER, 4, *overrides).execute()

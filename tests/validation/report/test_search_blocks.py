@@ -1,0 +1,87 @@
+"""The section of a search in the report."""
+
+import random
+
+import pytest
+
+from traces.command.document import Bullets, Heading, Table
+from validation.experiments.search import BASE, RS_OF_LINK, Search
+from validation.experiments.space import Factor, Level
+from validation.experiments.workbench import Workbench
+from validation.report.search_blocks import search_blocks
+
+SUBLAYERS = ("mega-gpt-2/op/tp8", "mega-gpt-2/fc2/tp16")
+ARBITERS = Factor(
+    name="arbiter",
+    reason="r",
+    level=(Level(value="as it is"), Level(value="compute first", overrides=("hbm.arbiter=compute_first",))),
+)
+
+
+def search(**given):
+    return Search(title="", space="t3_authors", scenarios=SUBLAYERS, bench=Workbench(tokens=256), **given)
+
+
+def made_up(experiment, mca=1.3):
+    """Answers: every aggregate as published, but T3's geomean grows with the queue. mca: of T3-MCA, or a rule."""
+    drawn, answers = random.Random(1), {}
+    for each in experiment.candidates():
+        if each.refused:
+            continue
+        for aim in experiment.aims():
+            answers[f"{each.name}/{aim.answer}"] = aim.claim.published + drawn.gauss(0, aim.tolerance / 10)
+        if each.levels["DRAM queue entries"].value in ("8", "16"):
+            answers[f"{each.name}/geomean/T3/speedup"] += 0.3
+        answers[f"{each.name}/{RS_OF_LINK}"] = 1.1
+        for name in SUBLAYERS:
+            answers[f"{each.name}/{name}/T3/speedup"] = 1.2
+            answers[f"{each.name}/{name}/T3-MCA/speedup"] = mca(each, name) if callable(mca) else mca
+    return answers
+
+
+def tables(blocks):
+    return [block for block in blocks if isinstance(block, Table)]
+
+
+@pytest.mark.slow
+def test_sections_of_a_screening():
+    experiment = search(machines=24)
+    blocks = search_blocks(experiment, made_up(experiment))
+    assert [block.text for block in blocks if isinstance(block, Heading)] == [
+        *("Share of a factor (%)", "Pairs of factors", "Mean of each level", "The space")
+    ]
+    nearest, levels, shares, _, means, space = tables(blocks)
+    assert nearest.rows[2][0] == BASE and len(nearest.rows) == 2 + 1 + 10
+    distances = [float(row[1]) for row in nearest.rows[3:]]
+    assert distances == sorted(distances) and distances[0] < 0.2
+    assert levels.rows[1][:2] == ["DRAM queue entries", "64"]
+    place = shares.columns.index("t3-geomean")
+    share = {row[0]: int(row[place]) for row in shares.rows}
+    assert share["DRAM queue entries"] > 90 > 60 > share["a factor without effect is below, in 95 of 100 cases"] > 0
+    mean = {row[0]: float(row[place + 1]) for row in means.rows}
+    assert mean["DRAM queue entries = 8"] == pytest.approx(1.5, abs=0.02)
+    assert mean["DRAM queue entries = 64"] == pytest.approx(1.2, abs=0.02)
+    assert any(row[0] == "GEMM tile" and row[1].startswith("128 x 128; 64 x 64") for row in space.rows)
+    verdict = next(block for block in blocks if isinstance(block, Bullets))
+    assert verdict.lines[0].startswith("Machines that meet all targets: base, ")
+
+
+def test_the_harm_of_an_arbiter():
+    """MCA is 4 % slower than T3 in one sub-layer of one machine; compute first is slower than Sequential everywhere."""
+
+    def speedup(each, name):
+        if each.name.endswith("compute first"):
+            return 0.8
+        return 1.2 / 1.04 if (each.number, name) == (2, SUBLAYERS[0]) else 1.25
+
+    experiment = search(chosen=(2, 5), across=ARBITERS)
+    found = tables(search_blocks(experiment, made_up(experiment, speedup)))
+    across, harm = found[2], found[3]
+    assert [row[0] for row in across.rows] == [
+        *("2, as it is", "2, compute first", "2: largest - smallest"),
+        *("5, as it is", "5, compute first", "5: largest - smallest"),
+    ]
+    place = across.columns.index("nmc-scatter-tp8")
+    first, second, apart = (float(row[place]) for row in across.rows[:3])
+    assert apart == pytest.approx(abs(first - second), abs=0.005) and apart > 0
+    assert harm.rows == [["as it is", "4", "1", "4.0", "0", "0.0"], ["compute first", "4", "4", "50.0", "4", "25.0"]]
