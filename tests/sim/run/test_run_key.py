@@ -56,7 +56,7 @@ CHANGES = {
 }
 OTHER_VALUES = {
     "link": ("link.topology=fully_connected", "link.GB_per_s=7", "link.efficiency=0.5", "link.latency_ps=900000",
-             "link.header_bytes=64", "link.egress_fifo=3", "link.credits=9"),
+             "link.header_bytes=64", "link.egress_fifo=3", "link.credits=9", "link.in_switch=true"),
     "network": ("network.node_gpus=2", "network.GB_per_s=7", "network.efficiency=0.5", "network.latency_ps=900000",
                 "network.header_bytes=64", "network.credits=9"),
     "tracker": ("tracker.entries=64", "tracker.ways=2", "tracker.wavefronts=7", "tracker.address_bits=50",
