@@ -6,12 +6,14 @@ import re
 import pytest
 
 from sim.collective.kernel import Step
-from sim.collective.library import KINDS, PROTOCOLS, choose, estimate_us, row_of, tables
+from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
 from sim.collective.staged import Pieces, in_rounds
 from sim.presets import load_preset
-from sim.run.library_run import flat_buffer, library_preset
+from sim.run.library_run import BesideRun, LibraryRun, flat_buffer, library_preset
 from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from tests.support.checkout import ROOT
+from tests.support.t3_cases import TILE, fp16_problem
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
 TUNING = ROOT / "validation" / "references" / "nccl_tuning_tables.csv"
@@ -205,3 +207,17 @@ def test_a_library_is_not_the_plain_plan():
     assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
     assert plain.exactly_once and plain.time_ns != library.time_ns and library.protocol == "ll"
     assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv", "broadcast"}
+
+
+def test_a_gemm_beside_a_collective_has_cus_of_its_own():
+    choice = choose("nccl_a100", "all_reduce", 2, 65536, channels=4)
+    preset = library_preset(load_preset("a100_80g"), choice)
+    common = {"preset": preset, "kind": "all_reduce", "gpus": 2, "data_bytes": 65536, "choice": choice}
+    alone = LibraryRun(**common).execute()
+    both = BesideRun(**common, source=GemmSource(fp16_problem(512, 512, 64), TILE)).execute()
+    assert both.exactly_once and both.link_bytes == alone.link_bytes
+    assert both.figures["collective_end_ps"] == pytest.approx(alone.time_ps, rel=0.05)
+    assert both.time_ps >= both.figures["gemm_end_ps"] > preset.machine.dispatch.launch_ps
+    with pytest.raises(UserError, match="channels: found 108, allowed beside a GEMM are 1 to 107"):
+        many = Choice("nccl_a100", "ring", "ll", 108)
+        BesideRun(**common | {"choice": many, "source": GemmSource(fp16_problem(512, 512, 64), TILE)}).execute()
