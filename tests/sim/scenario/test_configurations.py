@@ -93,9 +93,9 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
         ({"gpus": 2}, {"gemm"}),
         (
             {"problem": fp16_problem(96, 80, 64)},
-            {"rs", "rs_nmc", "ag", "add", "ag_copies"},
+            {"rs", "rs_nmc", "rs_nvls", "ag", "ag_nvls", "add", "ag_copies"},
         ),  # K does not concern collectives
-        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "ag", "add"}),
+        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "rs_nvls", "ag", "ag_nvls", "add"}),
         ({"kernel": replace(TILE, tile_m=16)}, set()),
         ({"preset": small_preset("hbm.queue_entries=32")}, set()),
         ({"explicit": True}, {"gemm"}),

@@ -16,12 +16,12 @@ def scenario_of(preset, **kernel):
 
 def test_links_and_mca_with_the_kinds_of_their_values():
     assert links_text(load_preset("t3_2024")).splitlines() == [
-        "link: ring, 150 GB/s each way, 500 ns (7 values: 4 assumed, 3 paper)",
+        "link: ring, 150 GB/s each way, 500 ns (8 values: 5 assumed, 3 paper)",
         "MCA: thresholds 5, 10, 30 entries (8 values: 8 assumed)",
     ]
     other = load_preset("h200", ["link.GB_per_s=300", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
     link, mca = links_text(other).splitlines()
-    assert link == "link: fully connected, 300 GB/s each way, 500 ns (7 values: 4 borrowed, 2 override, 1 assumed)"
+    assert link == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 4 borrowed, 2 override, 2 assumed)"
     assert mca == "MCA: thresholds 10 entries (8 values: 8 borrowed)"
 
 
