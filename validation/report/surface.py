@@ -10,6 +10,8 @@ from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Aim, Search
 
 MET = 1.0
 """Largest error of an aggregate that is met, in tolerances."""
+LISTED = 6
+"""Conflicts that the verdict lists, the hardest first."""
 SURE = 3.0
 """Rule of three: what was never seen in n independent trials has a share of less than 3 / n, at 95 % confidence."""
 
@@ -136,7 +138,7 @@ def verdict(found: Surface) -> list[str]:
     lines += [
         f"Never met together: {_words(found, row.first)}, and {_words(found, row.second)}; the best compromise is "
         f"machine {row.machine}, {row.error:.1f} tolerances away."
-        for row in conflicts(found.errors).itertuples()
+        for row in conflicts(found.errors).head(LISTED).itertuples()
     ]
     return lines
 

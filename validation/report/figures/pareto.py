@@ -20,10 +20,10 @@ BAND = COLOURS[2]
 
 def draw(found: Surface, path: Path) -> None:
     """Draw a panel per aggregate in UP and one for the reduce-scatter. Bands are what is published, with tolerance."""
-    on_front = front(found.errors[[name for name, aim in found.aims.items() if aim.fit]]) & found.designed
+    on_front = front(found.errors[[ACROSS, *UP]]) & found.designed
     groups = {
         "machines of the design": (found.designed & ~on_front, COLOURS[5], "o", 14),
-        "no other machine is nearer in all targets": (on_front, COLOURS[3], "o", 22),
+        "front: no other machine is nearer in all five claims": (on_front, COLOURS[3], "o", 22),
         "t3_2024": (pd.Series(found.levels.index == BASE, index=found.levels.index), "black", "*", 90),
     }
     panels: list[Any] = [(found.values[name], _label(found.aims[name]), found.aims[name]) for name in UP]
