@@ -88,7 +88,9 @@ def all_reduce(
     build = Builder(output, chunks, gpu, topology, _rounds(chunks), 2)
     _add_sums(build)
     _add_copies(build, STAGING, chunks.tiles, gated=True)
-    return _finished(build, _rounds(chunks), step_ps)
+    pieces = Pieces(_rounds(chunks))
+    build.steps = in_rounds(build.steps[:-1], pieces) + in_rounds(build.steps[-1:], pieces)
+    return build.plan(step_ps)
 
 
 def fused(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology) -> tuple[Plan, np.ndarray]:

@@ -25,6 +25,7 @@ from sim.collective.on_cus import (
 from sim.collective.own_plan import OwnPlan
 from sim.collective.plans import Plan, check_plans_fit, fused, tell_contributors
 from sim.collective.space import check_tracker
+from sim.collective.staged import kernels as parts_of
 from sim.collective.tables import Queue
 from sim.collective.topology import adding_switch, port_distances
 from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
@@ -52,6 +53,7 @@ COLLECTIVES = {
     "local_reduce": local_reduce,
     nvls.REDUCE_SCATTER: nvls.reduce_scatter,
     nvls.ALL_GATHER: nvls.all_gather,
+    nvls.ALL_REDUCE: nvls.all_reduce,
 }
 
 
@@ -161,7 +163,7 @@ def run_collective(
     plans = collective_plans(machine, kind, output, chunks, update, own)
     cus = (0, min(machine.collective.cus, machine.cu.count))
     return run_plan(
-        *(machine, plans, lambda plan: [collective_launch(machine, kind, plan, 0, cus)]),
+        *(machine, plans, lambda plan: _collective_launches(machine, kind, plan, cus)),
         name=kind,
         explicit=explicit,
         interval_ps=interval_ps,
@@ -179,7 +181,7 @@ def collective_plans(
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
         settings["update"] = True
-    in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER)
+    in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE)
     topology = adding_switch(machine.link, chunks.gpus) if in_switch else own or machine.link.topology
     return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
@@ -198,6 +200,16 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
     )
     start_ps = spec.launch_ps + spec.step_ps
     return Launch(kernel, queue, cus, spec.workgroups, True, kernel.tags, kernel.gates, start_ps)
+
+
+def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
+    """The kernel of a collective; of an all-reduce in the switch those that send and those that wait for sums."""
+    if kind != nvls.ALL_REDUCE:
+        return [collective_launch(machine, kind, plan, 0, cus)]
+    parts = [replace(plan, steps=steps) for steps in parts_of(plan.steps) if steps]
+    launches = [collective_launch(machine, kind, part, queue, cus) for queue, part in enumerate(parts)]
+    places = machine.collective.workgroups  # a CU counts the workgroups of all kernels
+    return [replace(launch, places=places * (1 + launch.queue)) for launch in launches]
 
 
 def run_fused(

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from sim.collective.chunks import Chunks
-from sim.collective.nvls import ALL_GATHER, REDUCE_SCATTER
+from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
@@ -47,6 +47,7 @@ COLLECTIVE_COST = {
     "local_reduce": 1.0,
     REDUCE_SCATTER: 2.0,
     ALL_GATHER: 1.0,
+    ALL_REDUCE: 3.0,
 }
 """Line requests per line of the output."""
 

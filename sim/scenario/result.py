@@ -14,8 +14,8 @@ and of what software does today (`sim.collective.software`), which needs a link 
 
 and of a switch that adds and copies (`sim.collective.nvls`, `link.in_switch`):
 
-    NVLS                    GEMM, then RS added in the switch, then AG copied in the switch, both by kernels on CUs
-    T3-NVLS                 a GEMM whose stores are added in the switch, in place of near memory; then AG as in NVLS
+    NVLS                    GEMM, then an all-reduce on CUs: the switch adds, and copies the sums as they come
+    T3-NVLS                 a GEMM whose stores are added in the switch, in place of near memory; then the switch copies
 
 To add is a kernel of the owner, after the GEMM and all arrivals: it reads its sum and N - 1 receive buffers.
 
@@ -49,7 +49,7 @@ IN_SWITCH = (NVLS, T3_NVLS)
 ALL_CONFIGURATIONS = CONFIGURATIONS + SOFTWARE + IN_SWITCH
 RUNS = (
     *("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies"),
-    *("rs_nvls", "ag_nvls", "t3_nvls"),
+    *("ar_nvls", "ag_nvls", "t3_nvls"),
 )
 """Names of the runs from which the configurations are computed."""
 NEEDS = {
@@ -61,10 +61,10 @@ NEEDS = {
     DECOMPOSED: ("decomposed", "add", "ag"),
     COPY_ENGINES: ("copy_engines", "add", "ag_copies"),
     FLUX: ("flux", "add", "ag"),
-    NVLS: ("gemm", "rs_nvls", "ag_nvls"),
+    NVLS: ("gemm", "ar_nvls"),
     T3_NVLS: ("t3_nvls", "ag_nvls"),
 }
-"""Runs of each configuration. The last one is the all-gather."""
+"""Runs of each configuration. The last one is the all-gather, of NVLS the all-reduce."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
 
 
@@ -75,7 +75,7 @@ class Configuration:
     Attributes:
         time_ps: whole time.
         gemm_ps, rs_ps, ag_ps: times of the phases. A fused kernel has gemm_ps = rs_ps = its time. If the owner adds
-            afterwards, rs_ps ends with that.
+            afterwards, rs_ps ends with that. NVLS: rs_ps is 0, ag_ps that of the all-reduce.
         dram_bytes: bytes by the names in TRAFFIC.
         link_bytes: bytes sent.
         exactly_once: the ledgers of all its runs agree with their plans.
@@ -173,9 +173,11 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     *before, gather = needed
     gemm_ps = before[0].time_ps
     traffic = np.sum([run.dram_bytes for run in before], axis=0)
-    if name in (SEQUENTIAL, NVLS, IDEAL, IDEAL_NMC):
+    if name in (SEQUENTIAL, IDEAL, IDEAL_NMC):
         rs_ps = before[1].time_ps
-        overlapped_ps = gemm_ps + rs_ps if name in (SEQUENTIAL, NVLS) else max(gemm_ps, rs_ps)
+        overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
+    elif name == NVLS:
+        rs_ps, overlapped_ps = 0, gemm_ps
     else:
         rs_ps = overlapped_ps = sum(run.time_ps for run in before)
     return Configuration(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.nvls import ALL_GATHER, REDUCE_SCATTER
+from sim.collective.nvls import ALL_GATHER, ALL_REDUCE
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import OVERLAPS
 from sim.presets import Preset
@@ -25,7 +25,7 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
-COLLECTIVES = {"ag": "all_gather", "add": "local_reduce", "rs_nvls": REDUCE_SCATTER, "ag_nvls": ALL_GATHER}
+COLLECTIVES = {"ag": "all_gather", "add": "local_reduce", "ar_nvls": ALL_REDUCE, "ag_nvls": ALL_GATHER}
 """Run -> collective on CUs, for all but the reduce-scatters."""
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""

@@ -15,6 +15,7 @@ from traces.errors import UserError
 M, N, K = 256, 128, 32
 D = M * N * 2
 SOURCE = GemmSource(fp16_problem(M, N, K), TILE)
+BOTH = -1
 SWITCH = ("link.topology=switch", "link.in_switch=true")
 
 
@@ -35,13 +36,15 @@ def link_down(result):
     [
         (nvls.REDUCE_SCATTER, D, 1, D, 1),
         (nvls.ALL_GATHER, 1, D, 1, D),
+        (nvls.ALL_REDUCE, BOTH, BOTH, BOTH, BOTH),
         (IN_SWITCH, D, 1, None, 1),
     ],
 )
 def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus):
-    """1 stands for the chunk of a GPU."""
+    """1 stands for the chunk of a GPU, BOTH for the buffer and that chunk."""
     result = run_of(kind, gpus).execute()
-    up, down, reads, writes = (D // gpus if size == 1 else size for size in (up, down, reads, writes))
+    own = D // gpus
+    up, down, reads, writes = ({1: own, BOTH: D + own}.get(size, size) for size in (up, down, reads, writes))
     assert result.exactly_once, result.wrong
     assert result.figures["simulated_gpus"] == 1
     assert (result.link_bytes, link_down(result)) == (up, down)
@@ -51,7 +54,7 @@ def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus)
     assert result.dram_bytes[Stream.COMPUTE_WRITE] == 0
 
 
-@pytest.mark.parametrize("kind", [nvls.REDUCE_SCATTER, nvls.ALL_GATHER, IN_SWITCH])
+@pytest.mark.parametrize("kind", [nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE, IN_SWITCH])
 def test_one_gpu_moves_what_each_of_all_moves(kind):
     one, every = run_of(kind, 4).execute(), run_of(kind, 4, explicit=True).execute()
     assert one.exactly_once and every.exactly_once, (one.wrong, every.wrong)
