@@ -13,7 +13,7 @@ from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.lanes import WAITS, Levels, places, section
 from sim.view.perfetto import trace_events
-from tests.support.browser import colours, contrasts, needs_browser, opened, reach_every_lane
+from tests.support.browser import colours, contrasts, needs_browser, opened, reach_every_lane, tab_through, tab_to
 from tests.support.colour_vision import READABLE, contrast
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel
@@ -273,3 +273,19 @@ def test_every_text_can_be_read(page, dark):
         inks = shown.evaluate("PALETTE.map(colour => [inkOn(colour), colour])")  # labels on bars, in a canvas
         assert {ink for ink, _ in inks} == {"#ffffff", "#000000"}
         assert all(contrast(*pair) >= READABLE for pair in inks)
+
+
+@pytest.mark.slow
+@needs_browser
+def test_lanes_are_unfolded_with_keys_only(page):
+    with opened(page) as shown:
+        assert tab_through(shown) == list(range(shown.evaluate("stops.length")))
+        group = "#names button[aria-expanded=false]"
+        rows, folded = shown.locator("#names > *").count(), shown.locator(group).count()
+        tab_to(shown, group)
+        name = shown.locator(":focus").get_attribute("data-group")
+        shown.keyboard.press("Enter")
+        assert shown.locator("#names > *").count() > rows and shown.locator(group).count() == folded - 1
+        assert shown.locator(":focus").get_attribute("data-group") == name  # the focus stays on it
+        shown.keyboard.press("+")
+        assert float(shown.locator("#view").get_attribute("data-from")) > 0
