@@ -39,7 +39,7 @@ REASONS = ("GEMM", "channels", "waves", "L2 misses", "HBM", "waves at once", "L2
 
 
 class Case(NamedTuple):
-    """A cube of this size in bf16, and an all-reduce of its output.
+    """A GEMM in bf16 with M = N = K, and an all-reduce of its output.
 
     Attributes:
         channels: of RCCL; each keeps a CU.
@@ -47,7 +47,7 @@ class Case(NamedTuple):
             other over the time of both at once. 0 = not measured.
     """
 
-    size: int
+    m: int
     channels: int
     gemm_slowdown: float = 0.0
     collective_slowdown: float = 0.0
@@ -85,13 +85,13 @@ def machine(case: Case) -> Preset:
 
 
 def _bytes(case: Case) -> int:
-    return case.size * case.size * BYTES
+    return case.m * case.m * BYTES
 
 
 def runs_of(case: Case) -> tuple[KernelRun, LibraryRun, BesideRun]:
     """The GEMM alone, the all-reduce alone, both at once."""
     preset = machine(case)
-    problem = GemmProblem(case.size, case.size, case.size)
+    problem = GemmProblem(case.m, case.m, case.m)
     source = GemmSource(problem, choose_kernel(problem, gpu_facts(preset.machine), DataType.BF16))
     choice = choose(preset.machine.collective.library, "all_reduce", GPUS, _bytes(case), None, None, case.channels)
     gemm = KernelRun(preset=load_preset(PRESET), source=CommandSequence([source]), accuracy=0.01)
@@ -122,21 +122,21 @@ def rows_of(case: Case, ours: Ours) -> list[list[str]]:
     for name, theirs, own in zip(names, measured, ours.slowdowns, strict=True):
         error = f"{100 * (own / theirs - 1):+.1f} % (goal {GOAL:.0%})" if theirs else ""
         rows.append(
-            [f"{case.size}^3", str(case.channels), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error]
+            [f"{case.m}^3", str(case.channels), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error]
         )
     return rows
 
 
 def time_row(case: Case, ours: Ours) -> list[str]:
     times = (ours.gemm_ms, ours.gemm_beside_ms, ours.collective_ms, ours.collective_beside_ms)
-    return [f"{case.size}^3", str(case.channels), *(f"{value:.3f}" for value in times)]
+    return [f"{case.m}^3", str(case.channels), *(f"{value:.3f}" for value in times)]
 
 
 def reason_row(case: Case, ours: Ours) -> list[str]:
     """What can slow the GEMM down: fewer CUs, hence more waves of tiles; or misses."""
     *_, beside = runs_of(case)
     tiles, cus = beside.source.tiles, beside.preset.machine.cu.count
-    cells = [f"{case.size}^3", str(case.channels)]
+    cells = [f"{case.m}^3", str(case.channels)]
     for count, result in ((cus, ours.alone), (cus - case.channels, ours.beside)):
         missed, read = result.totals["l2.read_miss_sectors"] * SECTOR_BYTES, result.dram_bytes[Stream.COMPUTE_READ]
         cells += [f"{-(-tiles // count)} of {tiles} tiles on {count} CUs", f"{missed / 1e9:.2f}", f"{read / 1e9:.2f}"]
@@ -164,7 +164,7 @@ def table(found: Mapping[Case, Ours]) -> str:
         Table(REASONS, [reason_row(case, ours) for case, ours in found.items()]),
     ]
     if missing:
-        blocks.append(Text("Not run: " + ", ".join(f"{case.size}^3 with {case.channels} channels" for case in missing)))
+        blocks.append(Text("Not run: " + ", ".join(f"{case.m}^3 with {case.channels} channels" for case in missing)))
     return to_markdown([*blocks, notes(NOTES)])
 
 
@@ -173,18 +173,18 @@ def write_predictions(found: Mapping[Case, Ours]) -> None:
     with PREDICTIONS.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
-            ("size", "channels", "gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms", "kind")
+            ("m", "channels", "gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms", "kind")
         )
         for case in BLIND:
             if case in found:
-                writer.writerow([case.size, case.channels, *time_row(case, found[case])[2:], "blind"])
+                writer.writerow([case.m, case.channels, *time_row(case, found[case])[2:], "blind"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="A GEMM beside an all-reduce on MI300X.")
     parser.add_argument("--stored", action="store_true", help="only cases whose runs are in the store")
     parser.add_argument(
-        "--only", type=int, nargs=2, metavar=("SIZE", "CHANNELS"), help="simulate this case, write nothing"
+        "--only", type=int, nargs=2, metavar=("M", "CHANNELS"), help="simulate this case, write nothing"
     )
     chosen, store = parser.parse_args(arguments), Store()
     if chosen.only:

@@ -50,10 +50,10 @@ def test_the_gemm_has_the_cus_that_the_channels_leave():
 def test_the_table_has_what_was_simulated_and_names_the_rest():
     text, found = TABLE.read_text(encoding="utf-8"), _table()
     for case in (*CASES, *BLIND):
-        inside = (case.size, case.channels, "GEMM, at once over alone") in found
-        assert inside != (f"{case.size}^3 with {case.channels} channels" in text)
+        inside = (case.m, case.channels, "GEMM, at once over alone") in found
+        assert inside != (f"{case.m}^3 with {case.channels} channels" in text)
     for case in CASES:
-        measured, ours = found.get((case.size, case.channels, "GEMM, at once over alone"), ("", 0))
+        measured, ours = found.get((case.m, case.channels, "GEMM, at once over alone"), ("", 0))
         if measured:
             assert float(measured) == case.gemm_slowdown and ours == pytest.approx(case.gemm_slowdown, rel=0.10)
 
@@ -63,6 +63,6 @@ def test_the_blind_answers_are_those_of_the_table():
         rows = list(csv.DictReader(file))
     assert rows
     for row in rows:
-        key = (int(row["size"]), int(row["channels"]), "GEMM, at once over alone")
+        key = (int(row["m"]), int(row["channels"]), "GEMM, at once over alone")
         assert Case(*key[:2]) in BLIND and row["kind"] == "blind"
         assert float(row["gemm_beside_ms"]) / float(row["gemm_ms"]) == pytest.approx(_table()[key][1], abs=0.02)
