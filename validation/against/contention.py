@@ -121,9 +121,7 @@ def rows_of(case: Case, ours: Ours) -> list[list[str]]:
     rows = []
     for name, theirs, own in zip(names, measured, ours.slowdowns, strict=True):
         error = f"{100 * (own / theirs - 1):+.1f} % (goal {GOAL:.0%})" if theirs else ""
-        rows.append(
-            [f"{case.m}^3", str(case.channels), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error]
-        )
+        rows.append([f"{case.m}^3", str(case.channels), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error])
     return rows
 
 
@@ -172,9 +170,7 @@ def write_predictions(found: Mapping[Case, Ours]) -> None:
     """The blind answers."""
     with PREDICTIONS.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ("m", "channels", "gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms", "kind")
-        )
+        writer.writerow(("m", "channels", "gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms", "kind"))
         for case in BLIND:
             if case in found:
                 writer.writerow([case.m, case.channels, *time_row(case, found[case])[2:], "blind"])

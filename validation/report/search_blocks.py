@@ -141,10 +141,15 @@ def factor_table(experiment: Search) -> Table:
 
 def _counts(experiment: Search, found: Surface) -> str:
     names: Sequence[str] = [name for name in found.levels.index if name != BASE]
+    bridge = (
+        ""
+        if found.bridged or not experiment.bridge
+        else (" The bridge has no answers yet: aggregates are those of the sub-layers that were simulated.")
+    )
     return (
         f"{len(names)} machines have answers. {len(found.refused)} cannot be built (rules of the machine or of the "
         f"kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
-        f"{experiment.space}.toml."
+        f"{experiment.space}.toml.{bridge}"
     )
 
 

@@ -29,6 +29,7 @@ class Surface:
         number: of the design; None = BASE.
         refused: machine -> why it could not be simulated.
         waiting: machines without all results: not run yet, or failed.
+        bridged: the shift of the bridge is in `values`.
     """
 
     aims: Mapping[str, Aim]
@@ -39,6 +40,7 @@ class Surface:
     number: pd.Series
     refused: Mapping[str, str]
     waiting: tuple[str, ...]
+    bridged: bool
 
     @property
     def distance(self) -> pd.Series:
@@ -87,6 +89,7 @@ def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
         number=pd.Series([each.number for each in held], index=names, dtype="Int64"),
         refused={each.name: each.refused for each in candidates if each.refused},
         waiting=tuple(each.name for each in candidates if not each.refused and each not in held),
+        bridged=f"{BRIDGE}/{some}" in answers,
     )
 
 
@@ -121,6 +124,8 @@ def verdict(found: Surface) -> list[str]:
     errors = found.errors.abs()
     meets = (errors <= MET).all(axis=1)
     tried = int(found.designed.sum())
+    if not tried:
+        return ["No machine of the design has answers yet."]
     if meets.any():
         return [f"Machines that meet all targets: {', '.join(found.levels.index[meets])}."]
     nearest = found.distance.nsmallest(3)

@@ -131,9 +131,13 @@ def test_the_bridge_shifts_every_machine(few_targets):
     found = surface(EXPERIMENT, answers)
     assert found.values.loc["0"].tolist() == pytest.approx([1.28, 10, 1.46])
     assert found.values.loc[BASE].tolist() == pytest.approx([1.35, 6, 1.1]) and BRIDGE not in found.levels.index
+    assert found.bridged and not surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2))).bridged
 
 
 def test_what_the_verdict_says(few_targets):
+    assert verdict(surface(EXPERIMENT, answers_of(base=(1.2, 16, 1.5)))) == [
+        "No machine of the design has answers yet."
+    ]
     met = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m1=(1.21, 14, 1.5)))
     assert verdict(met) == ["Machines that meet all targets: 1."]
     apart = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.9), m1=(1.21, 9, 1.9), m3=(1.26, 16, 1.92)))
