@@ -195,8 +195,11 @@ def run_dmas(node, begin_ps, end_ps):
 
 @compiled
 def _take_data(node, calendar, slot, base_ps, end_ps):
-    """Put the data that come in a slot into the fifos of their links, the lower channel first."""
-    channels = len(node.channels)
+    """Put the data that come in a slot into the fifos of their links, the lower channel first.
+
+    Behind data that a memory-side cache had to fetch there may be data that it had: they were ready earlier.
+    """
+    channels, next_slot_ps = len(node.channels), base_ps + (slot + 1) * calendar.period_ps
     words = (channels + WORD_SOURCES - 1) >> WORD_BITS
     for step in range(words + 1):
         word, bits = slot_sources(calendar, slot, 0, step, words)
@@ -204,15 +207,20 @@ def _take_data(node, calendar, slot, base_ps, end_ps):
             h = (word << WORD_BITS) + trailing_zeros(bits)
             bits &= bits - 1
             fifo = node.fifos[node.channels[h].data_fifo]
-            data = fifo_head(fifo, node.pool)
-            send = node.output.sends[data.load]
-            dma_answer(
-                *(node.dmas[-1 - np.int64(data.source)], node.ports[send.port], node.fifos, node.pool, data, send.op)
-            )
-            fifo_pop(fifo)
             data_ps = fifo_head_ps(fifo, node.pool)
+            while data_ps < min(next_slot_ps, end_ps):
+                _answer(node, fifo_head(fifo, node.pool))
+                fifo_pop(fifo)
+                data_ps = fifo_head_ps(fifo, node.pool)
             if data_ps < end_ps:
                 calendar_add(calendar, h, data_ps - base_ps)
+
+
+@compiled
+def _answer(node, data):
+    """Give data to the engine that has read them."""
+    send = node.output.sends[data.load]
+    dma_answer(*(node.dmas[-1 - np.int64(data.source)], node.ports[send.port], node.fifos, node.pool, data, send.op))
 
 
 @compiled

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 
 from sim.collective.space import make_wavefronts
 from sim.hw.dma import dma_answer, dma_line, dma_load, dma_read, dma_read_ps, make_dmas
-from sim.hw.link import PORT
+from sim.hw.link import PORT, WIRE
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import SEND
+from sim.machine.build import build
+from sim.machine.fabric import run_dmas
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -232,3 +234,18 @@ def test_a_part_that_is_sent_before_all_of_an_arrival_is_there_carries_nobodys_s
 def test_an_idle_engine_sleeps():
     (dma,) = make_dmas(small_preset("dma.engines=1").machine)
     assert (dma["tag"], dma["out"]) == (-1, 0)
+
+
+def test_data_behind_data_that_came_later_are_taken_too():
+    """A memory-side cache answers a line that it has before one that it fetches, but the fifo keeps the order."""
+    node, _ = build(small_preset("dma.engines=1").machine, 1, np.zeros(1, WIRE))
+    bench, number = FifoBench(arrays=(node.fifos, node.pool)), int(node.channels["data_fifo"][0])
+    for ready_ps in (100_000, 20_000):
+        bench.push(number, ready_ps=ready_ps, source=-1, load=0, sectors=15)
+    node.dmas["out"] = 2
+    seen = type(node)(*(one if isinstance(one, tuple) else kernel_view(one) for one in node))
+    output = type(node.output)(*map(kernel_view, node.output._replace(sends=np.zeros(1, SEND))))
+    run_dmas(seen._replace(output=output), 95_000, 115_000)
+    assert node.dmas["out"] == 0 and not bench.held(number).size
+    assert len(bench.held(int(node.ports["dma_fifo"][0]))) == 2
+    assert not node.calendars["sources"].any()
