@@ -176,7 +176,6 @@ class HBM(Unit, frozen=True, kw_only=True):
     queue_entries: int  # 32-byte entries: of the unified queue, or of each of the two split queues
     write_high: float  # SPLIT: start to drain writes above this fill
     write_low: float  # SPLIT: back to reads below it
-    stream_fifo: int  # requests waiting per stream before the queue
     page: PagePolicy
     arbiter: Arbiter
     turn: Turn = Turn.REQUEST  # of arbiters that take turns

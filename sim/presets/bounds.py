@@ -95,7 +95,6 @@ BOUNDS: dict[str, Bound] = {
     "hbm.queue_entries": Bound(4, 512, f"a line at least; at most {RECORD}"),
     "hbm.write_high": SHARE._replace(least=0.01),
     "hbm.write_low": SHARE._replace(most=0.99),
-    "hbm.stream_fifo": FIFO,
     "hbm.turn_requests": Bound(1, 64 * KIB, "a turn has a request; the other streams wait for all of them"),
     "hbm.request_ps": PATH_PS._replace(least=500, why="units run alone for this time; a longer one is a wrong unit"),
     "hbm.extra_latency_ps": PATH_PS,

@@ -128,11 +128,16 @@ class ScenarioResult:
 
     def _repr_html_(self) -> str:
         """Times and speed-ups of the configurations, for a notebook."""
-        title = f"GEMM {self.problem.m} x {self.problem.n} x {self.problem.k} on {self.gpus} GPUs, {self.preset.name}"
         plain = self.as_dict()["configurations"]
         columns = ("time_ns", "gemm_ns", "rs_ns", "ag_ns", "speedup")
         rows = [(name, *(figures[column] for column in columns)) for name, figures in plain.items()]
-        return html_table(title, ("configuration", *columns), rows)
+        return html_table(self._title(), ("configuration", *columns), rows)
+
+    def __repr__(self) -> str:
+        return f"<ScenarioResult: {self._title()}: {', '.join(self.configurations)}>"
+
+    def _title(self) -> str:
+        return f"GEMM {self.problem.m} x {self.problem.n} x {self.problem.k} on {self.gpus} GPUs, {self.preset.name}"
 
     def as_dict(self) -> dict:
         """Plain values for JSON: `configurations` and `workload`."""

@@ -15,7 +15,7 @@ SMALL = ("cu.count=4", "l2.banks=4", "hbm.channels=2")
 TIGHT = (
     *("cu.count=3", "l2.banks=4", "hbm.channels=2", "cu.workgroups=3", "cu.loads_outstanding=6", "l1.mshrs=5"),
     *("l1.unified_with_shared=false", "l1.bytes=1024", "l1.ways=4", "l2.bytes=16384", "l2.ways=4", "l2.mshrs=3"),
-    *("l2.mshr_merges=2", "l2.dram_fifo=2", "noc.cu_fifo=2", "noc.bank_fifo=2", "hbm.stream_fifo=2"),
+    *("l2.mshr_merges=2", "l2.dram_fifo=2", "noc.cu_fifo=2", "noc.bank_fifo=2"),
     *("hbm.queue_entries=8", "hbm.capacity_bytes=1073741824"),
 )
 """Every buffer so small that it fills."""
