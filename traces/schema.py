@@ -96,7 +96,7 @@ EVENT = np.dtype(
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
         ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES
-        ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
+        ("slot", "u1"),  # scoreboard slot, cleared by data or acknowledgement; NO_SLOT; or number of a BARRIER
         ("inner", "u1"),  # lane pattern, see above
         ("array", "u1"),  # 0 in files; in the simulator: events with one number move together between workgroups
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row

@@ -4,9 +4,10 @@ The unit works on one event at a time, one line per `line_ps`. A line enters onl
 port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
-are posted: they have no answer, and no warp waits for them (D10).
+are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.
 
-The load table holds the events that wait for data: the number of missing answers, and the scoreboard slot to clear.
+The load table holds the events that wait for answers: the number of missing answers and the scoreboard slot to clear.
+Acknowledgements take entries of L1 on their way, like loads.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from sim.hw.warp import MAX_WARPS, slot_done, slot_take
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
-from traces.schema import Cache, Kind
+from traces.schema import NO_SLOT, Cache, Kind
 
 LINES_AT_ONCE = 4
 """A full warp of 16-byte accesses has as many lines."""
@@ -115,12 +116,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         lsu.op = Op.READ
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
-        number = np.int64(lsu.free[lsu.loads_used])
-        load = lsu.load_table[number]
-        lsu.loads_used += 1
-        load.warp, load.slot, load.answers, load.open, load.done_ps = w, event.slot, 0, 1, now_ps
-        slot_take(warps.warp[w], event.slot)
-        lsu.load = number
+        _open_load(lsu, warps, w, event.slot, now_ps)
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
@@ -132,7 +128,20 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
                 lsu.share = tag // space.tiles
                 lsu.tag = space.first_tag + tag - lsu.share * space.tiles
                 _route_store(lsu, tiles[lsu.tag], sends)
+            elif event.slot != NO_SLOT:
+                _open_load(lsu, warps, w, event.slot, now_ps)
     lsu.free_ps = now_ps
+
+
+@compiled(inline=True)
+def _open_load(lsu, warps, w, slot, now_ps):
+    """The current event of warp w waits for answers."""
+    number = np.int64(lsu.free[lsu.loads_used])
+    load = lsu.load_table[number]
+    lsu.loads_used += 1
+    load.warp, load.slot, load.answers, load.open, load.done_ps = w, slot, 0, 1, now_ps
+    slot_take(warps.warp[w], slot)
+    lsu.load = number
 
 
 @compiled(inline=True)
@@ -264,7 +273,11 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
                 l1_write(l1, lsu.sectors[i])
             else:
                 lsu.atomic_sectors += sectors_in(lsu.sectors[i])
-            _send(lsu, fifos, pool, lsu.send, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            entry = lsu.send
+            if lsu.load >= 0:
+                lsu.load_table[lsu.load].answers += 1
+                entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+            _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             if lsu.op == Op.REDUCE:
                 _tell_lanes(lsu, fifos, pool, i)
         lsu.line_requests += 1

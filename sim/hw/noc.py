@@ -26,7 +26,7 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, is_far, route
-from sim.hw.request import NEVER, SECTOR_BYTES, Op
+from sim.hw.request import NEVER, SECTOR_BYTES, Op, is_awaited, is_store
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
@@ -233,10 +233,17 @@ def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
 
 
 @compiled(inline=True)
+def _volume_bytes(noc, answer):
+    """Bytes of an answer's packet: header and data; of an acknowledgement as the machine says."""
+    sectors = sectors_in(answer.sectors)
+    return sectors * noc.ack_bytes if is_store(answer) else noc.header_bytes + sectors * SECTOR_BYTES
+
+
+@compiled(inline=True)
 def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
 
-    The acknowledgement of a store occupies both ports; the CU does not wait for it.
+    The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
     """
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
@@ -244,10 +251,7 @@ def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
         _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, cu_wake_ps)
         return
     bank = source if source < noc.banks else source - noc.banks
-    if answer.op == Op.WRITE:
-        volume = sectors_in(answer.sectors) * noc.ack_bytes
-    else:
-        volume = noc.header_bytes + sectors_in(answer.sectors) * SECTOR_BYTES
+    volume = _volume_bytes(noc, answer)
     noc.answer_packets += 1
     noc.answer_bytes += volume
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
@@ -262,15 +266,13 @@ def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
 @compiled(inline=True)
 def _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps):
     """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
-    volume = sectors_in(answer.sectors) * (noc.ack_bytes if answer.op == Op.WRITE else SECTOR_BYTES)
-    if answer.op != Op.WRITE:
-        volume += noc.header_bytes
-    in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, volume, noc.response_bytes_per_clk), out_ps)
+    in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
     noc.cu_in_ps[c] = in_ps
-    if answer.op == Op.WRITE:
+    if is_store(answer):
         noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
-        fifo_pop(queue)
-        return
+        if not is_awaited(answer):
+            fifo_pop(queue)
+            return
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     fifo_pop(queue)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)

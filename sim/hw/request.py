@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from tracer.compile.jit import compiled
 from traces.schema import LINE_BYTES, SECTOR_BYTES
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
@@ -44,10 +45,7 @@ REQUEST = np.dtype(
         ("ready_ps", "i8"),  # the consumer may see the request from this time on
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
         ("tag", "i4"),  # its workgroup (output tile), -1 = none; the Tracker's key
-        (
-            "load",
-            "i4",
-        ),  # load-table entry that waits for the answer; of a store that leaves the GPU: its SEND record; -1 = none
+        ("load", "i4"),  # L1's entry that waits for the answer; of a store that leaves the GPU: its SEND; -1 = none
         ("contributors", "i8"),  # GPUs whose partial sums are in the data: bit k = the k-th before the sender (ledger)
         ("source", "i2"),  # requester: CU index within the GPU, or -1 - DMA engine
         ("bank", "i2"),  # L2 bank of the line (set by the NoC)
@@ -65,3 +63,15 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
+
+
+@compiled(inline=True)
+def is_store(request):
+    """A write or a reduction: an answer to it has no data. Reads: request."""
+    return request.op == Op.WRITE or request.op == Op.REDUCE
+
+
+@compiled(inline=True)
+def is_awaited(request):
+    """Does a warp wait for the acknowledgement of this store, behind a fence? Reads: request."""
+    return request.load >= 0 and request.stream == Stream.COMPUTE_WRITE and request.link == 0 and is_store(request)

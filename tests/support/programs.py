@@ -126,6 +126,9 @@ def random_row(random, slots_used, region):
     if kind in (Kind.LOAD, Kind.ATOMIC, Kind.ASYNC_COPY) and random.random() < 0.9:
         slot = int(random.integers(0, 64))
         slots_used.append(slot)
+    if kind in (Kind.STORE, Kind.REDUCE) and random.random() < 0.3:  # a fence may wait for it
+        slot = int(random.integers(0, 64))
+        slots_used.append(slot)
     fields = {
         "width_bytes": int(random.choice([1, 2, 4, 8, 16])),
         "stride": int(random.choice([0, 1, 4, 16, 36, 128, 160, -8])),
