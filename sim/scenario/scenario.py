@@ -136,8 +136,10 @@ class Scenario:
         """
         row, size = self.preset.machine.collective.library, self.source().problem.output_bytes
         if row == PLAIN:
-            raise UserError(f"collective.library: found {PLAIN} ({self.preset.name}), allowed for {LIBRARY} is a row of "
-                            "sim/collective/library.toml")  # fmt: skip
+            raise UserError(
+                f"collective.library: found {PLAIN} ({self.preset.name}), allowed for {LIBRARY} is a row of "
+                "sim/collective/library.toml"
+            )
         choice = choose(row, "all_reduce", self.gpus, size)
         values: dict[str, Any] = {"interval_ps": self.interval_ps, "policy": self.policy, "gpus": self.gpus}
         return LibraryRun(

@@ -15,9 +15,9 @@ from sim.scenario.result import (
     IDEAL,
     IDEAL_NMC,
     LIBRARY,
+    NVLS,
     RUNS,
     SEQUENTIAL,
-    NVLS,
     SOFTWARE,
     T3,
     T3_MCA,
@@ -84,7 +84,7 @@ def test_an_all_reduce_in_one_kernel_follows_the_gemm():
 
 def test_a_machine_without_a_library_is_refused():
     plain = replace(CASE, preset=small_preset())
-    with pytest.raises(UserError, match="collective.library: found plain .*, allowed for Library is a row of"):
+    with pytest.raises(UserError, match=r"collective\.library: found plain .*, allowed for Library is a row of"):
         check_scenario(plain, (LIBRARY,))
 
 
