@@ -5,8 +5,8 @@ machine has (results in the store are used), and keeps its figures in `tables/so
 of its cases. Without `--run` the figures are only written as the page `tables/software.md`; cases without figures are
 *not run*.
 
-Software sends each chunk straight to its owner. So the GPUs of the paper's machine are joined by a switch here, with the
-bandwidth of the preset's link. Published ratios of another simulator stand beside ours
+Software sends each chunk straight to its owner. So the GPUs of the paper's machine are joined by a switch here, with
+the bandwidth of the preset's link. Published ratios of another simulator stand beside ours
 (`references/cais_against_t3.csv`).
 """
 
