@@ -129,8 +129,8 @@ def scenario(case: Case) -> Scenario:
 
 def configurations(preset: Preset) -> list[str]:
     """Those that a machine has: a library, a switch that adds."""
-    missing = (LIBRARY,) if preset.machine.collective.library == PLAIN else ()
-    missing += () if preset.machine.link.in_switch else IN_SWITCH
+    missing = {LIBRARY} if preset.machine.collective.library == PLAIN else set()
+    missing |= set() if preset.machine.link.in_switch else {*IN_SWITCH}
     return [name for name in ALL_CONFIGURATIONS if name not in missing]
 
 
