@@ -37,7 +37,7 @@ def _add_sums(build: Builder) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
-    build.arrivals(last, chunks.gpus, 0, False, op=Op.COMBINE, alone=True)
+    build.arrivals(last, chunks.gpus, 0, False, each_tile=True, op=Op.COMBINE, alone=True)
     for local in range(chunks.gpus):
         span = chunks.span(build.gpu, local)
         if local < last:
@@ -59,8 +59,8 @@ def _finished(build: Builder, rounds: int, step_ps: int) -> Plan:
 
 
 def _rounds(chunks: Chunks) -> int:
-    """One tile of each chunk per round."""
-    return -(-chunks.tiles // chunks.gpus)
+    """At most one tile of each chunk per round."""
+    return max(len(chunks.span(0, local)) for local in range(chunks.gpus))
 
 
 def reduce_scatter(

@@ -45,14 +45,17 @@ class Builder:
         """Peer window of the GPU at a distance ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
-    def arrivals(self, local: int, times: int, offset: int, adds: bool, **more: Any) -> None:
+    def arrivals(
+        self, local: int, times: int, offset: int, adds: bool, *, each_tile: bool = False, **more: Any
+    ) -> None:
         """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
 
-        adds: True: the data that the kernel sends include this GPU's contribution. more: further fields of `Region`.
+        adds: True: the data that the kernel sends include this GPU's contribution. each_tile: a slice may be a tile;
+        the steps that wait are then cut into tiles. more: further fields of `Region`.
         """
         span = self.chunks.span(self.gpu, local)
         self.counts.arrived[offset + span.start : offset + span.stop] = 1 if more.get("op") == Op.COMBINE else times
-        together = segments(self.tiles, span)
+        together = [(tile, 1) for tile in span] if each_tile else segments(self.tiles, span)
         for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
             first, count = together[share[-1]]
             begin, end = offset + together[share[0]][0], offset + first + count

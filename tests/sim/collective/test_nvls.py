@@ -69,10 +69,11 @@ def test_copies_leave_while_parts_still_come():
     source = GemmSource(fp16_problem(2048, 512, K), TILE)
     times = {}
     for kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE):
-        chunks, preset = even_chunks(source.tiles, 4), small_preset(*SWITCH, "link.GB_per_s=20")
+        machine = (*SWITCH, "link.GB_per_s=20", "collective.workgroups=2")
+        chunks, preset = even_chunks(source.tiles, 4), small_preset(*machine)
         times[kind] = CollectiveRun(preset=preset, source=source, chunks=chunks, kind=kind).execute().time_ps
     halves = times[nvls.REDUCE_SCATTER] + times[nvls.ALL_GATHER]
-    assert max(times.values()) == times[nvls.ALL_REDUCE] < 0.85 * halves
+    assert max(times.values()) == times[nvls.ALL_REDUCE] < 0.7 * halves
 
 
 @pytest.mark.parametrize("overrides", [("link.topology=switch",), ("link.topology=ring", "link.in_switch=true")])
