@@ -199,14 +199,7 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
         cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
     )
     start_ps = spec.launch_ps + spec.step_ps
-    return Launch(
-        *(kernel, queue, cus, spec.workgroups),
-        comm=True,
-        part=True,
-        tags=kernel.tags,
-        gates=kernel.gates,
-        start_ps=start_ps,
-    )
+    return Launch(kernel, queue, cus, spec.workgroups, True, True, kernel.tags, kernel.gates, start_ps)
 
 
 def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
