@@ -22,10 +22,11 @@ parts of a line come to the switch at about the same time.
 import numpy as np
 
 from sim.collective.chunks import Chunks
+from sim.collective.kernel import Pieces, in_rounds
 from sim.collective.on_cus import Builder
 from sim.collective.plans import Plan, planned
 from sim.collective.space import OUTPUT, Buffer, Region
-from sim.collective.staged import RESULT, STAGING, Pieces, in_rounds
+from sim.collective.staged import RESULT, STAGING
 from sim.collective.topology import AnyTopology
 from sim.hw.request import Op
 
