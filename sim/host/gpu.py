@@ -177,11 +177,15 @@ class Gpu:
             fits.append((launch, places * (last - first)))
             self._set_dispatch(launch, fit, places, first, last)
             shared.append(places * fit.shared_per_workgroup)
-        ranges = [launch.cus or (0, self.machine.cu.count) for launch in launches]
-        shares = any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in combinations(ranges, 2))
+        shares = any(self._overlap(*pair) for pair in combinations(launches, 2))
         self.node.dispatch["shares"][[launch.queue for launch in launches]] = shares
         self._reset_l1(min(sum(shared), self.machine.cu.shared_bytes) if shares else max(shared, default=0))
         self._window = TraceWindow(self.node, fits)
+
+    def _overlap(self, one: Launch, other: Launch) -> bool:
+        """Do two kernels share CUs? Parts of one kernel do not count."""
+        first, second = (launch.cus or (0, self.machine.cu.count) for launch in (one, other))
+        return max(first[0], second[0]) < min(first[1], second[1]) and not (one.part and other.part)
 
     def advance(self, progress: Progress | None = None) -> Status:
         """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""

@@ -40,6 +40,8 @@ class Launch:
         cus: CUs that it may use, (first, one past the last); None = all.
         places: largest number of workgroups per CU; None = as many as fit.
         comm: its requests use the communication streams.
+        part: one of several parts of a kernel. They run on the same CUs without turns (`sim.hw.residency`), and
+            `places` counts the workgroups of all parts.
         tags: i8 [workgroups]: output tile of each workgroup; None = the number of the workgroup.
         gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = no gates.
         start_ps: time of the launch.
@@ -50,6 +52,7 @@ class Launch:
     cus: tuple[int, int] | None = None
     places: int | None = None
     comm: bool = False
+    part: bool = False
     tags: np.ndarray | None = None
     gates: np.ndarray | None = None
     start_ps: int = 0
