@@ -1,6 +1,6 @@
 """Draw the figures of the experiments that have answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -69,14 +69,19 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             model_steps.draw(answers, [*experiment.cases], experiment.title, path)
             yield picture
         case Search():
-            found_machines = surface(experiment, answers)
-            picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
-            pareto.draw(found_machines, path)
-            yield picture
-            if not experiment.chosen and found_machines.designed.sum() > 1:
-                picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
-                effects.draw(found_machines, path)
-                yield picture
+            yield from draw_search(name, experiment, answers, folder)
+
+
+def draw_search(name: str, experiment: Search, answers: Mapping[str, float], folder: Path) -> Iterator[Picture]:
+    """Draw what the machines of a search meet and, if the design drew them, the effects of its factors."""
+    found = surface(experiment, answers)
+    picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
+    pareto.draw(found, path)
+    yield picture
+    if found.drawn and found.tried.sum() > 1:
+        picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
+        effects.draw(found, path)
+        yield picture
 
 
 def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: Path) -> Iterator[Picture]:

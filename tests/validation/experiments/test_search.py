@@ -2,13 +2,14 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from tests.support.fake_runs import fake_results
 from traces.errors import UserError
 from validation.experiments.load import load_experiments
 from validation.experiments.search import BASE, BRIDGE, Search, aim_of
-from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Space, Target, load_space
+from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, load_space
 from validation.experiments.workbench import Workbench
 
 NAME = "mega-gpt-2/op/tp8"
@@ -77,6 +78,18 @@ def test_two_factors_of_one_field_are_refused(tmp_path):
         load_space("new", tmp_path)
     with pytest.raises(UserError, match="no such file in"):
         load_space("none", tmp_path)
+
+
+def test_a_machine_by_its_levels():
+    given = (Proposed(name="a", reason="r", level={"entries": "2"}), Proposed(name="b", reason="r", level={"x": "2"}))
+    space = msgspec.structs.replace(BOTH, proposed=(*given, Proposed(name="c", reason="r", level={"engines": "7"})))
+    assert {name: level.value for name, level in space.machine("a").items()} == {"entries": "2", "engines": "0"}
+    with pytest.raises(UserError, match="machine 'd': the space proposes a, b, c"):
+        space.machine("d")
+    with pytest.raises(UserError, match="machine b: found x = '2', allowed are entries, engines"):
+        space.machine("b")
+    with pytest.raises(UserError, match="machine c: found engines = '7', allowed are 0, 1"):
+        space.machine("c")
 
 
 @pytest.mark.slow

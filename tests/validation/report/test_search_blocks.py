@@ -72,7 +72,7 @@ def test_the_harm_of_an_arbiter():
     def speedup(each, name):
         if each.name.endswith("compute first"):
             return 0.8
-        return 1.2 / 1.04 if (each.number, name) == (2, SUBLAYERS[0]) else 1.25
+        return 1.2 / 1.04 if (each.machine, name) == ("2", SUBLAYERS[0]) else 1.25
 
     experiment = search(chosen=(2, 5), across=ARBITERS)
     found = tables(search_blocks(experiment, made_up(experiment, speedup)))
