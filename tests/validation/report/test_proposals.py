@@ -52,16 +52,9 @@ def test_what_is_foreseen_is_what_the_other_machines_predict():
 
 
 def aim(name, published):
-    claim = {
-        "id": name,
-        "quantity": name,
-        "published": published,
-        "unit": "x",
-        "source": "s",
-        "read": "r",
-        "experiment": "e",
-    }
-    return Aim(msgspec.convert(claim | {"answer": name, "kind": "prediction"}, Claim), 0.5, True)
+    words = dict.fromkeys(("id", "quantity", "source", "read", "experiment", "answer"), name)
+    claim = words | {"published": published, "unit": "x", "kind": "prediction"}
+    return Aim(msgspec.convert(claim, Claim), 0.5, True)
 
 
 def test_a_proposal_meets_what_no_machine_meets():
