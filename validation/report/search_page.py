@@ -51,7 +51,7 @@ def answers_in(folder: Path) -> dict[str, dict[str, float]]:
 
 def write_answers(path: Path, found: AllAnswers) -> None:
     """Write a row per machine of a search, and a column per answer."""
-    rows = {}
+    rows: dict[tuple[str, str], dict[str, float]] = {}
     for experiment, answers in found.items():
         for key, value in answers.items():
             machine, _, answer = key.partition("/")
