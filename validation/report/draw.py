@@ -1,6 +1,6 @@
 """Draw the figures of the experiments that have answers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.model_steps import ModelSteps
 from validation.experiments.search import Search
+from validation.experiments.space import BLOCK
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names, scenario_run
 from validation.report.answers import Findings
@@ -69,19 +70,14 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             model_steps.draw(answers, [*experiment.cases], experiment.title, path)
             yield picture
         case Search():
-            yield from draw_search(name, experiment, answers, folder)
-
-
-def draw_search(name: str, experiment: Search, answers: Mapping[str, float], folder: Path) -> Iterator[Picture]:
-    """Draw what the machines of a search meet and, if the design drew them, the effects of its factors."""
-    found = surface(experiment, answers)
-    picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
-    pareto.draw(found, path)
-    yield picture
-    if found.drawn and found.tried.sum() > 1:
-        picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
-        effects.draw(found, path)
-        yield picture
+            found_machines = surface(experiment, answers)
+            picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
+            pareto.draw(found_machines, path)
+            yield picture
+            if experiment.across is None and found_machines.tried.sum() >= BLOCK:
+                picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
+                effects.draw(found_machines, path)
+                yield picture
 
 
 def _draw_sublayers(name: str, experiment: Sublayers, found: Findings, folder: Path) -> Iterator[Picture]:

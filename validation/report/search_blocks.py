@@ -8,7 +8,7 @@ from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from traces.command.document import Block, Bullets, Heading, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
-from validation.experiments.space import load_space
+from validation.experiments.space import BLOCK, load_space
 from validation.experiments.workbench import scenario_names
 from validation.report.effects import level_means, main_effects, noise, pair_effects
 from validation.report.surface import Surface, surface, verdict
@@ -32,17 +32,22 @@ WORDS = (
 def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Block]:
     """Everything that the report says about a search."""
     found = surface(experiment, answers)
-    blocks: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
-    blocks += [nearest_table(found), level_table(found)]
+    blocks = summary_blocks(experiment, found)
     if experiment.across is not None:
         blocks += [
             Heading(f"By {experiment.across.name}", 3),
             across_table(found),
             harm_table(experiment, found, answers),
         ]
-    elif found.drawn:
-        blocks += [*effect_blocks(found), *space_blocks(experiment)]
-    return blocks
+    else:
+        blocks += effect_blocks(found)
+    return blocks + (space_blocks(experiment) if found.drawn else [])
+
+
+def summary_blocks(experiment: Search, found: Surface) -> list[Block]:
+    """The verdict and the nearest machines."""
+    said: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
+    return [*said, nearest_table(found), level_table(found)]
 
 
 def nearest_table(found: Surface) -> Table:
@@ -60,34 +65,41 @@ def nearest_table(found: Surface) -> Table:
 
 
 def level_table(found: Surface) -> Table:
-    """Factors in which the nearest machines differ from the base."""
+    """Factors in which the base and the nearest machines differ."""
     nearest = list(found.distance[found.tried].nsmallest(SHOWN).index)
     shown = [*([BASE] if BASE in found.levels.index else []), *nearest]
-    rows = [[factor, *found.levels.loc[shown, factor].fillna("")] for factor in found.levels]
+    levels = found.levels.loc[shown].fillna("")
+    rows = [[factor, *levels[factor]] for factor in levels if levels[factor].nunique() > 1]
     return Table(["factor", *shown], rows)
 
 
 def effect_blocks(found: Surface) -> list[Block]:
-    """Shares of factors and of pairs, and the means of all levels."""
-    levels, values = found.levels[found.tried], found.values[found.tried]
-    if len(levels) < 2:
+    """The means of all levels and, if the design drew the machines, shares of factors and of pairs."""
+    levels, values = found.varied, found.values[found.tried]
+    if len(levels) < BLOCK:
         return []
+    titles = [_title(found, claim) for claim in values]
+    means = level_means(levels, values)
+    mean_rows = [
+        [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
+    ]
+    mean_table = Table(["level", "machines", *titles], mean_rows, ["machines", *titles])
+    return [*(share_blocks(found) if found.drawn else []), Heading("Mean of each level", 3), mean_table]
+
+
+def share_blocks(found: Surface) -> list[Block]:
+    """Shares of factors and of pairs."""
+    levels, values = found.varied, found.values[found.tried]
     shares = main_effects(levels, values)
     shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     titles = [_title(found, claim) for claim in values]
     shares.loc["a factor without effect is below, in 95 of 100 cases"] = noise(levels, values)
     share_rows = [[factor, *(f"{100 * share:.0f}" for share in row)] for factor, row in shares.iterrows()]
-    means = level_means(levels, values)
-    mean_rows = [
-        [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
-    ]
     return [
         Heading("Share of a factor (%)", 3),
         Table(["factor", *titles], share_rows, titles),
         Heading("Pairs of factors", 3),
         pair_table(found, levels, values),
-        Heading("Mean of each level", 3),
-        Table(["level", "machines", *titles], mean_rows, ["machines", *titles]),
     ]
 
 

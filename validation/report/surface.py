@@ -59,6 +59,12 @@ class Surface:
         return (self.errors[chosen] ** 2).mean(axis=1) ** 0.5
 
     @property
+    def varied(self) -> pd.DataFrame:
+        """Levels of the tried machines, of the factors in which they differ."""
+        levels = self.levels[self.tried]
+        return levels.loc[:, levels.nunique() > 1]
+
+    @property
     def tried(self) -> pd.Series:
         """True for all machines but the base."""
         return self.machine != BASE
