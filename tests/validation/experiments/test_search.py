@@ -1,6 +1,7 @@
 """A search: its space, its design, and what its machines are."""
 
 from collections import Counter
+from itertools import combinations
 
 import msgspec
 import pytest
@@ -151,6 +152,17 @@ def test_answers_are_those_of_complete_machines():
     lost = list(experiment.candidates())[2].sublayers.runs()[0].key
     left = experiment.answers({key: result for key, result in results.items() if key != lost})
     assert {name.partition("/")[0] for name in left} == {BASE, "0"}
+
+
+def test_the_machines_of_contention_are_balanced():
+    """Each of two levels in half of the machines, and each pair of levels of two factors in a quarter."""
+    experiment = load_experiments()["search_contention"]
+    machines = [load_space(experiment.space).machine(name) for name in experiment.chosen]
+    columns = {name: [machine[name].value for machine in machines] for name in machines[0]}
+    varied = [column for column in columns.values() if len(set(column)) > 1]
+    assert len(machines) == 12 and len(varied) == 11
+    for first, second in combinations(varied, 2):
+        assert list(Counter(zip(first, second, strict=True)).values()) == [3, 3, 3, 3]
 
 
 @pytest.mark.slow
