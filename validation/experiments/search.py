@@ -13,7 +13,7 @@ from sim.scenario.scenario import Scenario
 from traces.errors import UserError
 from validation.claims.claim import Claim, load_claims
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.space import Factor, Level, Space, Target, check_factor, load_space
+from validation.experiments.space import Factor, Level, Target, check_factor, load_space
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench, scenario_names
 
@@ -48,15 +48,15 @@ class Candidate:
     """A machine of the search.
 
     Attributes:
-        name: BASE, BRIDGE, or its number in the design; with the level of `Search.across`, if there is one.
-        number: of the design; None = BASE, BRIDGE.
+        name: that of the machine; with the level of `Search.across`, if there is one.
+        machine: BASE, BRIDGE, its number in the design, or its name in the space.
         levels: factor -> level.
         sublayers: what is simulated on it.
         refused: why it cannot be simulated; "" = it can.
     """
 
     name: str
-    number: int | None
+    machine: str
     levels: Mapping[str, Level]
     sublayers: Sublayers
     refused: str
@@ -68,7 +68,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     Attributes:
         space: name of a file in `spaces`.
         machines: number of machines of the design, from the first on.
-        chosen: numbers of the machines to take, instead of `machines`.
+        chosen: machines to take instead: numbers of the design, or names in the space.
         across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
         scenarios: `model/layer/tpN`, or `paper`.
         bridge: scenarios in which the base is simulated too, with all tokens. What the base's aggregates there differ
@@ -80,7 +80,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
 
     space: str
     machines: int = 0
-    chosen: tuple[int, ...] = ()
+    chosen: tuple[int | str, ...] = ()
     across: Factor | None = None
     scenarios: tuple[str, ...]
     bridge: tuple[str, ...] = ()
@@ -93,26 +93,25 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     def candidates(self) -> Iterator[Candidate]:
         """The base, the bridge, then the machines in the order of the design."""
         space = load_space(self.space)
-        yield self._candidate(BASE, None, space.base(), self.scenarios, self.bench)
+        yield self._candidate(BASE, BASE, space.base(), self.scenarios, self.bench)
         if self.bridge:
             whole = msgspec.structs.replace(self.bench, tokens=None)
-            yield self._candidate(BRIDGE, None, space.base(), self.bridge, whole)
-        for number in self.chosen or range(self.machines):
-            yield from self._variants(space, number)
+            yield self._candidate(BRIDGE, BRIDGE, space.base(), self.bridge, whole)
+        for machine in self.chosen or range(self.machines):
+            yield from self._variants(f"{machine}", space.machine(machine))
 
-    def _variants(self, space: Space, number: int) -> Iterator[Candidate]:
+    def _variants(self, machine: str, levels: Mapping[str, Level]) -> Iterator[Candidate]:
         """One machine with each level of `across`."""
-        levels = space.machine(number)
         if self.across is None:
-            yield self._candidate(f"{number}", number, levels, self.scenarios, self.bench)
+            yield self._candidate(machine, machine, levels, self.scenarios, self.bench)
             return
         check_factor(self.across, self.title)
         for level in self.across.level:
             varied = {**levels, self.across.name: level}
-            yield self._candidate(f"{number}, {level.value}", number, varied, self.scenarios, self.bench)
+            yield self._candidate(f"{machine}, {level.value}", machine, varied, self.scenarios, self.bench)
 
     def _candidate(
-        self, name: str, number: int | None, levels: Mapping[str, Level], scenarios: tuple[str, ...], bench: Workbench
+        self, name: str, machine: str, levels: Mapping[str, Level], scenarios: tuple[str, ...], bench: Workbench
     ) -> Candidate:
         kernel = dict(bench.kernel)
         for level in levels.values():
@@ -120,7 +119,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         overrides = (*bench.overrides, *(text for level in levels.values() for text in level.overrides))
         bench = msgspec.structs.replace(bench, overrides=overrides, kernel=kernel)
         sublayers = Sublayers(title=name, scenarios=scenarios, bench=bench)
-        return Candidate(name, number, levels, sublayers, _refusal(sublayers))
+        return Candidate(name, machine, levels, sublayers, _refusal(sublayers))
 
     def runs(self) -> list[Run]:
         """The runs of one machine after those of another."""

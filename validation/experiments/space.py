@@ -71,6 +71,20 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     fit: bool = True
 
 
+class Proposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A machine that the design has not drawn.
+
+    Attributes:
+        name: unique within the space; no number.
+        reason: why it was put together.
+        level: factor -> level in words; factors that are not named are as in the base.
+    """
+
+    name: str
+    reason: str
+    level: dict[str, str]
+
+
 class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The bounds within which machines are looked for.
 
@@ -80,6 +94,7 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         seed: of the design.
         factor: the factors. No two set the same field.
         target: the published aggregates.
+        proposed: machines beside those of the design.
     """
 
     title: str
@@ -87,14 +102,35 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     seed: int
     factor: tuple[Factor, ...]
     target: tuple[Target, ...]
+    proposed: tuple[Proposed, ...] = ()
 
-    def machine(self, number: int) -> dict[str, Level]:
-        """Factor -> level of a machine of the design, counted from 0."""
-        block, place = divmod(number, BLOCK)
+    def machine(self, which: int | str) -> dict[str, Level]:
+        """Factor -> level of a machine.
+
+        Args:
+            which: number in the design, from 0 on; or name in `proposed`.
+
+        Raises:
+            UserError: no such machine, factor or level.
+        """
+        if isinstance(which, str):
+            return self._proposed(which)
+        block, place = divmod(which, BLOCK)
         return {
             factor.name: factor.level[_order(self.seed, factor.name, block)[place] * len(factor.level) // BLOCK]
             for factor in self.factor
         }
+
+    def _proposed(self, name: str) -> dict[str, Level]:
+        given = {each.name: each.level for each in self.proposed}
+        if name not in given:
+            raise UserError(f"machine {name!r}: the space proposes {', '.join(given) or 'none'}")
+        levels = {factor.name: {level.value: level for level in factor.level} for factor in self.factor}
+        for factor, value in given[name].items():
+            if value not in levels.get(factor, {}):
+                allowed = levels.get(factor, levels)
+                raise UserError(f"machine {name}: found {factor} = {value!r}, allowed are {', '.join(allowed)}")
+        return self.base() | {factor: levels[factor][value] for factor, value in given[name].items()}
 
     def base(self) -> dict[str, Level]:
         """Factor -> level of the experiment's base."""

@@ -13,6 +13,7 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.model_steps import ModelSteps
 from validation.experiments.search import Search
+from validation.experiments.space import BLOCK
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names, scenario_run
 from validation.report.answers import Findings
@@ -73,7 +74,7 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
             pareto.draw(found_machines, path)
             yield picture
-            if not experiment.chosen and found_machines.designed.sum() > 1:
+            if experiment.across is None and found_machines.tried.sum() >= BLOCK:
                 picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
                 effects.draw(found_machines, path)
                 yield picture

@@ -8,7 +8,7 @@ from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from traces.command.document import Block, Bullets, Heading, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
-from validation.experiments.space import load_space
+from validation.experiments.space import BLOCK, load_space
 from validation.experiments.workbench import scenario_names
 from validation.report.effects import level_means, main_effects, noise, pair_effects
 from validation.report.surface import Surface, surface, verdict
@@ -32,22 +32,27 @@ WORDS = (
 def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Block]:
     """Everything that the report says about a search."""
     found = surface(experiment, answers)
-    blocks: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
-    blocks += [nearest_table(found), level_table(found)]
+    blocks = summary_blocks(experiment, found)
     if experiment.across is not None:
         blocks += [
             Heading(f"By {experiment.across.name}", 3),
             across_table(found),
             harm_table(experiment, found, answers),
         ]
-    elif not experiment.chosen:
+    else:
         blocks += effect_blocks(found)
-    return [*blocks, Heading("The space", 3), factor_table(experiment), Text("Left out:"), _left_out(experiment)]
+    return blocks + (space_blocks(experiment) if found.drawn else [])
+
+
+def summary_blocks(experiment: Search, found: Surface) -> list[Block]:
+    """The verdict and the nearest machines."""
+    said: list[Block] = [Text(_counts(experiment, found)), Bullets(verdict(found)), Text(WORDS)]
+    return [*said, nearest_table(found), level_table(found)]
 
 
 def nearest_table(found: Surface) -> Table:
     """The base and the machines with the smallest distance, with all aggregates."""
-    order = [*([BASE] if BASE in found.levels.index else []), *found.distance[found.designed].nsmallest(NEAREST).index]
+    order = [*([BASE] if BASE in found.levels.index else []), *found.distance[found.tried].nsmallest(NEAREST).index]
     titles = [_title(found, claim) for claim in found.aims]
     rows = [["published", "", "", *(number_text(aim.claim.published) for aim in found.aims.values()), ""]]
     rows += [["tolerance", "", "", *(number_text(aim.tolerance) for aim in found.aims.values()), ""]]
@@ -60,34 +65,41 @@ def nearest_table(found: Surface) -> Table:
 
 
 def level_table(found: Surface) -> Table:
-    """Factors in which the nearest machines differ from the base."""
-    nearest = list(found.distance[found.designed].nsmallest(SHOWN).index)
+    """Factors in which the base and the nearest machines differ."""
+    nearest = list(found.distance[found.tried].nsmallest(SHOWN).index)
     shown = [*([BASE] if BASE in found.levels.index else []), *nearest]
-    rows = [[factor, *found.levels.loc[shown, factor].fillna("")] for factor in found.levels]
+    levels = found.levels.loc[shown].fillna("")
+    rows = [[factor, *levels[factor]] for factor in levels if levels[factor].nunique() > 1]
     return Table(["factor", *shown], rows)
 
 
 def effect_blocks(found: Surface) -> list[Block]:
-    """Shares of factors and of pairs, and the means of all levels."""
-    levels, values = found.levels[found.designed], found.values[found.designed]
-    if len(levels) < 2:
+    """The means of all levels and, if the design drew the machines, shares of factors and of pairs."""
+    levels, values = found.varied, found.values[found.tried]
+    if len(levels) < BLOCK:
         return []
+    titles = [_title(found, claim) for claim in values]
+    means = level_means(levels, values)
+    mean_rows = [
+        [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
+    ]
+    mean_table = Table(["level", "machines", *titles], mean_rows, ["machines", *titles])
+    return [*(share_blocks(found) if found.drawn else []), Heading("Mean of each level", 3), mean_table]
+
+
+def share_blocks(found: Surface) -> list[Block]:
+    """Shares of factors and of pairs."""
+    levels, values = found.varied, found.values[found.tried]
     shares = main_effects(levels, values)
     shares = shares.loc[shares.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     titles = [_title(found, claim) for claim in values]
     shares.loc["a factor without effect is below, in 95 of 100 cases"] = noise(levels, values)
     share_rows = [[factor, *(f"{100 * share:.0f}" for share in row)] for factor, row in shares.iterrows()]
-    means = level_means(levels, values)
-    mean_rows = [
-        [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
-    ]
     return [
         Heading("Share of a factor (%)", 3),
         Table(["factor", *titles], share_rows, titles),
         Heading("Pairs of factors", 3),
         pair_table(found, levels, values),
-        Heading("Mean of each level", 3),
-        Table(["level", "machines", *titles], mean_rows, ["machines", *titles]),
     ]
 
 
@@ -107,10 +119,10 @@ def pair_table(found: Surface, levels: pd.DataFrame, values: pd.DataFrame) -> Ta
 def across_table(found: Surface) -> Table:
     """One row per machine and level, and below the levels of a machine how far apart they are."""
     rows = []
-    for number, group in found.values[found.designed].groupby(found.number[found.designed], sort=False):
+    for name, group in found.values[found.tried].groupby(found.machine[found.tried], sort=False):
         for machine, values in group.iterrows():
             rows.append([f"{machine}", f"{found.distance[machine]:.2f}", *(f"{value:.4g}" for value in values)])
-        rows.append([f"{number}: largest - smallest", "", *(f"{value:.3g}" for value in group.max() - group.min())])
+        rows.append([f"{name}: largest - smallest", "", *(f"{value:.3g}" for value in group.max() - group.min())])
     columns = ["machine", "distance", *(_title(found, claim) for claim in found.aims)]
     return Table(columns, rows, columns[1:])
 
@@ -118,7 +130,7 @@ def across_table(found: Surface) -> Table:
 def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
     """For each level: in how many sub-layers T3-MCA is slower than T3 or Sequential, and by how much at most."""
     names, rows = scenario_names(experiment.scenarios), []
-    for level, group in found.levels[found.designed].groupby(found.levels.columns[-1], sort=False):
+    for level, group in found.levels[found.tried].groupby(found.levels.columns[-1], sort=False):
         cases = [f"{machine}/{name}" for machine in group.index for name in names]
         mca = [answers[f"{case}/{T3_MCA}/speedup"] for case in cases]
         over_t3 = [speedup / answers[f"{case}/{T3}/speedup"] for speedup, case in zip(mca, cases, strict=True)]
@@ -132,11 +144,12 @@ def _slower(speedups: Sequence[float]) -> tuple[str, str]:
     return f"{sum(speedup < 1 for speedup in speedups)}", f"{max(0.0, 100 * (1 / min(speedups) - 1)):.1f}"
 
 
-def factor_table(experiment: Search) -> Table:
-    """Every factor with its levels and its reason."""
-    factors = [*load_space(experiment.space).factor, *([experiment.across] if experiment.across else [])]
-    rows = [[each.name, "; ".join(level.value for level in each.level), each.reason] for each in factors]
-    return Table(["factor", "levels (the base first)", "reason"], rows)
+def space_blocks(experiment: Search) -> list[Block]:
+    """Every factor with its levels and its reason, and what does not vary."""
+    space = load_space(experiment.space)
+    rows = [[each.name, "; ".join(level.value for level in each.level), each.reason] for each in space.factor]
+    table = Table(["factor", "levels (the base first)", "reason"], rows)
+    return [Heading("The space", 3), table, Text("Left out:"), Bullets(list(space.left_out))]
 
 
 def _counts(experiment: Search, found: Surface) -> str:
@@ -151,10 +164,6 @@ def _counts(experiment: Search, found: Surface) -> str:
         f"kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
         f"{experiment.space}.toml.{bridge}"
     )
-
-
-def _left_out(experiment: Search) -> Bullets:
-    return Bullets(list(load_space(experiment.space).left_out))
 
 
 def _title(found: Surface, claim: str) -> str:

@@ -26,10 +26,11 @@ class Surface:
         values: aggregates with the shift of the bridge, a column per target.
         errors: the same as distances from what is published, in tolerances.
         rs_of_link: time of the reduce-scatter over that of its bytes on the link.
-        number: of the design; None = BASE.
+        machine: name without the level of `Search.across`.
         refused: machine -> why it could not be simulated.
         waiting: machines without all results: not run yet, or failed.
         bridged: the shift of the bridge is in `values`.
+        drawn: the machines are the first ones of the design, not chosen.
     """
 
     aims: Mapping[str, Aim]
@@ -37,10 +38,11 @@ class Surface:
     values: pd.DataFrame
     errors: pd.DataFrame
     rs_of_link: pd.Series
-    number: pd.Series
+    machine: pd.Series
     refused: Mapping[str, str]
     waiting: tuple[str, ...]
     bridged: bool
+    drawn: bool
 
     @property
     def distance(self) -> pd.Series:
@@ -57,9 +59,15 @@ class Surface:
         return (self.errors[chosen] ** 2).mean(axis=1) ** 0.5
 
     @property
-    def designed(self) -> pd.Series:
-        """True for the machines of the design."""
-        return self.number.notna()
+    def varied(self) -> pd.DataFrame:
+        """Levels of the tried machines, of the factors in which they differ."""
+        levels = self.levels[self.tried]
+        return levels.loc[:, levels.nunique() > 1]
+
+    @property
+    def tried(self) -> pd.Series:
+        """True for all machines but the base."""
+        return self.machine != BASE
 
 
 def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
@@ -86,10 +94,11 @@ def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
         values=values,
         errors=pd.DataFrame({claim: values[claim].map(aim.error) for claim, aim in aims.items()}, index=names),
         rs_of_link=pd.Series({name: answers[f"{name}/{RS_OF_LINK}"] for name in names}, dtype=float),
-        number=pd.Series([each.number for each in held], index=names, dtype="Int64"),
+        machine=pd.Series([each.machine for each in held], index=names, dtype=str),
         refused={each.name: each.refused for each in candidates if each.refused},
         waiting=tuple(each.name for each in candidates if not each.refused and each not in held),
         bridged=f"{BRIDGE}/{some}" in answers,
+        drawn=not experiment.chosen,
     )
 
 
@@ -123,15 +132,15 @@ def verdict(found: Surface) -> list[str]:
     """In words: the machines that meet all targets, or the nearest ones and what forbids it."""
     errors = found.errors.abs()
     meets = (errors <= MET).all(axis=1)
-    tried = int(found.designed.sum())
+    tried = int(found.tried.sum())
     if not tried:
-        return ["No machine of the design has answers yet."]
+        return ["No machine but the base has answers yet."]
     if meets.any():
         return [f"Machines that meet all targets: {', '.join(found.levels.index[meets])}."]
     nearest = found.distance.nsmallest(3)
     near = ", ".join(f"{name} ({distance:.2f})" for name, distance in nearest.items())
     lines = [f"None of {tried} machines meets all targets. The nearest, with their distance: {near}."]
-    if tried > SURE:
+    if found.drawn and tried > SURE:
         lines[0] += f" So less than {100 * SURE / tried:.1f} % of the space do (95 % confidence)."
     for claim in errors:
         if (best := errors[claim].min()) > MET:

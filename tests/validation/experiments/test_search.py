@@ -1,14 +1,16 @@
 """A search: its space, its design, and what its machines are."""
 
 from collections import Counter
+from itertools import combinations
 
+import msgspec
 import pytest
 
 from tests.support.fake_runs import fake_results
 from traces.errors import UserError
 from validation.experiments.load import load_experiments
 from validation.experiments.search import BASE, BRIDGE, Search, aim_of
-from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Space, Target, load_space
+from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, load_space
 from validation.experiments.workbench import Workbench
 
 NAME = "mega-gpt-2/op/tp8"
@@ -79,6 +81,18 @@ def test_two_factors_of_one_field_are_refused(tmp_path):
         load_space("none", tmp_path)
 
 
+def test_a_machine_by_its_levels():
+    given = (Proposed(name="a", reason="r", level={"entries": "2"}), Proposed(name="b", reason="r", level={"x": "2"}))
+    space = msgspec.structs.replace(BOTH, proposed=(*given, Proposed(name="c", reason="r", level={"engines": "7"})))
+    assert {name: level.value for name, level in space.machine("a").items()} == {"entries": "2", "engines": "0"}
+    with pytest.raises(UserError, match="machine 'd': the space proposes a, b, c"):
+        space.machine("d")
+    with pytest.raises(UserError, match="machine b: found x = '2', allowed are entries, engines"):
+        space.machine("b")
+    with pytest.raises(UserError, match="machine c: found engines = '7', allowed are 0, 1"):
+        space.machine("c")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.toml")])
 def test_every_level_of_a_space_makes_a_machine(name):
@@ -138,6 +152,17 @@ def test_answers_are_those_of_complete_machines():
     lost = list(experiment.candidates())[2].sublayers.runs()[0].key
     left = experiment.answers({key: result for key, result in results.items() if key != lost})
     assert {name.partition("/")[0] for name in left} == {BASE, "0"}
+
+
+def test_the_machines_of_contention_are_balanced():
+    """Each of two levels in half of the machines, and each pair of levels of two factors in a quarter."""
+    experiment = load_experiments()["search_contention"]
+    machines = [load_space(experiment.space).machine(name) for name in experiment.chosen]
+    columns = {name: [machine[name].value for machine in machines] for name in machines[0]}
+    varied = [column for column in columns.values() if len(set(column)) > 1]
+    assert len(machines) == 12 and len(varied) == 11
+    for first, second in combinations(varied, 2):
+        assert list(Counter(zip(first, second, strict=True)).values()) == [3, 3, 3, 3]
 
 
 @pytest.mark.slow

@@ -123,7 +123,7 @@ def test_the_surface_of_a_search(few_targets):
     assert found.levels.loc[BASE, "DRAM queue entries"] == "64"
     assert found.errors.loc["0"].tolist() == pytest.approx([1, -2, 0])
     assert found.distance["0"] == pytest.approx((5 / 2) ** 0.5) and found.distance["2"] == pytest.approx(0)
-    assert found.check["2"] == pytest.approx(2) and found.designed.tolist() == [False, True, True]
+    assert found.check["2"] == pytest.approx(2) and found.tried.tolist() == [False, True, True]
 
 
 def test_the_bridge_shifts_every_machine(few_targets):
@@ -135,9 +135,7 @@ def test_the_bridge_shifts_every_machine(few_targets):
 
 
 def test_what_the_verdict_says(few_targets):
-    assert verdict(surface(EXPERIMENT, answers_of(base=(1.2, 16, 1.5)))) == [
-        "No machine of the design has answers yet."
-    ]
+    assert verdict(surface(EXPERIMENT, answers_of(base=(1.2, 16, 1.5)))) == ["No machine but the base has answers yet."]
     met = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.2), m1=(1.21, 14, 1.5)))
     assert verdict(met) == ["Machines that meet all targets: 1."]
     apart = surface(EXPERIMENT, answers_of(base=(1.30, 5, 1.9), m1=(1.21, 9, 1.9), m3=(1.26, 16, 1.92)))

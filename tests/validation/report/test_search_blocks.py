@@ -66,13 +66,27 @@ def test_sections_of_a_screening():
     assert verdict.lines[0].startswith("Machines that meet all targets: base, ")
 
 
+def test_chosen_machines_say_nothing_about_the_whole_space():
+    """Means of the levels that vary, but no shares: those need machines that were drawn."""
+    experiment = search(chosen=tuple(f"p{number}" for number in range(12)))
+    answers = made_up(experiment) | {"p1/geomean/T3/speedup": 9.0}
+    blocks = search_blocks(experiment, {key: value + 1 for key, value in answers.items()})
+    assert [block.text for block in blocks if isinstance(block, Heading)] == ["Mean of each level"]
+    means = tables(blocks)[-1]
+    assert len(means.rows) == 2 * 11 and {row[1] for row in means.rows} == {"6"}
+    first = next(block for block in blocks if isinstance(block, Bullets)).lines[0]
+    assert first.startswith("None of 12 machines meets all targets.") and "of the space do" not in first
+    few = search(chosen=("p1", "p2"))
+    assert not [block for block in search_blocks(few, made_up(few)) if isinstance(block, Heading)]
+
+
 def test_the_harm_of_an_arbiter():
     """MCA is 4 % slower than T3 in one sub-layer of one machine; compute first is slower than Sequential everywhere."""
 
     def speedup(each, name):
         if each.name.endswith("compute first"):
             return 0.8
-        return 1.2 / 1.04 if (each.number, name) == (2, SUBLAYERS[0]) else 1.25
+        return 1.2 / 1.04 if (each.machine, name) == ("2", SUBLAYERS[0]) else 1.25
 
     experiment = search(chosen=(2, 5), across=ARBITERS)
     found = tables(search_blocks(experiment, made_up(experiment, speedup)))

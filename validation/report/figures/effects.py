@@ -14,7 +14,7 @@ FULL = 5.0
 def draw(found: Surface, path: Path) -> None:
     """Draw a table of colours with numbers: factors (the strongest on top) against aggregates."""
     tolerances = {claim: aim.tolerance for claim, aim in found.aims.items()}
-    reach = reaches(found.levels[found.designed], found.values[found.designed]) / tolerances
+    reach = reaches(found.varied, found.values[found.tried]) / tolerances
     reach = reach.loc[reach.mean(axis=1).sort_values(ascending=False, kind="stable").index]
     figure, axes = new_figure(10.5, 0.3 * len(reach) + 2.6)
     axes.imshow(reach, cmap="Blues", vmin=0, vmax=FULL, aspect="auto")

@@ -20,9 +20,9 @@ BAND = COLOURS[2]
 
 def draw(found: Surface, path: Path) -> None:
     """Draw a panel per aggregate in UP and one for the reduce-scatter. Bands are what is published, with tolerance."""
-    on_front = front(found.errors[[ACROSS, *UP]]) & found.designed
+    on_front = front(found.errors[[ACROSS, *UP]]) & found.tried
     groups = {
-        "machines of the design": (found.designed & ~on_front, COLOURS[5], "o", 14),
+        "machines within the bounds": (found.tried & ~on_front, COLOURS[5], "o", 14),
         "front: no other machine is nearer in all five claims": (on_front, COLOURS[3], "o", 22),
         "t3_2024": (pd.Series(found.levels.index == BASE, index=found.levels.index), "black", "*", 90),
     }

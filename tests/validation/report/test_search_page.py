@@ -1,0 +1,24 @@
+"""The committed page of the searches: it is what the code makes of the committed answers."""
+
+import pytest
+
+from validation.experiments.search import BASE
+from validation.report.search_page import ANSWERS, EFFECTS, FRONT, TABLE, page, read_answers, searches, write_answers
+
+
+def test_answers_are_kept_to_the_last_bit(tmp_path):
+    found = {"search": {"0/max/T3/speedup": 1 / 3, "base/geomean/T3": 2.0}, "search_seeds": {"0, seed 2/x": 1e-300}}
+    write_answers(tmp_path / "a.csv", found)
+    assert read_answers(tmp_path / "a.csv") == found
+
+
+@pytest.mark.slow
+def test_the_committed_page_is_made_from_the_committed_answers():
+    assert TABLE.read_text(encoding="utf-8") == page(read_answers(ANSWERS))
+    assert all((TABLE.parent / picture.path).exists() for picture in (FRONT, EFFECTS))
+
+
+def test_every_search_has_answers():
+    found = read_answers(ANSWERS)
+    assert set(found) == set(searches())
+    assert all(any(key.startswith(f"{BASE}/") for key in answers) for answers in found.values())
