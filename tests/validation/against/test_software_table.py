@@ -18,8 +18,12 @@ from validation.against import software
 from validation.against.software import ALIKE, MACHINES, NOTES, TABLE, Case, Figures, asked_cases, over, published
 
 FOUND = software.read_figures()
-LEAST = dict.fromkeys(MACHINES, ("llama-3-70b/op/tp8", "llama-3-70b/fc2/tp8"))
-"""Sub-layers that every machine has run."""
+LEAST = {
+    "t3_2024": ("t-nlg/op/tp8", "llama-3-70b/op/tp8"),
+    "h100_sxm": ("llama-3-70b/op/tp8", "llama-3-70b/fc2/tp8"),
+    "mi300x": ("llama-3-70b/op/tp8",),
+}
+"""What the page promises: these sub-layers at least have been run."""
 
 
 def test_published_ratios_are_those_of_the_file():
@@ -66,7 +70,7 @@ def test_figures_obey_what_no_machine_can_break():
             in_switch = name in IN_SWITCH or (name == LIBRARY and one.link_bytes < 1.5 * moved)
             least = problem.output_bytes * (gpus + 1) / gpus if in_switch else 2 * moved
             assert one.link_bytes >= 0.999 * least, (case, name)
-            assert one.time_ps > max(one.gemm_ps, one.on_cus_ps) and one.gemm_ps >= 0.999 * sequence.gemm_ps
+            assert one.time_ps >= max(one.gemm_ps, one.on_cus_ps) and one.gemm_ps >= 0.999 * sequence.gemm_ps
         assert sequence.time_ps == sequence.gemm_ps + sequence.on_cus_ps
         assert figures[IDEAL].time_ps < sequence.time_ps
 
