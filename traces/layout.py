@@ -37,7 +37,7 @@ _EVENT_MEANING = {
     "cache": ("1", "traces.schema.Cache of a memory event"),
     "pipe": ("1", "traces.schema.Pipe of a COMPUTE event"),
     "width_bytes": ("byte", "bytes per lane"),
-    "slot": ("1", "scoreboard slot set (255 = none), cleared by data or acknowledgement; barrier number of a BARRIER"),
+    "slot": ("1", "scoreboard slot set (255 = none); barrier number of a BARRIER"),
     "inner": ("lane", "lanes per row of the address pattern (255 = plain, 0 = explicit)"),
     "stride": ("byte", "between neighbouring active lanes of a row"),
     "count": ("instruction", "warp instructions that the row stands for"),
