@@ -225,6 +225,10 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
     assert found["time_ns"] == prompt.configurations[SEQUENTIAL].time_ps / 1000
     assert set(found) >= {"phase", "classes", "exposed_communication_ns", "configurations", "operators"}
     assert {"name", "class", "count", "time_ns", "dram_bytes", "flops"} <= set(found["operators"][0])
+    assert found["phase"] == "prompt" and set(found["configurations"]) == set(CONFIGURATIONS)
+    assert sum(found["classes"].values()) == pytest.approx(found["time_ns"])  # nothing overlaps in a prompt
+    for each in found["configurations"].values():
+        assert each["speedup"] == pytest.approx(found["time_ns"] / each["time_ns"])
 
 
 def test_the_links_are_those_of_the_library_that_exchanges():
