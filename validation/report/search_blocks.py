@@ -128,7 +128,7 @@ def across_table(found: Surface) -> Table:
 
 
 def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float], factor: str) -> Table:
-    """For each level of a factor: sub-layers in which T3-MCA is slower than T3 or Sequential, and by how much at most."""
+    """For each level of a factor: sub-layers where T3-MCA is slower than T3 or Sequential, by how much at most."""
     names, rows = scenario_names(experiment.scenarios), []
     for level, group in found.levels[found.tried].groupby(factor, sort=False):
         cases = [f"{machine}/{name}" for machine in group.index for name in names]
