@@ -37,7 +37,7 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
         blocks += [
             Heading(f"By {experiment.across.name}", 3),
             across_table(found),
-            harm_table(experiment, found, answers),
+            harm_table(experiment, found, answers, experiment.across.name),
         ]
     else:
         blocks += effect_blocks(found)
@@ -127,15 +127,15 @@ def across_table(found: Surface) -> Table:
     return Table(columns, rows, columns[1:])
 
 
-def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
-    """For each level: in how many sub-layers T3-MCA is slower than T3 or Sequential, and by how much at most."""
+def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float], factor: str) -> Table:
+    """For each level of a factor: sub-layers where T3-MCA is slower than T3 or Sequential, by how much at most."""
     names, rows = scenario_names(experiment.scenarios), []
-    for level, group in found.levels[found.tried].groupby(found.levels.columns[-1], sort=False):
+    for level, group in found.levels[found.tried].groupby(factor, sort=False):
         cases = [f"{machine}/{name}" for machine in group.index for name in names]
         mca = [answers[f"{case}/{T3_MCA}/speedup"] for case in cases]
         over_t3 = [speedup / answers[f"{case}/{T3}/speedup"] for speedup, case in zip(mca, cases, strict=True)]
         rows.append([f"{level}", f"{len(cases)}", *_slower(over_t3), *_slower(mca)])
-    columns = ["level", "sub-layers", f"slower than {T3}", "at most (%)", f"slower than {SEQUENTIAL}", "at most (%) "]
+    columns = [factor, "sub-layers", f"slower than {T3}", "at most (%)", f"slower than {SEQUENTIAL}", "at most (%) "]
     return Table(columns, rows, columns[1:])
 
 
