@@ -11,11 +11,13 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
 * `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row
   kernel keeps at most 8 accesses).
+* `aten/src/ATen/native/cuda/SoftMax.cu`: the backward pass of softmax begins with `grad * output`, a kernel of its own.
 * `torch/csrc/autograd/functions/accumulate_grad.h`, `torch/nn/modules/module.py`: `zero_grad` writes zeros, so each
   backward pass adds the gradients to what is there. The benchmark's input is fp32 and becomes fp16 once, so its gradient
   becomes fp32 and is added too. The zeros themselves are timed apart.
 
-A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy).
+A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy); one that reads
+two and writes one has the traffic of a residual.
 Classes are those of the paper: the authors' operator `softmax` includes the dropout behind it
 (config_selection/ops.py); sums over the tokens (gradients of biases) are reductions, and are counted to normalisation
 (assumed).
@@ -114,6 +116,7 @@ BACKWARD = (
     Part("gradient of the dropped scores", CONTRACTION, 1, _gemm(SEQUENCE, SEQUENCE, 64, 128)),
     Part("gradients of V, Q and K", CONTRACTION, 3, _gemm(SEQUENCE, 64, SEQUENCE, 128)),
     Part("dropout of the scores", NORMALISATION, 1, _rows("dropout", SEQUENCE, SCORES, backward="true")),
+    Part("softmax: gradient times output", NORMALISATION, 1, _rows("residual", SEQUENCE, SCORES)),
     Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, backward="true", **SOFTMAX)),
     Part("scale of Q", ELEMENT, 1, _rows("bias", HIDDEN)),
     Part("gradients of Q, K and V side by side", ELEMENT, 1, _rows("bias", 3 * HIDDEN)),
