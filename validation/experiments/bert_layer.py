@@ -13,8 +13,8 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
   kernel keeps at most 8 accesses).
 * `aten/src/ATen/native/cuda/SoftMax.cu`: the backward pass of softmax begins with `grad * output`, a kernel of its own.
 * `torch/csrc/autograd/functions/accumulate_grad.h`, `torch/nn/modules/module.py`: `zero_grad` writes zeros, so each
-  backward pass adds the gradients to what is there. The benchmark's input is fp32 and becomes fp16 once, so its gradient
-  becomes fp32 and is added too. The zeros themselves are timed apart.
+  backward pass adds the gradients to what is there. The benchmark's input is fp32 and becomes fp16 once, so its
+  gradient becomes fp32 and is added too. The zeros themselves are timed apart.
 
 A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy); one that reads
 two and writes one has the traffic of a residual.
