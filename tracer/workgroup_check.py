@@ -16,7 +16,6 @@ from tracer.coalesce import LINES_PER_EVENT, active_lanes, makes_requests
 from tracer.compile.jit import compiled
 from traces.errors import UserError
 from traces.schema import (
-    ARRIVE_ONLY,
     BARRIERS,
     BULK_ALIGN,
     BULK_BYTES,

@@ -63,7 +63,9 @@ class Kind(IntEnum):
     ATOMIC = 2  # read-modify-write at L2 that returns a value
     REDUCE = 3  # read-modify-write at L2 without a returned value
     ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS)
-    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY, PHASE_*
+    BARRIER = (
+        5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY, PHASE_*
+    )
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
@@ -124,7 +126,10 @@ EVENT = np.dtype(
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row
         ("count", "u4"),  # warp instructions folded into this row
         ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs
-        ("work", "u4"),  # TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected, see above; BULK: rows
+        (
+            "work",
+            "u4",
+        ),  # TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected, see above; BULK: rows
         ("pc", "u4"),  # program counter of the first instruction
         ("pad", "u4"),
         ("row_stride", "i8"),  # bytes between rows of a two-level pattern

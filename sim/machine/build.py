@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.hw.bulk import BULK, make_bulks
+from sim.hw.bulk import COUNTERS as BULK_COUNTERS
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
@@ -36,8 +38,6 @@ from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks
 from sim.hw.l2_record import COUNTERS as L2_COUNTERS
 from sim.hw.link import COUNTERS as LINK_COUNTERS
 from sim.hw.link import PORT, WIRE, make_ports
-from sim.hw.bulk import BULK, make_bulks
-from sim.hw.bulk import COUNTERS as BULK_COUNTERS
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
 from sim.hw.mca import make_mca

@@ -188,7 +188,9 @@ def _drive_cu(output, cus, lsus, bulks, l1s, sets, fifos, pool, warps, events, a
     while cu.residents > 0:
         end_ps = now_ps + window_ps
         while now_ps < end_ps:
-            now_ps = cu_step(cu, lsu, bulks[0], l1s[0], sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps)
+            now_ps = cu_step(
+                cu, lsu, bulks[0], l1s[0], sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps
+            )
         while fifo_fill(port) > 0:
             request = fifo_head(port, pool)
             fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
@@ -205,7 +207,16 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
     dispatch_step(node.dispatch, 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
-    state: tuple[Any, ...] = (node.cus, node.lsus, node.bulks, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
+    state: tuple[Any, ...] = (
+        node.cus,
+        node.lsus,
+        node.bulks,
+        node.l1s,
+        node.l1_sets,
+        node.fifos,
+        node.pool,
+        node.warps,
+    )
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
     numbers = (node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))
