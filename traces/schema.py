@@ -63,9 +63,7 @@ class Kind(IntEnum):
     ATOMIC = 2  # read-modify-write at L2 that returns a value
     REDUCE = 3  # read-modify-write at L2 without a returned value
     ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS)
-    BARRIER = (
-        5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY, PHASE_*
-    )
+    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all); see PHASE_ARRIVE
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
@@ -129,7 +127,7 @@ EVENT = np.dtype(
         (
             "work",
             "u4",
-        ),  # TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected, see above; BULK: rows
+        ),  # TENSOR: multiply-accumulates of the warp; BARRIER: threads expected, see above; BULK: rows
         ("pc", "u4"),  # program counter of the first instruction
         ("pad", "u4"),
         ("row_stride", "i8"),  # bytes between rows of a two-level pattern

@@ -19,7 +19,7 @@ WAITS = 2  # no entry was free
 GRANTED = 3
 
 PHASES = np.dtype([("arrived", "i4"), ("copies", "i4"), ("completed", "i8"), ("arrivals", "i4"), ("pad", "i4")])
-"""A transaction barrier: arrivals in this phase, copies under way, phases completed, arrivals of a phase (0 = unknown)."""
+"""A transaction barrier: arrivals in this phase, copies under way, phases completed, arrivals of a phase."""
 
 RESIDENT = np.dtype(
     [

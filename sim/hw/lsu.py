@@ -187,7 +187,7 @@ def lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps):
 
 @compiled(inline=True)
 def send(unit, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
-    """Put a request of the load/store unit, or of the bulk copy unit, into the port. Reads: unit. Writes: fifos, pool."""
+    """Put a request of the load/store or bulk copy unit into the port. Reads: unit. Writes: fifos, pool."""
     request = fifo_push(fifos[unit.port], pool)
     request.line = line
     request.ready_ps = leave_ps

@@ -223,8 +223,8 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
     """Refuse tiles of A and B that a bulk copy cannot copy."""
     if kernel.pipeline_depth > BARRIERS // 2:
         raise UserError(
-            f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a workgroup has "
-            f"{BARRIERS} transaction barriers"
+            f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a "
+            f"workgroup has {BARRIERS} transaction barriers"
         )
     extents = {"A": (kernel.tile_m, kernel.tile_k), "B": (kernel.tile_k, kernel.tile_n)}
     for matrix in (problem.a, problem.b):

@@ -182,7 +182,7 @@ def coalesce_loop(requests: int) -> Loop:
 @compiled
 def _drive_cu(output, cus, lsus, bulks, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
     """Run the workgroup on a CU to its end, window by window. Each answer comes memory_ps after its request."""
-    cu, lsu = cus[0], lsus[0]
+    cu, lsu, bulk, l1 = cus[0], lsus[0], bulks[0], l1s[0]
     port, answers = fifos[lsu.port], fifos[cu.answers]
     now_ps = np.int64(0)
     while cu.residents > 0:
