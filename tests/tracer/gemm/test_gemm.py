@@ -83,7 +83,6 @@ def test_bulk_copies_fill_stages_that_were_released(pieces):
     if pieces == 2:  # loads follow the arithmetic of the first piece
         middle, end = ["AWAIT_STAGE", *loads], [*STEP, "RELEASED"]
         steps = ["AWAIT_DATA", *STEP, *loads, "AWAIT_DATA", *end, *STEP, *middle, "AWAIT_DATA", *end, *STEP, *end]
-        steps = [one for k, one in enumerate(steps)]
     kernel = replace(BULK_WARP, fragment_pieces=pieces)
     found = program(kernel)
     assert [one for one in found if one not in STEP] == [
@@ -111,15 +110,12 @@ def test_bulk_copies_read_the_bytes_that_other_copies_read(layout, pieces):
     kernel = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, fragment_pieces=pieces, copy=Copy.ASYNC)
 
     def sectors(copy):
-        found = []
+        found: dict = {}
         for workgroup in GemmSource(problem, replace(kernel, copy=copy)).workgroups():
             for site in (Site.LOAD_A, Site.LOAD_B):
-                for event in at_site(workgroup, site):
-                    found.append((workgroup.index, site, bytes_of(event)))
-        return {
-            (index, site): set().union(*(some for i, s, some in found if (i, s) == (index, site)))
-            for index, site, _ in found
-        }
+                read = map(bytes_of, at_site(workgroup, site))
+                found[workgroup.index, site] = set().union(*read)
+        return found
 
     assert sectors(Copy.BULK) == sectors(Copy.ASYNC)
 
