@@ -104,6 +104,107 @@ def bank_loop(requests: int) -> Loop:
     """One L2 bank of t3_2024 with reads that hit."""
     node, _ = build(load_preset("t3_2024", ["cu.count=1"]).machine)
     _fill_bank(node.banks[0], node.l2_sets, BANK_LINES)
+    state: tuple[Any, ...] = (node.banks[:1], node.l2_sets, node.waiters, node.fifos, node.pool)
+    return Loop(_drive_bank, lambda: (*map(_aligned_copy, state), requests, BANK_LINES))
+
+
+def _aligned_copy(records: Any) -> Any:
+    if isinstance(records, Pool):
+        return Pool(*map(np.copy, records))
+    copy = host_aligned(records.shape, records.dtype)
+    copy[...] = records
+    return copy
+
+
+@compiled
+def _drive_noc(nocs, fifos, pool, bank_wake_ps, requests, window_ps):
+    """Move at least `requests` reads to the banks, window by window. Each CU sends up to PACKETS_PER_WINDOW."""
+    noc = nocs[0]
+    moved = 0
+    line = np.int64(0)
+    begin_ps = np.int64(0)
+    while moved < requests:
+        for c in range(noc.cus):
+            port = fifos[noc.first_port_fifo + c]
+            for k in range(PACKETS_PER_WINDOW):
+                if fifo_full(port):
+                    break
+                request = fifo_push(port, pool)
+                request.line = line
+                request.sectors = request.full = 15
+                request.op = Op.READ
+                request.source = c
+                request.ready_ps = begin_ps + k * window_ps // PACKETS_PER_WINDOW
+                line += LINE_BYTES
+        noc_requests(noc, fifos, pool, begin_ps, begin_ps + window_ps, bank_wake_ps)
+        for b in range(noc.banks):
+            bank = fifos[noc.first_request_fifo + b]
+            while fifo_fill(bank) > 0:
+                fifo_take(bank, pool, begin_ps)
+                moved += 1
+        begin_ps += window_ps
+    return moved
+
+
+def noc_loop(requests: int) -> Loop:
+    """The crossbar of t3_2024 (80 CUs to 64 banks) with read requests in the order of their lines."""
+    machine = load_preset("t3_2024").machine
+    node, _ = build(machine)
+    state: tuple[Any, ...] = (node.noc, node.fifos, node.pool, node.bank_wake_ps)
+    numbers = (requests, lookahead_ps(machine))
+    return Loop(_drive_noc, lambda: (*map(_aligned_copy, state), *numbers))
+
+
+@compiled
+def _coalesce_all(events, addresses, line, sectors, full, rounds):
+    lines = 0
+    for _ in range(rounds):
+        for k in range(len(events)):
+            lines += coalesce(events[k], addresses, line, sectors, full)
+    return lines
+
+
+def coalesce_loop(requests: int) -> Loop:
+    """The coalescer with full warps of adjacent 16-byte accesses, four lines each."""
+    events = np.zeros(LINES_PER_ROUND // 4, EVENT)
+    events["kind"], events["inner"], events["mask"] = Kind.LOAD, PLAIN_STRIDE, (1 << 32) - 1
+    events["width_bytes"] = events["stride"] = 16
+    events["base"] = np.arange(events.size) * 512
+    outputs = (np.int64, np.uint8, np.uint8)
+
+    def fresh():
+        lines = (np.zeros(LINES_PER_EVENT, kind) for kind in outputs)
+        return events, np.zeros(1, np.uint64), *lines, -(-requests // LINES_PER_ROUND)
+
+    return Loop(_coalesce_all, fresh)
+
+
+@compiled
+def _drive_cu(output, cus, lsus, bulks, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
+    """Run the workgroup on a CU to its end, window by window. Each answer comes memory_ps after its request."""
+    cu, lsu, bulk, l1 = cus[0], lsus[0], bulks[0], l1s[0]
+    port, answers = fifos[lsu.port], fifos[cu.answers]
+    now_ps = np.int64(0)
+    while cu.residents > 0:
+        end_ps = now_ps + window_ps
+        while now_ps < end_ps:
+            now_ps = cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps)
+        while fifo_fill(port) > 0:
+            request = fifo_head(port, pool)
+            fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
+            fifo_take(port, pool, end_ps - window_ps)
+        now_ps = min(now_ps, fifo_head_ps(answers, pool), lsu_retry_ps(lsu, fifos, pool))
+    return lsu.line_requests
+
+
+def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
+    """CU, load/store unit and L1 of t3_2024. Eight warps read a buffer several times; later passes hit."""
+    passes = max(2, -(-requests * LINE_BYTES // buffer_bytes))
+    machine = load_preset("t3_2024", ["cu.count=1"]).machine
+    gpu = Gpu(machine)
+    gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
+    node = gpu.node
+    dispatch_step(node.dispatch, 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
     units = node.cus, node.lsus, node.bulks, node.l1s
     state: tuple[Any, ...] = (*units, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
