@@ -7,7 +7,7 @@ holds an entry of L1 until its data or its acknowledgement comes, as a copy of a
 the slot of the copy and may end a phase of its transaction barrier (`sim.hw.barrier`).
 
 Source: NVIDIA PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk and mbarrier. Left out: tensor maps, swizzles,
-im2col, multicast, and the port of shared memory (D43).
+im2col, multicast, and the port of shared memory (D47).
 """
 
 import numpy as np
