@@ -64,6 +64,8 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     shared_latency_clk: int
     lsu_lines_per_clk: float  # line requests that the load/store unit makes
     loads_outstanding: int  # warp-level memory events in flight per CU
+    bulk_lines_per_clk: float = 0.0  # line requests that the bulk copy unit makes; 0 = it has none
+    bulk_latency_clk: int = 0  # from a bulk copy's instruction to its first line
     library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 

@@ -16,15 +16,19 @@ from tracer.coalesce import LINES_PER_EVENT, active_lanes, makes_requests
 from tracer.compile.jit import compiled
 from traces.errors import UserError
 from traces.schema import (
-    ARRIVE_ONLY,
     BARRIERS,
+    BULK_ALIGN,
+    BULK_BYTES,
     EVENT,
     EXPLICIT,
     LINE_BYTES,
     MAX_WARPS,
     NO_SLOT,
+    PHASE_ARRIVE,
+    PHASE_WAIT,
     SLOTS,
     WIDTH_BYTES,
+    Bulk,
     Cache,
     Kind,
     Pipe,
@@ -40,6 +44,7 @@ MAX_REGISTERS = 1 << 16
 MAX_SHARED_BYTES = 1 << 32
 LANES = (32, 64)
 BARRIER, ASYNC_COPY, EXIT, COMPUTE = int(Kind.BARRIER), int(Kind.ASYNC_COPY), int(Kind.EXIT), int(Kind.COMPUTE)
+BULK, BULK_LOAD, LAST_BULK = int(Kind.BULK), int(Bulk.LOAD), int(max(Bulk))
 LAST_KIND, LAST_SPACE, LAST_CACHE, LAST_PIPE = int(max(Kind)), int(max(Space)), int(max(Cache)), int(max(Pipe))
 
 assert (LINE_BYTES + WIDTH_BYTES - 1 + LINE_BYTES - 1) // LINE_BYTES * max(LANES) <= LINES_PER_EVENT
@@ -64,6 +69,14 @@ class Fault(IntEnum):
     THREADS = 13
     EARLY_EXIT = 14
     CLOCKS = 15
+    PHASES = 16
+    BULK_KIND = 17
+    BULK_SLOT = 18
+    BULK_BARRIER = 19
+    BULK_ROW = 20
+    BULK_ROWS = 21
+    BULK_PITCH = 22
+    BULK_BASE = 23
 
 
 FIELDS = {
@@ -78,10 +91,18 @@ FIELDS = {
     Fault.ROW_STRIDE: ("row_stride", f"-{MAX_ROW_STRIDE_BYTES:,} to {MAX_ROW_STRIDE_BYTES:,}"),
     Fault.ADDRESS: ("base", "addresses of all lanes from 0 to 2^63 - 1"),
     Fault.BARRIER: ("slot", f"of a barrier 0 to {BARRIERS - 1}"),
-    Fault.ARRIVE: ("space", f"of a barrier 0 or {ARRIVE_ONLY}"),
+    Fault.ARRIVE: ("space", f"of a barrier 0 to {PHASE_WAIT}"),
     Fault.THREADS: ("work", "of a barrier up to the threads of the workgroup"),
     Fault.EARLY_EXIT: ("kind", "EXIT only as the last event of a warp"),
     Fault.CLOCKS: ("count", f"with cycles up to {MAX_CLOCKS:,} in a workgroup"),
+    Fault.PHASES: ("work", "of an arrival at a transaction barrier 1 to the threads of the workgroup"),
+    Fault.BULK_KIND: ("space", f"of a bulk copy 0 to {LAST_BULK}"),
+    Fault.BULK_SLOT: ("slot", f"of a bulk copy 0 to {SLOTS - 1}"),
+    Fault.BULK_BARRIER: ("inner", f"of a bulk load 0 to {BARRIERS - 1} or {NO_SLOT}, of others {NO_SLOT}"),
+    Fault.BULK_ROW: ("stride", f"of a bulk copy 1 to {BULK_BYTES:,} bytes in a row"),
+    Fault.BULK_ROWS: ("work", f"of a bulk copy at least one row, and up to {BULK_BYTES:,} bytes in all rows"),
+    Fault.BULK_PITCH: ("row_stride", f"of a bulk copy a multiple of {BULK_ALIGN}, the bytes of a row or more"),
+    Fault.BULK_BASE: ("base", f"of a bulk copy a multiple of {BULK_ALIGN}, all rows below 2^63"),
 }
 """Fault -> field of the event, what is allowed."""
 
@@ -163,9 +184,39 @@ def _memory_fault(event, lanes_per_warp):
 def _barrier_fault(event, threads):
     if event.slot >= BARRIERS:
         return Fault.BARRIER
-    if event.space > ARRIVE_ONLY:
+    if event.space > PHASE_WAIT:
         return Fault.ARRIVE
+    if event.space == PHASE_WAIT:
+        return Fault.NONE
+    if event.space == PHASE_ARRIVE and event.work == 0:
+        return Fault.PHASES
     return Fault.THREADS if event.work > threads else Fault.NONE
+
+
+@compiled
+def _bulk_fault(event):
+    """(Fault, first byte, last byte) of a bulk copy."""
+    row, rows, pitch, base = np.int64(event.stride), np.int64(event.work), event.row_stride, np.int64(event.base)
+    fault = Fault.NONE
+    if event.space > LAST_BULK:
+        fault = Fault.BULK_KIND
+    elif event.slot >= SLOTS:
+        fault = Fault.BULK_SLOT
+    elif event.inner != NO_SLOT and (event.inner >= BARRIERS or event.space != BULK_LOAD):
+        fault = Fault.BULK_BARRIER
+    elif event.cache > LAST_CACHE:
+        fault = Fault.CACHE
+    elif row < 1 or row > BULK_BYTES:
+        fault = Fault.BULK_ROW
+    elif rows < 1 or rows * row > BULK_BYTES:
+        fault = Fault.BULK_ROWS
+    elif rows > 1 and (pitch < row or pitch > MAX_ROW_STRIDE_BYTES // BULK_BYTES or pitch % BULK_ALIGN != 0):
+        fault = Fault.BULK_PITCH
+    elif base < 0 or base % BULK_ALIGN != 0 or base > LAST_ADDRESS - (rows - 1) * pitch - row:
+        fault = Fault.BULK_BASE
+    if fault != Fault.NONE:
+        return fault, LAST_ADDRESS, 0
+    return fault, base, base + (rows - 1) * pitch + row - 1
 
 
 @compiled
@@ -191,6 +242,10 @@ def event_fault(events, addresses, warps, threads, lanes_per_warp):
         fault = Fault.NONE
         if kind == BARRIER:
             fault = _barrier_fault(event, threads)
+        elif kind == BULK:
+            fault, first, last = _bulk_fault(event)
+            if fault == Fault.NONE:
+                low, high = min(low, first), max(high, last)
         elif event.slot != NO_SLOT and event.slot >= SLOTS:
             fault = Fault.SLOT
         elif event.pipe > LAST_PIPE:

@@ -35,13 +35,22 @@ EXPLICIT = 0
 SLOTS = 64
 """Scoreboard slots of a warp; `wait` is a bit mask over them."""
 BARRIERS = 16
-"""Barriers of a workgroup."""
+"""Barriers of a workgroup, and as many transaction barriers."""
 MAX_WARPS = 64
 """Largest number of warps of a workgroup."""
 WIDTH_BYTES = 32
 """Largest number of bytes per lane of a memory event."""
 ARRIVE_ONLY = 1
 """`space` of a BARRIER whose warp is counted and continues (BAR.ARV). With 0 the warp waits."""
+PHASE_ARRIVE = 2
+"""`space` of a BARRIER that arrives at a transaction barrier (mbarrier): `slot` = its number, `work` = arrivals of a
+phase. A phase is complete when all arrivals have come and no bulk copy to the barrier is under way."""
+PHASE_WAIT = 3
+"""`space` of a BARRIER that waits until transaction barrier `slot` has completed `work` phases."""
+BULK_BYTES = (1 << 20) - 1
+"""Largest number of bytes of a bulk copy (PTX: the range of the transaction count)."""
+BULK_ALIGN = 16
+"""Bulk copies begin at multiples of this, and so do their rows (PTX)."""
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 
@@ -53,11 +62,24 @@ class Kind(IntEnum):
     STORE = 1  # registers -> memory
     ATOMIC = 2  # read-modify-write at L2 that returns a value
     REDUCE = 3  # read-modify-write at L2 without a returned value
-    ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS, TMA load)
-    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY
+    ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS)
+    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all); see PHASE_ARRIVE
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
+    BULK = 9  # one instruction copies a box of rows between global and shared memory (TMA); see Bulk
+
+
+class Bulk(IntEnum):
+    """`space` of a BULK. Rows: `work`, of `stride` bytes, `row_stride` bytes apart, from `base` on.
+
+    `slot` (required) is cleared when all data have arrived, or all stored lines are acknowledged. `inner` of a LOAD:
+    transaction barrier whose phase ends only after the copy; NO_SLOT = none.
+    """
+
+    LOAD = 0  # global -> shared memory, past L1
+    STORE = 1  # shared -> global memory
+    REDUCE = 2  # shared memory is added to global memory at L2
 
 
 class Space(IntEnum):
@@ -92,7 +114,7 @@ class Pipe(IntEnum):
 EVENT = np.dtype(
     [
         ("kind", "u1"),  # Kind
-        ("space", "u1"),  # Space (memory events); ARRIVE_ONLY or 0 of a BARRIER
+        ("space", "u1"),  # Space (memory events); of a BARRIER: 0, ARRIVE_ONLY, PHASE_ARRIVE or PHASE_WAIT; Bulk
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
         ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES
@@ -102,7 +124,10 @@ EVENT = np.dtype(
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row
         ("count", "u4"),  # warp instructions folded into this row
         ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs
-        ("work", "u4"),  # COMPUTE on TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected
+        (
+            "work",
+            "u4",
+        ),  # TENSOR: multiply-accumulates of the warp; BARRIER: threads expected, see above; BULK: rows
         ("pc", "u4"),  # program counter of the first instruction
         ("pad", "u4"),
         ("row_stride", "i8"),  # bytes between rows of a two-level pattern

@@ -41,7 +41,7 @@ def words_of(events: np.ndarray) -> np.ndarray:
 def _moves(word):
     """Has the event a memory address?"""
     bits = np.int64(word & KIND_AND_SPACE)
-    return bits & 255 <= Kind.ASYNC_COPY and bits >> 8 != Space.SHARED
+    return (bits & 255 <= Kind.ASYNC_COPY and bits >> 8 != Space.SHARED) or bits & 255 == Kind.BULK
 
 
 @compiled

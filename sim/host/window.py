@@ -17,8 +17,8 @@ from sim.machine.build import STAGED_WORKGROUPS, Node
 from sim.machine.memory import available_bytes
 from tracer.workgroup_check import Extent, check_events, check_structure
 from traces.errors import UserError
-from traces.schema import EVENT
-from traces.source import KernelSource, Workgroup
+from traces.schema import EVENT, Bulk, Kind
+from traces.source import KernelInfo, KernelSource, Workgroup
 from traces.units import bytes_text
 
 READ_AHEAD = 64
@@ -211,6 +211,7 @@ class TraceWindow:
         if same:
             feed.hold(same.slab)
             return same.slab
+        check_bulk(self.node, feed.info, workgroup)
         shift_bytes[:] = 0
         own = Program(self._copied(feed, workgroup), len(workgroup.events), len(workgroup.warp), extent)
         if program:
@@ -242,6 +243,20 @@ class TraceWindow:
         self.node.events[slab]["array"] = 0
         self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
         return slab
+
+
+def check_bulk(node: Node, info: KernelInfo, workgroup: Workgroup) -> None:
+    """Refuse bulk copies that the machine cannot make.
+
+    Raises:
+        UserError: names the kernel, the workgroup, and why.
+    """
+    events = workgroup.events[workgroup.events["kind"] == Kind.BULK]
+    where = f"kernel {info.name}, workgroup {workgroup.index}: found a bulk copy"
+    if len(events) and not len(node.bulk_units):
+        raise UserError(f"{where}, but the machine has none (cu.bulk_lines_per_clk = 0); h100_sxm has")
+    if len(node.output.tiles) and (events["space"] != Bulk.LOAD).any():
+        raise UserError(f"{where} that stores, in a run with outputs for other GPUs: allowed are bulk loads")
 
 
 def check_window_memory(slabs: int, events: int, addresses: int) -> None:

@@ -12,6 +12,7 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
+from sim.hw.bulk import bulk_advance, bulk_idle, bulk_start, bulk_wake_ps
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_request
 from sim.hw.l1 import l1_expect_answer
@@ -50,7 +51,13 @@ def _is_memory(event):
 
 
 @compiled(inline=True)
-def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _takes_load(event):
+    """Does the event wait for its turn at the load table?"""
+    return _is_memory(event) or event.kind == Kind.BULK
+
+
+@compiled(inline=True)
+def _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     lsu.wavefront = w - resident.first_warp
@@ -63,7 +70,7 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
 
 
 @compiled(inline=True)
-def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
+def _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or goes to sleep until it can."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
@@ -89,11 +96,11 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
             else:
                 warp_sleep(warps, w, ON_TRACKER, now_ps)
             return
-    if _is_memory(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
+    if _takes_load(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
         return
-    _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+    _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
@@ -133,7 +140,7 @@ def wake_stores(cu, warps, place, granted_ps):
 
 
 @compiled(inline=True)
-def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """Execute the event. All resources that it needs are free."""
     warp = warps.warp[w]
     warp.event += 1
@@ -150,23 +157,27 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output,
     else:
         warp_ready(warps, w, free_ps)
         if _is_memory(event):
-            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+            _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        elif kind == Kind.BULK:
+            resident = cu.resident[warp.workgroup]
+            base = np.int64(event.base) + resident.shift_bytes[event.array]
+            bulk_start(bulk, cu, lsu, warps, w, event, base, resident.tag, w - resident.first_warp, now_ps)
         elif kind <= Kind.ASYNC_COPY and event.mask != np.uint64(0):
             access_shared(cu, warps, w, event, now_ps)
 
 
 @compiled(inline=True)
-def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
+def _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Start queued memory events as the load/store unit becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
         w = np.int64(lsu.queue[lsu.queue_head & (MAX_WARPS - 1)])
         lsu.queue_head += 1
         event = events[warps.warp[w].slab, warps.warp[w].event]
-        _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
-def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
+def _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, now_ps, end_ps):
     """Take answers from now_ps on, each at its time, while no other action of the CU is due earlier.
 
     Returns:
@@ -175,6 +186,8 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
     """
     answers = fifos[cu.answers]
     other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
+    if not bulk_idle(bulk):
+        other_ps = min(other_ps, bulk_wake_ps(bulk))
     while True:
         answer_ps = fifo_head_ps(answers, pool)
         if answer_ps > other_ps or answer_ps >= end_ps:
@@ -184,8 +197,8 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
         if fifo_fill(answers) >= ANSWERS_AHEAD:
             following = fifo_request(answers, pool, answers.head + ANSWERS_AHEAD - 1)
             l1_expect_answer(l1, sets, following.line, np.int64(following.load))
-        cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
-        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
+        cu.slot_stall_ps += lsu_answer(cu, lsu, l1, sets, warps, entry, answer_ps)
+        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads or bulk.blocked_since_ps >= 0:
             return answer_ps
         other_ps = min(other_ps, next_issue_ps(warps))
 
@@ -212,7 +225,7 @@ def cu_expect_work(lsu, l1, sets, warps, answers, pool):
 
 
 @compiled(inline=True)
-def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
+def cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
     """Take the answers that come first, then do all other actions of the CU that are due at that time.
 
     Args:
@@ -222,22 +235,25 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, no
     Returns:
         When the CU can act next. NEVER if it waits for an answer or for room in its port.
 
-    Reads: events, addresses, output.sends, output.space. Writes: cu, lsu, l1, sets, fifos, pool, warps,
-    output.tiles.
+    Reads: events, addresses, output.sends, output.space. Writes: cu, lsu, bulk, l1, sets, fifos, pool,
+    warps, output.tiles.
     """
     if lsu.blocked_since_ps < 0:
-        now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)
+        now_ps = _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, now_ps, end_ps)
         if now_ps >= end_ps:
             return now_ps
     answers = fifos[cu.answers]
     while fifo_head_ps(answers, pool) <= now_ps:
         entry = np.int64(fifo_head(answers, pool).load)
         fifo_pop(answers)
-        cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, now_ps)
+        cu.slot_stall_ps += lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
-    _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
+    if not bulk_idle(bulk):
+        bulk_advance(bulk, lsu, l1, fifos, pool, now_ps)
+    _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
     key = next_warp(warps)
     while key >> WARP_BITS <= now_ps:
-        _issue(cu, lsu, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
+        _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
         key = next_warp(warps)
-    return min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
+    wake_ps = min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
+    return wake_ps if bulk_idle(bulk) else min(wake_ps, bulk_wake_ps(bulk))

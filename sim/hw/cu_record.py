@@ -18,6 +18,9 @@ ASKS = 1  # the Tracker has not seen the request
 WAITS = 2  # no entry was free
 GRANTED = 3
 
+PHASES = np.dtype([("arrived", "i4"), ("copies", "i4"), ("completed", "i8"), ("arrivals", "i4"), ("pad", "i4")])
+"""A transaction barrier: arrivals in this phase, copies under way, phases completed, arrivals of a phase."""
+
 RESIDENT = np.dtype(
     [
         ("tag", "i8"),  # workgroup number in the grid, -1 = free place
@@ -34,6 +37,7 @@ RESIDENT = np.dtype(
         ("queue", "i4"),  # dispatch queue that sent it
         ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
         ("arrived", "i4", BARRIERS),
+        ("phases", PHASES, BARRIERS),
         ("shift_bytes", "i8", ARRAYS),  # its address - the address in its events, per array
     ],
     align=True,

@@ -11,6 +11,7 @@ that a gate has opened (D23).
 
 import numpy as np
 
+from sim.hw.barrier import clear_phases
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.request import NEVER
 from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
@@ -135,6 +136,7 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
     resident.comm = dispatch.comm
     resident.asks = NOT_ASKED
     resident.arrived[:] = 0
+    clear_phases(resident)
     for array in range(ARRAYS):
         resident.shift_bytes[array] = staged.shift_bytes[array]
     cu.residents += 1

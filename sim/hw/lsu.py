@@ -12,6 +12,7 @@ Acknowledgements take entries of L1 on their way, like loads.
 
 import numpy as np
 
+from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_push, fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
@@ -116,7 +117,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         lsu.op = Op.READ
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
-        _open_load(lsu, warps, w, event.slot, now_ps)
+        lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
@@ -129,19 +130,20 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
                 lsu.tag = space.first_tag + tag - lsu.share * space.tiles
                 _route_store(lsu, tiles[lsu.tag], sends)
             elif event.slot != NO_SLOT:
-                _open_load(lsu, warps, w, event.slot, now_ps)
+                lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     lsu.free_ps = now_ps
 
 
 @compiled(inline=True)
-def _open_load(lsu, warps, w, slot, now_ps):
-    """The current event of warp w waits for answers."""
+def open_load(lsu, warps, w, slot, now_ps):
+    """An event of warp w waits for answers. Returns its load-table entry."""
     number = np.int64(lsu.free[lsu.loads_used])
     load = lsu.load_table[number]
     lsu.loads_used += 1
     load.warp, load.slot, load.answers, load.open, load.done_ps = w, slot, 0, 1, now_ps
+    load.barrier = -1
     slot_take(warps.warp[w], slot)
-    lsu.load = number
+    return number
 
 
 @compiled(inline=True)
@@ -155,13 +157,13 @@ def _finish_load(lsu, warps, number):
 
 
 @compiled(inline=True)
-def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
+def lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps):
     """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits for it.
 
     Returns:
         Picoseconds that the woken warps had slept.
 
-    Writes: lsu, l1, sets, warps.
+    Writes: cu, lsu, l1, sets, warps.
     """
     stalled_ps = 0
     l1_fill(l1, sets, entry)
@@ -173,6 +175,8 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
         load.done_ps = max(load.done_ps, now_ps)
         if load.answers == 0 and load.open == 0:
             stalled_ps += _finish_load(lsu, warps, number)
+            if load.barrier >= 0:
+                copy_ends(cu, warps, np.int64(load.warp), np.int64(load.barrier), load.done_ps)
         number = -1
         if joiner >= 0:
             number = np.int64(l1.joiner_load[joiner])
@@ -182,23 +186,24 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
 
 
 @compiled(inline=True)
-def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
-    request = fifo_push(fifos[lsu.port], pool)
+def send(unit, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
+    """Put a request of the load/store or bulk copy unit into the port. Reads: unit. Writes: fifos, pool."""
+    request = fifo_push(fifos[unit.port], pool)
     request.line = line
     request.ready_ps = leave_ps
     request.born_ps = now_ps
-    request.tag = lsu.tag
+    request.tag = unit.tag
     request.load = entry
-    request.source = lsu.cu
-    request.contributors = lsu.contributors
-    request.share = lsu.share
-    request.link = lsu.link
-    request.wavefront = lsu.wavefront
+    request.source = unit.cu
+    request.contributors = unit.contributors
+    request.share = unit.share
+    request.link = unit.link
+    request.wavefront = unit.wavefront
     request.sectors = sectors
     request.full = full
-    request.op = lsu.op
-    request.stream = lsu.stream
-    request.cache = lsu.cache
+    request.op = unit.op
+    request.stream = unit.stream
+    request.cache = unit.cache
 
 
 @compiled
@@ -231,7 +236,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     if missing != 0:
         load.answers += 1
         entry = l1_miss(l1, line, missing, lsu.load, 1 if keep else 0)
-        _send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
+        send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
 
 
 @compiled(inline=True)
@@ -266,7 +271,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             lsu.load_table[lsu.load].answers += 1
             lsu.atomic_sectors += sectors_in(lsu.sectors[i])
             entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
-            _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             _tell_lanes(lsu, fifos, pool, i)
         else:
             if lsu.op == Op.WRITE:
@@ -277,7 +282,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             if lsu.load >= 0:
                 lsu.load_table[lsu.load].answers += 1
                 entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
-            _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             if lsu.op == Op.REDUCE:
                 _tell_lanes(lsu, fifos, pool, i)
         lsu.line_requests += 1

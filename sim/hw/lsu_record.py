@@ -16,7 +16,7 @@ LOAD = np.dtype(
         ("slot", "i2"),
         ("warp", "i1"),
         ("open", "i1"),  # 1 while the unit is still issuing its lines
-        ("pad", "i2"),
+        ("barrier", "i2"),  # of a bulk copy: transaction barrier that waits for it, -1 = none
     ],
     align=True,
 )

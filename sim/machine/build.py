@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.hw.bulk import BULK, make_bulks
+from sim.hw.bulk import COUNTERS as BULK_COUNTERS
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
@@ -100,6 +102,7 @@ class Unit(NamedTuple):
 UNITS = (
     Unit("cu", "cus", CU, CU_COUNTERS),
     Unit("lsu", "lsus", LSU, LSU_COUNTERS),
+    Unit("bulk", "bulk_units", BULK, BULK_COUNTERS),
     Unit("l1", "l1s", L1, L1_COUNTERS),
     Unit("noc", "noc", NOC, NOC_COUNTERS),
     Unit("far", "far_noc", NOC, FAR_COUNTERS),
@@ -186,6 +189,8 @@ class Node(NamedTuple):
     staged: np.ndarray  # STAGED [QUEUES, STAGED_WORKGROUPS]
     cus: np.ndarray
     lsus: np.ndarray
+    bulks: np.ndarray
+    bulk_units: np.ndarray  # the same memory; empty if the machine has no bulk copies
     l1s: np.ndarray
     l1_sets: np.ndarray
     warps: np.ndarray
@@ -284,6 +289,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         first_answer_fifo=number["cu_answers"][0],
         first_link_fifo=number["stores"][0] if ports else 0,
     )
+    bulks = make_bulks(machine.cu, clock_ps, number["port"])
     node = Node(
         engine=make_engine(
             lookahead_ps=ahead_ps,
@@ -310,6 +316,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
         lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0),
+        bulks=bulks,
+        bulk_units=bulks[: cus if machine.cu.bulk_lines_per_clk else 0],
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,

@@ -51,6 +51,8 @@ BOUNDS: dict[str, Bound] = {
     "cu.shared_latency_clk": LATENCY_CLK,
     "cu.lsu_lines_per_clk": PER_CLK,
     "cu.loads_outstanding": Bound(1, 512, RECORD),
+    "cu.bulk_lines_per_clk": Bound(0, 1000, "a faster unit is none; 0 = no bulk copies"),
+    "cu.bulk_latency_clk": LATENCY_CLK,
     "l1.bytes": Bound(128, 16 * MIB, "a line at least; every line takes memory in the simulator"),
     "l1.ways": Bound(1, 32, RECORD),
     "l1.latency_clk": LATENCY_CLK,

@@ -8,7 +8,19 @@ import numpy as np
 from sim.presets import load_preset
 from tests.support.trace_samples import ListKernel
 from tracer.coalesce import LINES_PER_EVENT, coalesce, makes_requests
-from traces.schema import EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+from traces.schema import (
+    EVENT,
+    EXPLICIT,
+    NO_SLOT,
+    PHASE_ARRIVE,
+    PHASE_WAIT,
+    PLAIN_STRIDE,
+    Bulk,
+    Cache,
+    Kind,
+    Pipe,
+    Space,
+)
 from traces.source import KernelInfo, Workgroup
 
 SMALL = ("cu.count=4", "l2.banks=4", "hbm.channels=2")
@@ -57,6 +69,20 @@ def store(base, **fields):
 def lines(kind, base, count, **fields):
     """An event that touches one sector of each of `count` lines from `base` on."""
     return row(kind, base=base, stride=128, mask=(1 << count) - 1, **fields)
+
+
+def bulk(base, rows, row_bytes, pitch_bytes=0, *, kind=Bulk.LOAD, barrier=NO_SLOT, slot=0, **fields):
+    """A bulk copy by one thread; `barrier`: transaction barrier."""
+    box = {"base": base, "work": rows, "stride": row_bytes, "row_stride": pitch_bytes or row_bytes}
+    return row(Kind.BULK, **box, space=kind, inner=barrier, slot=slot, mask=1, width_bytes=0, **fields)
+
+
+def phase_arrive(number, arrivals=1, **fields):
+    return row(Kind.BARRIER, slot=number, work=arrivals, space=PHASE_ARRIVE, **fields)
+
+
+def phase_wait(number, phases, **fields):
+    return row(Kind.BARRIER, slot=number, work=phases, space=PHASE_WAIT, **fields)
 
 
 def compute(count=1, pipe=Pipe.ALU, **fields):

@@ -7,7 +7,7 @@ from tracer.gemm.problem import GemmProblem, Layout
 from tracer.gemm.raster import TileOrder
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
-from traces.schema import Cache
+from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES, Cache
 
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 THREADS_MAX = 1024
@@ -57,6 +57,7 @@ class Copy(IntEnum):
     LDG = 0  # loads into registers, then stores to shared memory
     ASYNC = 1  # copies that need no registers (LDGSTS)
     LDG_SINGLE = 2  # as LDG, with one buffer in shared memory: a second barrier in every K-step
+    BULK = 3  # one instruction of the first warp for a whole tile (TMA), with transaction barriers
 
 
 class Epilogue(IntEnum):
@@ -130,7 +131,7 @@ class GemmKernel:
     @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
-        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1}
+        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1, Copy.BULK: self.pipeline_depth}
         return min(buffers[self.copy], self.pipeline_depth)
 
 
@@ -148,7 +149,7 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
     part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
     buffers = 1 if kernel.fragment_pieces == 1 else 2
     fragments = buffers * slice_k * part_bytes / kernel.lanes
-    steps = 0 if kernel.copy == Copy.ASYNC else max(kernel.pipeline_depth - 1, 1)
+    steps = 0 if kernel.copy in (Copy.ASYNC, Copy.BULK) else max(kernel.pipeline_depth - 1, 1)
     in_flight = steps * stage_bytes(problem, kernel) / kernel.threads
     words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
     return -(-words // 8) * 8
@@ -173,6 +174,8 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         UserError: names the field, its value and what is allowed.
     """
     _check_vectors(problem, kernel)
+    if kernel.copy == Copy.BULK:
+        _check_bulk(problem, kernel)
     steps = -(-problem.k // kernel.tile_k)
     if kernel.split_k > steps:
         raise UserError(f"kernel split_k = {kernel.split_k}: K = {problem.k} has only {steps} steps of {kernel.tile_k}")
@@ -214,6 +217,30 @@ def _check_size(tiles: int, steps: int, kernel: GemmKernel) -> None:
             f"GEMM of {steps:,} K-steps x {tiles:,} tiles x {kernel.warps} warps: allowed are {ALL_WARP_STEPS_MAX:,}, "
             "which are a few days of simulation; smaller m, n or k, or larger tiles"
         )
+
+
+def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse tiles of A and B that a bulk copy cannot copy."""
+    if kernel.pipeline_depth > BARRIERS // 2:
+        raise UserError(
+            f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a "
+            f"workgroup has {BARRIERS} transaction barriers"
+        )
+    extents = {"A": (kernel.tile_m, kernel.tile_k), "B": (kernel.tile_k, kernel.tile_n)}
+    for matrix in (problem.a, problem.b):
+        rows, columns = extents[matrix.name]
+        run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+        for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
+            if found % BULK_ALIGN:
+                raise UserError(
+                    f"kernel copy = bulk does not fit {matrix.name}: {what} of {found} bytes, allowed are multiples of "
+                    f"{BULK_ALIGN}"
+                )
+        if rows * columns * matrix.element_bytes > BULK_BYTES:
+            raise UserError(
+                f"kernel copy = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
+                f"bytes, allowed are {BULK_BYTES:,}"
+            )
 
 
 def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:

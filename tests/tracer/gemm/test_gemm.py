@@ -69,7 +69,78 @@ def test_one_buffer_is_written_when_all_warps_have_read_it():
     reuse = at_site(GemmSource(SMALL, pieces).workgroup(0), Site.REUSE_BARRIER)
     assert reuse["wait"].astype(bool).all()  # its own reads have come
     sizes = [GemmSource(SMALL, replace(kernel, copy=copy)).info.shared_bytes for copy in Copy]
-    assert sizes == [2 * sizes[2], 3 * sizes[2], 2 * 2 * 32 * 32]
+    assert sizes == [2 * sizes[2], 3 * sizes[2], 2 * 2 * 32 * 32, 3 * sizes[2]]
+
+
+BULK_WARP = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=2, copy=Copy.BULK, registers=128)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_bulk_copies_fill_stages_that_were_released(pieces):
+    loads = [*LOADS, "FILLED"]
+    after = ["AWAIT_DATA", *STEP, "RELEASED"]
+    steps = ["AWAIT_DATA", *loads, *STEP, "RELEASED", "AWAIT_DATA", "AWAIT_STAGE", *loads, *STEP, "RELEASED", *after]
+    if pieces == 2:  # loads follow the arithmetic of the first piece
+        middle, end = ["AWAIT_STAGE", *loads], [*STEP, "RELEASED"]
+        steps = ["AWAIT_DATA", *STEP, *loads, "AWAIT_DATA", *end, *STEP, *middle, "AWAIT_DATA", *end, *STEP, *end]
+    kernel = replace(BULK_WARP, fragment_pieces=pieces)
+    found = program(kernel)
+    assert [one for one in found if one not in STEP] == [
+        "SETUP", *loads, *[one for one in steps if one not in STEP], "CONVERT", "STORE", "EXIT"
+    ]  # fmt: skip
+
+
+def test_phases_of_bulk_copies_count_on_over_the_tiles_of_a_persistent_workgroup():
+    kernel = replace(BULK_WARP, persistent=1)
+    workgroup = GemmSource(GemmProblem(64, 32, 96), kernel).workgroup(0)  # two tiles of three K-steps
+    waits = at_site(workgroup, Site.AWAIT_DATA)
+    assert list(zip(waits["slot"].tolist(), waits["work"].tolist(), strict=True)) == [
+        (0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)
+    ]  # fmt: skip
+    free = at_site(workgroup, Site.AWAIT_STAGE)
+    assert list(zip(free["slot"].tolist(), free["work"].tolist(), strict=True)) == [(2, 1), (3, 1), (2, 2), (3, 2)]
+    copies = at_site(workgroup, Site.LOAD_A)
+    assert copies["inner"].tolist() == copies["slot"].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("layout", Layout)
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_bulk_copies_read_the_bytes_that_other_copies_read(layout, pieces):
+    problem = GemmProblem(200, 136, 104, b_layout=layout)
+    kernel = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, fragment_pieces=pieces, copy=Copy.ASYNC)
+
+    def sectors(copy):
+        found: dict = {}
+        for workgroup in GemmSource(problem, replace(kernel, copy=copy)).workgroups():
+            for site in (Site.LOAD_A, Site.LOAD_B):
+                read = map(bytes_of, at_site(workgroup, site))
+                found[workgroup.index, site] = set().union(*read)
+        return found
+
+    assert sectors(Copy.BULK) == sectors(Copy.ASYNC)
+
+
+def bytes_of(event):
+    """Addresses that a copy reads."""
+    base, stride, pitch = (int(event[name]) for name in ("base", "stride", "row_stride"))
+    if event["kind"] == Kind.BULK:
+        return {base + r * pitch + b for r in range(int(event["work"])) for b in range(stride)}
+    inner, width = int(event["inner"]), int(event["width_bytes"])
+    lanes = range(int(event["mask"]).bit_count())
+    return {base + k % inner * stride + k // inner * pitch + b for k in lanes for b in range(width)}
+
+
+@pytest.mark.parametrize(
+    ("problem", "fields", "message"),
+    [
+        (SMALL, {"pipeline_depth": 9}, "with bulk copies at most 8"),
+        (GemmProblem(32, 32, 100), {}, "does not fit A: pitch of 200 bytes"),
+        (SMALL, {"tile_k": 4, "vector_bytes": 8}, "does not fit A: row of a tile of 8 bytes"),
+    ],
+)
+def test_tiles_that_bulk_copies_cannot_copy_are_refused(problem, fields, message):
+    with pytest.raises(UserError, match=message):
+        GemmSource(problem, replace(BULK_WARP, **fields))
 
 
 def test_pieces_add_up_to_the_work_and_bytes_of_the_whole():
