@@ -17,6 +17,7 @@ from validation.against.collectives import (
     rows_of,
 )
 from validation.claims.claim import load_claims
+
 MOVED = 0.0094
 """Largest change of a row by address hashes that came after the page (its notes)."""
 
