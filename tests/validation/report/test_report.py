@@ -44,7 +44,7 @@ EXPERIMENTS = {
     "search": Search(
         title="Search",
         space="t3_authors",
-        machines=3,
+        machines=12,
         scenarios=(NAME, "mega-gpt-2/op/tp16", "mega-gpt-2/fc2/tp8"),
         bench=SMALL,
     ),
