@@ -98,7 +98,7 @@ def mixed_bulk(seed):
                 base = (1 << 20) + int(random.integers(0, 1 << 11)) * 16
                 kind = Bulk(int(random.integers(0, 3)))
                 first.append(bulk(base, rows, row_bytes, 512, kind=kind, barrier=0 if kind == 0 else 255, slot=slot))
-            first.append(phase_arrive(0))
+            first += [phase_arrive(0), phase_wait(0, phase + 1)]  # a phase ends before the next one begins
             for other in others:
                 some = random.integers(0, 1 << 13, 2) * 4 + (1 << 20)
                 other += [lines(Kind.STORE, int(some[0]), 9), lines(Kind.LOAD, int(some[1]), 20, slot=1)]
