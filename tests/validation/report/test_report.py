@@ -9,6 +9,7 @@ import pytest
 from sim.run.store import Store
 from tests.support.fake_runs import fake_results
 from tests.support.paths import ROOT
+from tests.support.schemas import check_other
 from traces.command.cli import main as t3sim
 from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
@@ -190,6 +191,7 @@ def command(store, tmp_path, monkeypatch):
 def test_the_command(command, capsys):
     assert command("--json") == 0
     found = json.loads(capsys.readouterr().out)
+    check_other("validate", found)
     assert [each["id"] for each in found["claims"]] == ["gain", "far", "machine"]
     assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
     assert command("--full", inside=["gain"]) == 0
