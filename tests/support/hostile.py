@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.support.programs import barrier, compute, kernel, load, row, store, workgroup
-from traces.schema import Kind, Space
+from traces.schema import NO_SLOT, Kind, Space
 
 LOAD, SHARED, COMPUTE, BARRIER, STORE, LISTED, EXIT = range(7)
 """Rows of the first warp of `ordinary_kernel`."""
@@ -35,6 +35,12 @@ def _event(place, words, **values):
         return source, f"workgroup 1, warp 0, event {place} of the workgroup: {words}"
 
     return make
+
+
+def _bulk(words, **values):
+    """A bulk copy of two rows in the place of the load, changed."""
+    box = {"kind": Kind.BULK, "space": 0, "inner": NO_SLOT, "work": 2, "stride": 64, "row_stride": 64, "base": LINE}
+    return _event(LOAD, words, **box | values)
 
 
 def _info(words, **values):
@@ -87,7 +93,7 @@ def _clocks():
 
 
 HOSTILE_KERNELS = {
-    "kind": _event(LOAD, "kind: found 9, allowed 0 to 8", kind=9),
+    "kind": _event(LOAD, "kind: found 10, allowed 0 to 9", kind=10),
     "space": _event(LOAD, "space: found 3, allowed 0 to 2", space=3),
     "cache": _event(STORE, "cache: found 4, allowed 0 to 3", cache=4),
     "pipe": _event(COMPUTE, "pipe: found 255, allowed 0 to 6", pipe=255),
@@ -108,7 +114,26 @@ HOSTILE_KERNELS = {
     "base_end": _event(LOAD, f"base: found {(1 << 63) - 127}, allowed addresses of all", base=(1 << 63) - 127),
     "negative": _event(STORE, "base: found 1048575, allowed addresses of all lanes", base=LINE - 1, stride=-(1 << 20)),
     "barrier": _event(BARRIER, "slot: found 16, allowed of a barrier 0 to 15", slot=16),
-    "arrive": _event(BARRIER, "space: found 2, allowed of a barrier 0 or 1", space=2),
+    "arrive": _event(BARRIER, "space: found 4, allowed of a barrier 0 to 3", space=4),
+    "phase": _event(
+        BARRIER,
+        "work: found 0, allowed of an arrival at a transaction barrier 1 to the threads of the workgroup",
+        space=2,
+    ),
+    "bulk_kind": _bulk("space: found 3, allowed of a bulk copy 0 to 2", space=3),
+    "bulk_slot": _bulk("slot: found 255, allowed of a bulk copy 0 to 63", slot=255),
+    "bulk_barrier": _bulk("inner: found 16, allowed of a bulk load 0 to 15 or 255, of others 255", inner=16),
+    "bulk_store_barrier": _bulk("inner: found 1, allowed of a bulk load 0 to 15 or 255", inner=1, space=1),
+    "bulk_row": _bulk("stride: found 0, allowed of a bulk copy 1 to 1,048,575 bytes in a row", stride=0),
+    "bulk_rows": _bulk(
+        "work: found 0, allowed of a bulk copy at least one row, and up to 1,048,575 bytes in all rows", work=0
+    ),
+    "bulk_pitch": _bulk(
+        "row_stride: found 32, allowed of a bulk copy a multiple of 16, the bytes of a row or more", row_stride=32
+    ),
+    "bulk_base": _bulk(
+        f"base: found {LINE + 8}, allowed of a bulk copy a multiple of 16, all rows below 2^63", base=LINE + 8
+    ),
     "participants": _event(BARRIER, "work: found 65, allowed of a barrier up to the threads of the workgroup", work=65),
     "clocks": _clocks,
     "listed_address": _listed_address,
