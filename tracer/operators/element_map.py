@@ -54,7 +54,7 @@ class ElementMap(EvenKernel):
         index: instructions per access to find its place, beside the address.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
-        whole_rows: a workgroup takes one row (those that one access covers), in as many turns as it needs.
+        whole_rows: 1 = a workgroup takes one row (those that one access covers), in as many turns as it needs.
         registers: of a lane; 0 = counted from the loads in flight.
 
     Raises:
@@ -75,7 +75,7 @@ class ElementMap(EvenKernel):
     unroll: int = 4
     warps: int = 8
     turns: int = 1
-    whole_rows: bool = False
+    whole_rows: int = 0
     registers: int = 0
     lanes: int = 32
 

@@ -24,7 +24,7 @@ from tracer.models.schedule import OperatorClass
 from traces.output import replacing
 from traces.units import PS_PER_MS
 from validation.against import models
-from validation.against.models import A100_4, A100_8, ACCURACY, BERT, OPERATORS, iteration, simulate
+from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simulate
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
 COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code")
@@ -46,7 +46,7 @@ def gpt3_generation(store: Store) -> Figures:
     """A layer of GPT-3 that makes a token for 8 sequences, by operator; each with the launch of a kernel alone."""
     how = replace(models.gpt3_layer().how, phase=ModelPhase.GENERATE, kv_length=3071)
     model = replace(load_model("gpt-175b"), layers=1, max_positions=4096)
-    scenario = ModelScenario(load_preset("a100_80g", A100_4), model, how, 0.0, overlap=False)
+    scenario = ModelScenario(load_preset("a100_80g"), model, how, 0.0, overlap=False)
     found = simulate(scenario, store, ["layer"], {name for names in OPERATORS.values() for name in names})
     dispatch = scenario.preset.machine.dispatch
     launch_ms = (dispatch.launch_ps - dispatch.gap_ps) / PS_PER_MS
@@ -71,7 +71,7 @@ def gpt_iteration(name: str, recompute: Recompute, sequence_parallel: bool) -> C
 
     def predict(store: Store) -> Figures:
         how = replace(models.megatron(1, recompute, sequence_parallel).how, micro_batch=1, **GPT_ITERATIONS[name])
-        scenario = ModelScenario(load_preset("a100_80g", A100_8), load_model(name), how, ACCURACY, overlap=False)
+        scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, ACCURACY, overlap=False)
         return _classes(iteration(scenario, store), 1)
 
     return predict
