@@ -1,6 +1,7 @@
 """From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
 
 import json
+import shutil
 import sys
 
 import h5py
@@ -64,15 +65,23 @@ CLAIMS = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    """A store that has done everything, the user's."""
-    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
-    store = Store()
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Folder of a store that has done everything."""
+    folder = tmp_path_factory.mktemp("filled") / "store"
+    store = Store(folder)
     for experiment in EXPERIMENTS.values():
         for key, result in fake_results(experiment.runs()).items():
             store.put(key, result)
-    return store
+    return folder
+
+
+@pytest.fixture
+def store(filled, tmp_path, monkeypatch):
+    """The user's store: a copy of the filled one."""
+    shutil.copytree(filled, tmp_path / "store")
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    return Store()
 
 
 def answered(store, **settings):
