@@ -4,7 +4,8 @@
                              event columns), kernels (their number), checksum (SHA-256 of the kernels' checksums and of
                              the commands, not of the compressed bytes)
     /commands/               COMMAND_DATASETS: kernels and host copies in program order
-    /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel
+    /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel; attribute `cluster`
+                             if it is not 1
 
 Every dimension is an HDF5 dimension scale of the same name without values, so xarray can open a kernel group directly.
 Columns of events are stored in chunks of CHUNK_ROWS rows.
@@ -33,7 +34,7 @@ class Dataset(NamedTuple):
 
 _EVENT_MEANING = {
     "kind": ("1", "traces.schema.Kind"),
-    "space": ("1", "traces.schema.Space of a memory event; BARRIER: 1 = the warp arrives without waiting"),
+    "space": ("1", "traces.schema.Space of a memory event, Bulk of a BULK; BARRIER: what it does"),
     "cache": ("1", "traces.schema.Cache of a memory event"),
     "pipe": ("1", "traces.schema.Pipe of a COMPUTE event"),
     "width_bytes": ("byte", "bytes per lane"),
@@ -41,7 +42,10 @@ _EVENT_MEANING = {
     "inner": ("lane", "lanes per row of the address pattern (255 = plain, 0 = explicit)"),
     "stride": ("byte", "between neighbouring active lanes of a row"),
     "count": ("instruction", "warp instructions that the row stands for"),
-    "cycles": ("core clock", "COMPUTE: least time from first issue to the last result needed later"),
+    "cycles": (
+        "core clock",
+        "COMPUTE: least time from first issue to the last result needed later; others: workgroups",
+    ),
     "work": ("1", "COMPUTE on TENSOR: multiply-accumulates; BARRIER: threads expected (0 = all)"),
     "pc": ("byte", "program counter of the first instruction"),
     "row_stride": ("byte", "between rows of a two-level address pattern"),
