@@ -49,9 +49,9 @@ ARRIVE_ONLY = 1
 """`space` of a BARRIER whose warp is counted and continues (BAR.ARV). With 0 the warp waits."""
 PHASE_ARRIVE = 2
 """`space` of a BARRIER that arrives at a transaction barrier (mbarrier): `slot` = its number, `work` = arrivals of a
-phase, `cycles` = the set of workgroups at whose barriers it arrives (0 = its own), `row_stride` = bytes that copies of
-other workgroups bring in this phase. A phase is complete when all arrivals have come, all these bytes have come, and no
-bulk copy of the workgroup to the barrier is under way."""
+phase, `cycles` = the set of workgroups at whose barriers it arrives (0 = its own), `row_stride` = bytes that loads of
+other workgroups and copies from shared memory (SEND) bring in this phase. A phase is complete when all arrivals have
+come, all these bytes have come, and no bulk load of the workgroup to the barrier is under way."""
 PHASE_WAIT = 3
 """`space` of a BARRIER that waits until transaction barrier `slot` has completed `work` phases."""
 CLUSTER_ARRIVE = 4

@@ -235,7 +235,12 @@ def random_cluster_kernel(seed, *, cluster=3, clusters=4, rounds=3, region=(1 <<
         for phase in range(1, rounds + 1):
             copies = [_random_copies(random, rank, cluster, region) for rank in range(cluster)]
             for rank, (first, second) in enumerate(members):
-                brought = [size for own, made in enumerate(copies) if own != rank for _, to, size in made if rank in to]
+                brought = [
+                    size
+                    for own, made in enumerate(copies)
+                    for one, to, size in made
+                    if rank in to and (own != rank or one.record["space"] == Bulk.SEND)
+                ]
                 first += [one for one, _, _ in copies[rank]]
                 first += [phase_arrive(0, expected_bytes=sum(brought)), phase_wait(0, phase)]
                 second += _random_remote(random, cluster, region)

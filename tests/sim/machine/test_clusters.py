@@ -1,5 +1,7 @@
 """Clusters of workgroups on the whole machine: who runs where, the barrier, multicast, shared memory of others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from tests.support.programs import (
     store,
     wait,
 )
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
 from traces.schema import Bulk, Kind
 from traces.units import whole_period_ps
@@ -267,3 +270,30 @@ def test_kernels_without_clusters_before_and_behind_change_nothing():
     found = counters(before)
     assert found.pop("peers") and found == counters(only)
     assert gpu.node.mail.size == 0
+
+
+GEMM = GemmProblem(512, 512, 256)
+BULK = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=4, copy=Copy.BULK)
+
+
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2)])
+def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
+    """L2 reads fall by exactly what workgroups share, DRAM reads stay."""
+    cluster_m, cluster_n = cluster
+    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=cluster_m, cluster_n=cluster_n)), "cu.groups=1")
+    a, b, c = (GEMM.m * GEMM.k * 2, GEMM.k * GEMM.n * 2, GEMM.m * GEMM.n * 2)
+    of_a, of_b = a * (GEMM.n // 64) // cluster_n, b * (GEMM.m // 64) // cluster_m
+    assert total(gpu, "l2", "read_sectors") * 32 == total(gpu, "bulk", "read_sectors") * 32 == of_a + of_b
+    assert total(gpu, "peers", "multicast_bytes") == of_a * (cluster_n - 1) + of_b * (cluster_m - 1)
+    assert total(gpu, "hbm", "read_columns") * 32 == a + b
+    assert total(gpu, "l2", "write_sectors") * 32 == c and total(gpu, "peers", "dropped") <= 4 * 64 * 4 * 7
+    steps, size = GEMM.k // 32, cluster_m * cluster_n
+    releases = 64 * steps * 4 * (cluster_m + cluster_n - 2)  # warps of each workgroup, to each of the others
+    assert total(gpu, "peers", "packets") == releases
+    assert total(gpu, "peers", "cluster_barriers") == (64 if size > 1 else 0)
+
+
+@pytest.mark.parametrize("fields", [{"split_k": 2}, {"persistent": 16}, {"fragment_pieces": 2}, {"start_tile": 4}])
+def test_other_options_of_a_gemm_go_with_clusters(fields):
+    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=2, cluster_n=2, **fields)))
+    assert total(gpu, "l2", "read_sectors") * 32 == 8 * (GEMM.m * GEMM.k * 2 + GEMM.k * GEMM.n * 2) // 2
