@@ -98,7 +98,7 @@ FIELDS = {
     Fault.ROW_STRIDE: ("row_stride", f"-{MAX_ROW_STRIDE_BYTES:,} to {MAX_ROW_STRIDE_BYTES:,}"),
     Fault.ADDRESS: ("base", "addresses of all lanes from 0 to 2^63 - 1"),
     Fault.BARRIER: ("slot", f"of a barrier 0 to {BARRIERS - 1}"),
-    Fault.ARRIVE: ("space", f"of a barrier 0 to {CLUSTER_WAIT}"),
+    Fault.ARRIVE: ("space", f"of a barrier 0 to {CLUSTER_WAIT}, in a cluster; else 0 to {PHASE_WAIT}"),
     Fault.THREADS: ("work", "of a barrier up to the threads of the workgroup"),
     Fault.EARLY_EXIT: ("kind", "EXIT only as the last event of a warp"),
     Fault.CLOCKS: ("count", f"with cycles up to {MAX_CLOCKS:,} in a workgroup"),
@@ -107,14 +107,14 @@ FIELDS = {
     Fault.BULK_SLOT: ("slot", f"of a bulk copy 0 to {SLOTS - 1}"),
     Fault.BULK_BARRIER: (
         "inner",
-        f"of a bulk load 0 to {BARRIERS - 1} or {NO_SLOT}, of a send or a load for several workgroups 0 to "
+        f"of a bulk load 0 to {BARRIERS - 1} or {NO_SLOT}, of one for a set of workgroups and of a send 0 to "
         f"{BARRIERS - 1}, of others {NO_SLOT}",
     ),
     Fault.BULK_ROW: ("stride", f"of a bulk copy 1 to {BULK_BYTES:,} bytes in a row"),
     Fault.BULK_ROWS: ("work", f"of a bulk copy at least one row, and up to {BULK_BYTES:,} bytes in all rows"),
     Fault.BULK_PITCH: ("row_stride", f"of a bulk copy a multiple of {BULK_ALIGN}, the bytes of a row or more"),
     Fault.BULK_BASE: ("base", f"of a bulk copy a multiple of {BULK_ALIGN}, all rows below 2^63"),
-    Fault.PEERS: ("cycles", "as a set of workgroups: bits of ranks in the cluster; 0 of what has no such set"),
+    Fault.PEERS: ("cycles", "as a set of workgroups: bits of ranks in the cluster; 0 without one, and of stores"),
     Fault.PEER: ("cycles", "as the set of the one workgroup that is meant: one bit of a rank in the cluster"),
     Fault.REMOTE_KIND: ("space", "remote (3) only of loads, stores, atomics and reductions without listed addresses"),
     Fault.EXPECTED: ("row_stride", f"of an arrival at a transaction barrier 0 to {BULK_BYTES:,} bytes"),
@@ -186,9 +186,10 @@ def _address_fault(event, lanes, addresses):
 def _peers_fault(event, cluster, one):
     """Fault of the set of workgroups of an event; one: it must have one member."""
     peers = np.int64(event.cycles)
-    if one and (peers == 0 or peers & (peers - 1) != 0 or peers >> cluster != 0):
+    unknown = peers >> cluster != 0 or (cluster == 1 and peers != 0)
+    if one and (peers == 0 or peers & (peers - 1) != 0 or unknown):
         return Fault.PEER
-    return Fault.PEERS if peers >> cluster != 0 else Fault.NONE
+    return Fault.PEERS if unknown else Fault.NONE
 
 
 @compiled(inline=True)
@@ -214,7 +215,7 @@ def _barrier_fault(event, threads, cluster):
     if event.space > CLUSTER_WAIT:
         return Fault.ARRIVE
     if event.space == CLUSTER_ARRIVE or event.space == CLUSTER_WAIT:
-        return Fault.NONE
+        return Fault.NONE if cluster > 1 else Fault.ARRIVE
     if event.slot >= BARRIERS:
         return Fault.BARRIER
     if event.space == PHASE_WAIT:

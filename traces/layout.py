@@ -34,7 +34,7 @@ class Dataset(NamedTuple):
 
 _EVENT_MEANING = {
     "kind": ("1", "traces.schema.Kind"),
-    "space": ("1", "traces.schema.Space of a memory event, Bulk of a BULK; BARRIER: what it does"),
+    "space": ("1", "traces.schema.Space of a memory event; BARRIER: 1 = the warp arrives without waiting"),
     "cache": ("1", "traces.schema.Cache of a memory event"),
     "pipe": ("1", "traces.schema.Pipe of a COMPUTE event"),
     "width_bytes": ("byte", "bytes per lane"),
@@ -42,10 +42,7 @@ _EVENT_MEANING = {
     "inner": ("lane", "lanes per row of the address pattern (255 = plain, 0 = explicit)"),
     "stride": ("byte", "between neighbouring active lanes of a row"),
     "count": ("instruction", "warp instructions that the row stands for"),
-    "cycles": (
-        "core clock",
-        "COMPUTE: least time from first issue to the last result needed later; others: workgroups",
-    ),
+    "cycles": ("core clock", "COMPUTE: least time from first issue to the last result needed later"),
     "work": ("1", "COMPUTE on TENSOR: multiply-accumulates; BARRIER: threads expected (0 = all)"),
     "pc": ("byte", "program counter of the first instruction"),
     "row_stride": ("byte", "between rows of a two-level address pattern"),

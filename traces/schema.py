@@ -25,7 +25,7 @@ from enum import IntEnum
 import numpy as np
 
 FORMAT_NAME = "t3sim-trace"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 2
 SEALED_FROM = 2
 """First version of the format with a seal (`traces.seal`)."""
 
