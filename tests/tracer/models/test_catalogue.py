@@ -3,8 +3,8 @@
 import csv
 
 import pytest
-from tests.support.paths import ROOT
 
+from tests.support.paths import ROOT
 from tracer.models.catalogue import load_model, models, other_names
 from tracer.workloads import MODELS
 from traces.errors import UserError
@@ -53,7 +53,7 @@ def test_the_number_of_parameters_is_the_published_one(name, billions):
 REFERENCES = ROOT / "validation" / "references" / "model_configs.csv"
 OTHER_ATTENTION = {
     "MiniMaxAI/MiniMax-M3",  # what its layers are is not in the file
-    *(f"Qwen/Qwen3.5-{size}" for size in ("27B", "35B-A3B", "122B-A10B", "397B-A17B")),  # linear in three of four layers
+    *(f"Qwen/Qwen3.5-{size}" for size in ("27B", "35B-A3B", "122B-A10B", "397B-A17B")),  # linear, mostly
     "XiaomiMiMo/MiMo-V2-Flash",  # windows of 128 tokens, keys and values of different width
     "deepseek-ai/DeepSeek-V3.2",  # sparse, as the next two and GLM-5
     "deepseek-ai/DeepSeek-V4-Flash",
