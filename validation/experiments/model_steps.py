@@ -63,7 +63,7 @@ class ModelSteps(Experiment, tag="model_steps", frozen=True, kw_only=True):
         return [run for name in self.cases for run in self.scenario(name).runs()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<case>/<class>_ms`, `time_ms`, `near_memory_ms` (the whole with the optimizer at the banks), its speed-up, and
+        """`<case>/<class>_ms`, `time_ms`, `near_memory_ms` (the whole with the optimizer at the banks), its speed-up,
         `layer_<class>_share` in percent (`layer_shares`)."""
         answers: dict[str, float] = {}
         for name in self.cases:
