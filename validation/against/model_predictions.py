@@ -45,8 +45,11 @@ STEP_SEQUENCES = {128: 4096, 512: 2048}
 """BERT-Large: tokens of a sequence -> sequences of a step and GPU (the two phases of the pre-training)."""
 PREDICTIONS = {128: 20, 512: 80}
 """BERT-Large: tokens of a sequence -> words that are predicted (NVIDIA/DeepLearningExamples, run_pretraining.sh)."""
-BERT_SHAPES = ((DataType.FP16, 64, 128), (DataType.FP16, 8, 512), (DataType.TF32, 32, 128), (DataType.TF32, 4, 512))
-"""Shapes of `references/iteration_bert_large_v100.csv`, with tf32 instead of fp32."""
+BERT_SHAPES = (
+    *((DataType.FP16, 64, 128), (DataType.FP16, 8, 512)),
+    *((DataType.TF32, 64, 128), (DataType.TF32, 32, 128), (DataType.TF32, 4, 512)),
+)
+"""Type, sequences, tokens: shapes of `references/iteration_bert_large_v100.csv`, with tf32 instead of fp32."""
 PRECISIONS = models.PRECISIONS | {DataType.TF32: "tf32"}
 Figures = dict[str, float]
 """What a row is about -> ms."""
