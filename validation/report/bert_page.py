@@ -1,10 +1,14 @@
 """The page of the BERT study: `python -m validation.report.bert_page` writes `validation/tables/bert_training.md`.
 
-It simulates what the store of finished runs does not have (the experiment `bert_training`: half an hour of a core).
+It simulates what the store of finished runs does not have (the experiment `bert_training`: half an hour of a core);
+`--only` has some cases.
 """
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from sim.run.store import Store, run_or_get
 from traces.command.document import Bullets, Heading, Picture, Text, notes, to_markdown, write_page
@@ -25,22 +29,27 @@ HEAD = (
 )
 
 
-def study() -> ModelSteps:
-    """The experiment of the page."""
+def study(only: Sequence[str] = ()) -> ModelSteps:
+    """The experiment of the page, with these cases only if there are any."""
     experiment = load_experiments()[NAME]
     assert isinstance(experiment, ModelSteps)
-    return experiment
+    cases = {name: case for name, case in experiment.cases.items() if not only or name in only}
+    return msgspec.structs.replace(experiment, cases=cases)
 
 
 def page(experiment: ModelSteps, answers: Mapping[str, float]) -> str:
     """The page as Markdown."""
-    machine = Text(f"Machine: `{experiment.preset}`, {', '.join(f'`{each}`' for each in experiment.overrides)}.")
-    blocks = [Heading(experiment.title, 1), Text(HEAD), machine, FIGURE, *answer_tables(experiment, answers)]
+    missing = [name for name in study().cases if name not in experiment.cases]
+    head = f"{HEAD} Not simulated yet: {', '.join(missing)}." if missing else HEAD
+    machine = f"Machine: `{experiment.preset}`, {', '.join(f'`{each}`' for each in experiment.overrides)}."
+    blocks = [Heading(experiment.title, 1), Text(head), Text(machine), FIGURE, *answer_tables(experiment, answers)]
     return to_markdown([*blocks, Text("Assumed:"), Bullets(experiment.assumed), notes(NOTES)])
 
 
 def main() -> None:
-    experiment, store = study(), Store()
+    parser = argparse.ArgumentParser(description="Make the page of the BERT study.")
+    parser.add_argument("--only", nargs="*", choices=[*study().cases], default=[], help="these cases only")
+    experiment, store = study(parser.parse_args().only), Store()
     answers = experiment.answers({run.key: run_or_get(run, store).result for run in experiment.runs()})
     model_steps.draw(answers, [*experiment.cases], experiment.title, TABLE.parent / FIGURE.path)
     write_page(TABLE, page(experiment, answers))

@@ -262,7 +262,11 @@ def test_the_table_and_the_figure_of_a_training_step(tmp_path):
     assert kinds.rows[0][1:] == ["30.0", "31.0", "32.0"]
     text = bert_page.page(bert_page.study(), answers)
     assert "| batch 8 | 10.0 | 20.0 |" in text and all(f"* {each}" in text for each in experiment.assumed)
-    assert "\n## " in text  # the notes
+    assert "\n## " in text and "Not simulated" not in text  # the notes
+    some = bert_page.page(bert_page.study(["batch 8"]), answers)
+    assert (
+        "| batch 8 | 10.0 |" in some and "| batch 4 |" not in some and "Not simulated yet: batch 4, batch 16," in some
+    )
     model_steps.draw(answers, [*experiment.cases], experiment.title, tmp_path / "steps.png")
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
 
