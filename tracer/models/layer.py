@@ -15,6 +15,8 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 MATRIX, ATTENTION, NORM = OperatorClass.MATRIX, OperatorClass.ATTENTION, OperatorClass.NORM
+AGAIN = "again_"
+"""Before the name of a step that the backward pass computes again."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Ste
     """Steps of the backward pass of a layer, with what it computes again."""
     steps = Steps(model, how)
     if how.recompute == Recompute.FULL:
-        steps.steps += forward_steps(model, how, dense, "again_")
+        steps.steps += forward_steps(model, how, dense, AGAIN)
     steps.add("mlp_residual_back", NORM, *steps.texts.residual_backward())
     if dense:
         _mlp_backward(steps, model.intermediate, "mlp")
@@ -171,7 +173,7 @@ def _attention_backward(steps: Steps) -> None:
     steps.matrix("output_weight", model.value_width // how.tp, model.hidden, how.tokens)
     if how.recompute == Recompute.SELECTIVE:
         for name, kind, work in texts.attention():
-            steps.add(f"again_{name}", kind, work)
+            steps.add(f"{AGAIN}{name}", kind, work)
     for name, kind, work in texts.attention_backward():
         steps.add(name, kind, work)
     if model.rotary:
