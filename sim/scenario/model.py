@@ -10,7 +10,7 @@ A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then
 Assumptions: kernels do not slow down exchanges; all GPUs and stages do the same; expert parallelism is balanced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,8 +23,9 @@ from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
+from sim.scenario.pair import Pair, refused_in
 from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
-from sim.scenario.scenario import Scenario, check_scenario, runs_of
+from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime, Timeline
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmSource
@@ -37,34 +38,6 @@ from tracer.models.whole import make_schedule
 from traces.errors import UserError
 from traces.source import KernelSource
 from traces.units import PS_PER_NS
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A GEMM and the exchange of its output.
-
-    Attributes:
-        scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
-        kind: of the exchange: all_reduce or reduce_scatter.
-        configurations: those that are asked for.
-        refused: configuration -> why the machine cannot run it.
-    """
-
-    scenario: Scenario
-    kind: str
-    configurations: tuple[str, ...]
-    refused: Mapping[str, str]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`). The GEMM alone has its own run."""
-        usable = [name for name in self.configurations if name not in self.refused]
-        reduces = self.kind == "reduce_scatter"
-        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces)}
-        return tuple(name for name in runs_of(usable) if name not in unused)
-
-    def runs(self) -> dict[str, Run]:
-        return {name: self.scenario.run(name) for name in self.names}
 
 
 @dataclass
@@ -172,7 +145,7 @@ class ModelScenario:
         assert isinstance(source, GemmSource)
         kernel = choose_kernel(source.problem, gpu_facts(self.preset.machine), self.how.dtype, splits=(1,))
         scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus)
-        return Pair(scenario, exchange.kind, self.shown, _refused(scenario, exchange.kind, self.shown))
+        return Pair(scenario, exchange.kind, self.shown, refused_in(scenario, exchange.kind, self.shown))
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -203,19 +176,6 @@ class ModelScenario:
         runs = [run for work in sorted(works, key=str) for run in self.step_runs(work)]
         runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
-
-
-def _refused(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """Configuration, except Sequential -> why a pair cannot run in it."""
-    refused = {}
-    for name in (name for name in names if name != SEQUENTIAL):
-        try:
-            check_scenario(scenario, (name,))
-        except UserError as reason:
-            refused[name] = str(reason)
-        if kind == "reduce_scatter" and name in REDUCE_AT_ONCE:
-            refused[name] = f"{name} ends with an all-reduce, the exchange is a reduce-scatter"
-    return refused
 
 
 @dataclass
