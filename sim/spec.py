@@ -66,6 +66,9 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     loads_outstanding: int  # warp-level memory events in flight per CU
     bulk_lines_per_clk: float = 0.0  # line requests that the bulk copy unit makes; 0 = it has none
     bulk_latency_clk: int = 0  # from a bulk copy's instruction to its first line
+    groups: int = 0  # groups of CUs (GPCs); a cluster of workgroups runs in one; 0 = there are no clusters
+    peer_latency_clk: int = 0  # between two CUs of a group, one way
+    peer_bytes_per_clk: int = 1  # between CUs of a group, per CU and direction
     library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 

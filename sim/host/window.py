@@ -177,6 +177,9 @@ class TraceWindow:
         while feed.inside < feed.room and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
             workgroup = next(feed.workgroups, None)
             if workgroup is None:
+                if feed.read % feed.info.cluster:
+                    raise UserError(f"kernel {feed.info.name}: found {feed.read} workgroups, allowed is a multiple of "
+                                    f"its clusters of {feed.info.cluster}")  # fmt: skip
                 dispatch["ended"] = 1
                 return
             feed.read += 1

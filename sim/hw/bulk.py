@@ -6,8 +6,12 @@ first line `latency_ps` after its instruction. While the load/store unit waits f
 holds an entry of L1 until its data or its acknowledgement comes, as a copy of a warp (LDGSTS) does. The last one clears
 the slot of the copy and may end a phase of its transaction barrier (`sim.hw.barrier`).
 
+A multicast load brings its data to several workgroups of the cluster: L2 reads each line once, and the crossbar
+delivers it to all their CUs (`sim.hw.peers.deliver`). A copy to the shared memory of another workgroup leaves through
+the port towards the other CUs. Both signal the transaction barriers of the workgroups that get the data.
+
 Source: NVIDIA PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk and mbarrier. Left out: tensor maps, swizzles,
-im2col, multicast, and the port of shared memory (D47).
+im2col, and the port of shared memory (D47).
 """
 
 import numpy as np
@@ -15,10 +19,12 @@ import numpy as np
 from sim.hw.barrier import copy_begins
 from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_has_room, l1_miss
-from sim.hw.lsu import LINES_AT_ONCE, open_load, send
+from sim.hw.lsu import LINES_AT_ONCE
+from sim.hw.lsu_lines import open_load, send, send_to_peer
 from sim.hw.lsu_record import MAX_LOADS
 from sim.hw.prefetch import host_record
 from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
+from sim.hw.signals import pack_signal
 from sim.hw.tags import canonical, sectors_in
 from tracer.coalesce import sector_masks
 from tracer.compile.jit import compiled
@@ -37,6 +43,11 @@ COPY = np.dtype(
         ("op", "i1"),
         ("cache", "i1"),
         ("wavefront", "i4"),
+        ("ranks", "i4"),  # set of workgroups whose transaction barriers get the data; 0 = only its own
+        ("peer", "i2"),  # of a copy to another workgroup: its place (`sim.hw.signals.member`), -1 = none
+        ("barrier", "i1"),
+        ("place", "i1"),  # of its workgroup in the CU
+        ("cluster", "i8"),
     ],
     align=True,
 )
@@ -46,6 +57,7 @@ COUNTERS = {
     "line_requests": "lines of bulk copies sent",
     "read_sectors": "sectors read by bulk loads",
     "write_sectors": "sectors stored or added by bulk copies",
+    "sent_sectors": "sectors sent to the shared memory of other workgroups of the cluster",
     "blocked_ps": "time with a copy and no room for its next line",
 }
 """Counter fields of BULK and their meaning."""
@@ -55,12 +67,14 @@ BULK = host_record(
         # constants
         ("line_ps", "i8"),
         ("latency_ps", "i8"),
-        ("port", "i8"),  # fifo towards the NoC
+        ("noc_port", "i8"),  # fifo towards the NoC ...
+        ("peer_port", "i8"),  # ... and towards other CUs of the cluster, -1 = none
         ("cu", "i8"),
-        ("contributors", "i8"),  # 0, as `link` and `share`: the copy stays on this GPU
+        ("contributors", "i8"),  # 0, as `link`: the copy stays on this GPU
         ("link", "i8"),
-        ("share", "i8"),
         # state
+        ("port", "i8"),  # fifo of the current copy
+        ("share", "i8"),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing
         ("head", "i8"),  # copies sent so far
         ("tail", "i8"),  # copies taken in so far
         ("free_ps", "i8"),  # when the next line may leave
@@ -76,6 +90,7 @@ BULK = host_record(
         ("line_requests", "i8"),
         ("read_sectors", "i8"),
         ("write_sectors", "i8"),
+        ("sent_sectors", "i8"),
         ("blocked_ps", "i8"),
         # tables
         ("copy", COPY, MAX_LOADS),  # ring
@@ -83,13 +98,21 @@ BULK = host_record(
 )
 
 
-def make_bulks(spec, period_ps, ports):
-    """One BULK per CU. spec: sim.spec.ComputeUnit. ports: fifo number of each CU's NoC port."""
+def make_bulks(spec, period_ps, ports, peer_ports):
+    """One BULK per CU.
+
+    Args:
+        spec: sim.spec.ComputeUnit.
+        ports: fifo number of each CU's NoC port.
+        peer_ports: and of its port towards other CUs, empty without clusters.
+    """
     bulks = np.zeros(len(ports), BULK)
     if spec.bulk_lines_per_clk:
         bulks["line_ps"] = max(1, round(period_ps / spec.bulk_lines_per_clk))
     bulks["latency_ps"] = spec.bulk_latency_clk * period_ps
-    bulks["port"], bulks["cu"], bulks["blocked_since_ps"] = ports, np.arange(len(ports)), -1
+    bulks["port"] = bulks["noc_port"] = ports
+    bulks["peer_port"] = peer_ports if len(peer_ports) else -1
+    bulks["cu"], bulks["blocked_since_ps"] = np.arange(len(ports)), -1
     return bulks
 
 
@@ -114,9 +137,25 @@ def bulk_start(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
     elif event.space == Bulk.REDUCE:
         copy.op = Op.REDUCE
     copy.load = open_load(lsu, warps, w, event.slot, now_ps)
-    if event.inner != NO_SLOT:
+    own_data = event.space == Bulk.LOAD
+    copy.ranks, copy.peer = 0, -1
+    if event.cycles > 0:
+        own_data = _start_in_cluster(copy, cu.resident[warps.warp[w].workgroup], event, warps.warp[w].workgroup)
+    if event.inner != NO_SLOT and own_data:
         lsu.load_table[copy.load].barrier = event.inner
         copy_begins(cu, warps, w, np.int64(event.inner))
+
+
+@compiled
+def _start_in_cluster(copy, resident, event, place):
+    """Set to which workgroups of the cluster a copy brings data. Returns True if its own loads them too."""
+    copy.ranks, copy.barrier, copy.place, copy.cluster = event.cycles, event.inner, place, resident.cluster
+    if event.space == Bulk.SEND:
+        for rank in range(resident.size):
+            if (copy.ranks >> rank) & 1 == 1:
+                copy.peer = resident.members[rank]
+        return False
+    return (copy.ranks >> resident.rank) & 1 == 1
 
 
 @compiled(inline=True)
@@ -132,6 +171,7 @@ def bulk_advance(bulk, lsu, l1, fifos, pool, now_ps):
     if max(bulk.free_ps, copy.start_ps) > now_ps:
         return
     bulk.tag, bulk.op, bulk.cache, bulk.wavefront = copy.tag, copy.op, copy.cache, copy.wavefront
+    bulk.port, bulk.share = bulk.noc_port if copy.peer < 0 else bulk.peer_port, 0
     bulk.stream = Stream.COMPUTE_READ if copy.op == Op.READ else Stream.COMPUTE_WRITE
     for k in range(LINES_AT_ONCE):
         if not _has_room(bulk, lsu, l1, fifos, pool, now_ps):
@@ -181,6 +221,14 @@ def _send_line(bulk, copy, lsu, l1, fifos, pool, leave_ps, now_ps):
     ready_ps = leave_ps
     line = canonical(line)
     entry = l1_miss(l1, line, sectors, np.int64(copy.load), 0)
+    if copy.ranks != 0:
+        bulk.share = pack_signal(copy.ranks, copy.place, copy.barrier, taken)
+    if copy.peer >= 0:
+        bulk.sent_sectors += sectors_in(sectors)
+        send_to_peer(
+            bulk, fifos, pool, entry, Op.WRITE, sectors, copy.peer, bulk.share, ready_ps, now_ps
+        ).contributors = copy.cluster
+        return
     if copy.op == Op.READ:
         bulk.read_sectors += sectors_in(sectors)
         ready_ps += l1.latency_ps

@@ -6,6 +6,9 @@ port fifo has room. Otherwise the unit blocks, until an answer frees a miss entr
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
 are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.
 
+An event that goes to other CUs of the cluster (distributed shared memory, a remote arrival) leaves through another
+port, past L1 (`sim.hw.peers`). Each of its lines is answered.
+
 The load table holds the events that wait for answers: the number of missing answers and the scoreboard slot to clear.
 Acknowledgements take entries of L1 on their way, like loads.
 """
@@ -13,12 +16,14 @@ Acknowledgements take entries of L1 on their way, like loads.
 import numpy as np
 
 from sim.hw.barrier import copy_ends
-from sim.hw.fifo import fifo_push, fifo_request, fifo_room_ps
+from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.lsu_lines import op_of, open_load, send
+from sim.hw.remote import send_remote
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
-from sim.hw.warp import MAX_WARPS, slot_done, slot_take
+from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
@@ -102,19 +107,13 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
     for i in range(lsu.lines):
         lsu.line[i] = canonical(lsu.line[i])
     lsu.next_line = 0
+    lsu.port = lsu.noc_port
     lsu.tag = tag + event.work if comm else tag
     lsu.cache = event.cache
     lsu.load = -1
     lsu.link = lsu.contributors = lsu.share = lsu.stores = lsu.store = 0
     lsu.send = -1
-    if kind == Kind.STORE:
-        lsu.op = Op.WRITE
-    elif kind == Kind.REDUCE:
-        lsu.op = Op.REDUCE
-    elif kind == Kind.ATOMIC:
-        lsu.op = Op.ATOMIC
-    else:
-        lsu.op = Op.READ
+    lsu.op = op_of(kind)
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
         lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
@@ -132,18 +131,6 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
             elif event.slot != NO_SLOT:
                 lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     lsu.free_ps = now_ps
-
-
-@compiled(inline=True)
-def open_load(lsu, warps, w, slot, now_ps):
-    """An event of warp w waits for answers. Returns its load-table entry."""
-    number = np.int64(lsu.free[lsu.loads_used])
-    load = lsu.load_table[number]
-    lsu.loads_used += 1
-    load.warp, load.slot, load.answers, load.open, load.done_ps = w, slot, 0, 1, now_ps
-    load.barrier = -1
-    slot_take(warps.warp[w], slot)
-    return number
 
 
 @compiled(inline=True)
@@ -183,27 +170,6 @@ def lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps):
             joiner = np.int64(l1.joiner_next[joiner])
     l1_close(l1, entry)
     return stalled_ps
-
-
-@compiled(inline=True)
-def send(unit, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
-    """Put a request of the load/store or bulk copy unit into the port. Reads: unit. Writes: fifos, pool."""
-    request = fifo_push(fifos[unit.port], pool)
-    request.line = line
-    request.ready_ps = leave_ps
-    request.born_ps = now_ps
-    request.tag = unit.tag
-    request.load = entry
-    request.source = unit.cu
-    request.contributors = unit.contributors
-    request.share = unit.share
-    request.link = unit.link
-    request.wavefront = unit.wavefront
-    request.sectors = sectors
-    request.full = full
-    request.op = unit.op
-    request.stream = unit.stream
-    request.cache = unit.cache
 
 
 @compiled
@@ -273,6 +239,8 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
             send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             _tell_lanes(lsu, fifos, pool, i)
+        elif lsu.op == Op.REMOTE:
+            send_remote(lsu, l1, fifos, pool, i, now_ps)
         else:
             if lsu.op == Op.WRITE:
                 l1_write(l1, lsu.sectors[i])

@@ -25,6 +25,7 @@ class Op(IntEnum):
     ATOMIC = 3  # read-modify-write at L2 with an answer
     REDUCE = 4  # read-modify-write at L2 without an answer
     COMBINE = 5  # the switch adds it to what the other GPUs send to the line; the sum arrives as a write
+    REMOTE = 6  # of the load/store unit: its lines go to another CU of the cluster (`sim.hw.peers`)
 
 
 class Stream(IntEnum):
@@ -59,7 +60,8 @@ REQUEST = np.dtype(
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
         ("need", "i1"),  # while it waits in L2: missing sectors; of an atomic on its way: lanes at one address (D12)
         ("next", "i4"),  # and the next request that waits for the same line, -1 = none; or the next free place
-        ("share", "i4"),  # share of the tile's sum in a store (split-K), 0 = the first or only share (ledger)
+        ("share", "i4"),  # of a store: share of the tile's sum (split-K), 0 = the first or only one (ledger); of a
+        # multicast load or a packet to a CU: what it brings to transaction barriers (`sim.hw.signals`), 0 = nothing
     ],
     align=True,
 )

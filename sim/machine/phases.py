@@ -33,8 +33,9 @@ PORT_WAITS = 2  # its load/store unit, or its bulk copy unit, waits for a credit
 def run_cus(node, first, last, end_ps):
     """Run CUs, each with its load/store unit and L1. Returns 1 if a workgroup has ended, else 0.
 
-    Reads: node.addresses, node.events. Writes: node.bulks, node.cu_told_ps, node.cu_wake_ps, node.cus, node.fifos,
-    node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.pool, node.steps, node.warps.
+    Reads: node.addresses, node.events, node.mail. Writes: node.bulks, node.cu_told_ps, node.cu_wake_ps, node.cus,
+    node.fifos, node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.peers, node.pool, node.steps,
+    node.warps.
     """
     ended = 0
     for c in range(first, last):
@@ -44,12 +45,13 @@ def run_cus(node, first, last, end_ps):
             continue
         node.cu_told_ps[c] = NEVER
         cu, lsu, bulk, l1, warps = node.cus[c], node.lsus[c], node.bulks[c], node.l1s[c], node.warps[c]
+        peer = node.peers[c]
         steps = 0
         while now_ps < end_ps:
             steps += 1
             now_ps = cu_step(
-                *(cu, lsu, bulk, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses),
-                *(node.output, now_ps, end_ps),
+                *(cu, lsu, bulk, l1, node.l1_sets, node.fifos, node.pool, warps, peer, node.mail),
+                *(node.events, node.addresses, node.output, now_ps, end_ps),
             )
         node.steps[c] += steps
         node.cu_wake_ps[c] = now_ps
@@ -127,9 +129,15 @@ def run_requests(node, begin_ps, end_ps):
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Carry answers over the NoC. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.noc, node.pool."""
+    """Carry answers over the NoC.
+
+    Reads: node.cus. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.mail, node.noc, node.peers, node.pool.
+    """
     noc = node.noc[0]
-    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.copy_told_ps, node.cu_wake_ps)
+    clusters = node.cus, node.peers, node.mail
+    noc.answers_ps = noc_answers(
+        noc, node.fifos, node.pool, begin_ps, end_ps, clusters, node.copy_told_ps, node.cu_wake_ps
+    )
 
 
 @compiled

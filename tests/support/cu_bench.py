@@ -70,14 +70,15 @@ def run_cu(
     arrays = (node.cus, node.lsus, node.bulks, node.l1s)
     cu, lsu, bulk, l1 = (kernel_view(array)[0] for array in arrays)
     sets, warps, events, addresses = map(kernel_view, (node.l1_sets, node.warps, node.events, node.addresses))
+    peer, mail = kernel_view(node.peers)[0], kernel_view(node.mail)
     output = Output(*map(kernel_view, node.output))
     view = type(node)(*(one if isinstance(one, tuple) else kernel_view(one) for one in node))._replace(output=output)
     port, answers = node.fifos[node.lsus[0]["port"]], fifos[int(node.cus[0]["answers"])]
     left, now_ps = [], 0
     while now_ps < NEVER:
         _dispatch(node, now_ps)
-        units = cu, lsu, bulk, l1, sets, fifos, pool
-        wake_ps = int(cu_step(*units, warps[0], events, addresses, output, now_ps, now_ps + 1))
+        units = cu, lsu, bulk, l1, sets, fifos, pool, warps[0], peer, mail
+        wake_ps = int(cu_step(*units, events, addresses, output, now_ps, now_ps + 1))
         if node.cus[0]["asking"]:
             node.news[0] = WORKGROUP_ASKS
             serve_asks(view, now_ps + 1)

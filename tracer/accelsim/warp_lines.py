@@ -152,6 +152,13 @@ class WarpLines:
         kind, wait = Kind(event.kind), event.wait
         if event.mask >> 32:
             raise UserError(f"mask: found {event.mask:#x}, an Accel-Sim trace has 32 lanes per warp")
+        if kind == Kind.BULK:
+            raise UserError("kind: found a bulk copy (9), an Accel-Sim trace does not tell its box, size and barrier")
+        if kind == Kind.BARRIER and event.space > ARRIVE_ONLY:
+            raise UserError(
+                f"space of a barrier: found {event.space}, an Accel-Sim trace has no transaction barriers and no "
+                "barriers of clusters"
+            )
         if kind != Kind.WAIT:
             self._wait_for_copies(event, wait)
         if kind == Kind.WAIT:

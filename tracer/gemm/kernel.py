@@ -1,13 +1,14 @@
 """Parameters of a tiled GEMM kernel (tile, warps, pipeline, copies, epilogue, order) and the resources it needs."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
+from typing import Any
 
 from tracer.gemm.problem import GemmProblem, Layout
 from tracer.gemm.raster import TileOrder
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
-from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES, Cache
+from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES, MAX_CLUSTER, Cache
 
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 THREADS_MAX = 1024
@@ -37,6 +38,8 @@ BOUNDS = {
     "split_k": Bound(1, 1 << 24, "K-steps"),
     "start_tile": Bound(0, 1 << 24, "tiles"),
     "persistent": Bound(1, 1 << 24, "workgroups"),
+    "cluster_m": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
+    "cluster_n": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
     "registers": Bound(1, max(REGISTERS_MAX.values()), "registers that an instruction can name"),
     "shared_bytes": Bound(0, SHARED_BYTES_MAX, "shared memory of the largest machine"),
 }
@@ -95,6 +98,8 @@ class GemmKernel:
     store_cache: Cache = Cache.DEFAULT
     registers: int | None = None  # per thread; None: derived
     shared_bytes: int | None = None  # per workgroup; None: derived
+    cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (Copy.BULK only)
+    cluster_n: int = 1
     mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
@@ -119,6 +124,12 @@ class GemmKernel:
                 )
         if self.threads > THREADS_MAX:
             raise UserError(f"kernel of {self.warps} warps x {self.lanes} lanes: at most {THREADS_MAX} threads")
+        if self.cluster > MAX_CLUSTER:
+            raise UserError(
+                f"kernel cluster = {self.cluster_m}x{self.cluster_n}: at most {MAX_CLUSTER} workgroups in a cluster"
+            )
+        if self.cluster > 1 and self.copy != Copy.BULK:
+            raise UserError(f"kernel cluster = {self.cluster_m}x{self.cluster_n}: needs copy = bulk")
 
     @property
     def warps(self) -> int:
@@ -129,10 +140,23 @@ class GemmKernel:
         return self.warps * self.lanes
 
     @property
+    def cluster(self) -> int:
+        """Workgroups of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
         buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1, Copy.BULK: self.pipeline_depth}
         return min(buffers[self.copy], self.pipeline_depth)
+
+
+def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
+    """The fields of a kernel as plain values, those of its cluster only if it has one."""
+    values = asdict(kernel)
+    if kernel.cluster == 1:
+        del values["cluster_m"], values["cluster_n"]
+    return values
 
 
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
@@ -176,6 +200,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     _check_vectors(problem, kernel)
     if kernel.copy == Copy.BULK:
         _check_bulk(problem, kernel)
+        _check_cluster(problem, kernel)
     steps = -(-problem.k // kernel.tile_k)
     if kernel.split_k > steps:
         raise UserError(f"kernel split_k = {kernel.split_k}: K = {problem.k} has only {steps} steps of {kernel.tile_k}")
@@ -226,7 +251,10 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
             f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a "
             f"workgroup has {BARRIERS} transaction barriers"
         )
-    extents = {"A": (kernel.tile_m, kernel.tile_k), "B": (kernel.tile_k, kernel.tile_n)}
+    extents = {
+        "A": (kernel.tile_m // kernel.cluster_n, kernel.tile_k),
+        "B": (kernel.tile_k, kernel.tile_n // kernel.cluster_m),
+    }
     for matrix in (problem.a, problem.b):
         rows, columns = extents[matrix.name]
         run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
@@ -240,6 +268,24 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
             raise UserError(
                 f"kernel copy = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
                 f"bytes, allowed are {BULK_BYTES:,}"
+            )
+
+
+def _check_cluster(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse clusters into which tiles, or the workgroups, cannot be divided."""
+    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+    for what, found, parts in (
+        ("rows of tiles", tiles_m, kernel.cluster_m),
+        ("columns of tiles", tiles_n, kernel.cluster_n),
+        ("tile_m", kernel.tile_m, kernel.cluster_n),
+        ("tile_n", kernel.tile_n, kernel.cluster_m),
+        ("start_tile", kernel.start_tile, kernel.cluster),
+        ("persistent", kernel.persistent or 0, kernel.cluster),
+    ):
+        if found % parts:
+            raise UserError(
+                f"kernel cluster = {kernel.cluster_m}x{kernel.cluster_n}: {what} = {found}, allowed are multiples of "
+                f"{parts}"
             )
 
 

@@ -12,7 +12,7 @@ from tracer.events import VECTOR_BYTES, access, compute, event
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
-from traces.schema import EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind, Pipe, Space
+from traces.schema import CLUSTER_ARRIVE, CLUSTER_WAIT, EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind, Pipe, Space
 
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
 """Multiply-accumulates of one warp instruction, m16n8k16 (assumed for every machine). The pipe's rate uses `work`."""
@@ -61,6 +61,8 @@ class Site(IntEnum):
     AWAIT_DATA = 15
     RELEASED = 16
     AWAIT_STAGE = 17
+    CLUSTER_HERE = 18  # of clusters: all workgroups are there
+    CLUSTER_ALL = 19
 
 
 TEMPLATES = tuple(site.name.lower() for site in Site)
@@ -90,6 +92,9 @@ PLAN = np.dtype(
             "through_registers",  # operand tiles pass through registers to shared memory
             "single",  # one buffer in shared memory
             "bulk",  # operand tiles come by bulk copies of the first warp
+            "cluster_m",
+            "cluster_n",
+            "readers",  # set of the workgroups of the cluster whose copies bring data of the current tile; 0 = its own
             "before",  # K-steps of the workgroup before the current tile, less the tile's first K-step
             "staged",  # epilogue through shared memory
             "with_c",
@@ -105,7 +110,19 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan = np.zeros((), PLAN)
     for field, matrix in (("a", problem.a), ("b", problem.b), ("c", problem.c), ("source", problem.c_source)):
         plan[field] = make_matrix(matrix)
-    for field in ("tile_m", "tile_n", "tile_k", "group", "start_tile", "split_k", "warps_m", "warps_n", "lanes"):
+    for field in (
+        "tile_m",
+        "tile_n",
+        "tile_k",
+        "group",
+        "start_tile",
+        "split_k",
+        "warps_m",
+        "warps_n",
+        "lanes",
+        "cluster_m",
+        "cluster_n",
+    ):
         plan[field] = getattr(kernel, field)
     plan["tiles_m"] = -(-problem.m // kernel.tile_m)
     plan["tiles_n"] = -(-problem.n // kernel.tile_n)
@@ -159,8 +176,10 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.EXIT: event(Kind.EXIT),
         Site.FILLED: _phase(PHASE_ARRIVE, 1),
         Site.AWAIT_DATA: _phase(PHASE_WAIT),
-        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps),
+        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * (kernel.cluster_m + kernel.cluster_n - 1)),
         Site.AWAIT_STAGE: _phase(PHASE_WAIT),
+        Site.CLUSTER_HERE: _phase(CLUSTER_ARRIVE),
+        Site.CLUSTER_ALL: _phase(CLUSTER_WAIT, 1),
     }
 
 

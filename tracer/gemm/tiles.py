@@ -13,6 +13,10 @@ the fragments of the next piece are read before the tensor instructions of the c
 With bulk copies the first warp loads the whole tiles of a step (no warp is a producer only). Two transaction barriers
 of each stage take the place of the workgroup's barrier: one for the data, one for the warps that have read them.
 
+Workgroups of a cluster of m x n tiles need the same rows of A if their tiles are in one row of tiles, and the same
+columns of B if they are in one column. Each loads an equal part of them for all (multicast). It tells its barrier how
+many bytes the others bring. Warps that have read a stage tell all workgroups that load into it.
+
 The writers append at index `at` and return the next index. If the array is full, they overwrite its last element and
 continue to count. So one call gives the size that the array needs.
 """
@@ -61,16 +65,23 @@ def write_warp(plan, rectangle, index, warp, events, at):
     """Write all tiles of the workgroup: one, or every `workgroups`-th tile if workgroups are persistent."""
     tiles = plan.tiles_m * plan.tiles_n
     at = put(events, at, plan.setup, NOTHING, NO_SLOT)
+    if plan.cluster_m * plan.cluster_n > 1:
+        at = put(events, at, plan.cluster_here, NOTHING, 0)
+        at = put(events, at, plan.cluster_all, NOTHING, 0)
     done = 0
     for item in range(index, tiles * plan.split_k, plan.workgroups):
         if item > index:  # shared memory is reused
             at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         split = item // tiles
         position = (item - split * tiles + plan.start_tile) % tiles
-        tile_row, tile_column = tile_at(position, plan.order, plan.group, plan.tiles_m, plan.tiles_n)
+        tile_row, tile_column = tile_at(
+            position, plan.order, plan.group, plan.tiles_m, plan.tiles_n, plan.cluster_m, plan.cluster_n
+        )
         row, column = tile_row * plan.tile_m, tile_column * plan.tile_n
         first, end = plan.steps * split // plan.split_k, plan.steps * (split + 1) // plan.split_k
         plan.before = done - first
+        of_a, of_b, _, _ = sharers(plan, row, column)
+        plan.readers = of_a | of_b
         done += end - first
         if plan.pieces > 1:
             at = write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at)
@@ -160,8 +171,22 @@ def release_stage(plan, step, events, at):
     """Write the arrival that tells that this warp has read the data of a step."""
     if plan.bulk:
         stage = (plan.before + step) % plan.depth
+        plan.released.cycles = plan.readers
         return put(events, at, plan.released, NOTHING, plan.depth + stage)
     return at
+
+
+@compiled
+def sharers(plan, row, column):
+    """Sets of the workgroups of the cluster that need the rows of A, and the columns of B, of the tile at C(row,
+    column); and the tile's own row and column in the cluster. A set of one workgroup is given as 0."""
+    own_m, own_n = row // plan.tile_m % plan.cluster_m, column // plan.tile_n % plan.cluster_n
+    of_a = of_b = 0
+    for other in range(plan.cluster_n if plan.cluster_n > 1 else 0):
+        of_a |= 1 << (own_m + other * plan.cluster_m)
+    for other in range(plan.cluster_m if plan.cluster_m > 1 else 0):
+        of_b |= 1 << (other + own_n * plan.cluster_m)
+    return of_a, of_b, own_m, own_n
 
 
 @compiled
@@ -171,21 +196,36 @@ def write_bulk_loads(plan, rectangle, row, column, step, events, at):
     stage = number % plan.depth
     if number >= plan.depth:
         at = put_phase(events, at, plan.await_stage, number, plan.depth, plan.depth, 0)
-    cut_rectangle(rectangle, plan.a, row, step * plan.tile_k, plan.tile_m, plan.tile_k, plan.load_bytes)
-    at = put_box(events, at, plan.load_a, rectangle, stage)
-    cut_rectangle(rectangle, plan.b, step * plan.tile_k, column, plan.tile_k, plan.tile_n, plan.load_bytes)
-    at = put_box(events, at, plan.load_b, rectangle, stage)
+    of_a, of_b, own_m, own_n = sharers(plan, row, column)
+    expected_bytes, depth_k = 0, step * plan.tile_k
+    part_m, part_n = plan.tile_m // plan.cluster_n, plan.tile_n // plan.cluster_m
+    for part in range(plan.cluster_n):
+        cut_rectangle(rectangle, plan.a, row + part * part_m, depth_k, part_m, plan.tile_k, plan.load_bytes)
+        if part == own_n:
+            at = put_box(events, at, plan.load_a, rectangle, stage, of_a)
+        else:
+            expected_bytes += rectangle.rows * rectangle.run_bytes
+    for part in range(plan.cluster_m):
+        cut_rectangle(rectangle, plan.b, depth_k, column + part * part_n, plan.tile_k, part_n, plan.load_bytes)
+        if part == own_m:
+            at = put_box(events, at, plan.load_b, rectangle, stage, of_b)
+        else:
+            expected_bytes += rectangle.rows * rectangle.run_bytes
+    plan.filled.row_stride = expected_bytes
     return put(events, at, plan.filled, NOTHING, stage)
 
 
 @compiled
-def put_box(events, at, template, rectangle, stage):
-    """Append a bulk copy of what exists of a rectangle, to the transaction barrier and the slot of its stage."""
+def put_box(events, at, template, rectangle, stage, to):
+    """Append a bulk copy of what exists of a rectangle, to the transaction barrier and the slot of its stage.
+
+    to: set of the workgroups that get the data, 0 = its own.
+    """
     if rectangle.rows == 0 or rectangle.run_bytes == 0:
         return at
     template.base, template.row_stride = rectangle.address, rectangle.pitch_bytes
     template.stride, template.work = rectangle.run_bytes, rectangle.rows
-    template.inner, template.mask, template.width_bytes = stage, ONE, 0
+    template.inner, template.mask, template.width_bytes, template.cycles = stage, ONE, 0, to
     return put(events, at, template, NOTHING, stage)
 
 

@@ -31,12 +31,14 @@ def twin_lines(base, rows, row_bytes, pitch_bytes):
     return found
 
 
+TO_MEMORY = (Bulk.LOAD, Bulk.STORE, Bulk.REDUCE)
+"""Copies to another workgroup of a cluster are in `tests/sim/machine/test_clusters.py`."""
 BOXES = [(1, 16, 16), (1, 4096, 4096), (5, 128, 4096), (3, 100, 208), (4, 64, 64), (7, 272, 288), (2, 1, 16)]
 
 
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize("offset", [0, 16, 112])
-@pytest.mark.parametrize("kind", Bulk)
+@pytest.mark.parametrize("kind", TO_MEMORY)
 def test_lines_and_times_are_those_of_the_twin(box, offset, kind):
     rows, row_bytes, pitch_bytes = box
     program = [bulk(A + offset, rows, row_bytes, pitch_bytes, kind=kind, slot=3), store(B, wait=[3])]
@@ -120,7 +122,7 @@ def test_a_new_workgroup_begins_with_phase_0():
 
 
 @pytest.mark.parametrize("limit", ["l1.mshrs=3", "noc.cu_fifo=1"])
-@pytest.mark.parametrize("kind", Bulk)
+@pytest.mark.parametrize("kind", TO_MEMORY)
 def test_full_buffers_delay_and_lose_nothing(limit, kind):
     program = [bulk(A, 1, 4096, kind=kind, slot=0), lines(Kind.LOAD, B, 8, slot=1), store(C), store(D, wait=[0, 1])]
     bench = run_cu([[program]], *HAS, limit, "noc.latency_clk=1", memory_ps=MEMORY_PS, port_open_ps=50_000)
@@ -137,7 +139,7 @@ def test_cache_policy_and_workgroup_go_with_the_request():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": 3}, "space: found 3, allowed of a bulk copy 0 to 2"),
+        ({"kind": 4}, "space: found 4, allowed of a bulk copy 0 to 3"),
         ({"slot": 64}, "slot: found 64, allowed of a bulk copy 0 to 63"),
         ({"slot": 255}, "slot: found 255, allowed of a bulk copy 0 to 63"),
         ({"barrier": 16}, "inner: found 16"),
@@ -166,7 +168,7 @@ def test_impossible_copies_are_refused(fields, message):
         (phase_arrive(0, 0), "work: found 0, allowed of an arrival"),
         (phase_arrive(0, 33), "work: found 33"),
         (phase_wait(16, 1), "slot: found 16"),
-        (barrier(0, space=4), "space: found 4"),
+        (barrier(0, space=6), "space: found 6"),
     ],
 )
 def test_impossible_transaction_barriers_are_refused(event, message):

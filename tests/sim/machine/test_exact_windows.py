@@ -17,6 +17,7 @@ from tests.support.programs import (
     lines,
     phase_arrive,
     phase_wait,
+    random_cluster_kernel,
     random_kernel,
     small_preset,
     store,
@@ -84,6 +85,9 @@ def test_on_every_preset(name):
 
 
 HAS_BULK = ("cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11")
+CLUSTER_GEMM = GemmSource(
+    GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, cluster_m=2, cluster_n=2)
+)
 BULK_GEMM = GemmSource(GemmProblem(256, 128, 128), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK))
 
 
@@ -113,6 +117,24 @@ def test_windows_and_calls_change_no_byte_of_bulk_copies(size, source):
     cut, overrides = MACHINES[size]
     machine = small_preset(*overrides, *HAS_BULK, size=cut).machine
     check(lambda: outcome(machine, source))
+
+
+HAS_CLUSTERS = (*HAS_BULK, "cu.groups=2", "cu.peer_latency_clk=13", "cu.peer_bytes_per_clk=9")
+
+
+@pytest.mark.parametrize("size", ["small", "tight", "far home", "stored"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_windows_and_calls_change_no_byte_of_clusters(size, seed):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, *HAS_CLUSTERS, "cu.count=4", "noc.header_bytes=4", size=cut).machine
+    check(lambda: outcome(machine, random_cluster_kernel(seed)))
+
+
+@pytest.mark.parametrize("size", ["small", "far home"])
+def test_windows_and_calls_change_no_byte_of_a_gemm_with_clusters(size):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, *HAS_CLUSTERS, size=cut).machine
+    check(lambda: outcome(machine, CLUSTER_GEMM))
 
 
 FABRIC = {
