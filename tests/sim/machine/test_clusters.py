@@ -31,6 +31,7 @@ from traces.units import whole_period_ps
 A, B = 1 << 20, 1 << 21
 CLUSTERS = ("cu.groups=2", "cu.peer_latency_clk=20", "cu.peer_bytes_per_clk=16")
 HAS = (*CLUSTERS, "cu.bulk_lines_per_clk=1.0", "cu.bulk_latency_clk=7", "dispatch.workgroup_ps=0")
+CHANNELS = ("hbm.channels=8",)
 EIGHT = ("cu.count=8", "l2.banks=4", "hbm.channels=2")
 
 
@@ -297,3 +298,25 @@ def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
 def test_other_options_of_a_gemm_go_with_clusters(fields):
     gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=2, cluster_n=2, **fields)))
     assert total(gpu, "l2", "read_sectors") * 32 == 8 * (GEMM.m * GEMM.k * 2 + GEMM.k * GEMM.n * 2) // 2
+
+
+def test_a_load_from_another_cu_takes_as_long_as_measured():
+    """180 clocks on an H800 (arXiv 2402.13499)."""
+    machine = small_preset(
+        "dispatch.workgroup_ps=0", name="h100_sxm", size=("cu.count=16", "l2.banks=32", *CHANNELS)
+    ).machine
+    fields = {"mask": 1, "slot": 0}
+    chain = [remote(Kind.LOAD, 1, 64 * k, wait=[0], **fields) for k in range(20)]
+    ends = []
+    for loads in (chain[:10], chain):
+        gpu = Gpu(machine, 1_000_000)
+        gpu.run_kernel(kernel([[[*loads, wait(0)]], [[compute()]]], cluster=2), 0, None)
+        ends.append(spans(gpu)[0][3] - spans(gpu)[0][2])
+    assert ends[1] - ends[0] == 10 * 180 * whole_period_ps(machine.cu.clock_MHz)
+
+
+def test_mail_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("sim.machine.memory.available_bytes", lambda: 200_000_000)
+    source = kernel([[[compute()]], [[compute()]]], cluster=2)
+    with pytest.raises(UserError, match="clusters of workgroups need about"):
+        run(source, "l1.mshrs=1024", "cu.groups=1", size=("cu.count=128", "l2.banks=4", "hbm.channels=2"))
