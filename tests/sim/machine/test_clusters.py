@@ -23,6 +23,7 @@ from tests.support.programs import (
     store,
     wait,
 )
+from tests.support.t3_cases import T3Case
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
 from traces.schema import Bulk, Kind
@@ -320,3 +321,16 @@ def test_mail_that_does_not_fit_into_memory_is_refused(monkeypatch):
     source = kernel([[[compute()]], [[compute()]]], cluster=2)
     with pytest.raises(UserError, match="clusters of workgroups need about"):
         run(source, "l1.mshrs=1024", "cu.groups=1", size=("cu.count=128", "l2.banks=4", "hbm.channels=2"))
+
+
+@pytest.mark.parametrize("part", ["t3", "all_reduce"])
+@pytest.mark.parametrize("explicit", [True, False])
+def test_outputs_of_a_gemm_with_clusters_are_reduced(part, explicit):
+    """The Tracker and the ledger know workgroups by their tiles, whatever the order of tiles in clusters."""
+    tile = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.BULK, cluster_m=2, cluster_n=1)
+    settings = (*HAS, "tracker.entries=8", "tracker.ways=2")
+    case = T3Case(256, 192, 64, 2, tile, settings=settings, explicit=explicit)
+    result, joined = case.run(part)
+    assert result.exactly_once, result.wrong
+    barriers = sum(int(gpu.counters()["peers"]["cluster_barriers"].sum()) for gpu in joined.gpus)
+    assert barriers == (12 * len(joined.gpus) if part == "t3" else 0)
