@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
+from sim.host.state import State
 from sim.host.window import Launch
 from tests.support.any_windows import counters
 from tests.support.programs import (
@@ -18,6 +19,7 @@ from tests.support.programs import (
     load,
     phase_arrive,
     phase_wait,
+    random_cluster_kernel,
     remote,
     small_preset,
     store,
@@ -276,6 +278,7 @@ def test_kernels_without_clusters_before_and_behind_change_nothing():
 
 GEMM = GemmProblem(512, 512, 256)
 BULK = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=4, copy=Copy.BULK)
+TWO_BY_TWO = replace(BULK, cluster_m=2, cluster_n=2)
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2)])
@@ -334,3 +337,19 @@ def test_outputs_of_a_gemm_with_clusters_are_reduced(part, explicit):
     assert result.exactly_once, result.wrong
     barriers = sum(int(gpu.counters()["peers"]["cluster_barriers"].sum()) for gpu in joined.gpus)
     assert barriers == (12 * len(joined.gpus) if part == "t3" else 0)
+
+
+@pytest.mark.parametrize("source", [random_cluster_kernel(7, clusters=12, rounds=6), GemmSource(GEMM, TWO_BY_TWO)])
+def test_a_run_with_clusters_continues_from_any_state(source):
+    whole, states = Gpu(machine_of()), []
+
+    def note():
+        state = whole.state()
+        states.append(State(state.facts, {name: array.copy() for name, array in state.arrays.items()}))
+
+    whole.run_kernel(source, 0, None, note)
+    assert len(states) > 2
+    for state in states[:: max(1, len(states) // 4)]:
+        other = Gpu(machine_of())
+        other.run_kernel(source, 0, None, lambda: None, state)
+        assert counters(other) == counters(whole)
