@@ -106,7 +106,10 @@ def make_peers(machine, ports):
 
 
 def first_cu(cu, group):
-    """The first CU of a group: pairs of CUs are divided as evenly as possible. cu: sim.spec.ComputeUnit."""
+    """The first CU of a group: pairs of CUs are divided as evenly as possible. With fewer pairs some groups are empty.
+
+    cu: sim.spec.ComputeUnit.
+    """
     return cu.count if group == cu.groups else cu.count // 2 * group // cu.groups * 2
 
 
