@@ -67,13 +67,14 @@ def test_sections_of_a_screening():
 
 
 def test_chosen_machines_say_nothing_about_the_whole_space():
-    """Means of the levels that vary, but no shares: those need machines that were drawn."""
+    """Effects with error bars in a balanced design, but no shares: those need machines that were drawn."""
     experiment = search(chosen=tuple(f"p{number}" for number in range(12)))
     answers = made_up(experiment) | {"p1/geomean/T3/speedup": 9.0}
     blocks = search_blocks(experiment, {key: value + 1 for key, value in answers.items()})
-    assert [block.text for block in blocks if isinstance(block, Heading)] == ["Mean of each level"]
-    means = tables(blocks)[-1]
-    assert len(means.rows) == 2 * 11 and {row[1] for row in means.rows} == {"6"}
+    assert [block.text for block in blocks if isinstance(block, Heading)] == ["Pairs of factors, with error bars"]
+    effects, pairs = tables(blocks)[-2:]
+    assert len(effects.rows) == 11 + 1 and effects.rows[-1][0] == "error bar (95 %)"
+    assert len(pairs.rows) == 3 * sum(aim.fit for aim in experiment.aims())
     first = next(block for block in blocks if isinstance(block, Bullets)).lines[0]
     assert first.startswith("None of 12 machines meets all targets.") and "of the space do" not in first
     few = search(chosen=("p1", "p2"))
