@@ -8,7 +8,7 @@ import msgspec
 
 from sim.occupancy import occupancy
 from sim.run.run import Run
-from sim.scenario.result import T3, T3_MCA
+from sim.scenario.result import IDEAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario
 from traces.errors import UserError
 from validation.claims.claim import Claim, load_claims
@@ -128,7 +128,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         return [run for each in self.candidates() if not each.refused for run in each.sublayers.runs()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<machine>/<answer of a target>`, `<machine>/<sub-layer>/<configuration>/speedup`.
+        """`<machine>/<answer of a target>`, `<machine>/<sub-layer>/<configuration>/speedup` or `/time_us`.
 
         A target of other sub-layers has no answer, for example one of TP 16 where all scenarios have TP 8.
         """
@@ -140,6 +140,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
             found = each.sublayers.answers(results)
             names = scenario_names(each.sublayers.scenarios)
             shown = [f"{name}/{configuration}/speedup" for name in names for configuration in (T3, T3_MCA)]
+            shown += [f"{name}/{configuration}/time_us" for name in names for configuration in (IDEAL, T3)]
             answers |= {f"{each.name}/{key}": found[key] for key in (*wanted, *shown) if key in found}
         return answers
 

@@ -17,6 +17,8 @@ PER_CELL = 3
 """Machines that a cell of two factors has on average, at least; else a pair is not looked at."""
 QUIET, ROTATIONS = 0.95, 20
 """Of `noise`."""
+RESAMPLES = 1000
+"""Of `rank_correlation`."""
 CONTRASTS = 11
 """Factors of a Plackett-Burman design of twelve machines."""
 T_OF_LENTH, T_OF_PAIRS = 2.879, 2.571
@@ -138,6 +140,14 @@ def pairs_in_three(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
 def _signs(levels: pd.DataFrame) -> np.ndarray:
     """-1 for the level that comes first in a column, 1 for the other one."""
     return np.where(levels == levels.iloc[0], -1.0, 1.0)
+
+
+def rank_correlation(one: pd.Series, other: pd.Series) -> tuple[float, float, float]:
+    """Spearman's rank correlation of two answers over the machines, and the ends of its error bar (95 %, bootstrap)."""
+    drawn = np.random.default_rng(1).integers(len(one), size=(RESAMPLES, len(one)))
+    resampled = [one.iloc[rows].rank().corr(other.iloc[rows].rank()) for rows in (np.arange(len(one)), *drawn)]
+    low, high = np.quantile(resampled[1:], [0.025, 0.975])
+    return float(resampled[0]), float(low), float(high)
 
 
 def front(errors: pd.DataFrame) -> pd.Series:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
+from sim.scenario.result import IDEAL, SEQUENTIAL, T3, T3_MCA
 from traces.command.document import Block, Bullets, Heading, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
@@ -54,7 +54,7 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
             harm_table(experiment, found, answers, experiment.across.name),
         ]
     else:
-        blocks += effect_blocks(found)
+        blocks += effect_blocks(found) or [Heading("What T3 loses", 3), loss_table(experiment, found, answers)]
     return blocks + (space_blocks(experiment) if found.drawn else [])
 
 
@@ -197,6 +197,28 @@ def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float],
         rows.append([f"{level}", f"{len(cases)}", *_slower(over_t3), *_slower(mca)])
     columns = [factor, "sub-layers", f"slower than {T3}", "at most (%)", f"slower than {SEQUENTIAL}", "at most (%) "]
     return Table(columns, rows, columns[1:])
+
+
+def loss_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
+    """Time of T3 less that of the ideal overlap, by machine and sub-layer."""
+    names = scenario_names(experiment.scenarios)
+    rows = []
+    for machine in found.levels.index:
+        times = [[answers[f"{machine}/{name}/{each}/time_us"] for each in (T3, IDEAL)] for name in names]
+        changed = [
+            f"{factor}: {level}"
+            for factor, level in found.levels.loc[machine].items()
+            if _is_other(found, factor, level)
+        ]
+        rows.append(
+            [machine, "; ".join(changed), *(f"{t3 - ideal:.0f} ({100 * (t3 / ideal - 1):.1f})" for t3, ideal in times)]
+        )
+    titles = [f"{name}, us (%)" for name in names]
+    return Table(["machine", "other than the base", *titles], rows, titles)
+
+
+def _is_other(found: Surface, factor: str, level: str) -> bool:
+    return level != found.levels.loc[BASE, factor]
 
 
 def _slower(speedups: Sequence[float]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from validation.report.effects import (
     noise,
     pair_effects,
     pairs_in_three,
+    rank_correlation,
     reaches,
 )
 from validation.report.surface import conflicts, surface, verdict
@@ -134,6 +135,14 @@ def test_pairs_of_the_strongest_three():
         expected = pd.Series(0.0, index=found.index) + 5.0 * (found.index == ("x1", "x0"))
         held += ((found["contrast"] - expected).abs() < found["margin"]).tolist()
     assert 0.92 < np.mean(held) < 0.98
+
+
+def test_the_rank_correlation_has_an_error_bar():
+    x = pd.Series(np.arange(30.0))
+    assert rank_correlation(x, np.exp(-x)) == pytest.approx((-1, -1, -1))
+    size, low, high = rank_correlation(x, x + 8 * NOISE[:30])
+    assert 0 < low < size < high < 1
+    assert rank_correlation(x[:10], x[:10] + 8 * NOISE[:10])[1] < low
 
 
 def test_the_front():

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from sim.scenario.result import IDEAL
 from traces.command.document import Bullets, Heading, Table
 from validation.experiments.search import BASE, RS_OF_LINK, Search
 from validation.experiments.space import Factor, Level
@@ -36,6 +37,7 @@ def made_up(experiment, mca=1.3):
         for name in SUBLAYERS:
             answers[f"{each.name}/{name}/T3/speedup"] = 1.2
             answers[f"{each.name}/{name}/T3-MCA/speedup"] = mca(each, name) if callable(mca) else mca
+            answers |= {f"{each.name}/{name}/{IDEAL}/time_us": 100.0, f"{each.name}/{name}/T3/time_us": 112.0}
     return answers
 
 
@@ -78,7 +80,11 @@ def test_chosen_machines_say_nothing_about_the_whole_space():
     first = next(block for block in blocks if isinstance(block, Bullets)).lines[0]
     assert first.startswith("None of 12 machines meets all targets.") and "of the space do" not in first
     few = search(chosen=("p1", "p2"))
-    assert not [block for block in search_blocks(few, made_up(few)) if isinstance(block, Heading)]
+    blocks = search_blocks(few, made_up(few))
+    assert [block.text for block in blocks if isinstance(block, Heading)] == ["What T3 loses"]
+    losses = tables(blocks)[-1].rows
+    assert losses[0] == [BASE, "", "12 (12.0)", "12 (12.0)"] and losses[1][0] == "p1"
+    assert "delay between updates: 8 clocks" in losses[1][1] and "tensor rate" not in losses[1][1]
 
 
 def test_the_harm_of_an_arbiter():
