@@ -1,6 +1,6 @@
 """Experiment: many machines within stated bounds, and for each the aggregates that the paper published."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ import msgspec
 
 from sim.occupancy import occupancy
 from sim.run.run import Run
-from sim.scenario.result import T3, T3_MCA
+from sim.scenario.result import IDEAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario
 from traces.errors import UserError
 from validation.claims.claim import Claim, load_claims
@@ -70,6 +70,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         machines: number of machines of the design, from the first on.
         chosen: machines to take instead: numbers of the design, or names in the space.
         across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
+        only_mca: `across` changes the run of T3-MCA alone. The other configurations are those of the machine as it is.
         scenarios: `model/layer/tpN`, or `paper`.
         bridge: scenarios in which the base is simulated too, with all tokens. What the base's aggregates there differ
             from those in `scenarios` is added to the aggregates of every machine. Empty = nothing is added.
@@ -82,6 +83,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     machines: int = 0
     chosen: tuple[int | str, ...] = ()
     across: Factor | None = None
+    only_mca: bool = False
     scenarios: tuple[str, ...]
     bridge: tuple[str, ...] = ()
     bench: Workbench = Workbench()
@@ -113,12 +115,12 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     def _candidate(
         self, name: str, machine: str, levels: Mapping[str, Level], scenarios: tuple[str, ...], bench: Workbench
     ) -> Candidate:
-        kernel = dict(bench.kernel)
-        for level in levels.values():
-            kernel |= level.kernel
-        overrides = (*bench.overrides, *(text for level in levels.values() for text in level.overrides))
-        bench = msgspec.structs.replace(bench, overrides=overrides, kernel=kernel)
-        sublayers = Sublayers(title=name, scenarios=scenarios, bench=bench)
+        varied = _with_levels(bench, levels.values())
+        if self.only_mca:
+            plain = [level for factor, level in levels.items() if self.across is None or factor != self.across.name]
+            sublayers = Sublayers(title=name, scenarios=scenarios, bench=_with_levels(bench, plain), mca=varied)
+        else:
+            sublayers = Sublayers(title=name, scenarios=scenarios, bench=varied)
         return Candidate(name, machine, levels, sublayers, _refusal(sublayers))
 
     def runs(self) -> list[Run]:
@@ -126,7 +128,10 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         return [run for each in self.candidates() if not each.refused for run in each.sublayers.runs()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        """`<machine>/<answer of a target>`, `<machine>/<sub-layer>/<configuration>/speedup`."""
+        """`<machine>/<answer of a target>`, `<machine>/<sub-layer>/<configuration>/speedup` or `/time_us`.
+
+        A target of other sub-layers has no answer, for example one of TP 16 where all scenarios have TP 8.
+        """
         answers: dict[str, float] = {}
         wanted = [aim.answer for aim in self.aims()] + [RS_OF_LINK]
         for each in self.candidates():
@@ -135,8 +140,18 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
             found = each.sublayers.answers(results)
             names = scenario_names(each.sublayers.scenarios)
             shown = [f"{name}/{configuration}/speedup" for name in names for configuration in (T3, T3_MCA)]
-            answers |= {f"{each.name}/{key}": found[key] for key in (*wanted, *shown)}
+            shown += [f"{name}/{configuration}/time_us" for name in names for configuration in (IDEAL, T3)]
+            answers |= {f"{each.name}/{key}": found[key] for key in (*wanted, *shown) if key in found}
         return answers
+
+
+def _with_levels(bench: Workbench, levels: Iterable[Level]) -> Workbench:
+    """The base with the values that the levels set."""
+    kernel, overrides = dict(bench.kernel), list(bench.overrides)
+    for level in levels:
+        kernel |= level.kernel
+        overrides += level.overrides
+    return msgspec.structs.replace(bench, overrides=tuple(overrides), kernel=kernel)
 
 
 def aim_of(target: Target) -> Aim:
@@ -157,8 +172,9 @@ def aim_of(target: Target) -> Aim:
 def _refusal(sublayers: Sublayers) -> str:
     """Why these sub-layers cannot be simulated; "" = they can. The rules of the machine and of the kernel."""
     try:
-        for scenario in sublayers.bench.scenarios(sublayers.scenarios).values():
-            _check_kernel(scenario)
+        for bench in filter(None, (sublayers.bench, sublayers.mca)):
+            for scenario in bench.scenarios(sublayers.scenarios).values():
+                _check_kernel(scenario)
     except UserError as problem:
         return str(problem)
     return ""

@@ -46,11 +46,13 @@ class Factor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         name: unique within the space.
         reason: why the levels are possible, and why none is beyond the first and the last.
         level: the levels. The first one is the experiment's base and sets no field.
+        drawn: False = all machines of the design have the first level; only `proposed` ones may have another.
     """
 
     name: str
     reason: str
     level: tuple[Level, ...]
+    drawn: bool = True
 
     @property
     def fields(self) -> set[str]:
@@ -116,10 +118,12 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if isinstance(which, str):
             return self._proposed(which)
         block, place = divmod(which, BLOCK)
-        return {
+        drawn = {
             factor.name: factor.level[_order(self.seed, factor.name, block)[place] * len(factor.level) // BLOCK]
             for factor in self.factor
+            if factor.drawn
         }
+        return self.base() | drawn
 
     def _proposed(self, name: str) -> dict[str, Level]:
         given = {each.name: each.level for each in self.proposed}

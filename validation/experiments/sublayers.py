@@ -4,10 +4,12 @@ from math import prod
 
 from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3, T3_MCA, ScenarioResult
+from sim.scenario.scenario import Scenario, assemble, runs_of
 from traces.units import GIGA, PS_PER_S, PS_PER_US
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.workbench import Workbench, assembled, layer_of, runs_for
+from validation.experiments.workbench import Workbench, layer_of, scenario_run
 
+MCA_RUN = "t3_mca"
 MEGA = 1_000_000
 GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
 """Prefix of an answer -> layers whose mean it is."""
@@ -21,19 +23,22 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
         scenarios: `model/layer/tpN`, or `paper` for the 16 sub-layers of the paper.
         configurations: must include Sequential and the ideal overlap.
         bench: machine, kernel, time series.
+        mca: what `bench` is in the run of T3-MCA; None = the same.
     """
 
     scenarios: tuple[str, ...]
     configurations: tuple[str, ...] = CONFIGURATIONS
     bench: Workbench = Workbench()
+    mca: Workbench | None = None
 
     def runs(self) -> list[Run]:
-        scenarios = self.bench.scenarios(self.scenarios).values()
-        return [run for scenario in scenarios for run in runs_for(scenario, self.configurations)]
+        return [run for _, runs in self._cases().values() for run in runs.values()]
 
     def answers(self, results: Results) -> dict[str, float]:
-        scenarios = self.bench.scenarios(self.scenarios)
-        assembly = {name: assembled(scenario, results, self.configurations) for name, scenario in scenarios.items()}
+        assembly = {
+            name: assemble(scenario, {each: results[run.key] for each, run in runs.items()}, self.configurations)
+            for name, (scenario, runs) in self._cases().items()
+        }
         answers: dict[str, float] = {}
         for name, result in assembly.items():
             answers |= {f"{name}/{key}": value for key, value in scenario_answers(result).items()}
@@ -42,6 +47,16 @@ class Sublayers(Experiment, tag="sublayers", frozen=True, kw_only=True):
             if chosen:
                 answers |= {f"{prefix}{key}": value for key, value in means(chosen).items()}
         return answers
+
+    def _cases(self) -> dict[str, tuple[Scenario, dict[str, Run]]]:
+        """Name -> the scenario, and its runs by name."""
+        scenarios = self.bench.scenarios(self.scenarios)
+        arbitrated = scenarios if self.mca is None else self.mca.scenarios(self.scenarios)
+        of_run = {each: arbitrated if each == MCA_RUN else scenarios for each in runs_of(self.configurations)}
+        return {
+            name: (scenario, {each: scenario_run(chosen[name], each) for each, chosen in of_run.items()})
+            for name, scenario in scenarios.items()
+        }
 
 
 def scenario_answers(result: ScenarioResult) -> dict[str, float]:

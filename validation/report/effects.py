@@ -17,6 +17,12 @@ PER_CELL = 3
 """Machines that a cell of two factors has on average, at least; else a pair is not looked at."""
 QUIET, ROTATIONS = 0.95, 20
 """Of `noise`."""
+RESAMPLES = 1000
+"""Of `rank_correlation`."""
+CONTRASTS = 11
+"""Factors of a Plackett-Burman design of twelve machines."""
+T_OF_LENTH, T_OF_PAIRS = 2.879, 2.571
+"""Student's t for 95 %, on both sides: CONTRASTS / 3 degrees of freedom, and twelve machines less seven numbers."""
 
 
 def level_means(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
@@ -70,6 +76,78 @@ def pair_effects(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
             rows.append({"first": first, "second": second, "share": gained.iloc[0]})
     found = pd.DataFrame(rows, columns=["first", "second", "share"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
+
+
+def contrasts(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """Mean with the second level less mean with the first one, of each answer (column) for a factor (row).
+
+    Args:
+        levels: of a design of two levels, all in half of the machines, every pair of levels in a quarter.
+    """
+    return pd.DataFrame(np.linalg.lstsq(_signs(levels), values.to_numpy())[0] * 2, levels.columns, values.columns)
+
+
+def margins(found: pd.DataFrame) -> pd.Series:
+    """Error bar of the contrasts of each answer (95 %), by the method of Lenth (Technometrics 31, 1989).
+
+    A design with as many factors as it can hold leaves no machine to judge chance by. So chance is judged by the
+    contrasts themselves: most factors are taken to have no effect, and the median contrast shows what chance gives.
+
+    Args:
+        found: CONTRASTS rows of `contrasts`.
+
+    Raises:
+        ValueError: another number of rows.
+    """
+    if len(found) != CONTRASTS:
+        raise ValueError(f"found {len(found)} contrasts, allowed are {CONTRASTS}")
+    size = found.abs()
+    return T_OF_LENTH * 1.5 * size[size < 2.5 * 1.5 * size.median()].median()
+
+
+def is_balanced(levels: pd.DataFrame) -> bool:
+    """Is it a design of CONTRASTS factors with two levels, in which every pair of levels is in a quarter?"""
+    if levels.shape != (CONTRASTS + 1, CONTRASTS) or (levels.nunique() != 2).any():
+        return False
+    signs = _signs(levels)
+    return bool((signs.T @ signs == len(signs) * np.eye(CONTRASTS)).all() and (signs.sum(axis=0) == 0).all())
+
+
+def pairs_in_three(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """What two second levels give beyond the sum of each alone, for pairs of the three strongest factors of an answer.
+
+    Any three factors of a Plackett-Burman design of twelve machines have all eight combinations of levels. So their
+    contrasts and those of their three pairs can be told apart. All other factors count as chance.
+
+    Returns:
+        columns first, second, contrast, margin (95 %).
+    """
+    strongest = contrasts(levels, values.to_frame())[values.name].abs().nlargest(3).index
+    signs = pd.DataFrame(_signs(levels), columns=levels.columns)[list(strongest)]
+    pairs = list(combinations(strongest, 2))
+    products = [signs[first] * signs[second] for first, second in pairs]
+    matrix = np.column_stack([np.ones(len(signs)), signs, *products])
+    y = values.to_numpy(dtype=float)
+    fitted = np.linalg.lstsq(matrix, y)[0]
+    variance = ((y - matrix @ fitted) ** 2).sum() / (len(y) - matrix.shape[1]) * np.linalg.inv(matrix.T @ matrix)
+    rows = [
+        (first, second, 4 * fitted[place], T_OF_PAIRS * 4 * variance[place, place] ** 0.5)
+        for place, (first, second) in enumerate(pairs, start=1 + len(strongest))
+    ]
+    return pd.DataFrame(rows, columns=["first", "second", "contrast", "margin"])
+
+
+def _signs(levels: pd.DataFrame) -> np.ndarray:
+    """-1 for the level that comes first in a column, 1 for the other one."""
+    return np.where(levels == levels.iloc[0], -1.0, 1.0)
+
+
+def rank_correlation(one: pd.Series, other: pd.Series) -> tuple[float, float, float]:
+    """Spearman's rank correlation of two answers over the machines, and the ends of its error bar (95 %, bootstrap)."""
+    drawn = np.random.default_rng(1).integers(len(one), size=(RESAMPLES, len(one)))
+    resampled = [one.iloc[rows].rank().corr(other.iloc[rows].rank()) for rows in (np.arange(len(one)), *drawn)]
+    low, high = np.quantile(resampled[1:], [0.025, 0.975])
+    return float(resampled[0]), float(low), float(high)
 
 
 def front(errors: pd.DataFrame) -> pd.Series:

@@ -4,13 +4,22 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
+from sim.scenario.result import IDEAL, SEQUENTIAL, T3, T3_MCA
 from traces.command.document import Block, Bullets, Heading, Table, Text
 from traces.command.tables import number_text
 from validation.experiments.search import BASE, Search
 from validation.experiments.space import BLOCK, load_space
 from validation.experiments.workbench import scenario_names
-from validation.report.effects import level_means, main_effects, noise, pair_effects
+from validation.report.effects import (
+    contrasts,
+    is_balanced,
+    level_means,
+    main_effects,
+    margins,
+    noise,
+    pair_effects,
+    pairs_in_three,
+)
 from validation.report.surface import Surface, surface, verdict
 
 NEAREST = 10
@@ -27,6 +36,11 @@ WORDS = (
     "an aggregate over all machines that a factor explains alone, adjusted for its number of levels; of a pair: what "
     "its cells explain beyond the level means of the strongest factors."
 )
+BAR_WORDS = (
+    "Mean of the six machines with the second level less that of the six with the first one. *: larger than the error "
+    "bar, which is Lenth's: it takes most factors to have no effect. Pairs: for each aggregate its three strongest "
+    "factors; all others count as chance."
+)
 
 
 def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Block]:
@@ -40,7 +54,7 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
             harm_table(experiment, found, answers, experiment.across.name),
         ]
     else:
-        blocks += effect_blocks(found)
+        blocks += effect_blocks(found) or [Heading("What T3 loses", 3), loss_table(experiment, found, answers)]
     return blocks + (space_blocks(experiment) if found.drawn else [])
 
 
@@ -74,8 +88,18 @@ def level_table(found: Surface) -> Table:
 
 
 def effect_blocks(found: Surface) -> list[Block]:
-    """The means of all levels and, if the design drew the machines, shares of factors and of pairs."""
+    """The effects of a balanced design with error bars.
+
+    Of other machines the means of all levels and, if the design drew the machines, shares of factors and of pairs.
+    """
     levels, values = found.varied, found.values[found.tried]
+    if is_balanced(levels):
+        return [
+            Text(BAR_WORDS),
+            contrast_table(found),
+            Heading("Pairs of factors, with error bars", 3),
+            bar_table(found),
+        ]
     if len(levels) < BLOCK:
         return []
     titles = [_title(found, claim) for claim in values]
@@ -85,6 +109,42 @@ def effect_blocks(found: Surface) -> list[Block]:
     ]
     mean_table = Table(["level", "machines", *titles], mean_rows, ["machines", *titles])
     return [*(share_blocks(found) if found.drawn else []), Heading("Mean of each level", 3), mean_table]
+
+
+def contrast_table(found: Surface) -> Table:
+    """What each factor changes, and the error bar. `*`: larger than the error bar."""
+    effects = contrasts(found.varied, found.values[found.tried])
+    bars = margins(effects)
+    effects = effects.loc[(effects.abs() / bars).mean(axis=1).sort_values(ascending=False, kind="stable").index]
+    second = {
+        factor: found.varied[factor][found.varied[factor] != found.varied[factor].iloc[0]].iloc[0]
+        for factor in effects.index
+    }
+    rows = [
+        [f"{factor} = {second[factor]}", *(_starred(number, bars[claim]) for claim, number in row.items())]
+        for factor, row in effects.iterrows()
+    ]
+    rows.append(["error bar (95 %)", *(f"{bar:.2g}" for bar in bars)])
+    titles = [_title(found, claim) for claim in effects]
+    return Table(["factor, second level", *titles], rows, titles)
+
+
+def bar_table(found: Surface) -> Table:
+    """Pairs of the three strongest factors of each fitted aggregate."""
+    rows = []
+    for claim, aim in found.aims.items():
+        if aim.fit:
+            pairs = pairs_in_three(found.varied, found.values.loc[found.tried, claim])
+            rows += [
+                [_title(found, claim), row.first, row.second, _starred(row.contrast, row.margin), f"{row.margin:.2g}"]
+                for row in pairs.itertuples()
+            ]
+    columns = ["aggregate", "first factor", "second factor", "both together beyond the sum", "error bar (95 %)"]
+    return Table(columns, rows, columns[3:])
+
+
+def _starred(number: float, bar: float) -> str:
+    return f"{number:+.3g}{' *' if abs(number) > bar else ''}"
 
 
 def share_blocks(found: Surface) -> list[Block]:
@@ -137,6 +197,28 @@ def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float],
         rows.append([f"{level}", f"{len(cases)}", *_slower(over_t3), *_slower(mca)])
     columns = [factor, "sub-layers", f"slower than {T3}", "at most (%)", f"slower than {SEQUENTIAL}", "at most (%) "]
     return Table(columns, rows, columns[1:])
+
+
+def loss_table(experiment: Search, found: Surface, answers: Mapping[str, float]) -> Table:
+    """Time of T3 less that of the ideal overlap, by machine and sub-layer."""
+    names = scenario_names(experiment.scenarios)
+    rows = []
+    for machine in found.levels.index:
+        times = [[answers[f"{machine}/{name}/{each}/time_us"] for each in (T3, IDEAL)] for name in names]
+        changed = [
+            f"{factor}: {level}"
+            for factor, level in found.levels.loc[machine].items()
+            if _is_other(found, factor, level)
+        ]
+        rows.append(
+            [machine, "; ".join(changed), *(f"{t3 - ideal:.0f} ({100 * (t3 / ideal - 1):.1f})" for t3, ideal in times)]
+        )
+    titles = [f"{name}, us (%)" for name in names]
+    return Table(["machine", "other than the base", *titles], rows, titles)
+
+
+def _is_other(found: Surface, factor: str, level: str) -> bool:
+    return level != found.levels.loc[BASE, factor]
 
 
 def _slower(speedups: Sequence[float]) -> tuple[str, str]:

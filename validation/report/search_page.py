@@ -17,10 +17,11 @@ from traces.command.document import Block, Bullets, Heading, Picture, Text, note
 from validation.experiments.load import load_experiments
 from validation.experiments.search import Search
 from validation.experiments.space import load_space
+from validation.report.effects import rank_correlation
 from validation.report.figures import effects, pareto
 from validation.report.proposals import proposals
 from validation.report.search_blocks import harm_table, search_blocks, summary_blocks
-from validation.report.surface import surface
+from validation.report.surface import Surface, surface
 
 HERE = Path(__file__).parents[1]
 TABLE, ANSWERS = HERE / "tables" / "search.md", HERE / "tables" / "search.csv"
@@ -31,6 +32,8 @@ SCREENING = ("search", "search_contention", "search_near")
 """Searches of one kind of machines and sub-layers: what they found is also shown together."""
 WITH_EFFECTS = "search_contention"
 """The screening whose machines tell the effect of each factor."""
+TRADE_OFF = ("paper-fc-loses-without-mca", "paper-op-reaches-the-ideal")
+"""Claims that no machine meets together."""
 ARBITRATION = "MCA threshold"
 """Factor that decides whether T3-MCA is slower than T3."""
 HEAD = (
@@ -94,6 +97,7 @@ def page(found: AllAnswers) -> str:
     blocks: list[Block] = [Heading("Which machine did the authors simulate?", 1), Text(HEAD), notes(NOTES)]
     machines = surface(experiment, answers)
     blocks += [Heading(experiment.title, 2), FRONT, *summary_blocks(experiment, machines)]
+    blocks += [Text(_trade_off(machines))]
     blocks += [Heading("Where MCA is harmful", 3), harm_table(experiment, machines, answers, ARBITRATION)]
     for name, each in searches().items():
         if surface(each, found.get(name, {})).tried.any():
@@ -101,6 +105,14 @@ def page(found: AllAnswers) -> str:
             blocks += search_blocks(each, found[name])
             blocks += [Text("Assumed:"), Bullets(list(each.assumed))] if each.assumed else []
     return to_markdown(blocks)
+
+
+def _trade_off(found: Surface) -> str:
+    """How strongly the two answers of TRADE_OFF go together."""
+    one, other = (found.values.loc[found.tried, claim] for claim in TRADE_OFF)
+    size, low, high = rank_correlation(one, other)
+    names = " and ".join(claim.removeprefix("paper-") for claim in TRADE_OFF)
+    return f"Rank correlation of {names} over the machines: {size:.2f} (95 %: {low:.2f} to {high:.2f})."
 
 
 def draw(found: AllAnswers) -> None:

@@ -80,6 +80,7 @@ def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
     some = next(iter(aims.values())).answer
     candidates = [each for each in experiment.candidates() if each.name != BRIDGE]
     held = [each for each in candidates if f"{each.name}/{some}" in answers]
+    aims = {claim: aim for claim, aim in aims.items() if not held or f"{held[0].name}/{aim.answer}" in answers}
     names = pd.Index([each.name for each in held])
     values = pd.DataFrame(
         {

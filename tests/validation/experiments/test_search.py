@@ -12,6 +12,7 @@ from validation.experiments.load import load_experiments
 from validation.experiments.search import BASE, BRIDGE, Search, aim_of
 from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, load_space
 from validation.experiments.workbench import Workbench
+from validation.report.surface import surface
 
 NAME = "mega-gpt-2/op/tp8"
 SUBLAYERS = (NAME, "mega-gpt-2/fc2/tp16")
@@ -120,6 +121,41 @@ def test_a_machine_with_each_level_of_another_factor():
     found = list(search(chosen=(3,), across=seeds).candidates())
     assert [each.name for each in found] == [BASE, "3, 0", "3, 1"]
     assert found[2].sublayers.bench.overrides == (*found[1].sublayers.bench.overrides, "dispatch.seed=2")
+
+
+def test_a_factor_that_only_t3_mca_has():
+    """Runs of other configurations are those of the machine as it is, so they are simulated once."""
+    arbiters = factor("arbiter", "hbm.arbiter=compute_first")
+    plain = search(chosen=(3,))
+    all_runs = [run.key for run in search(chosen=(3,), across=arbiters).runs()]
+    keys = [run.key for run in search(chosen=(3,), across=arbiters, only_mca=True).runs()]
+    new = set(keys) - {run.key for run in plain.runs()}
+    assert len(new) == len(SUBLAYERS) and new < set(all_runs)
+    assert len(keys) == len(all_runs) and len(set(keys)) < len(set(all_runs))
+
+
+def test_a_factor_outside_the_design():
+    """Only a proposed machine has another level; the machines of the design are as without the factor."""
+    more = msgspec.structs.replace(ENGINES, drawn=False)
+    space = Space(
+        title="",
+        seed=1,
+        factor=(ENTRIES, more),
+        target=(),
+        proposed=(Proposed(name="a", reason="r", level={"engines": "1"}),),
+    )
+    machines = [space.machine(number) for number in range(BLOCK)]
+    assert {each["engines"].value for each in machines} == {"0"}
+    assert [each["entries"] for each in machines] == [BOTH.machine(number)["entries"] for number in range(BLOCK)]
+    assert space.machine("a")["engines"].value == "1"
+
+
+def test_a_target_of_other_sub_layers_has_no_answer():
+    experiment = search(scenarios=(NAME,))
+    answers = experiment.answers(fake_results(experiment.runs()))
+    assert f"{BASE}/mean/tp8/nmc_gain" in answers and f"{BASE}/mean/tp16/nmc_gain" not in answers
+    found = surface(experiment, answers)
+    assert "paper-nmc-scatter-tp8" in found.values and "paper-nmc-scatter-tp16" not in found.values
 
 
 def test_what_cannot_be_built_is_left_out():

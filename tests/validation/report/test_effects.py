@@ -8,7 +8,19 @@ import pytest
 from validation.experiments import search
 from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, aim_of
 from validation.experiments.space import Factor, Level, Space, Target, load_space
-from validation.report.effects import front, level_means, main_effects, noise, pair_effects, reaches
+from validation.report.effects import (
+    contrasts,
+    front,
+    is_balanced,
+    level_means,
+    main_effects,
+    margins,
+    noise,
+    pair_effects,
+    pairs_in_three,
+    rank_correlation,
+    reaches,
+)
 from validation.report.surface import conflicts, surface, verdict
 
 MACHINES = 96
@@ -76,6 +88,61 @@ def test_a_pair_is_told_from_two_factors():
 
 def test_pairs_with_few_machines_per_cell_are_not_looked_at():
     assert pair_effects(LEVELS[:11], (8 * A * B)[:11].rename("y")).empty
+
+
+GENERATOR = "11011100010"
+"""The first row of the design of Plackett and Burman for twelve machines."""
+PLAN = pd.DataFrame(
+    [["0"] * 11, *([GENERATOR[(column + row) % 11] for column in range(11)] for row in range(11))],
+    columns=[f"x{column}" for column in range(11)],
+)
+X = PLAN.astype(float)
+
+
+def test_contrasts_of_a_balanced_design():
+    assert is_balanced(PLAN)
+    found = contrasts(PLAN, pd.DataFrame({"y": 3 + 2 * X["x1"] - 4 * X["x7"]}))["y"]
+    assert found["x1"] == pytest.approx(2) and found["x7"] == pytest.approx(-4)
+    assert found.drop(["x1", "x7"]).abs().max() == pytest.approx(0, abs=1e-12)
+
+
+def test_other_designs_are_not_balanced():
+    """Too few machines or factors, three levels, or two factors that change together."""
+    assert not is_balanced(PLAN[:11]) and not is_balanced(PLAN.drop(columns="x3"))
+    assert not is_balanced(PLAN.assign(x3=["2", *PLAN["x3"][1:]]))
+    assert not is_balanced(PLAN.assign(x3=PLAN["x4"]))
+
+
+def test_error_bars_of_contrasts():
+    """Chance alone leaves its error bar about once in 20 contrasts; one true effect does not make the bar longer."""
+    draws = pd.DataFrame(np.random.default_rng(9).normal(size=(12, 400)))
+    found = contrasts(PLAN, draws)
+    assert 0.02 < (found.abs() > margins(found)).to_numpy().mean() < 0.07
+    with_effect = contrasts(PLAN, draws.add(30 * X["x2"], axis=0))
+    bars = margins(with_effect)
+    assert (with_effect.loc["x2"] > bars).all() and bars.mean() < 1.35 * margins(found).mean()
+    with pytest.raises(ValueError, match="found 10 contrasts, allowed are 11"):
+        margins(found[1:])
+
+
+def test_pairs_of_the_strongest_three():
+    """x0 and x1 together give 5 more than alone; x4 adds up. The error bars hold in 95 % of the draws."""
+    truth = 8 * X["x0"] + 9 * X["x1"] + 6 * X["x4"] + 5 * X["x0"] * X["x1"]
+    assert pairs_in_three(PLAN, truth.rename("y")).loc[0, ["first", "second"]].tolist() == ["x1", "x0"]
+    held = []
+    for chance in np.random.default_rng(2).normal(scale=0.2, size=(200, 12)):
+        found = pairs_in_three(PLAN, (truth + chance).rename("y")).set_index(["first", "second"])
+        expected = pd.Series(0.0, index=found.index) + 5.0 * (found.index == ("x1", "x0"))
+        held += ((found["contrast"] - expected).abs() < found["margin"]).tolist()
+    assert 0.92 < np.mean(held) < 0.98
+
+
+def test_the_rank_correlation_has_an_error_bar():
+    x = pd.Series(np.arange(30.0))
+    assert rank_correlation(x, np.exp(-x)) == pytest.approx((-1, -1, -1))
+    size, low, high = rank_correlation(x, x + 8 * NOISE[:30])
+    assert 0 < low < size < high < 1
+    assert rank_correlation(x[:10], x[:10] + 8 * NOISE[:10])[1] < low
 
 
 def test_the_front():

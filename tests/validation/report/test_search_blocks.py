@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from sim.scenario.result import IDEAL
 from traces.command.document import Bullets, Heading, Table
 from validation.experiments.search import BASE, RS_OF_LINK, Search
 from validation.experiments.space import Factor, Level
@@ -36,6 +37,7 @@ def made_up(experiment, mca=1.3):
         for name in SUBLAYERS:
             answers[f"{each.name}/{name}/T3/speedup"] = 1.2
             answers[f"{each.name}/{name}/T3-MCA/speedup"] = mca(each, name) if callable(mca) else mca
+            answers |= {f"{each.name}/{name}/{IDEAL}/time_us": 100.0, f"{each.name}/{name}/T3/time_us": 112.0}
     return answers
 
 
@@ -67,17 +69,22 @@ def test_sections_of_a_screening():
 
 
 def test_chosen_machines_say_nothing_about_the_whole_space():
-    """Means of the levels that vary, but no shares: those need machines that were drawn."""
+    """Effects with error bars in a balanced design, but no shares: those need machines that were drawn."""
     experiment = search(chosen=tuple(f"p{number}" for number in range(12)))
     answers = made_up(experiment) | {"p1/geomean/T3/speedup": 9.0}
     blocks = search_blocks(experiment, {key: value + 1 for key, value in answers.items()})
-    assert [block.text for block in blocks if isinstance(block, Heading)] == ["Mean of each level"]
-    means = tables(blocks)[-1]
-    assert len(means.rows) == 2 * 11 and {row[1] for row in means.rows} == {"6"}
+    assert [block.text for block in blocks if isinstance(block, Heading)] == ["Pairs of factors, with error bars"]
+    effects, pairs = tables(blocks)[-2:]
+    assert len(effects.rows) == 11 + 1 and effects.rows[-1][0] == "error bar (95 %)"
+    assert len(pairs.rows) == 3 * sum(aim.fit for aim in experiment.aims())
     first = next(block for block in blocks if isinstance(block, Bullets)).lines[0]
     assert first.startswith("None of 12 machines meets all targets.") and "of the space do" not in first
     few = search(chosen=("p1", "p2"))
-    assert not [block for block in search_blocks(few, made_up(few)) if isinstance(block, Heading)]
+    blocks = search_blocks(few, made_up(few))
+    assert [block.text for block in blocks if isinstance(block, Heading)] == ["What T3 loses"]
+    losses = tables(blocks)[-1].rows
+    assert losses[0] == [BASE, "", "12 (12.0)", "12 (12.0)"] and losses[1][0] == "p1"
+    assert "delay between updates: 8 clocks" in losses[1][1] and "tensor rate" not in losses[1][1]
 
 
 def test_the_harm_of_an_arbiter():

@@ -34,6 +34,9 @@ def draw(found: Surface, path: Path) -> None:
         for title, (chosen, colour, marker, size) in groups.items():
             across = found.values.loc[chosen, ACROSS]
             each.scatter(across, values[chosen], s=size, c=colour, marker=marker, label=title, alpha=0.8)
+        for name in found.levels.index[on_front]:
+            place = (found.values.loc[name, ACROSS], values[name])
+            each.annotate(name, place, xytext=(3, 2), textcoords="offset points", fontsize="xx-small")
         _band(each.axvspan, found.aims[ACROSS], each.get_xlim())
         if aim is not None:
             _band(each.axhspan, aim, each.get_ylim())
