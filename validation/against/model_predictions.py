@@ -31,8 +31,8 @@ from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simu
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
 COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code", "revision")
 CODE_DIGITS = 12
-"""Of the hash of the simulator's code (`sim.run.code`) that made a row. Column `revision`: the commit, with the links and
-schedules of the row."""
+"""Of the hash of the simulator's code (`sim.run.code`) that made a row. Column `revision`: the commit, whose
+links and schedules the row has."""
 REVISION_DIGITS = 9
 A100_40 = ("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960")
 """A100 SXM4 40 GB (data sheet): 1555 GB/s."""
