@@ -64,6 +64,11 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     shared_latency_clk: int
     lsu_lines_per_clk: float  # line requests that the load/store unit makes
     loads_outstanding: int  # warp-level memory events in flight per CU
+    bulk_lines_per_clk: float = 0.0  # line requests that the bulk copy unit makes; 0 = it has none
+    bulk_latency_clk: int = 0  # from a bulk copy's instruction to its first line
+    groups: int = 0  # groups of CUs (GPCs); a cluster of workgroups runs in one; 0 = there are no clusters
+    peer_latency_clk: int = 0  # between two CUs of a group, one way
+    peer_bytes_per_clk: int = 1  # between CUs of a group, per CU and direction
     library: GemmLibrary  # from whose kernels a GEMM's kernel is chosen
 
 
@@ -176,7 +181,6 @@ class HBM(Unit, frozen=True, kw_only=True):
     queue_entries: int  # 32-byte entries: of the unified queue, or of each of the two split queues
     write_high: float  # SPLIT: start to drain writes above this fill
     write_low: float  # SPLIT: back to reads below it
-    stream_fifo: int  # requests waiting per stream before the queue
     page: PagePolicy
     arbiter: Arbiter
     turn: Turn = Turn.REQUEST  # of arbiters that take turns

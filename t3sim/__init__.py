@@ -39,7 +39,7 @@ from sim.run.run import KernelRun
 from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
 from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
-from sim.scenario.result import CONFIGURATIONS, ScenarioResult
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Progress, Scenario, simulate_scenario
 from sim.study import load_study, run_study
 from sim.view.figures import draw
@@ -204,7 +204,7 @@ def scenario(
         gemm: the GEMM of one GPU, "gemm:m=2048,n=2048,k=512" or "gemm:workload=t-nlg/fc2/tp8".
         gpus: number of GPUs; None for a workload, which has its own number.
         machine, changes: as in `machine`.
-        configurations: names of the configurations.
+        configurations: names of the configurations; those of software are named as for `t3sim t3`.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
         interval_ns, threads, fresh, store, progress: as in `run`; progress names the run.
 
@@ -215,7 +215,7 @@ def scenario(
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
     preset = _machine(machine, changes)
-    names_of("scenario: configurations", configurations, CONFIGURATIONS)
+    names_of("scenario: configurations", configurations, ALL_CONFIGURATIONS)
     source, named_gpus = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
     if bool(named_gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")

@@ -63,9 +63,11 @@ def test_a_scenario_and_a_figure(tmp_path):
 
 def test_results_show_themselves_in_notebooks():
     run = t3sim.run(GEMM)
-    assert f'<td>time_ns</td><td style="text-align:right">{run.headline()["time_ns"]:,.4g}</td>' in run._repr_html_()
+    assert f'<td>time_ns</td><td style="text-align:right">{run.headline()["time_ns"]:,.0f}</td>' in run._repr_html_()
+    assert repr(run) == f"<RunResult: {run.kernels[0].name} on v100, {run.headline()['time_ns']} ns>"
     layer = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["Sequential", "T3"])
-    assert f'<td style="text-align:right">{layer.speedup("T3"):,.4g}</td>' in layer._repr_html_()
+    assert f'<td style="text-align:right">{layer.speedup("T3"):.4g}</td>' in layer._repr_html_()
+    assert repr(layer) == "<ScenarioResult: GEMM 256 x 256 x 64 on 2 GPUs, t3_2024: Sequential, T3>"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def test_versions_agree():
     assert named[0] == oldest == PROJECT["tool"]["mypy"]["python_version"]
 
 
+def test_the_classifiers_are_the_versions_of_python_that_were_tried():
+    """The newest dependencies ran with the oldest one in every test; the page of contributors names the others."""
+    oldest, *later = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    tried = page[page.index("\nPython 3") :].partition(" were tried ")[0]
+    assert later == re.findall(r"(3\.\d+)\.\d+", tried) and f"Python {oldest}" in page
+
+
 def test_every_change_is_tagged():
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     changes = [line for line in lines if line.startswith("* ")]

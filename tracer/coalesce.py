@@ -45,7 +45,7 @@ def active_lanes(mask):
 @compiled
 def makes_requests(event):
     """True for events that go to the memory system: global or local accesses with at least one active lane."""
-    return event.kind <= LAST_MEMORY_KIND and event.space != SHARED and event.mask != 0
+    return event.kind <= LAST_MEMORY_KIND and event.space < SHARED and event.mask != 0
 
 
 @compiled

@@ -83,6 +83,7 @@ class ArchiveKernel:
             warps_per_workgroup=int(attributes["warps_per_workgroup"]),
             workgroups=int(attributes["workgroups"]),
             attributes=_json_object(read_text(attributes, "attributes")),
+            cluster=int(attributes.get("cluster", 1)),
         )
         self.checksum = read_text(attributes, "checksum")
         self.warps = group["warp_index"].shape[0]

@@ -34,6 +34,7 @@ def info_values(info: KernelInfo) -> dict[str, Any]:
         "warps_per_workgroup": int(info.warps_per_workgroup),
         "workgroups": int(info.workgroups),
         "attributes": info.attributes,
+        **({"cluster": int(info.cluster)} if info.cluster > 1 else {}),
     }
 
 

@@ -8,9 +8,9 @@ SHORT_LIST = 13
 
 
 def allowed_names(found: str, allowed: Collection[str], listing: str) -> str:
-    """The allowed names if they are few; else the nearest ones; else the command `listing` that shows all."""
+    """The nearest names, and all if they are few; without a near one of many, the command `listing` that shows all."""
     if len(allowed) <= SHORT_LIST:
-        return f"allowed are {', '.join(allowed)}"
+        return nearest(found, allowed)
     return _did_you_mean(found, allowed) or f"`{listing}` lists all"
 
 

@@ -4,7 +4,8 @@
                              event columns), kernels (their number), checksum (SHA-256 of the kernels' checksums and of
                              the commands, not of the compressed bytes)
     /commands/               COMMAND_DATASETS: kernels and host copies in program order
-    /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel
+    /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel; attribute `cluster`
+                             if it is not 1
 
 Every dimension is an HDF5 dimension scale of the same name without values, so xarray can open a kernel group directly.
 Columns of events are stored in chunks of CHUNK_ROWS rows.

@@ -15,6 +15,9 @@ the next matrix row). A plain base + stride access has inner = 255 and row_strid
 Dependences: each warp has 64 scoreboard *slots*. An event with a slot increments the slot's counter when it issues and
 decrements it when its result has arrived. If bit s of an event's `wait` is set, the event can issue only while the
 counter of slot s is zero. Several events may share a slot (for example the copies of one commit group).
+
+Workgroups of a *cluster* (KernelInfo.cluster of them, next to each other in launch order) run at the same time on CUs
+of one group. The rank of a workgroup is its place in its cluster. Bit r of a *set of workgroups* stands for rank r.
 """
 
 from enum import IntEnum
@@ -35,13 +38,30 @@ EXPLICIT = 0
 SLOTS = 64
 """Scoreboard slots of a warp; `wait` is a bit mask over them."""
 BARRIERS = 16
-"""Barriers of a workgroup."""
+"""Barriers of a workgroup, and as many transaction barriers."""
 MAX_WARPS = 64
 """Largest number of warps of a workgroup."""
+MAX_CLUSTER = 16
+"""Largest number of workgroups of a cluster (CUDA: 8, and 16 if the program asks for more than is portable)."""
 WIDTH_BYTES = 32
 """Largest number of bytes per lane of a memory event."""
 ARRIVE_ONLY = 1
 """`space` of a BARRIER whose warp is counted and continues (BAR.ARV). With 0 the warp waits."""
+PHASE_ARRIVE = 2
+"""`space` of a BARRIER that arrives at a transaction barrier (mbarrier): `slot` = its number, `work` = arrivals of a
+phase, `cycles` = the set of workgroups at whose barriers it arrives (0 = its own), `row_stride` = bytes that loads of
+other workgroups and copies from shared memory (SEND) bring in this phase. A phase is complete when all arrivals have
+come, all these bytes have come, and no bulk load of the workgroup to the barrier is under way."""
+PHASE_WAIT = 3
+"""`space` of a BARRIER that waits until transaction barrier `slot` has completed `work` phases."""
+CLUSTER_ARRIVE = 4
+"""`space` of a BARRIER that arrives at the barrier of the cluster. A phase is complete when all warps have arrived."""
+CLUSTER_WAIT = 5
+"""`space` of a BARRIER that waits until the barrier of the cluster has completed `work` phases."""
+BULK_BYTES = (1 << 20) - 1
+"""Largest number of bytes of a bulk copy (PTX: the range of the transaction count)."""
+BULK_ALIGN = 16
+"""Bulk copies begin at multiples of this, and so do their rows (PTX)."""
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 
@@ -53,11 +73,26 @@ class Kind(IntEnum):
     STORE = 1  # registers -> memory
     ATOMIC = 2  # read-modify-write at L2 that returns a value
     REDUCE = 3  # read-modify-write at L2 without a returned value
-    ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS, TMA load)
-    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all), space: see ARRIVE_ONLY
+    ASYNC_COPY = 4  # global -> shared memory without registers (LDGSTS)
+    BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all); see PHASE_ARRIVE
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
     EXIT = 8  # last event of every warp
+    BULK = 9  # one instruction copies a box of rows between global and shared memory (TMA); see Bulk
+
+
+class Bulk(IntEnum):
+    """`space` of a BULK. Rows: `work`, of `stride` bytes, `row_stride` bytes apart, from `base` on.
+
+    `slot` (required) is cleared when all data have arrived, or all stored lines are acknowledged. `inner` of a LOAD:
+    transaction barrier whose phase ends only after the copy; NO_SLOT = none. `cycles` of a LOAD: set of workgroups that
+    get the data (multicast), each at its own transaction barrier `inner`; 0 = its own workgroup.
+    """
+
+    LOAD = 0  # global -> shared memory, past L1
+    STORE = 1  # shared -> global memory
+    REDUCE = 2  # shared memory is added to global memory at L2
+    SEND = 3  # shared memory -> shared memory of the one workgroup in `cycles`, at its transaction barrier `inner`
 
 
 class Space(IntEnum):
@@ -66,6 +101,7 @@ class Space(IntEnum):
     GLOBAL = 0
     LOCAL = 1  # per-thread spill space in global memory
     SHARED = 2  # on-chip shared memory (LDS); makes no sector requests
+    REMOTE = 3  # shared memory of the one workgroup in `cycles`; makes no sector requests
 
 
 class Cache(IntEnum):
@@ -92,17 +128,23 @@ class Pipe(IntEnum):
 EVENT = np.dtype(
     [
         ("kind", "u1"),  # Kind
-        ("space", "u1"),  # Space (memory events); ARRIVE_ONLY or 0 of a BARRIER
+        ("space", "u1"),  # Space (memory events); of a BARRIER: 0 or ARRIVE_ONLY to CLUSTER_WAIT; Bulk
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
         ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES
-        ("slot", "u1"),  # scoreboard slot set by this event, or NO_SLOT; barrier number of a BARRIER
+        ("slot", "u1"),  # scoreboard slot, cleared by data or acknowledgement; NO_SLOT; or number of a BARRIER
         ("inner", "u1"),  # lane pattern, see above
         ("array", "u1"),  # 0 in files; in the simulator: events with one number move together between workgroups
         ("stride", "i4"),  # bytes between neighbouring active lanes of a row
         ("count", "u4"),  # warp instructions folded into this row
-        ("cycles", "u4"),  # COMPUTE: least core clocks from first issue to the last result that a later event needs
-        ("work", "u4"),  # COMPUTE on TENSOR: multiply-accumulates by the whole warp; BARRIER: threads expected
+        (
+            "cycles",
+            "u4",
+        ),  # COMPUTE: least core clocks from first issue to the last result that a later event needs; a set, see above
+        (
+            "work",
+            "u4",
+        ),  # TENSOR: multiply-accumulates of the warp; BARRIER: threads expected, see above; BULK: rows
         ("pc", "u4"),  # program counter of the first instruction
         ("pad", "u4"),
         ("row_stride", "i8"),  # bytes between rows of a two-level pattern

@@ -39,6 +39,7 @@ class KernelInfo:
     warps_per_workgroup: int
     workgroups: int  # in the trace (a tracer that streams gives the size of the grid until it has read all)
     attributes: dict[str, Any] = field(default_factory=dict)  # provenance; values that JSON can hold
+    cluster: int = 1  # workgroups of a cluster: so many, next to each other in launch order, run at the same time
 
 
 @runtime_checkable

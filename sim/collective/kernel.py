@@ -9,7 +9,7 @@ relative to the workgroup's tag. Workgroups are in the order of the steps. The w
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,35 @@ class Step:
     tag_offset: int = 0
     gates: tuple[int, ...] = ()
     also: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How each chunk is cut.
+
+    Attributes:
+        rounds: parts of a chunk that go through all steps one after the other.
+        slices: parts of a round; a slice can be sent on while the next one arrives.
+    """
+
+    rounds: int = 1
+    slices: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.rounds * self.slices
+
+
+def in_rounds(steps: Sequence[Step], pieces: Pieces) -> list[Step]:
+    """The steps, cut into pieces and put in order."""
+    parts = [np.array_split(np.arange(len(step.tiles)), min(pieces.count, len(step.tiles))) for step in steps]
+    order = []
+    for turn in range(pieces.rounds):
+        for step, cuts in zip(steps, parts, strict=True):
+            for cut in cuts[turn * pieces.slices : (turn + 1) * pieces.slices]:
+                span = slice(cut[0], cut[-1] + 1)
+                order.append(replace(step, tiles=step.tiles[span], gates=step.gates[span]))
+    return order
 
 
 class Band(NamedTuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from sim.collective.staged import Pieces
+from sim.collective.kernel import Pieces
 from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
 from sim.spec import Topology
 from traces.choices import nearest

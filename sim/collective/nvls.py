@@ -22,10 +22,11 @@ parts of a line come to the switch at about the same time.
 import numpy as np
 
 from sim.collective.chunks import Chunks
+from sim.collective.kernel import Pieces, in_rounds
 from sim.collective.on_cus import Builder
 from sim.collective.plans import Plan, planned
 from sim.collective.space import OUTPUT, Buffer, Region
-from sim.collective.staged import RESULT, STAGING, Pieces, in_rounds
+from sim.collective.staged import RESULT, STAGING
 from sim.collective.topology import AnyTopology
 from sim.hw.request import Op
 
@@ -37,7 +38,7 @@ def _add_sums(build: Builder) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
     build.counts.final[own.start : own.stop] = 1
-    build.arrivals(last, chunks.gpus, 0, False, op=Op.COMBINE, alone=True)
+    build.arrivals(last, chunks.gpus, 0, False, each_tile=True, op=Op.COMBINE, alone=True)
     for local in range(chunks.gpus):
         span = chunks.span(build.gpu, local)
         if local < last:
@@ -59,8 +60,8 @@ def _finished(build: Builder, rounds: int, step_ps: int) -> Plan:
 
 
 def _rounds(chunks: Chunks) -> int:
-    """One tile of each chunk per round."""
-    return -(-chunks.tiles // chunks.gpus)
+    """At most one tile of each chunk per round."""
+    return max(len(chunks.span(0, local)) for local in range(chunks.gpus))
 
 
 def reduce_scatter(

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Step, segments
+from sim.collective.kernel import Pieces, Step, in_rounds, segments
 from sim.collective.plans import Counts, Plan, planned
 from sim.collective.space import OUTPUT, Buffer, Region, make_tiles, slot_bytes
 from sim.collective.tables import Queue
 from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
 from sim.hw.request import Op
 from sim.hw.space import PEER_BITS
+from sim.spec import Topology
 from traces.errors import UserError
 
 
@@ -45,14 +46,17 @@ class Builder:
         """Peer window of the GPU at a distance ahead."""
         return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
 
-    def arrivals(self, local: int, times: int, offset: int, adds: bool, **more: Any) -> None:
+    def arrivals(
+        self, local: int, times: int, offset: int, adds: bool, *, each_tile: bool = False, **more: Any
+    ) -> None:
         """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
 
-        adds: True: the data that the kernel sends include this GPU's contribution. more: further fields of `Region`.
+        adds: True: the data that the kernel sends include this GPU's contribution. each_tile: a slice may be a tile;
+        the steps that wait are then cut into tiles. more: further fields of `Region`.
         """
         span = self.chunks.span(self.gpu, local)
         self.counts.arrived[offset + span.start : offset + span.stop] = 1 if more.get("op") == Op.COMBINE else times
-        together = segments(self.tiles, span)
+        together = [(tile, 1) for tile in span] if each_tile else segments(self.tiles, span)
         for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
             first, count = together[share[-1]]
             begin, end = offset + together[share[0]][0], offset + first + count
@@ -112,6 +116,16 @@ def steps_queue(plan: Plan) -> Queue:
     return Queue(plan.gpu, 0, np.concatenate(tags), np.concatenate(gates), to=np.concatenate(to))
 
 
+def _use_all_links(build: Builder, steps: int) -> None:
+    """Cut the last steps, each to another GPU, into tiles and put these in turn if each GPU has a link of its own.
+
+    On a switch the link is shared, and one GPU after the other gets its whole rate.
+    """
+    if build.topology == Topology.FULLY_CONNECTED:
+        sends = build.steps[-steps:]
+        build.steps[-steps:] = in_rounds(sends, Pieces(max(len(step.tiles) for step in sends)))
+
+
 def _add_reduce_scatter(build: Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
     own = chunks.span(build.gpu, last)
@@ -122,6 +136,7 @@ def _add_reduce_scatter(build: Builder, update: bool) -> None:
             distance = chunks.owner_distance(local)
             to = 0 if update else slot_bytes(distance - 1)
             build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
+        _use_all_links(build, last)
         if not update:
             build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
         return
@@ -142,6 +157,7 @@ def _add_all_gather(build: Builder, offset: int) -> None:
     if is_direct(build.topology):
         for distance in range(1, chunks.gpus):
             build.step(last, [0], build.peer(distance), offset=offset, gated=False)
+        _use_all_links(build, last)
         return
     build.step(last, [0], build.peer(1), offset=offset, gated=False)
     for local in range(last - 1):

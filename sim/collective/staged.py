@@ -13,12 +13,11 @@ a round each step is done for all slices of the round before the next step begin
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Step
+from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.on_cus import Builder, add_messages
 from sim.collective.plans import Plan
 from sim.collective.space import slot_bytes
@@ -26,35 +25,6 @@ from sim.collective.topology import AnyTopology
 from sim.hw.space import PEER_BITS
 
 STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """How each chunk is cut.
-
-    Attributes:
-        rounds: parts of a chunk that go through all steps one after the other.
-        slices: parts of a round; a slice can be sent on while the next one arrives.
-    """
-
-    rounds: int = 1
-    slices: int = 1
-
-    @property
-    def count(self) -> int:
-        return self.rounds * self.slices
-
-
-def in_rounds(steps: Sequence[Step], pieces: Pieces) -> list[Step]:
-    """The steps, cut into pieces and put in order."""
-    parts = [np.array_split(np.arange(len(step.tiles)), min(pieces.count, len(step.tiles))) for step in steps]
-    order = []
-    for turn in range(pieces.rounds):
-        for step, cuts in zip(steps, parts, strict=True):
-            for cut in cuts[turn * pieces.slices : (turn + 1) * pieces.slices]:
-                span = slice(cut[0], cut[-1] + 1)
-                order.append(replace(step, tiles=step.tiles[span], gates=step.gates[span]))
-    return order
 
 
 def kernels(steps: Sequence[Step]) -> list[list[Step]]:

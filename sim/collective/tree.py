@@ -14,11 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Step
+from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.on_cus import Builder
 from sim.collective.plans import Plan
 from sim.collective.space import slot_bytes
-from sim.collective.staged import Pieces, in_rounds
 from sim.collective.topology import AnyTopology
 
 MOST_CHILDREN = 3

@@ -38,6 +38,12 @@ INSTRUCTIONS = {
     Site.CONVERT: "conversion of the output",
     Site.STORE: "store of the output",
     Site.EXIT: "exit",
+    Site.FILLED: "arrival of bulk copies",
+    Site.AWAIT_DATA: "wait for bulk copies",
+    Site.RELEASED: "release of a stage",
+    Site.AWAIT_STAGE: "wait for a free stage",
+    Site.CLUSTER_HERE: "arrival at the barrier of the cluster",
+    Site.CLUSTER_ALL: "barrier of the cluster",
 }
 """Instructions of a GEMM that t3sim makes, for people."""
 GEMM = "gemm:"

@@ -14,6 +14,7 @@ from sim.host.state import State, named_arrays, with_arrays
 from sim.host.team import chosen
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
+from sim.hw.peers import MESSAGE, groups_of, mail_places
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets
@@ -137,7 +138,7 @@ class Gpu:
             if between_windows:
                 between_windows()
         self._run_windows = 0
-        self._check_done(status, " beside ".join(launch.source.info.name for launch in launches))
+        self._check_done(status, self._names(launches))
         ends = [self.node.cus["last_exit_ps"].max(), self.node.banks["last_request_ps"].max(), launches[0].start_ps]
         ends.append(self.node.noc["last_ack_ps"].max())
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
@@ -175,13 +176,32 @@ class Gpu:
             first, last = launch.cus or (0, self.machine.cu.count)
             places = min(fit.workgroups, launch.places or fit.workgroups)
             fits.append((launch, places * (last - first)))
+            self._check_cluster(launch.source.info, places, first, last)
             self._set_dispatch(launch, fit, places, first, last)
             shared.append(places * fit.shared_per_workgroup)
-        ranges = [launch.cus or (0, self.machine.cu.count) for launch in launches]
-        shares = any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in combinations(ranges, 2))
+        shares = any(self._overlap(*pair) for pair in combinations(launches, 2))
         self.node.dispatch["shares"][[launch.queue for launch in launches]] = shares
+        self._set_clusters(launches, shares)
         self._reset_l1(min(sum(shared), self.machine.cu.shared_bytes) if shares else max(shared, default=0))
         self._window = TraceWindow(self.node, fits)
+
+    def _set_clusters(self, launches: Sequence[Launch], shares: bool) -> None:
+        """Make room for the mail of CUs if a kernel has clusters of workgroups."""
+        clustered = any(launch.source.info.cluster > 1 for launch in launches)
+        if clustered and shares:
+            raise UserError(f"{self._names(launches)}: found clusters of workgroups, which need CUs of their own")
+        places = (self.machine.cu.count, mail_places(self.machine)) if clustered else (0, 0)
+        self.node = self.node._replace(mail=np.zeros(places, MESSAGE))
+        self.node.engine["clustered"] = self.node.cus["clustered"] = clustered
+
+    @staticmethod
+    def _names(launches: Sequence[Launch]) -> str:
+        return " beside ".join(launch.source.info.name for launch in launches)
+
+    def _overlap(self, one: Launch, other: Launch) -> bool:
+        """Do two kernels share CUs? Parts of one kernel do not count."""
+        first, second = (launch.cus or (0, self.machine.cu.count) for launch in (one, other))
+        return max(first[0], second[0]) < min(first[1], second[1]) and not (one.part and other.part)
 
     def advance(self, progress: Progress | None = None) -> Status:
         """Run the clock until all is idle, to the horizon or the next call, or (with a line trace) for one window."""
@@ -243,6 +263,23 @@ class Gpu:
             )
         return occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
 
+    def _check_cluster(self, info: KernelInfo, places: int, first: int, last: int) -> None:
+        """Refuse clusters of workgroups that never fit into a group of CUs."""
+        if info.cluster == 1:
+            return
+        cu = self.machine.cu
+        if not cu.groups:
+            raise UserError(
+                f"kernel {info.name}: clusters of {info.cluster} workgroups, but the machine has none (cu.groups = 0); "
+                "h100_sxm has"
+            )
+        room = max(max(0, min(end, last) - max(begin, first)) * places for begin, end in groups_of(cu))
+        if info.cluster > room:
+            raise UserError(
+                f"kernel {info.name}: clusters of {info.cluster} workgroups, but a group of CUs (cu.groups = "
+                f"{cu.groups}) has room for {room}"
+            )
+
     def _set_dispatch(self, launch: Launch, fit: Occupancy, places: int, first: int, last: int) -> None:
         spec, dispatch = self.machine.dispatch, self.node.dispatch[launch.queue]
         for name in ("staged", "taken", "finished", "ended", "needs", "gated", "last_exit_ps"):
@@ -250,6 +287,7 @@ class Gpu:
         dispatch["takes"], dispatch["holds"] = fit.takes, held(self.machine.cu)
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
+        dispatch["cluster"] = launch.source.info.cluster
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
         partitions = self.machine.l2.partitions  # one dispatcher for all of them (D44)
         dispatch["partitions"] = partitions if last - first >= partitions else 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.hw.cu_record import ARRAYS
 from tracer.compile.jit import compiled
-from traces.schema import EVENT, Kind, Space
+from traces.schema import EVENT, Bulk, Kind, Space
 
 assert EVENT.fields is not None
 WORDS = EVENT.itemsize // 8
@@ -39,9 +39,10 @@ def words_of(events: np.ndarray) -> np.ndarray:
 
 @compiled(inline=True)
 def _moves(word):
-    """Has the event a memory address?"""
+    """Has the event an address of global memory?"""
     bits = np.int64(word & KIND_AND_SPACE)
-    return bits & 255 <= Kind.ASYNC_COPY and bits >> 8 != Space.SHARED
+    kind, space = bits & 255, bits >> 8
+    return (kind <= Kind.ASYNC_COPY and space < Space.SHARED) or (kind == Kind.BULK and space != Bulk.SEND)
 
 
 @compiled

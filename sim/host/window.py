@@ -17,8 +17,8 @@ from sim.machine.build import STAGED_WORKGROUPS, Node
 from sim.machine.memory import available_bytes
 from tracer.workgroup_check import Extent, check_events, check_structure
 from traces.errors import UserError
-from traces.schema import EVENT
-from traces.source import KernelSource, Workgroup
+from traces.schema import EVENT, Bulk, Kind
+from traces.source import KernelInfo, KernelSource, Workgroup
 from traces.units import bytes_text
 
 READ_AHEAD = 64
@@ -40,6 +40,8 @@ class Launch:
         cus: CUs that it may use, (first, one past the last); None = all.
         places: largest number of workgroups per CU; None = as many as fit.
         comm: its requests use the communication streams.
+        part: one of several parts of a kernel. They run on the same CUs without turns (`sim.hw.residency`), and
+            `places` counts the workgroups of all parts.
         tags: i8 [workgroups]: output tile of each workgroup; None = the number of the workgroup.
         gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = no gates.
         start_ps: time of the launch.
@@ -50,6 +52,7 @@ class Launch:
     cus: tuple[int, int] | None = None
     places: int | None = None
     comm: bool = False
+    part: bool = False
     tags: np.ndarray | None = None
     gates: np.ndarray | None = None
     start_ps: int = 0
@@ -174,6 +177,9 @@ class TraceWindow:
         while feed.inside < feed.room and dispatch["staged"] - dispatch["taken"] < STAGED_WORKGROUPS:
             workgroup = next(feed.workgroups, None)
             if workgroup is None:
+                if feed.read % feed.info.cluster:
+                    raise UserError(f"kernel {feed.info.name}: found {feed.read} workgroups, allowed is a multiple of "
+                                    f"its clusters of {feed.info.cluster}")  # fmt: skip
                 dispatch["ended"] = 1
                 return
             feed.read += 1
@@ -208,6 +214,7 @@ class TraceWindow:
         if same:
             feed.hold(same.slab)
             return same.slab
+        check_bulk(self.node, feed.info, workgroup)
         shift_bytes[:] = 0
         own = Program(self._copied(feed, workgroup), len(workgroup.events), len(workgroup.warp), extent)
         if program:
@@ -239,6 +246,20 @@ class TraceWindow:
         self.node.events[slab]["array"] = 0
         self.node.addresses[slab, : len(workgroup.addresses)] = workgroup.addresses
         return slab
+
+
+def check_bulk(node: Node, info: KernelInfo, workgroup: Workgroup) -> None:
+    """Refuse bulk copies that the machine cannot make.
+
+    Raises:
+        UserError: names the kernel, the workgroup, and why.
+    """
+    events = workgroup.events[workgroup.events["kind"] == Kind.BULK]
+    where = f"kernel {info.name}, workgroup {workgroup.index}: found a bulk copy"
+    if len(events) and not len(node.bulk_units):
+        raise UserError(f"{where}, but the machine has none (cu.bulk_lines_per_clk = 0); h100_sxm has")
+    if len(node.output.tiles) and (events["space"] != Bulk.LOAD).any():
+        raise UserError(f"{where} that stores, in a run with outputs for other GPUs: allowed are bulk loads")
 
 
 def check_window_memory(slabs: int, events: int, addresses: int) -> None:

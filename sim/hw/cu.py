@@ -11,13 +11,23 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 
 import numpy as np
 
-from sim.hw.barrier import arrive, warp_exit
+from sim.hw.barrier import arrive, phase_arrival, warp_exit
+from sim.hw.bulk import bulk_advance, bulk_idle, bulk_start, bulk_wake_ps
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_request
 from sim.hw.l1 import l1_expect_answer
-from sim.hw.lsu import lsu_advance, lsu_answer, lsu_enqueue, lsu_idle, lsu_start, lsu_wake_ps
+from sim.hw.lsu import (
+    lsu_advance,
+    lsu_answer,
+    lsu_enqueue,
+    lsu_idle,
+    lsu_start,
+    lsu_wake_ps,
+)
+from sim.hw.peers import mail_ps, read_mail
 from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch, prefetch_lines
+from sim.hw.remote import lsu_start_remote
 from sim.hw.request import NEVER
 from sim.hw.space import space_of
 from sim.hw.warp import (
@@ -33,7 +43,7 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.compile.jit import compiled
-from traces.schema import EVENT, Kind, Space
+from traces.schema import EVENT, PHASE_ARRIVE, Kind, Space
 
 EVENT_BYTES = EVENT.itemsize
 CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
@@ -50,10 +60,25 @@ def _is_memory(event):
 
 
 @compiled(inline=True)
-def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _takes_load(event):
+    """Does the event wait for its turn at the load table?"""
+    return _is_memory(event) or event.kind == Kind.BULK or _arrives_elsewhere(event)
+
+
+@compiled(inline=True)
+def _arrives_elsewhere(event):
+    """Does the event arrive at transaction barriers of other workgroups?"""
+    return event.kind == Kind.BARRIER and event.space == PHASE_ARRIVE and event.cycles > 0
+
+
+@compiled(inline=True)
+def _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     lsu.wavefront = w - resident.first_warp
+    if event.space == Space.REMOTE or event.kind == Kind.BARRIER:
+        _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
+        return
     base = np.int64(event.base) + resident.shift_bytes[event.array]
     lsu_start(
         *(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm),
@@ -62,8 +87,23 @@ def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, ou
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
+@compiled
+def _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps):
+    """Start an event that goes to other CUs of the cluster. An arrival may mean the own workgroup too."""
+    warp = warps.warp[w]
+    resident = cu.resident[warp.workgroup]
+    if event.kind == Kind.BARRIER:
+        if (np.int64(event.cycles) >> resident.rank) & 1 == 1:
+            arrivals, number = np.int64(event.work), np.int64(event.slot)
+            phase_arrival(cu, warps, resident, number, arrivals, event.row_stride, now_ps)
+        if np.int64(event.cycles) & ~(1 << np.int64(resident.rank)) == 0:
+            return
+    lsu_start_remote(lsu, warps, w, event, addresses[warp.slab], resident, now_ps)
+    cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
+
+
 @compiled(inline=True)
-def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
+def _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or goes to sleep until it can."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
@@ -89,11 +129,11 @@ def _issue(cu, lsu, l1, sets, fifos, pool, warps, w, events, addresses, output, 
             else:
                 warp_sleep(warps, w, ON_TRACKER, now_ps)
             return
-    if _is_memory(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
+    if _takes_load(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
         return
-    _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+    _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
@@ -103,7 +143,7 @@ def _granted_ps(cu, warp, event, output, now_ps):
     The first store of a workgroup into a tile asks the Tracker for an entry (`sim.machine.tracking`).
     """
     resident = cu.resident[warp.workgroup]
-    if resident.comm or event.space == Space.SHARED:
+    if resident.comm or event.space >= Space.SHARED:
         return 0
     number = space_of(output.space, np.int64(event.base) + resident.shift_bytes[event.array])
     if number < 0:
@@ -133,7 +173,7 @@ def wake_stores(cu, warps, place, granted_ps):
 
 
 @compiled(inline=True)
-def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """Execute the event. All resources that it needs are free."""
     warp = warps.warp[w]
     warp.event += 1
@@ -145,28 +185,32 @@ def _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output,
     free_ps = book_issue(cu, w % cu.schedulers, event, now_ps)
     if kind == Kind.EXIT:
         warp_exit(cu, warps, w, now_ps)
-    elif kind == Kind.BARRIER:
+    elif kind == Kind.BARRIER and not _arrives_elsewhere(event):
         arrive(cu, warps, w, event, now_ps)
     else:
         warp_ready(warps, w, free_ps)
-        if _is_memory(event):
-            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        if _is_memory(event) or kind == Kind.BARRIER:
+            _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        elif kind == Kind.BULK:
+            resident = cu.resident[warp.workgroup]
+            base = np.int64(event.base) + resident.shift_bytes[event.array]
+            bulk_start(bulk, cu, lsu, warps, w, event, base, resident.tag, w - resident.first_warp, now_ps)
         elif kind <= Kind.ASYNC_COPY and event.mask != np.uint64(0):
             access_shared(cu, warps, w, event, now_ps)
 
 
 @compiled(inline=True)
-def _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
+def _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Start queued memory events as the load/store unit becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
         w = np.int64(lsu.queue[lsu.queue_head & (MAX_WARPS - 1)])
         lsu.queue_head += 1
         event = events[warps.warp[w].slab, warps.warp[w].event]
-        _execute(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
-def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
+def _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps):
     """Take answers from now_ps on, each at its time, while no other action of the CU is due earlier.
 
     Returns:
@@ -175,6 +219,10 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
     """
     answers = fifos[cu.answers]
     other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
+    if not bulk_idle(bulk):
+        other_ps = min(other_ps, bulk_wake_ps(bulk))
+    if cu.clustered == 1:
+        other_ps = min(other_ps, mail_ps(peer, mail))
     while True:
         answer_ps = fifo_head_ps(answers, pool)
         if answer_ps > other_ps or answer_ps >= end_ps:
@@ -184,8 +232,8 @@ def _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps):
         if fifo_fill(answers) >= ANSWERS_AHEAD:
             following = fifo_request(answers, pool, answers.head + ANSWERS_AHEAD - 1)
             l1_expect_answer(l1, sets, following.line, np.int64(following.load))
-        cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, answer_ps)
-        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads:
+        cu.slot_stall_ps += lsu_answer(cu, lsu, l1, sets, warps, entry, answer_ps)
+        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads or bulk.blocked_since_ps >= 0:
             return answer_ps
         other_ps = min(other_ps, next_issue_ps(warps))
 
@@ -212,7 +260,7 @@ def cu_expect_work(lsu, l1, sets, warps, answers, pool):
 
 
 @compiled(inline=True)
-def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps, end_ps):
+def cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, events, addresses, output, now_ps, end_ps):
     """Take the answers that come first, then do all other actions of the CU that are due at that time.
 
     Args:
@@ -222,22 +270,29 @@ def cu_step(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, no
     Returns:
         When the CU can act next. NEVER if it waits for an answer or for room in its port.
 
-    Reads: events, addresses, output.sends, output.space. Writes: cu, lsu, l1, sets, fifos, pool, warps,
-    output.tiles.
+    Reads: events, addresses, mail, output.sends, output.space. Writes: cu, lsu, bulk, l1, sets, fifos, pool,
+    warps, peer, output.tiles.
     """
     if lsu.blocked_since_ps < 0:
-        now_ps = _take_answers(cu, lsu, l1, sets, fifos, pool, warps, now_ps, end_ps)
+        now_ps = _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps)
         if now_ps >= end_ps:
             return now_ps
     answers = fifos[cu.answers]
     while fifo_head_ps(answers, pool) <= now_ps:
         entry = np.int64(fifo_head(answers, pool).load)
         fifo_pop(answers)
-        cu.slot_stall_ps += lsu_answer(lsu, l1, sets, warps, entry, now_ps)
+        cu.slot_stall_ps += lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps)
+    if cu.clustered == 1:
+        cu.slot_stall_ps += read_mail(cu, lsu, l1, sets, warps, peer, mail, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
-    _serve_lsu_queue(cu, lsu, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
+    if not bulk_idle(bulk):
+        bulk_advance(bulk, lsu, l1, fifos, pool, now_ps)
+    _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
     key = next_warp(warps)
     while key >> WARP_BITS <= now_ps:
-        _issue(cu, lsu, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
+        _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
         key = next_warp(warps)
-    return min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
+    wake_ps = min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
+    if cu.clustered == 1:
+        wake_ps = min(wake_ps, mail_ps(peer, mail))
+    return wake_ps if bulk_idle(bulk) else min(wake_ps, bulk_wake_ps(bulk))

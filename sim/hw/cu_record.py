@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.hw.prefetch import host_record
-from traces.schema import BARRIERS, Pipe
+from traces.schema import BARRIERS, MAX_CLUSTER, Pipe
 from traces.units import whole_period_ps
 
 MAX_WORKGROUPS = 32
@@ -17,6 +17,10 @@ NOT_ASKED = 0
 ASKS = 1  # the Tracker has not seen the request
 WAITS = 2  # no entry was free
 GRANTED = 3
+
+PHASES = np.dtype([("arrived", "i4"), ("copies", "i4"), ("completed", "i8"), ("arrivals", "i4"), ("bytes", "i4")])
+"""A transaction barrier: arrivals in this phase, copies under way, phases completed, arrivals of a phase, bytes that
+are expected from other workgroups less those that came."""
 
 RESIDENT = np.dtype(
     [
@@ -34,7 +38,16 @@ RESIDENT = np.dtype(
         ("queue", "i4"),  # dispatch queue that sent it
         ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
         ("arrived", "i4", BARRIERS),
+        ("phases", PHASES, BARRIERS),
         ("shift_bytes", "i8", ARRAYS),  # its address - the address in its events, per array
+        ("cluster", "i8"),  # number of its cluster, unique among those on the GPU; -1 = none
+        ("rank", "i4"),  # in its cluster ...
+        ("size", "i4"),  # ... of so many workgroups ...
+        ("members", "i2", MAX_CLUSTER),  # ... and their CUs and places (`sim.hw.signals.member`), by rank
+        ("cluster_warps", "u8"),  # its warps that have arrived at the barrier of the cluster, a bit each ...
+        ("cluster_arrived", "i4"),  # ... their number ...
+        ("cluster_phases", "i4"),  # ... and phases completed
+        ("told_ps", "i8"),  # when all its warps had arrived or ended, -1 = not yet
     ],
     align=True,
 )
@@ -74,6 +87,8 @@ CU = host_record(
         ("ended", "i8"),  # workgroups that have ended since all were collected ...
         ("collected", "i8"),  # ... and those of them that the engine has collected
         ("asking", "i8"),  # workgroups that ask the Tracker for an entry
+        ("clustered", "i8"),  # 1: a kernel in progress has clusters of workgroups
+        ("tells", "i8"),  # workgroups whose warps have all arrived at the barrier of their cluster
         # counters
         ("warp_instructions", "i8"),
         ("events", "i8"),

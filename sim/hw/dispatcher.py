@@ -5,18 +5,26 @@ workgroups in launch order. Kernels have CUs of their own or share them (`sim.hw
 are in the *trace window*, which the host fills ahead. If the next workgroup is not there yet, the dispatcher stops the
 clock (`needs`) until the host has staged it. So the result does not depend on how far the host reads ahead.
 
+The workgroups of a *cluster* start together, on CUs of one group (GPC): only if all have room there (D48).
+
 News takes the engine's lookahead to reach the dispatcher: that a workgroup has ended and its place is free (D7), and
 that a gate has opened (D23).
 """
 
 import numpy as np
 
+from sim.hw.barrier import clear_phases
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.request import NEVER
 from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
+from sim.hw.signals import member, member_cu, member_place
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
 from tracer.compile.jit import compiled
+from traces.schema import MAX_CLUSTER
+
+QUEUES = 4
+"""Dispatch queues of a GPU: the number of kernels in progress at once."""
 
 STAGED = np.dtype(
     [
@@ -34,7 +42,10 @@ STAGED = np.dtype(
 
 DISPATCH = np.dtype(
     [
-        ("lookahead_ps", "i8"),  # constant of the machine
+        # constants of the machine
+        ("lookahead_ps", "i8"),
+        ("cus", "i8"),
+        ("groups", "i8"),  # of CUs
         # constants of the kernel in progress
         ("first_cu", "i8"),
         ("last_cu", "i8"),  # one past
@@ -47,6 +58,7 @@ DISPATCH = np.dtype(
         ("seed", "i8"),
         ("comm", "i8"),
         ("shares", "i8"),  # 1: other kernels may run on its CUs
+        ("cluster", "i8"),  # workgroups of a cluster
         ("takes", "i8", len(RESOURCES)),  # by a workgroup
         ("holds", "i8", len(RESOURCES)),  # a CU
         # state
@@ -59,6 +71,8 @@ DISPATCH = np.dtype(
         ("needs", "i8"),  # 1: waits for the host
         ("gated", "i8"),  # 1: the next workgroup waits for its gate
         ("last_exit_ps", "i8"),  # when its last workgroup so far ended
+        ("start_ps", "i8"),  # of the cluster that is being dispatched ...
+        ("members", "i2", MAX_CLUSTER),  # ... and the places of its workgroups
     ],
     align=True,
 )
@@ -117,9 +131,73 @@ def choose_cu(dispatches, queue, cus):
     return best
 
 
+@compiled(inline=True)
+def _group_edge(dispatch, group):
+    """The first CU of a group that the queue may use: pairs of CUs are divided as evenly as possible."""
+    edge = dispatch.cus if group == dispatch.groups else dispatch.cus // 2 * group // dispatch.groups * 2
+    return min(max(edge, dispatch.first_cu), dispatch.last_cu)
+
+
+@compiled
+def choose_group(dispatch, cus):
+    """Group of CUs for the next cluster, -1 if none has room. Breadth-first: the one with most free places.
+
+    Reads: dispatch, cus.
+    """
+    best, most = -1, dispatch.cluster - 1
+    for group in range(dispatch.groups):
+        room = 0
+        for c in range(_group_edge(dispatch, group), _group_edge(dispatch, group + 1)):
+            room += max(0, dispatch.places - cus[c].taken)
+        if room > most:
+            best, most = group, room
+            if dispatch.order == WorkgroupOrder.DEPTH_FIRST:
+                break
+    return best
+
+
+@compiled
+def _choose_in_group(dispatch, cus, group):
+    """CU for the next workgroup of a cluster in a group that has room for it."""
+    best = -1
+    for c in range(_group_edge(dispatch, group), _group_edge(dispatch, group + 1)):
+        if cus[c].taken < dispatch.places and (best < 0 or cus[c].taken < cus[best].taken):
+            best = c
+            if dispatch.order == WorkgroupOrder.DEPTH_FIRST:
+                break
+    return best
+
+
+@compiled
+def _cluster_cu(dispatch, cus):
+    """CU for the next workgroup of a kernel with clusters, -1 if the group of the next cluster has no room."""
+    rank = dispatch.taken % dispatch.cluster
+    group = choose_group(dispatch, cus) if rank == 0 else 0
+    if group < 0:
+        return -1
+    while rank > 0 and _group_edge(dispatch, group + 1) <= member_cu(dispatch.members[0]):
+        group += 1
+    return _choose_in_group(dispatch, cus, group)
+
+
+@compiled
+def _join_cluster(dispatch, queue, cus, c, place):
+    """The workgroup in this place of a CU is the next one of its cluster. The last one tells all who they are."""
+    size, rank = dispatch.cluster, dispatch.taken % dispatch.cluster
+    dispatch.members[rank] = member(c, place)
+    resident = cus[c].resident[place]
+    resident.cluster = (dispatch.taken - rank) * QUEUES + queue
+    resident.rank, resident.size = rank, size
+    if rank == size - 1:
+        for one in range(size):
+            resident = cus[member_cu(dispatch.members[one])].resident[member_place(dispatch.members[one])]
+            for other in range(size):
+                resident.members[other] = dispatch.members[other]
+
+
 @compiled
 def _settle(dispatch, queue, cu, warps, staged, start_ps):
-    """Give the staged workgroup a place in the CU; its warps issue from start_ps on."""
+    """Give the staged workgroup a place in the CU; its warps issue from start_ps on. Returns the place."""
     place = 0
     while cu.resident[place].tag >= 0:
         place += 1
@@ -134,7 +212,10 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
     resident.queue = queue
     resident.comm = dispatch.comm
     resident.asks = NOT_ASKED
+    resident.cluster, resident.rank, resident.size, resident.told_ps = -1, 0, 1, -1
+    resident.cluster_warps, resident.cluster_arrived, resident.cluster_phases = 0, 0, 0
     resident.arrived[:] = 0
+    clear_phases(resident)
     for array in range(ARRAYS):
         resident.shift_bytes[array] = staged.shift_bytes[array]
     cu.residents += 1
@@ -147,6 +228,17 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
         warp.pending = 0
         warp.workgroup = place
         warp_ready(warps, w, start_ps)
+    return place
+
+
+@compiled(inline=True)
+def _gate_ps(dispatch, staged, gates, number):
+    """When the dispatcher sees that the gate of a staged workgroup is open; 0 without a gate, NEVER if it is closed."""
+    workgroup = staged[number & (len(staged) - 1)]
+    if workgroup.gate == 0:
+        return 0
+    gate = gates[workgroup.gate - 1]
+    return gate.open_ps + dispatch.lookahead_ps + gate.delay_ps if gate.open_ps < NEVER else NEVER
 
 
 @compiled
@@ -172,36 +264,40 @@ def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
     if dispatch.shares == 1 and waits_for_turn(dispatches, queue):
         dispatch.wake_ps = NEVER
         return -1, NEVER
-    if dispatch.taken == dispatch.staged and dispatch.ended == 0:
+    rank = dispatch.taken % dispatch.cluster
+    whole = dispatch.taken + dispatch.cluster - rank <= dispatch.staged
+    if not whole and dispatch.ended == 0:
         dispatch.needs = 1
         return -1, NEVER
     dispatch.wake_ps = NEVER
-    if dispatch.taken == dispatch.staged:
+    if not whole:
         if dispatch.shares == 1:
             give_turn(dispatches, queue, now_ps)
         return -1, NEVER
     workgroup = staged[dispatch.taken & (len(staged) - 1)]
     dispatch.gated = 0
-    if workgroup.gate > 0:
-        gate = gates[workgroup.gate - 1]
-        seen_ps = gate.open_ps + dispatch.lookahead_ps + gate.delay_ps
+    for number in range(dispatch.taken, dispatch.taken + dispatch.cluster - rank):
+        seen_ps = _gate_ps(dispatch, staged, gates, number)
         if seen_ps > now_ps:
             dispatch.gated = 1
-            dispatch.wake_ps = seen_ps if gate.open_ps < NEVER else NEVER
+            dispatch.wake_ps = seen_ps
             return -1, NEVER
     free_ps = free_places(dispatch, cus, now_ps)
-    c = choose_cu(dispatches, queue, cus)
+    c = choose_cu(dispatches, queue, cus) if dispatch.cluster == 1 else _cluster_cu(dispatch, cus)
     if c < 0:
         dispatch.wake_ps = free_ps
         return -1, NEVER
-    start_ps = now_ps
-    if dispatch.jitter_ps > 0:
-        start_ps += np.int64(_random_share(dispatch.seed, workgroup.tag) * dispatch.jitter_ps)
-    _settle(dispatch, queue, cus[c], warps[c], workgroup, start_ps)
+    if rank == 0:
+        dispatch.start_ps = now_ps
+        if dispatch.jitter_ps > 0:
+            dispatch.start_ps += np.int64(_random_share(dispatch.seed, workgroup.tag) * dispatch.jitter_ps)
+    place = _settle(dispatch, queue, cus[c], warps[c], workgroup, dispatch.start_ps)
+    if dispatch.cluster > 1:
+        _join_cluster(dispatch, queue, cus, c, place)
     dispatch.taken += 1
-    dispatch.next_ps = now_ps + dispatch.interval_ps
+    dispatch.next_ps = now_ps + dispatch.interval_ps * dispatch.cluster if rank == dispatch.cluster - 1 else now_ps
     dispatch.wake_ps = dispatch.next_ps
-    return c, start_ps
+    return c, dispatch.start_ps
 
 
 assert MAX_WORKGROUPS <= MAX_WARPS

@@ -30,7 +30,7 @@ from sim.hw.fifo import (
 from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
 from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
 from sim.hw.prefetch import prefetch
-from sim.hw.request import NEVER, STREAMS, Op, Stream
+from sim.hw.request import NEVER, STREAMS, Op, Stream, is_awaited
 from sim.hw.tags import (
     WAITERS_BYTE,
     claim_way,
@@ -89,7 +89,7 @@ def _place(bank, cache_set, way, fifos, pool, request, now_ps):
 
 @compiled(inline=True)
 def _answer(fifo, pool, request, ready_ps):
-    if request.op == Op.READ or request.op == Op.ATOMIC:
+    if request.op == Op.READ or request.op == Op.ATOMIC or is_awaited(request):
         fifo_push_copy(fifo, pool, request, ready_ps)
 
 
@@ -146,7 +146,7 @@ def _count_read(bank, request, hit, merged, missing):
 
 @compiled(inline=True)
 def _write(bank, sets, fifos, pool, request, now_ps):
-    """Write into the cache. Acknowledge the write if the machine has acknowledgements. False if the bank must block."""
+    """Write into the cache. Acknowledge it if the machine does so, or if a warp waits. False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
@@ -162,7 +162,7 @@ def _write(bank, sets, fifos, pool, request, now_ps):
         write_through(bank, cache_set, way, fifos, pool, request, now_ps)
     else:
         cache_set.way[way].dirty |= request.sectors
-    if bank.acks == 1:
+    if bank.acks == 1 or is_awaited(request):
         fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     return True
 
@@ -184,6 +184,8 @@ def _pass_through(bank, sets, fifos, pool, request, now_ps):
     else:
         bank.uncached_write_sectors += sectors_in(request.sectors)
     to_dram(bank, fifos, pool, request, request.op, request.stream, request.line, request.sectors, now_ps)
+    if is_awaited(request):
+        fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     if request.op == Op.READ and request.source < 0:
         bank.reads_out -= 1  # the channel sends the data to the DMA engine
 

@@ -4,23 +4,30 @@ The unit works on one event at a time, one line per `line_ps`. A line enters onl
 port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
-are posted: they have no answer, and no warp waits for them (D10).
+are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.
 
-The load table holds the events that wait for data: the number of missing answers, and the scoreboard slot to clear.
+An event that goes to other CUs of the cluster (distributed shared memory, a remote arrival) leaves through another
+port, past L1 (`sim.hw.peers`). Each of its lines is answered.
+
+The load table holds the events that wait for answers: the number of missing answers and the scoreboard slot to clear.
+Acknowledgements take entries of L1 on their way, like loads.
 """
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push, fifo_request, fifo_room_ps
+from sim.hw.barrier import copy_ends
+from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.lsu_lines import op_of, open_load, send
+from sim.hw.remote import send_remote
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
 from sim.hw.tags import canonical, sectors_in
-from sim.hw.warp import MAX_WARPS, slot_done, slot_take
+from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
-from traces.schema import Cache, Kind
+from traces.schema import NO_SLOT, Cache, Kind
 
 LINES_AT_ONCE = 4
 """A full warp of 16-byte accesses has as many lines."""
@@ -100,27 +107,16 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
     for i in range(lsu.lines):
         lsu.line[i] = canonical(lsu.line[i])
     lsu.next_line = 0
+    lsu.port = lsu.noc_port
     lsu.tag = tag + event.work if comm else tag
     lsu.cache = event.cache
     lsu.load = -1
     lsu.link = lsu.contributors = lsu.share = lsu.stores = lsu.store = 0
     lsu.send = -1
-    if kind == Kind.STORE:
-        lsu.op = Op.WRITE
-    elif kind == Kind.REDUCE:
-        lsu.op = Op.REDUCE
-    elif kind == Kind.ATOMIC:
-        lsu.op = Op.ATOMIC
-    else:
-        lsu.op = Op.READ
+    lsu.op = op_of(kind)
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
-        number = np.int64(lsu.free[lsu.loads_used])
-        load = lsu.load_table[number]
-        lsu.loads_used += 1
-        load.warp, load.slot, load.answers, load.open, load.done_ps = w, event.slot, 0, 1, now_ps
-        slot_take(warps.warp[w], event.slot)
-        lsu.load = number
+        lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
@@ -132,6 +128,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
                 lsu.share = tag // space.tiles
                 lsu.tag = space.first_tag + tag - lsu.share * space.tiles
                 _route_store(lsu, tiles[lsu.tag], sends)
+            elif event.slot != NO_SLOT:
+                lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     lsu.free_ps = now_ps
 
 
@@ -146,13 +144,13 @@ def _finish_load(lsu, warps, number):
 
 
 @compiled(inline=True)
-def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
+def lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps):
     """The answer to L1 miss entry `entry` has arrived: fill L1 and credit every load that waits for it.
 
     Returns:
         Picoseconds that the woken warps had slept.
 
-    Writes: lsu, l1, sets, warps.
+    Writes: cu, lsu, l1, sets, warps.
     """
     stalled_ps = 0
     l1_fill(l1, sets, entry)
@@ -164,32 +162,14 @@ def lsu_answer(lsu, l1, sets, warps, entry, now_ps):
         load.done_ps = max(load.done_ps, now_ps)
         if load.answers == 0 and load.open == 0:
             stalled_ps += _finish_load(lsu, warps, number)
+            if load.barrier >= 0:
+                copy_ends(cu, warps, np.int64(load.warp), np.int64(load.barrier), load.done_ps)
         number = -1
         if joiner >= 0:
             number = np.int64(l1.joiner_load[joiner])
             joiner = np.int64(l1.joiner_next[joiner])
     l1_close(l1, entry)
     return stalled_ps
-
-
-@compiled(inline=True)
-def _send(lsu, fifos, pool, entry, line, sectors, full, leave_ps, now_ps):
-    request = fifo_push(fifos[lsu.port], pool)
-    request.line = line
-    request.ready_ps = leave_ps
-    request.born_ps = now_ps
-    request.tag = lsu.tag
-    request.load = entry
-    request.source = lsu.cu
-    request.contributors = lsu.contributors
-    request.share = lsu.share
-    request.link = lsu.link
-    request.wavefront = lsu.wavefront
-    request.sectors = sectors
-    request.full = full
-    request.op = lsu.op
-    request.stream = lsu.stream
-    request.cache = lsu.cache
 
 
 @compiled
@@ -222,7 +202,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     if missing != 0:
         load.answers += 1
         entry = l1_miss(l1, line, missing, lsu.load, 1 if keep else 0)
-        _send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
+        send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
 
 
 @compiled(inline=True)
@@ -257,14 +237,20 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             lsu.load_table[lsu.load].answers += 1
             lsu.atomic_sectors += sectors_in(lsu.sectors[i])
             entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
-            _send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             _tell_lanes(lsu, fifos, pool, i)
+        elif lsu.op == Op.REMOTE:
+            send_remote(lsu, l1, fifos, pool, i, now_ps)
         else:
             if lsu.op == Op.WRITE:
                 l1_write(l1, lsu.sectors[i])
             else:
                 lsu.atomic_sectors += sectors_in(lsu.sectors[i])
-            _send(lsu, fifos, pool, lsu.send, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
+            entry = lsu.send
+            if lsu.load >= 0:
+                lsu.load_table[lsu.load].answers += 1
+                entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+            send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             if lsu.op == Op.REDUCE:
                 _tell_lanes(lsu, fifos, pool, i)
         lsu.line_requests += 1

@@ -16,7 +16,7 @@ LOAD = np.dtype(
         ("slot", "i2"),
         ("warp", "i1"),
         ("open", "i1"),  # 1 while the unit is still issuing its lines
-        ("pad", "i2"),
+        ("barrier", "i2"),  # of a bulk copy: transaction barrier that waits for it, -1 = none
     ],
     align=True,
 )
@@ -33,10 +33,12 @@ LSU = host_record(
         # constants
         ("line_ps", "i8"),
         ("loads", "i8"),  # load-table entries
-        ("port", "i8"),  # fifo towards the NoC
+        ("noc_port", "i8"),  # fifo towards the NoC ...
+        ("peer_port", "i8"),  # ... and towards other CUs of the cluster, -1 = none
         ("cu", "i4"),
         ("counts_lanes", "i4"),  # 1: atomics tell L2 how many lanes they have at one address
         # state
+        ("port", "i8"),  # fifo of the current event
         ("free_ps", "i8"),  # when the last event has sent its lines
         (
             "port_room_ps",
@@ -57,6 +59,11 @@ LSU = host_record(
         ("first_store", "i8"),  # ... and the first of them
         ("store", "i8"),  # of them, done or current
         ("wavefront", "i8"),  # of the workgroup, that issued the current event
+        ("remote_op", "i8"),  # of lines to other CUs: Op, ...
+        ("cluster", "i8"),  # ... the cluster ...
+        ("signal", "i8"),  # ... 1 + transaction barrier at which they arrive, 0 = none ...
+        ("arrivals", "i8"),  # ... of a phase, ...
+        ("expected_bytes", "i8"),  # ... and bytes that it expects from other workgroups
         ("queue_head", "i8"),
         ("queue_tail", "i8"),
         ("loads_used", "i8"),
@@ -70,6 +77,8 @@ LSU = host_record(
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
         ("same", "i1", MAX_LINES),  # of an atomic: lanes at one address
+        ("peer", "i2", MAX_LINES),  # of a line to another CU: its workgroup (`sim.hw.signals.member`)
+        ("peer_rank", "i1", MAX_LINES),  # and the rank of that
         ("links", "i1", MAX_PORTS),  # 1 + port of each GPU of the set
         ("queue", "i4", MAX_WARPS),  # warps whose memory event waits
         ("free", "i2", MAX_LOADS),  # load-table entries that are free: from place `loads_used` on
@@ -78,18 +87,21 @@ LSU = host_record(
 )
 
 
-def make_lsus(spec, period_ps, ports, counts_lanes):
+def make_lsus(spec, period_ps, ports, counts_lanes, peer_ports):
     """One LSU per CU.
 
     Args:
         spec: sim.spec.ComputeUnit.
         ports: fifo number of each CU's NoC port.
         counts_lanes: True if L2 has a limit for atomics on one address.
+        peer_ports: fifo number of each CU's port towards other CUs, empty without clusters.
     """
     lsus = np.zeros(len(ports), LSU)
     lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
     lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
-    lsus["port"], lsus["cu"], lsus["counts_lanes"] = ports, np.arange(len(ports)), counts_lanes
+    lsus["port"] = lsus["noc_port"] = ports
+    lsus["peer_port"] = peer_ports if len(peer_ports) else -1
+    lsus["cu"], lsus["counts_lanes"] = np.arange(len(ports)), counts_lanes
     lsus["free"] = np.arange(MAX_LOADS)
     lsus["load"] = lsus["blocked_since_ps"] = -1
     return lsus

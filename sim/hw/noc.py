@@ -7,7 +7,8 @@ ready at their source. Within a clock the sources take turns: the clock's number
 
 A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
 credit, and all requests behind it wait too. So a bank's places go to the requests in the order in which they asked.
-Answers always have room, because a CU reserves a place for every read that it sends.
+Answers always have room, because a CU reserves a place for every read that it sends. The answer to a multicast load
+goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs.
 """
 
 import numpy as np
@@ -26,7 +27,8 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, is_far, route
-from sim.hw.request import NEVER, SECTOR_BYTES, Op
+from sim.hw.peers import asker_gets, deliver
+from sim.hw.request import NEVER, SECTOR_BYTES, Op, is_awaited, is_store
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
@@ -233,21 +235,25 @@ def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
+def _volume_bytes(noc, answer):
+    """Bytes of an answer's packet: header and data; of an acknowledgement as the machine says."""
+    sectors = sectors_in(answer.sectors)
+    return sectors * noc.ack_bytes if is_store(answer) else noc.header_bytes + sectors * SECTOR_BYTES
+
+
+@compiled(inline=True)
+def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps):
     """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
 
-    The acknowledgement of a store occupies both ports; the CU does not wait for it.
+    The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
     """
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
     if source >= 2 * noc.banks:
-        _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, cu_wake_ps)
+        _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, clusters, cu_wake_ps)
         return
     bank = source if source < noc.banks else source - noc.banks
-    if answer.op == Op.WRITE:
-        volume = sectors_in(answer.sectors) * noc.ack_bytes
-    else:
-        volume = noc.header_bytes + sectors_in(answer.sectors) * SECTOR_BYTES
+    volume = _volume_bytes(noc, answer)
     noc.answer_packets += 1
     noc.answer_bytes += volume
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
@@ -256,23 +262,41 @@ def _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps):
         _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
         fifo_pop(queue)
     else:
-        _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps)
+        _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps)
 
 
 @compiled(inline=True)
-def _arrive(noc, c, fifos, pool, queue, answer, out_ps, cu_wake_ps):
+def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
     """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
-    volume = sectors_in(answer.sectors) * (noc.ack_bytes if answer.op == Op.WRITE else SECTOR_BYTES)
-    if answer.op != Op.WRITE:
-        volume += noc.header_bytes
-    in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, volume, noc.response_bytes_per_clk), out_ps)
-    noc.cu_in_ps[c] = in_ps
-    if answer.op == Op.WRITE:
-        noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
+    if answer.op == Op.READ and answer.share != 0:
+        _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
         fifo_pop(queue)
         return
+    in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
+    noc.cu_in_ps[c] = in_ps
+    if is_store(answer):
+        noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
+        if not is_awaited(answer):
+            fifo_pop(queue)
+            return
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     fifo_pop(queue)
+    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
+
+
+@compiled
+def _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
+    """Move the answer to a multicast load, which leaves its source at out_ps, into CU c and the CUs of its cluster.
+
+    clusters: (cus, peers, mail).
+    """
+    cus, peers, mail = clusters
+    data_ps = _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
+    port_ps = data_ps if asker_gets(cus, answer) else _port_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
+    in_ps = max(noc.cu_in_ps[c] + port_ps, out_ps)
+    noc.cu_in_ps[c] = in_ps
+    deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
+    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
 
@@ -294,10 +318,12 @@ def _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps):
 
 
 @compiled
-def noc_answers(noc, fifos, pool, begin_ps, end_ps, copy_told_ps, cu_wake_ps):
+def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_wake_ps):
     """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
 
-    Writes: noc, fifos, pool, copy_told_ps, cu_wake_ps.
+    clusters: records (cus, peers, mail) for multicast.
+
+    Reads: clusters.cus. Writes: noc, fifos, pool, clusters.peers, clusters.mail, copy_told_ps, cu_wake_ps.
     """
     sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
     calendar = noc.answers
@@ -318,7 +344,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, copy_told_ps, cu_wake_ps):
                     bits &= bits - 1
                     queue = fifos[noc.first_hit_fifo + source]
                     while fifo_head_ps(queue, pool) < slot_end_ps:
-                        _return(noc, source, fifos, pool, queue, copy_told_ps, cu_wake_ps)
+                        _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
         slot += 1
     calendar.busy = 0
     if noc.first_far_fifo >= 0:  # answers that crossed in this window

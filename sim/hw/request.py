@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from tracer.compile.jit import compiled
 from traces.schema import LINE_BYTES, SECTOR_BYTES
 
 SECTORS_PER_LINE = LINE_BYTES // SECTOR_BYTES
@@ -24,6 +25,7 @@ class Op(IntEnum):
     ATOMIC = 3  # read-modify-write at L2 with an answer
     REDUCE = 4  # read-modify-write at L2 without an answer
     COMBINE = 5  # the switch adds it to what the other GPUs send to the line; the sum arrives as a write
+    REMOTE = 6  # of the load/store unit: its lines go to another CU of the cluster (`sim.hw.peers`)
 
 
 class Stream(IntEnum):
@@ -44,10 +46,7 @@ REQUEST = np.dtype(
         ("ready_ps", "i8"),  # the consumer may see the request from this time on
         ("born_ps", "i8"),  # when the CU or DMA engine issued it
         ("tag", "i4"),  # its workgroup (output tile), -1 = none; the Tracker's key
-        (
-            "load",
-            "i4",
-        ),  # load-table entry that waits for the answer; of a store that leaves the GPU: its SEND record; -1 = none
+        ("load", "i4"),  # L1's entry that waits for the answer; of a store that leaves the GPU: its SEND; -1 = none
         ("contributors", "i8"),  # GPUs whose partial sums are in the data: bit k = the k-th before the sender (ledger)
         ("source", "i2"),  # requester: CU index within the GPU, or -1 - DMA engine
         ("bank", "i2"),  # L2 bank of the line (set by the NoC)
@@ -61,7 +60,20 @@ REQUEST = np.dtype(
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
         ("need", "i1"),  # while it waits in L2: missing sectors; of an atomic on its way: lanes at one address (D12)
         ("next", "i4"),  # and the next request that waits for the same line, -1 = none; or the next free place
-        ("share", "i4"),  # share of the tile's sum in a store (split-K), 0 = the first or only share (ledger)
+        ("share", "i4"),  # of a store: share of the tile's sum (split-K), 0 = the first or only one (ledger); of a
+        # multicast load or a packet to a CU: what it brings to transaction barriers (`sim.hw.signals`), 0 = nothing
     ],
     align=True,
 )
+
+
+@compiled(inline=True)
+def is_store(request):
+    """A write or a reduction: an answer to it has no data. Reads: request."""
+    return request.op == Op.WRITE or request.op == Op.REDUCE
+
+
+@compiled(inline=True)
+def is_awaited(request):
+    """Does a warp wait for the acknowledgement of this store, behind a fence? Reads: request."""
+    return request.load >= 0 and request.stream == Stream.COMPUTE_WRITE and request.link == 0 and is_store(request)

@@ -6,6 +6,7 @@ and its fifos in `sim.machine.wiring` and `build`; in `sim.machine.shares` a cal
 
 CU + LSU + L1 --port--> NoC --requests---> L2 bank --dram[stream]--> (memory-side cache) --> HBM channel
 CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel (out)
+CU --peer_ports--> way between CUs --mail--> CU (with NoC --mail--> CU for multicast lines)
 
 NoC --stores--> port --wire--> port of another GPU --fabric[COMM_WRITE]--> its HBM channels (or --arrivals--> L2 bank)
 HBM channel --notes--> Tracker --ready descriptors--> DMA engine --fabric[COMM_READ]--> HBM channel (or --dma_reads-->
@@ -19,10 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.hw.bulk import BULK, make_bulks
+from sim.hw.bulk import COUNTERS as BULK_COUNTERS
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
-from sim.hw.dispatcher import DISPATCH, STAGED
+from sim.hw.dispatcher import DISPATCH, QUEUES, STAGED
 from sim.hw.dma import COUNTERS as DMA_COUNTERS
 from sim.hw.dma import DMA, make_dmas
 from sim.hw.fifo import Pool, make_fifos
@@ -44,6 +47,8 @@ from sim.hw.msc import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
 from sim.hw.partition import home_banks
+from sim.hw.peers import COUNTERS as PEERS_COUNTERS
+from sim.hw.peers import MESSAGE, PEERS, make_peers
 from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT
@@ -53,6 +58,7 @@ from sim.hw.tags import make_sets
 from sim.hw.tracker import COUNTERS as TRACKER_COUNTERS
 from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
+from sim.machine.clusters import run_peers
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.phases import (
@@ -72,8 +78,6 @@ from tracer.compile.reference import by_reference
 from traces.schema import EVENT
 from traces.units import whole_period_ps
 
-QUEUES = 4
-"""Dispatch queues of a GPU: the number of kernels in progress at once."""
 STAGED_WORKGROUPS = 1024
 LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "msc_sets", "channels")
 """Fields of Node with the records that every time window uses; nearly all memory of a machine."""
@@ -100,6 +104,8 @@ class Unit(NamedTuple):
 UNITS = (
     Unit("cu", "cus", CU, CU_COUNTERS),
     Unit("lsu", "lsus", LSU, LSU_COUNTERS),
+    Unit("bulk", "bulk_units", BULK, BULK_COUNTERS),
+    Unit("peers", "peer_units", PEERS, PEERS_COUNTERS),
     Unit("l1", "l1s", L1, L1_COUNTERS),
     Unit("noc", "noc", NOC, NOC_COUNTERS),
     Unit("far", "far_noc", NOC, FAR_COUNTERS),
@@ -135,6 +141,7 @@ PHASES = (
     Phase("CUs, load/store units and L1", "cu", run_cus, "cus"),
     Phase("NoC, requests", "noc", run_requests),
     Phase("NoC, answers", "noc", run_answers),
+    Phase("between CUs", "peers", run_peers),
     Phase("memory-side cache", "msc", run_mscs, "channels"),
     Phase("HBM channels", "hbm", run_channels, "channels"),
     Phase("retries of the memory", "hbm", retry_memory, "channels"),
@@ -186,6 +193,11 @@ class Node(NamedTuple):
     staged: np.ndarray  # STAGED [QUEUES, STAGED_WORKGROUPS]
     cus: np.ndarray
     lsus: np.ndarray
+    bulks: np.ndarray
+    bulk_units: np.ndarray  # the same memory; empty if the machine has no bulk copies
+    peers: np.ndarray
+    peer_units: np.ndarray  # the same memory; empty if the machine has no clusters of workgroups
+    mail: np.ndarray  # MESSAGE [CUs, places]: of the CUs, a ring each; empty if no kernel has clusters
     l1s: np.ndarray
     l1_sets: np.ndarray
     warps: np.ndarray
@@ -273,7 +285,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     calendars = np.zeros(2, CALENDAR)
     set_period(calendars, whole_period_ps(machine.hbm.clock_MHz))
     dispatch = np.zeros(QUEUES, DISPATCH)
-    dispatch["lookahead_ps"] = ahead_ps
+    dispatch["lookahead_ps"], dispatch["cluster"] = ahead_ps, 1
+    dispatch["cus"], dispatch["groups"] = cus, machine.cu.groups
     noc = make_noc(
         machine,
         first_port_fifo=number["port"][0],
@@ -284,6 +297,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         first_answer_fifo=number["cu_answers"][0],
         first_link_fifo=number["stores"][0] if ports else 0,
     )
+    bulks = make_bulks(machine.cu, clock_ps, number["port"], number["peer_port"])
+    peers = make_peers(machine, number["peer_port"])
     node = Node(
         engine=make_engine(
             lookahead_ps=ahead_ps,
@@ -309,7 +324,12 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         dispatch=dispatch,
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
-        lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0),
+        lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0, number["peer_port"]),
+        bulks=bulks,
+        bulk_units=bulks[: cus if machine.cu.bulk_lines_per_clk else 0],
+        peers=peers,
+        peer_units=peers[: cus if machine.cu.groups else 0],
+        mail=np.zeros((0, 0), MESSAGE),
         l1s=l1s,
         l1_sets=make_sets(l1_sets),
         warps=warps,

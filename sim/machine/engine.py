@@ -46,7 +46,7 @@ def next_act_ps(node):
     Reads: all records of `node`. Writes: node.arriving, node.ports.
     """
     noc = node.noc[0]
-    first_ps = min(noc.requests_ps, noc.answers_ps, node.mca[0].choose_ps)
+    first_ps = min(noc.requests_ps, noc.answers_ps, node.mca[0].choose_ps, node.engine[0].peers_ps)
     for k in range(len(node.wake_ps)):
         first_ps = min(first_ps, node.wake_ps[k])
     for queue in range(len(node.dispatch)):

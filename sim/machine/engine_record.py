@@ -26,6 +26,8 @@ ENGINE = np.dtype(
         ("spans", "i8"),  # written to the timeline, or lost when it was full
         ("horizon_ps", "i8"),  # no window ends after it: later packets of other GPUs are not known yet
         ("descriptors", "i8"),  # ready DMA descriptors taken by engines so far
+        ("clustered", "i8"),  # 1: a kernel in progress has clusters of workgroups
+        ("peers_ps", "i8"),  # when the next packet between CUs leaves, NEVER = none
     ]
 )
 
@@ -57,7 +59,7 @@ def make_engine(**constants):
     for name, value in constants.items():
         engine[name] = value
     engine["resume_ps"] = -1
-    engine["horizon_ps"] = NEVER
+    engine["horizon_ps"] = engine["peers_ps"] = NEVER
     return engine
 
 

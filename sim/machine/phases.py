@@ -8,6 +8,7 @@ Requests to other units lower their wake times. After the last phase `retry_bloc
 
 import numpy as np
 
+from sim.hw.bulk import bulk_retry_ps
 from sim.hw.cu import cu_expect, cu_expect_work, cu_step
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
@@ -25,15 +26,16 @@ from tracer.compile.jit import compiled
 
 # News of a CU after a window, as bits. Nobody needs to look at the records of a CU without news.
 WORKGROUP_ASKS = 1  # a workgroup asks the Tracker for an entry
-PORT_WAITS = 2  # its load/store unit waits for a credit of unknown time
+PORT_WAITS = 2  # its load/store unit, or its bulk copy unit, waits for a credit of unknown time
 
 
 @compiled
 def run_cus(node, first, last, end_ps):
     """Run CUs, each with its load/store unit and L1. Returns 1 if a workgroup has ended, else 0.
 
-    Reads: node.addresses, node.events. Writes: node.cu_told_ps, node.cu_wake_ps, node.cus, node.fifos,
-    node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.pool, node.steps, node.warps.
+    Reads: node.addresses, node.events, node.mail. Writes: node.bulks, node.cu_told_ps, node.cu_wake_ps, node.cus,
+    node.fifos, node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.peers, node.pool, node.steps,
+    node.warps.
     """
     ended = 0
     for c in range(first, last):
@@ -42,19 +44,21 @@ def run_cus(node, first, last, end_ps):
         if now_ps >= end_ps:
             continue
         node.cu_told_ps[c] = NEVER
-        cu, lsu, l1, warps = node.cus[c], node.lsus[c], node.l1s[c], node.warps[c]
+        cu, lsu, bulk, l1, warps = node.cus[c], node.lsus[c], node.bulks[c], node.l1s[c], node.warps[c]
+        peer = node.peers[c]
         steps = 0
         while now_ps < end_ps:
             steps += 1
             now_ps = cu_step(
-                *(cu, lsu, l1, node.l1_sets, node.fifos, node.pool, warps, node.events, node.addresses),
-                *(node.output, now_ps, end_ps),
+                *(cu, lsu, bulk, l1, node.l1_sets, node.fifos, node.pool, warps, peer, node.mail),
+                *(node.events, node.addresses, node.output, now_ps, end_ps),
             )
         node.steps[c] += steps
         node.cu_wake_ps[c] = now_ps
         if cu.collected < cu.ended:
             ended = 1
-        news = (WORKGROUP_ASKS if cu.asking > 0 else 0) | (PORT_WAITS if lsu.port_room_ps == NEVER else 0)
+        waits = lsu.port_room_ps == NEVER or bulk.port_room_ps == NEVER
+        news = (WORKGROUP_ASKS if cu.asking > 0 else 0) | (PORT_WAITS if waits else 0)
         if node.news[c] != news:
             node.news[c] = news
     return ended
@@ -125,9 +129,15 @@ def run_requests(node, begin_ps, end_ps):
 
 @compiled
 def run_answers(node, begin_ps, end_ps):
-    """Carry answers over the NoC. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.noc, node.pool."""
+    """Carry answers over the NoC.
+
+    Reads: node.cus. Writes: node.copy_told_ps, node.cu_wake_ps, node.fifos, node.mail, node.noc, node.peers, node.pool.
+    """
     noc = node.noc[0]
-    noc.answers_ps = noc_answers(noc, node.fifos, node.pool, begin_ps, end_ps, node.copy_told_ps, node.cu_wake_ps)
+    clusters = node.cus, node.peers, node.mail
+    noc.answers_ps = noc_answers(
+        noc, node.fifos, node.pool, begin_ps, end_ps, clusters, node.copy_told_ps, node.cu_wake_ps
+    )
 
 
 @compiled
@@ -306,11 +316,16 @@ def retry_memory(node, first, last, end_ps):
 def retry_blocked(node):
     """CUs and requests at the crossbar that wait for room continue when their credits come.
 
-    Reads: node.fifos, node.news, node.pool. Writes: node.cu_wake_ps, node.lsus, node.noc.
+    Reads: node.fifos, node.news, node.pool. Writes: node.bulks, node.cu_wake_ps, node.lsus,
+    node.noc.
     """
     for c in range(len(node.cus)):
-        if node.news[c] & PORT_WAITS != 0 and node.lsus[c].port_room_ps == NEVER:
-            retry_ps = lsu_retry_ps(node.lsus[c], node.fifos, node.pool)
-            node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
+        if node.news[c] & PORT_WAITS != 0:
+            if node.lsus[c].port_room_ps == NEVER:
+                retry_ps = lsu_retry_ps(node.lsus[c], node.fifos, node.pool)
+                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
+            if node.bulks[c].port_room_ps == NEVER:
+                retry_ps = bulk_retry_ps(node.bulks[c], node.fifos, node.pool)
+                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
     noc = node.noc[0]
     noc.requests_ps = min(noc.requests_ps, noc_wake_ps(noc, node.fifos, node.pool))

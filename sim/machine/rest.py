@@ -22,6 +22,7 @@ LEFT_OVER = (
     ("mscs", "misses_used", "misses of the memory-side cache under way"),
     ("channels", "queued", "entries in DRAM queues"),
     ("cus", "residents", "workgroups on CUs"),
+    ("peers", "waiting", "messages to CUs of a cluster"),
 )
 """Field of Node, field of its records that must be 0 at rest, what it counts."""
 FIFOS_TOLD = 4

@@ -1,11 +1,12 @@
 """What each thread of a team does in a time window. The window has two halves with a meeting between them.
 
-First half: the L2 banks and the CUs. Second half: requests cross the NoC, answers cross the NoC, the memory channels,
-each with its memory-side cache, and at last the traffic between GPUs. In one half no two threads write the same fifo or
-wake time. What one half tells the other takes a lookahead or more, so it matters in a later window only, or the other
-half comes later in the window. So it does not matter which thread runs what.
+First half: the L2 banks and the CUs. Second half: requests cross the NoC, answers cross the NoC and packets go from CU
+to CU, the memory channels, each with its memory-side cache, and at last the traffic between GPUs. In one half no two
+threads write the same fifo or wake time. What one half tells the other takes a lookahead or more, so it matters in a
+later window only, or the other half comes later in the window. So it does not matter which thread runs what.
 """
 
+from sim.machine.clusters import run_peers
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.phases import (
     retry_memory,
@@ -66,6 +67,8 @@ def run_jobs(node, team, me, turn, begin_ps, end_ps):
             store(team, SENT, turn)
         else:
             run_answers(node, begin_ps, end_ps)
+            if len(node.peer_units) > 0:  # it wakes CUs too
+                run_peers(node, begin_ps, end_ps)
         job = add(team, JOBS, 1)
     channels, threads = len(node.channels), team[THREADS]
     for k in range(threads):

@@ -49,6 +49,8 @@ def lookahead_ps(machine: Machine, ports: int = 0) -> int:
         shortest_ps = min(shortest_ps, machine.link.latency_ps, machine.network.latency_ps)
     if has_far(machine.l2):
         shortest_ps = min(shortest_ps, far_ps(machine))
+    if machine.cu.groups:
+        shortest_ps = min(shortest_ps, machine.cu.peer_latency_clk * whole_period_ps(machine.cu.clock_MHz))
     if machine.msc.bytes:
         shortest_ps = min(shortest_ps, machine.msc.latency_clk * whole_period_ps(machine.msc.clock_MHz))
     slots = MAX_SLOTS - 2
@@ -71,6 +73,9 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
+        "peer_port": fifos.add(
+            "cu.peer_port", cus if machine.cu.groups else 0, machine.noc.cu_fifo + lines_per_credit, credit_ps
+        ),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
         "requests": fifos.add("l2.requests", banks, bank_depth, credit_ps),
         # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.

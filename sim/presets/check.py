@@ -7,7 +7,7 @@ from sim.hw.l2_record import sends
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
 from sim.presets.preset import leaves
-from sim.spec import HBM, BankMap, DmaPolicy, Granularity, L2Sharing, Machine, QueueOrganisation
+from sim.spec import HBM, BankMap, DmaPolicy, Granularity, L2Sharing, Machine, QueueOrganisation, WorkgroupOrder
 from traces.errors import UserError
 from traces.units import whole_period_ps
 
@@ -54,6 +54,7 @@ def _rules(machine):
     """(True if the rule holds, field, what is allowed) for every rule."""
     yield from bound_rules(leaves(machine))
     yield from _cu_rules(machine.cu)
+    yield from _group_rules(machine)
     yield from _cache_rules(machine)
     yield from _hbm_rules(machine.hbm)
     yield from _timing_rules(machine.hbm.timing)
@@ -71,6 +72,18 @@ def _cu_rules(cu):
         allowed = f"at least {least:g} at this clock: an instruction takes at most {LONGEST_INSTRUCTION_PS:,} ps"
         yield getattr(cu, field) >= least, f"cu.{field}", allowed
     yield cu.warps % cu.schedulers == 0, "cu.warps", f"a multiple of cu.schedulers = {cu.schedulers}"
+
+
+def _group_rules(machine):
+    cu, clock_ps = machine.cu, whole_period_ps(machine.noc.clock_MHz)
+    if cu.groups == 0:
+        return
+    yield cu.groups <= max(1, cu.count // 2), "cu.groups", f"at most a group for two of the {cu.count} CUs"
+    least = max(SHORTEST_WINDOW_PS, clock_ps)
+    fits = cu.peer_latency_clk * whole_period_ps(cu.clock_MHz) >= least
+    yield fits, "cu.peer_latency_clk", f"so many clocks that a packet takes {least} ps: CUs run alone for this time"
+    fits = machine.dispatch.order != WorkgroupOrder.BY_PARTITION
+    yield fits, "cu.groups", "0 with dispatch.order = by_partition"
 
 
 def _cache_rules(machine):

@@ -21,6 +21,8 @@ FABRIC = FOLDER / "fabric" / "t3.toml"
 """Links, Tracker, DMA engines and collectives of the machine of the T3 paper. Other machines borrow them."""
 HEADER = ("title", "note", "extends")
 LEAF = ("value", "kind", "source")
+REMOVED = ("hbm.stream_fifo",)
+"""Fields that earlier versions stored and no unit read."""
 choices = partial(allowed_names, listing="t3sim presets NAME")
 """The allowed names, or the nearest of them, for a message."""
 
@@ -57,10 +59,11 @@ def load_preset(name_or_path, overrides=()):
 
 
 def preset_from_dict(stored):
-    """The Preset whose `as_dict()` was stored, for example in a results archive."""
+    """The Preset whose `as_dict()` was stored, for example in a results archive, perhaps by an earlier version."""
     given = {
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()
+        if field not in REMOVED
     }
     return _assemble(stored["name"], stored["title"], _borrowed() | given)
 

@@ -101,7 +101,6 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
         "interleave_bytes": LINE_BYTES,
         "index": CacheIndex.INTERLEAVE,
         "bank_map": BankMap[bank_map],
-        "stream_fifo": FIFO_DEPTH,
         "arbiter": Arbiter.FCFS,
         "request_ps": 1000,  # not used: the stream enters at the controller
         "extra_latency_ps": 0,

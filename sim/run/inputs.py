@@ -5,6 +5,7 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
+from tracer.gemm.kernel import kernel_fields
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmSource
 from traces.source import KernelSource
@@ -12,7 +13,7 @@ from traces.source import KernelSource
 
 def gemm_input(source: GemmSource) -> dict[str, Any]:
     """A GEMM as plain values; defaults are replaced by the values that they mean."""
-    fields_of_both = {"problem": asdict(spelled_out(source.problem)), "kernel": asdict(source.kernel)}
+    fields_of_both = {"problem": asdict(spelled_out(source.problem)), "kernel": kernel_fields(source.kernel)}
     return {"name": source.info.name} | _plain(fields_of_both)
 
 

@@ -199,17 +199,23 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
         cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
     )
     start_ps = spec.launch_ps + spec.step_ps
-    return Launch(kernel, queue, cus, spec.workgroups, True, kernel.tags, kernel.gates, start_ps)
+    return Launch(kernel, queue, cus, spec.workgroups, True, True, kernel.tags, kernel.gates, start_ps)
 
 
 def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
-    """The kernel of a collective; of an all-reduce in the switch those that send and those that wait for sums."""
+    """The kernel of a collective. Of an all-reduce in the switch one half of the CUs sends, one copies the sums.
+
+    Raises:
+        UserError: one CU for two halves.
+    """
     if kind != nvls.ALL_REDUCE:
         return [collective_launch(machine, kind, plan, 0, cus)]
+    if cus[1] < 2:
+        raise UserError(f"collective.cus: found {cus[1]}, allowed for NVLS are 2 and more: half of them copy sums")
     parts = [replace(plan, steps=steps) for steps in parts_of(plan.steps) if steps]
-    launches = [collective_launch(machine, kind, part, queue, cus) for queue, part in enumerate(parts)]
-    places = machine.collective.workgroups  # a CU counts the workgroups of all kernels
-    return [replace(launch, places=places * (1 + launch.queue)) for launch in launches]
+    halves = (cus[0], cus[1] // 2), (cus[1] // 2, cus[1])
+    own = enumerate(zip(parts, halves, strict=True))
+    return [collective_launch(machine, kind, part, queue, half) for queue, (part, half) in own]
 
 
 def run_fused(

@@ -158,9 +158,15 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """The headline figures, or the figures of a result without kernels, for a notebook."""
-        names = ", ".join(dict.fromkeys(kernel.name for kernel in self.kernels)) or "figures"
         shown = {**self.headline(), **self.ratios()} if self.kernels else self.figures
-        return html_table(f"{names} on {self.preset.name}", ("figure", "value"), shown.items())
+        return html_table(self._title(), ("figure", "value"), shown.items())
+
+    def __repr__(self) -> str:
+        return f"<RunResult: {self._title()}, {ps_to_ns(self.time_ps)} ns>"
+
+    def _title(self) -> str:
+        names = ", ".join(dict.fromkeys(kernel.name for kernel in self.kernels)) or "figures"
+        return f"{names} on {self.preset.name}"
 
     def frame(self, unit):
         """Counters of one unit, a pandas DataFrame, index (kernel, instance). A counter per stream has four columns."""

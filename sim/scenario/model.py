@@ -1,14 +1,15 @@
-"""A model on a machine: its schedule, the runs that it needs, and its time in the configurations of the paper.
+"""A model on a machine: its schedule, the runs that it needs, and its time in the configurations of a sub-layer.
 
 Each different kernel and exchange is one run. `sim.scenario.timeline` plays the schedule with the times of the runs. A
 GEMM and the exchange that reduces its output are a pair: in a configuration with T3 the pair has the times of the
-fused kernel and of the all-gather behind it. A pair that the machine cannot fuse keeps its times (`Pair.refused`).
+fused kernel and of the all-gather behind it. Where the machine cannot run a configuration, the pair keeps its times of
+Sequential (`Pair.refused`).
 
 Assumptions: kernels and exchanges that run at the same time do not slow each other down; all GPUs and stages do the
 same; expert parallelism is balanced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,12 +18,11 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
-from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.exchange import exchange_run
-from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3
-from sim.scenario.scenario import Scenario
+from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
+from sim.scenario.scenario import Scenario, check_scenario, runs_of
 from sim.scenario.timeline import Timeline
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmSource
@@ -44,18 +44,22 @@ class Pair:
     Attributes:
         scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
         kind: of the exchange: all_reduce or reduce_scatter.
-        refused: why the machine cannot fuse them, "" = it can.
+        configurations: those that are asked for.
+        refused: configuration -> why the machine cannot run it.
     """
 
     scenario: Scenario
     kind: str
-    refused: str
+    configurations: tuple[str, ...]
+    refused: Mapping[str, str]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`)."""
-        fused = () if self.refused else ("t3", "t3_mca")
-        return ("rs", "rs_nmc", *fused, *(("ag",) if self.kind == "all_reduce" else ()))
+        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`). The GEMM alone has its own run."""
+        usable = [name for name in self.configurations if name not in self.refused]
+        reduces = self.kind == "reduce_scatter"
+        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces)}
+        return tuple(name for name in runs_of(usable) if name not in unused)
 
     def runs(self) -> dict[str, Run]:
         return {name: self.scenario.run(name) for name in self.names}
@@ -83,7 +87,8 @@ class ModelScenario:
 
     Attributes:
         accuracy: of its kernels, as of `sim.run.run.KernelRun`; 0 = all is simulated.
-        overlap: simulate the configurations of the T3 paper too; False = only Sequential.
+        overlap: simulate the configurations too; False = only Sequential.
+        configurations: beside Sequential.
 
     Raises:
         UserError: the model cannot run like this, or does not fit the memory.
@@ -94,6 +99,7 @@ class ModelScenario:
     how: Deployment
     accuracy: float = 0.0
     overlap: bool = True
+    configurations: tuple[str, ...] = CONFIGURATIONS
 
     def __post_init__(self):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
@@ -145,11 +151,12 @@ class ModelScenario:
         assert isinstance(source, GemmSource)
         kernel = choose_kernel(source.problem, gpu_facts(self.preset.machine), self.how.dtype, splits=(1,))
         scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus)
-        try:
-            fused_plans(self.preset.machine, scenario.source(), scenario.cut())
-        except UserError as reason:
-            return Pair(scenario, exchange.kind, str(reason))
-        return Pair(scenario, exchange.kind, "")
+        return Pair(scenario, exchange.kind, self.shown, _refused(scenario, exchange.kind, self.shown))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Sequential, then the other configurations that are simulated."""
+        return tuple(dict.fromkeys((SEQUENTIAL, *(self.configurations if self.overlap else ()))))
 
     def kernel_run(self, text: str) -> Run:
         """The run of a kernel step, alone in an empty L2."""
@@ -166,6 +173,19 @@ class ModelScenario:
         runs = [self.run_of(work) for work in sorted(works, key=str)]
         runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
+
+
+def _refused(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str, str]:
+    """Configuration, except Sequential -> why a pair cannot run in it."""
+    refused = {}
+    for name in (name for name in names if name != SEQUENTIAL):
+        try:
+            check_scenario(scenario, (name,))
+        except UserError as reason:
+            refused[name] = str(reason)
+        if kind == "reduce_scatter" and name in REDUCE_AT_ONCE:
+            refused[name] = f"{name} ends with an all-reduce, the exchange is a reduce-scatter"
+    return refused
 
 
 @dataclass
@@ -206,7 +226,7 @@ class ModelResult:
         for block, step in self.scenario.steps():
             for gemm in block.steps:
                 pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
-                if pair and not pair.refused:
+                if pair and T3 not in pair.refused:
                     both_ps = self.figures[gemm.work].time_ps + self.figures[step.work].time_ps
                     total_ps += self.count(block) * both_ps
         return total_ps
@@ -254,7 +274,7 @@ class ModelResult:
                 for name, each in self.configurations.items()
             },
             "operators": self.operators(),
-            "not_fused": sorted({pair.refused for pair in self.scenario.pairs.values() if pair.refused}),
+            "not_fused": sorted({why for pair in self.scenario.pairs.values() for why in pair.refused.values()}),
         }
 
 
@@ -269,7 +289,7 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
         moved = sum(int(run.dram_bytes.sum()) for run in alone)
         figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link")
     whole = ModelResult(scenario, figures)
-    for name in CONFIGURATIONS if scenario.overlap else (SEQUENTIAL,):
+    for name in scenario.shown:
         times = _durations(scenario, figures, pairs, name)
         whole.configurations[name] = _play(scenario.schedule, times)
     return whole
@@ -310,20 +330,21 @@ def _durations(
     for block, step in scenario.steps():
         if step.reduces and isinstance(step.work, Exchange):
             text = next(str(each.work) for each in block.steps if each.name == step.reduces)
-            runs = pairs[text, step.work]
-            overlapped_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
-            if overlapped_ps is not None:
-                times[block.name, step.reduces] = overlapped_ps
-                times[block.name, step.name] = runs["ag"].time_ps if "ag" in runs else 0
+            runs, last = pairs[text, step.work], NEEDS[name][-1]
+            if name not in scenario.pairs[text, step.work].refused:
+                times[block.name, step.reduces] = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
+                times[block.name, step.name] = runs[last].time_ps if last in runs else 0
     return times
 
 
-def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], preset: Preset) -> int | None:
-    """Time of a GEMM and its reduce-scatter in a configuration; None = the machine cannot run it."""
+def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], preset: Preset) -> int:
+    """Time of a GEMM and its reduce-scatter in a configuration; with REDUCE_AT_ONCE of the GEMM."""
+    if name in REDUCE_AT_ONCE:
+        return gemm_ps
     if name in (IDEAL, IDEAL_NMC):
         return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
-    fused, dispatch = "t3" if name == T3 else "t3_mca", preset.machine.dispatch
-    return runs[fused].time_ps - dispatch.launch_ps + dispatch.gap_ps if fused in runs else None
+    dispatch = preset.machine.dispatch
+    return sum(runs[run].time_ps for run in NEEDS[name][:-1]) - dispatch.launch_ps + dispatch.gap_ps
 
 
 def _play(schedule: Schedule, times: Times) -> ConfigurationTime:

@@ -6,8 +6,10 @@
     Ideal-GEMM-RS-Overlap   max(GEMM alone, RS alone) + AG
     Ideal-RS+NMC            max(GEMM alone, RS alone with near-memory updates) + AG
 
-and of what software does today (`sim.collective.software`), which needs a link between any two GPUs:
+and of what software does today. The first is the collective of a library (`sim.collective.library`), the others need a
+link between any two GPUs (`sim.collective.software`):
 
+    Library                 GEMM, then an all-reduce of NCCL or RCCL, on the links and with the launch of its row
     Decomposed              a GEMM for each chunk; copy engines send a chunk under the next GEMM; add, then AG
     Copy-engines            one GEMM; its flags start a copy of each chunk; add, then AG by copy engines
     FLUX                    one GEMM that stores to the owners; add, then AG
@@ -39,17 +41,17 @@ from traces.units import ps_to_ns
 
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
-DECOMPOSED, COPY_ENGINES, FLUX = "Decomposed", "Copy-engines", "FLUX"
+LIBRARY, DECOMPOSED, COPY_ENGINES, FLUX = "Library", "Decomposed", "Copy-engines", "FLUX"
 NVLS, T3_NVLS = "NVLS", "T3-NVLS"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
 """Those of the paper. They are simulated if nothing else is asked for."""
 SOFTWARE = (DECOMPOSED, COPY_ENGINES, FLUX)
 IN_SWITCH = (NVLS, T3_NVLS)
 """Those that need a switch that adds and copies."""
-ALL_CONFIGURATIONS = CONFIGURATIONS + SOFTWARE + IN_SWITCH
+ALL_CONFIGURATIONS = (*CONFIGURATIONS, LIBRARY, *SOFTWARE, *IN_SWITCH)
 RUNS = (
     *("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies"),
-    *("ar_nvls", "ag_nvls", "t3_nvls"),
+    *("ar_nvls", "ag_nvls", "t3_nvls", "ar_library"),
 )
 """Names of the runs from which the configurations are computed."""
 NEEDS = {
@@ -58,13 +60,16 @@ NEEDS = {
     T3_MCA: ("t3_mca", "ag"),
     IDEAL: ("gemm", "rs", "ag"),
     IDEAL_NMC: ("gemm", "rs_nmc", "ag"),
+    LIBRARY: ("gemm", "ar_library"),
     DECOMPOSED: ("decomposed", "add", "ag"),
     COPY_ENGINES: ("copy_engines", "add", "ag_copies"),
     FLUX: ("flux", "add", "ag"),
     NVLS: ("gemm", "ar_nvls"),
     T3_NVLS: ("t3_nvls", "ag_nvls"),
 }
-"""Runs of each configuration. The last one is the all-gather, of NVLS the all-reduce."""
+"""Runs of each configuration. The last one is the all-gather, of REDUCE_AT_ONCE the all-reduce."""
+REDUCE_AT_ONCE = (LIBRARY, NVLS)
+"""Those with an all-reduce in one kernel."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
 
 
@@ -75,7 +80,7 @@ class Configuration:
     Attributes:
         time_ps: whole time.
         gemm_ps, rs_ps, ag_ps: times of the phases. A fused kernel has gemm_ps = rs_ps = its time. If the owner adds
-            afterwards, rs_ps ends with that. NVLS: rs_ps is 0, ag_ps that of the all-reduce.
+            afterwards, rs_ps ends with that. REDUCE_AT_ONCE: rs_ps is 0, ag_ps that of the all-reduce.
         dram_bytes: bytes by the names in TRAFFIC.
         link_bytes: bytes sent.
         exactly_once: the ledgers of all its runs agree with their plans.
@@ -128,11 +133,16 @@ class ScenarioResult:
 
     def _repr_html_(self) -> str:
         """Times and speed-ups of the configurations, for a notebook."""
-        title = f"GEMM {self.problem.m} x {self.problem.n} x {self.problem.k} on {self.gpus} GPUs, {self.preset.name}"
         plain = self.as_dict()["configurations"]
         columns = ("time_ns", "gemm_ns", "rs_ns", "ag_ns", "speedup")
         rows = [(name, *(figures[column] for column in columns)) for name, figures in plain.items()]
-        return html_table(title, ("configuration", *columns), rows)
+        return html_table(self._title(), ("configuration", *columns), rows)
+
+    def __repr__(self) -> str:
+        return f"<ScenarioResult: {self._title()}: {', '.join(self.configurations)}>"
+
+    def _title(self) -> str:
+        return f"GEMM {self.problem.m} x {self.problem.n} x {self.problem.k} on {self.gpus} GPUs, {self.preset.name}"
 
     def as_dict(self) -> dict:
         """Plain values for JSON: `configurations` and `workload`."""
@@ -176,7 +186,7 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     if name in (SEQUENTIAL, IDEAL, IDEAL_NMC):
         rs_ps = before[1].time_ps
         overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
-    elif name == NVLS:
+    elif name in REDUCE_AT_ONCE:
         rs_ps, overlapped_ps = 0, gemm_ps
     else:
         rs_ps = overlapped_ps = sum(run.time_ps for run in before)

@@ -9,17 +9,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.library import PLAIN, choose
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import OVERLAPS
 from sim.presets import Preset
 from sim.run.inputs import gemm_input
+from sim.run.library_run import LibraryRun, library_preset
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
 from sim.run.software import AG_COPIES, IN_SWITCH, SoftwareRun, check_software
 from sim.run.store import Store, run_or_get
-from sim.scenario.result import CONFIGURATIONS, NEEDS, NVLS, RUNS, T3, T3_MCA, T3_NVLS, ScenarioResult, put_together
+from sim.scenario.result import (
+    CONFIGURATIONS,
+    LIBRARY,
+    NEEDS,
+    NVLS,
+    RUNS,
+    T3,
+    T3_MCA,
+    T3_NVLS,
+    ScenarioResult,
+    put_together,
+)
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
@@ -110,8 +123,28 @@ class Scenario:
             return SoftwareRun(source=self._shortest_source(), kind=AG_COPIES, **common)
         if name == "t3_nvls":
             return SoftwareRun(source=self.source(), kind=IN_SWITCH, **common)
+        if name == "ar_library":
+            return self._library_run()
         kind = COLLECTIVES.get(name, "reduce_scatter")
         return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
+
+    def _library_run(self) -> LibraryRun:
+        """The all-reduce of the output by the library of the machine.
+
+        Raises:
+            UserError: the machine has no library, or its library does not run on this number of GPUs.
+        """
+        row, size = self.preset.machine.collective.library, self.source().problem.output_bytes
+        if row == PLAIN:
+            raise UserError(
+                f"collective.library: found {PLAIN} ({self.preset.name}), allowed for {LIBRARY} is a row of "
+                "sim/collective/library.toml"
+            )
+        choice = choose(row, "all_reduce", self.gpus, size)
+        values: dict[str, Any] = {"interval_ps": self.interval_ps, "policy": self.policy, "gpus": self.gpus}
+        return LibraryRun(
+            preset=library_preset(self.preset, choice), kind="all_reduce", data_bytes=size, choice=choice, **values
+        )
 
     def _shortest_source(self) -> GemmSource:
         """A GEMM with the same output, the shortest K and no split of it."""
@@ -144,6 +177,8 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
         check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
     if {NVLS, T3_NVLS} & set(configurations):
         check_software(scenario.preset.machine, IN_SWITCH, scenario.source(), chunks, scenario.own)
+    if LIBRARY in configurations:
+        scenario.run("ar_library")
 
 
 def simulate_scenario(

@@ -21,6 +21,7 @@ from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
+from tracer.gemm.kernel import kernel_fields
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm, make_kernels
 from tracer.sequence import CommandSequence
@@ -182,6 +183,6 @@ def _asked_scenario(
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": explicit}
     content |= {"interval_ps": scenario.interval_ps} if scenario.interval_ps else {}
     content |= {"plan_sha256": scenario.own.digest} if scenario.own else {}
-    content |= {"problem": asdict(gemm.problem), "kernel": asdict(gemm.kernel)}
+    content |= {"problem": asdict(gemm.problem), "kernel": kernel_fields(gemm.kernel)}
     content |= {"policy_sha256": policy_digest(scenario.policy)} if scenario.policy else {}
     return AskedScenario(scenario, configurations, content)

@@ -10,7 +10,7 @@ from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
-from sim.scenario.result import SEQUENTIAL
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.view.heading import origins_text
@@ -22,6 +22,7 @@ from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from traces.command.meter import Meter
+from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
@@ -80,7 +81,14 @@ def deployment_options(command: Any) -> Any:
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
 @click.option("--layers", type=click.IntRange(min=1), help="Number of layers, instead of the model's.")
 @deployment_options
-@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate T3's configurations too.")
+@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate other configurations too.")
+@click.option(
+    "--configuration",
+    "chosen",
+    multiple=True,
+    type=NearChoice(ALL_CONFIGURATIONS),
+    help="Only this configuration beside Sequential; can be repeated.  [those of the T3 paper]",
+)
 @click.option("--figure", type=click.Path(), help="Draw the classes and the timeline: FILE.svg, .png or .pdf.")
 @with_accuracy("1%")
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
@@ -95,6 +103,7 @@ def model(
     tokens: int | None,
     layers: int | None,
     overlap: bool,
+    chosen: tuple[str, ...],
     figure: str | None,
     accuracy: float,
     workers: int,
@@ -125,7 +134,7 @@ def model(
     shape = load_model(name)
     shape = replace(shape, layers=layers) if layers else shape
     how = _deployment(given, gpus, tokens)
-    scenario = ModelScenario(load_preset(preset, overrides), shape, how, accuracy, overlap)
+    scenario = ModelScenario(load_preset(preset, overrides), shape, how, accuracy, overlap, chosen or CONFIGURATIONS)
     runs, store = scenario.runs(), Store()
     with Meter("runs") as meter:
         outcomes = run_all(

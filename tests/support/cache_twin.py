@@ -130,6 +130,7 @@ class L2Twin:
             self.sent.append((Op.WRITE, request.line, request.sectors))
         else:
             way.dirty |= written
+        self.answer(request)
         return True
 
     def read(self, request):
@@ -153,7 +154,11 @@ class L2Twin:
     def done(self, way, request):
         if request.op != Op.READ:
             way.dirty |= sectors_of(request.sectors)
-        if request.op != Op.REDUCE:
+        self.answer(request)
+
+    def answer(self, request):
+        """Data, or the acknowledgement of a store."""
+        if request.answered:
             self.answered.append(request.number)
 
     def pass_through(self, request):
@@ -165,6 +170,8 @@ class L2Twin:
             if request.op != Op.READ:
                 way.valid -= sectors
         self.sent.append((request.op, request.line, request.sectors))
+        if request.op != Op.READ:
+            self.answer(request)
 
     def fill(self, line, mask, uncached_number):
         """Data from DRAM; of an uncached read, its request's number."""

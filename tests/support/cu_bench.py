@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.hw.bulk import bulk_retry_ps
 from sim.hw.cu import cu_step
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.fifo import fifo_push_copy
@@ -26,6 +27,7 @@ class Bench(NamedTuple):
     requests: np.ndarray  # REQUEST, in the order in which they left
     cu: np.void
     lsu: np.void
+    bulk: np.void
     l1: np.void
     exit_ps: int
     states: np.ndarray  # of all warp places
@@ -65,16 +67,18 @@ def run_cu(
     node.dispatch[0]["comm"] = comm
     node.staged[0]["shift_bytes"][: len(shifts), 0] = shifts
     fifos, pool = kernel_view(node.fifos), kernel_view(node.pool)
-    arrays = (node.cus, node.lsus, node.l1s)
-    cu, lsu, l1 = (kernel_view(array)[0] for array in arrays)
+    arrays = (node.cus, node.lsus, node.bulks, node.l1s)
+    cu, lsu, bulk, l1 = (kernel_view(array)[0] for array in arrays)
     sets, warps, events, addresses = map(kernel_view, (node.l1_sets, node.warps, node.events, node.addresses))
+    peer, mail = kernel_view(node.peers)[0], kernel_view(node.mail)
     output = Output(*map(kernel_view, node.output))
     view = type(node)(*(one if isinstance(one, tuple) else kernel_view(one) for one in node))._replace(output=output)
     port, answers = node.fifos[node.lsus[0]["port"]], fifos[int(node.cus[0]["answers"])]
     left, now_ps = [], 0
     while now_ps < NEVER:
         _dispatch(node, now_ps)
-        wake_ps = int(cu_step(cu, lsu, l1, sets, fifos, pool, warps[0], events, addresses, output, now_ps, now_ps + 1))
+        units = cu, lsu, bulk, l1, sets, fifos, pool, warps[0], peer, mail
+        wake_ps = int(cu_step(*units, events, addresses, output, now_ps, now_ps + 1))
         if node.cus[0]["asking"]:
             node.news[0] = WORKGROUP_ASKS
             serve_asks(view, now_ps + 1)
@@ -89,11 +93,12 @@ def run_cu(
             node.pool.credits_ps[port["first"] + (port["head"] & port["room"])] = now_ps + CLOCK_PS
             port["head"] += 1
             left.append(request)
-            if request["op"] in (Op.READ, Op.ATOMIC):
+            awaited = request["load"] >= 0 and request["link"] == 0  # or a store whose warp waits
+            if request["op"] in (Op.READ, Op.ATOMIC) or awaited:
                 carrier = np.array([request])
                 fifo_push_copy(answers, pool, kernel_view(carrier)[0], int(request["ready_ps"]) + memory_ps)
                 wake_ps = min(wake_ps, int(request["ready_ps"]) + memory_ps)
-        wake_ps = min(wake_ps, int(lsu_retry_ps(lsu, fifos, pool)))
+        wake_ps = min(wake_ps, int(lsu_retry_ps(lsu, fifos, pool)), int(bulk_retry_ps(bulk, fifos, pool)))
         if port["tail"] > port["head"]:
             wake_ps = min(wake_ps, max(port_open_ps, now_ps + 1))
         now_ps = max(wake_ps, now_ps + 1)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tests.support.programs import barrier, compute, kernel, load, row, store, workgroup
-from traces.schema import Kind, Space
+from traces.schema import NO_SLOT, Kind, Space
 
 LOAD, SHARED, COMPUTE, BARRIER, STORE, LISTED, EXIT = range(7)
 """Rows of the first warp of `ordinary_kernel`."""
@@ -35,6 +35,12 @@ def _event(place, words, **values):
         return source, f"workgroup 1, warp 0, event {place} of the workgroup: {words}"
 
     return make
+
+
+def _bulk(words, **values):
+    """A bulk copy of two rows in the place of the load, changed."""
+    box = {"kind": Kind.BULK, "space": 0, "inner": NO_SLOT, "work": 2, "stride": 64, "row_stride": 64, "base": LINE}
+    return _event(LOAD, words, **box | values)
 
 
 def _info(words, **values):
@@ -87,8 +93,22 @@ def _clocks():
 
 
 HOSTILE_KERNELS = {
-    "kind": _event(LOAD, "kind: found 9, allowed 0 to 8", kind=9),
-    "space": _event(LOAD, "space: found 3, allowed 0 to 2", space=3),
+    "kind": _event(LOAD, "kind: found 10, allowed 0 to 9", kind=10),
+    "space": _event(LOAD, "space: found 4, allowed 0 to 3", space=4),
+    "remote": _event(
+        LOAD,
+        "cycles: found 0, allowed as the set of the one workgroup that is meant: one bit of a rank in the cluster",
+        space=3,
+    ),
+    "remote_listed": _event(
+        LISTED, "space: found 3, allowed remote (3) only of loads, stores, atomics and reductions without listed",
+        space=3,
+    ),
+    "remote_copy": _event(
+        LOAD,
+        "space: found 3, allowed remote (3) only of loads, stores, atomics and reductions without listed addresses",
+        space=3, kind=4,
+    ),
     "cache": _event(STORE, "cache: found 4, allowed 0 to 3", cache=4),
     "pipe": _event(COMPUTE, "pipe: found 255, allowed 0 to 6", pipe=255),
     "slot": _event(LOAD, "slot: found 64, allowed 0 to 63 or 255", slot=64),
@@ -108,7 +128,40 @@ HOSTILE_KERNELS = {
     "base_end": _event(LOAD, f"base: found {(1 << 63) - 127}, allowed addresses of all", base=(1 << 63) - 127),
     "negative": _event(STORE, "base: found 1048575, allowed addresses of all lanes", base=LINE - 1, stride=-(1 << 20)),
     "barrier": _event(BARRIER, "slot: found 16, allowed of a barrier 0 to 15", slot=16),
-    "arrive": _event(BARRIER, "space: found 2, allowed of a barrier 0 or 1", space=2),
+    "arrive": _event(BARRIER, "space: found 4, allowed of a barrier 0 to 5, in a cluster; else 0 to 3", space=4),
+    "phase": _event(
+        BARRIER,
+        "work: found 0, allowed of an arrival at a transaction barrier 1 to the threads of the cluster",
+        space=2,
+    ),
+    "phase_bytes": _event(
+        BARRIER, "row_stride: found -1, allowed of an arrival at a transaction barrier 0 to 1,048,575 bytes",
+        space=2, work=1, row_stride=-1,
+    ),
+    "phase_peers": _event(
+        BARRIER,
+        "cycles: found 1, allowed as a set of workgroups: bits of ranks in the cluster; 0 without one, and of stores",
+        space=2, work=1, cycles=1,
+    ),
+    "bulk_kind": _bulk("space: found 4, allowed of a bulk copy 0 to 3", space=4),
+    "bulk_peers": _bulk("cycles: found 3, allowed as a set of workgroups: bits of ranks", inner=0, cycles=3),
+    "bulk_send": _bulk("cycles: found 0, allowed as the set of the one workgroup", inner=0, space=3),
+    "bulk_slot": _bulk("slot: found 255, allowed of a bulk copy 0 to 63", slot=255),
+    "bulk_barrier": _bulk(
+        "inner: found 16, allowed of a bulk load 0 to 15 or 255, of one for a set of workgroups and of a send 0 to "
+        "15, of others 255", inner=16,
+    ),
+    "bulk_store_barrier": _bulk("inner: found 1, allowed of a bulk load 0 to 15 or 255", inner=1, space=1),
+    "bulk_row": _bulk("stride: found 0, allowed of a bulk copy 1 to 1,048,575 bytes in a row", stride=0),
+    "bulk_rows": _bulk(
+        "work: found 0, allowed of a bulk copy at least one row, and up to 1,048,575 bytes in all rows", work=0
+    ),
+    "bulk_pitch": _bulk(
+        "row_stride: found 32, allowed of a bulk copy a multiple of 16, the bytes of a row or more", row_stride=32
+    ),
+    "bulk_base": _bulk(
+        f"base: found {LINE + 8}, allowed of a bulk copy a multiple of 16, all rows below 2^63", base=LINE + 8
+    ),
     "participants": _event(BARRIER, "work: found 65, allowed of a barrier up to the threads of the workgroup", work=65),
     "clocks": _clocks,
     "listed_address": _listed_address,
@@ -126,6 +179,10 @@ HOSTILE_KERNELS = {
     "lanes": _info("lanes_per_warp: found 33, allowed 32 to 64", lanes_per_warp=33),
     "registers": _info("registers: found -1, allowed 0 to", registers=-1),
     "shared_bytes": _info("shared_bytes: found -1, allowed 0 to", shared_bytes=-1),
+    "cluster": _info("cluster: found 17, allowed 1 to 16", cluster=17),
+    "cluster_rest": _info(
+        "cluster: found 3, which does not divide its 2 workgroups, allowed is what does", cluster=3
+    ),
     "stream": _info("stream: found -1, allowed 0 to", stream=-1),
     "workgroups": _info("workgroups: found 2, allowed 0 to 1", grid=(1, 1, 1)),
 }  # fmt: skip

@@ -29,6 +29,11 @@ class Access(NamedTuple):
     full: int = 15
     cache: int = Cache.DEFAULT
     stream: int = Stream.COMPUTE_READ
+    awaited: bool = False  # a store for which a warp waits
+
+    @property
+    def answered(self) -> bool:
+        return self.awaited or self.op in (Op.READ, Op.ATOMIC)
 
 
 class BankBench:
@@ -80,7 +85,7 @@ class BankBench:
         request = np.zeros((), REQUEST)
         for name in ("op", "line", "sectors", "full", "cache", "stream"):
             request[name] = getattr(access, name)
-        request["load"] = access.number
+        request["load"] = access.number if access.answered else -1
         request["cache_set"] = access.line // 128 % self.bank["sets"]
         self.push(REQUESTS, request, ready_ps)
 

@@ -8,14 +8,28 @@ import numpy as np
 from sim.presets import load_preset
 from tests.support.trace_samples import ListKernel
 from tracer.coalesce import LINES_PER_EVENT, coalesce, makes_requests
-from traces.schema import EVENT, EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
+from traces.schema import (
+    CLUSTER_ARRIVE,
+    CLUSTER_WAIT,
+    EVENT,
+    EXPLICIT,
+    NO_SLOT,
+    PHASE_ARRIVE,
+    PHASE_WAIT,
+    PLAIN_STRIDE,
+    Bulk,
+    Cache,
+    Kind,
+    Pipe,
+    Space,
+)
 from traces.source import KernelInfo, Workgroup
 
 SMALL = ("cu.count=4", "l2.banks=4", "hbm.channels=2")
 TIGHT = (
     *("cu.count=3", "l2.banks=4", "hbm.channels=2", "cu.workgroups=3", "cu.loads_outstanding=6", "l1.mshrs=5"),
     *("l1.unified_with_shared=false", "l1.bytes=1024", "l1.ways=4", "l2.bytes=16384", "l2.ways=4", "l2.mshrs=3"),
-    *("l2.mshr_merges=2", "l2.dram_fifo=2", "noc.cu_fifo=2", "noc.bank_fifo=2", "hbm.stream_fifo=2"),
+    *("l2.mshr_merges=2", "l2.dram_fifo=2", "noc.cu_fifo=2", "noc.bank_fifo=2"),
     *("hbm.queue_entries=8", "hbm.capacity_bytes=1073741824"),
 )
 """Every buffer so small that it fills."""
@@ -57,6 +71,41 @@ def store(base, **fields):
 def lines(kind, base, count, **fields):
     """An event that touches one sector of each of `count` lines from `base` on."""
     return row(kind, base=base, stride=128, mask=(1 << count) - 1, **fields)
+
+
+def ranks(*members):
+    """A set of workgroups of a cluster."""
+    return sum(1 << rank for rank in members)
+
+
+def bulk(base, rows, row_bytes, pitch_bytes=0, *, kind=Bulk.LOAD, barrier=NO_SLOT, slot=0, to=(), **fields):
+    """A bulk copy by one thread; `barrier`: transaction barrier; `to`: ranks of the workgroups that get the data."""
+    box = {"base": base, "work": rows, "stride": row_bytes, "row_stride": pitch_bytes or row_bytes}
+    box["cycles"] = ranks(*to)
+    return row(Kind.BULK, **box, space=kind, inner=barrier, slot=slot, mask=1, width_bytes=0, **fields)
+
+
+def remote(kind, rank, base=0, **fields):
+    """An access to the shared memory of another workgroup of the cluster."""
+    return row(kind, base=base, space=Space.REMOTE, cycles=ranks(rank), **fields)
+
+
+def phase_arrive(number, arrivals=1, *, at=(), expected_bytes=0, **fields):
+    """An arrival at transaction barrier `number`; `at`: ranks of the workgroups whose barriers are meant, () = own."""
+    fields |= {"cycles": ranks(*at), "row_stride": expected_bytes}
+    return row(Kind.BARRIER, slot=number, work=arrivals, space=PHASE_ARRIVE, **fields)
+
+
+def phase_wait(number, phases, **fields):
+    return row(Kind.BARRIER, slot=number, work=phases, space=PHASE_WAIT, **fields)
+
+
+def cluster_arrive(**fields):
+    return row(Kind.BARRIER, space=CLUSTER_ARRIVE, **fields)
+
+
+def cluster_wait(phases, **fields):
+    return row(Kind.BARRIER, work=phases, space=CLUSTER_WAIT, **fields)
 
 
 def compute(count=1, pipe=Pipe.ALU, **fields):
@@ -101,12 +150,13 @@ class Kernel(ListKernel):
         return digest.hexdigest()
 
 
-def kernel(workgroups, *, warps=None, name="k", registers=0, shared_bytes=0, lanes=LANES):
+def kernel(workgroups, *, warps=None, name="k", registers=0, shared_bytes=0, lanes=LANES, cluster=1):
     """A kernel of workgroups, each a Workgroup or a list of warps."""
     items = [one if isinstance(one, Workgroup) else workgroup(k, one) for k, one in enumerate(workgroups)]
     warps = warps or max((len(item.warp) for item in items), default=1)
     grid, block = (max(1, len(items)), 1, 1), (warps * lanes, 1, 1)
-    return Kernel(KernelInfo(name, grid, block, lanes, registers, shared_bytes, 0, warps, len(items)), items)
+    facts = name, grid, block, lanes, registers, shared_bytes, 0, warps, len(items)
+    return Kernel(KernelInfo(*facts, cluster=cluster), items)
 
 
 def _some(random, slots_used):
@@ -124,6 +174,9 @@ def random_row(random, slots_used, region):
     kind = kinds[random.integers(len(kinds))]
     slot = NO_SLOT
     if kind in (Kind.LOAD, Kind.ATOMIC, Kind.ASYNC_COPY) and random.random() < 0.9:
+        slot = int(random.integers(0, 64))
+        slots_used.append(slot)
+    if kind in (Kind.STORE, Kind.REDUCE) and random.random() < 0.3:  # a fence may wait for it
         slot = int(random.integers(0, 64))
         slots_used.append(slot)
     fields = {
@@ -167,6 +220,66 @@ def random_kernel(seed, *, workgroups=6, warps=3, events=6, region=(1 << 20, 1 <
         programs = [random_warp(random, events, barriers, region) for _ in present]
         items.append(workgroup(index, programs, present))
     return kernel(items, warps=warps, name=f"random{seed}")
+
+
+def random_cluster_kernel(seed, *, cluster=3, clusters=4, rounds=3, region=(1 << 20, 1 << 13)):
+    """A kernel of clusters of workgroups of two warps.
+
+    In each round the first warp of each workgroup makes random bulk copies: for itself, for a random set of the others,
+    and to the shared memory of another. The second one loads, stores, accesses the shared memory of others and arrives
+    at transaction barriers of all. Then all meet at the barrier of the cluster.
+    """
+    random, groups = np.random.default_rng(seed), []
+    for _ in range(clusters):
+        members = [([], []) for _ in range(cluster)]
+        for phase in range(1, rounds + 1):
+            copies = [_random_copies(random, rank, cluster, region) for rank in range(cluster)]
+            for rank, (first, second) in enumerate(members):
+                brought = [
+                    size
+                    for own, made in enumerate(copies)
+                    for one, to, size in made
+                    if rank in to and (own != rank or one.record["space"] == Bulk.SEND)
+                ]
+                first += [one for one, _, _ in copies[rank]]
+                first += [phase_arrive(0, expected_bytes=sum(brought)), phase_wait(0, phase)]
+                second += _random_remote(random, cluster, region)
+                second += [phase_arrive(1, cluster, at=range(cluster)), phase_wait(1, phase), phase_wait(0, phase)]
+                for warp in (first, second):
+                    warp += [compute(int(random.integers(1, 40))), cluster_arrive(), cluster_wait(phase)]
+        groups += members
+    return kernel(groups, name=f"clusters{seed}", cluster=cluster)
+
+
+def _random_copies(random, rank, cluster, region):
+    """Bulk copies of a workgroup to transaction barrier 0: (row, ranks that get the data, bytes)."""
+    made = []
+    for slot in range(4):
+        rows, row_bytes = int(random.integers(1, 7)), int(random.choice([16, 100, 128, 400]))
+        base = region[0] + int(random.integers(0, region[1] // 16)) * 16
+        to = [int(one) for one in random.permutation(cluster)[: random.integers(1, cluster + 1)]]
+        if slot == 0:  # its own, without a set
+            made.append((bulk(base, rows, row_bytes, 512, barrier=0, slot=slot), (), 0))
+        elif slot == 1:
+            sent = bulk(base, rows, row_bytes, 512, kind=Bulk.SEND, barrier=0, slot=slot, to=to[:1])
+            made.append((sent, to[:1], rows * row_bytes))
+        else:
+            made.append((bulk(base, rows, row_bytes, 512, barrier=0, slot=slot, to=to), to, rows * row_bytes))
+    return made
+
+
+def _random_remote(random, cluster, region):
+    """Accesses to global memory and to the shared memory of random workgroups, and a wait for them."""
+    rows = []
+    for slot in range(6):
+        kind = [Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE][random.integers(4)]
+        fields = {"slot": slot, "stride": int(random.choice([4, 36])), "mask": int(random.integers(1, ALL + 1))}
+        base = int(random.integers(0, region[1])) // 4 * 4
+        if random.random() < 0.6:
+            rows.append(remote(kind, int(random.integers(cluster)), base, **fields))
+        else:
+            rows.append(row(kind, base=region[0] + base, **fields))
+    return [*rows, wait(*range(6))]
 
 
 class Recount(NamedTuple):

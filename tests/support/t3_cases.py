@@ -21,7 +21,7 @@ TILE = GemmKernel(tile_m=32, tile_n=32, tile_k=32, warps_m=1, warps_n=1)
 """Of one warp: the smallest workgroup."""
 FOUR_WARPS = replace(TILE, tile_m=64, tile_n=64, tile_k=16, warps_m=2, warps_n=2)
 NARROW = (
-    *("link.egress_fifo=2", "link.credits=3", "hbm.stream_fifo=2", "l2.dram_fifo=2", "noc.bank_fifo=2"),
+    *("link.egress_fifo=2", "link.credits=3", "l2.dram_fifo=2", "noc.bank_fifo=2"),
     *("noc.cu_fifo=2", "dma.outstanding=2", "hbm.queue_entries=8", "l2.mshrs=3"),
 )
 """Every buffer between two GPUs so small that it fills."""

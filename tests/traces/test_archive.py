@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.support.paths import SMALL_TRACE
+from tests.support.programs import Kernel, random_cluster_kernel
 from tests.support.sealed import changed_archive
 from tests.support.trace_samples import ListSource, assert_same_workgroup, random_kernel, random_source
 from tracer.verify import verify_archive
@@ -185,6 +186,32 @@ def test_refuses_what_is_not_an_archive(tmp_path, stored):
         file.attrs["format_version"] = 99
     with pytest.raises(UserError, match="format_version is 99, allowed is 1 to 2"):
         open_archive(stored)
+
+
+def test_clusters_come_out_as_they_went_in(tmp_path):
+    source = random_cluster_kernel(5)
+    write_archive(tmp_path / "t.h5", ListSource([source]))
+    with open_archive(tmp_path / "t.h5") as archive:
+        (kernel,) = archive.kernels
+        assert kernel.info == source.info and kernel.info.cluster == 3
+        for left, right in zip(kernel.workgroups(), source.workgroups(), strict=True):
+            assert_same_workgroup(left, right)
+    verify_archive(tmp_path / "t.h5")
+    alone = dataclasses.replace(source.info, cluster=1)
+    write_archive(tmp_path / "alone.h5", ListSource([Kernel(alone, source.items)]))
+    with open_archive(tmp_path / "alone.h5") as archive:
+        assert archive.fingerprint() != open_archive(tmp_path / "t.h5").fingerprint()
+    with pytest.raises(UserError, match="cycles: found"):  # ranks of a cluster that there is not
+        verify_archive(tmp_path / "alone.h5")
+
+
+@pytest.mark.parametrize(("cluster", "message"), [(5, "does not divide its 12 workgroups"), (24, "allowed 1 to 16")])
+def test_impossible_clusters_are_refused(tmp_path, cluster, message):
+    source = random_cluster_kernel(5)
+    wrong = dataclasses.replace(source.info, cluster=cluster)
+    write_archive(tmp_path / "t.h5", ListSource([Kernel(wrong, source.items)]))
+    with pytest.raises(UserError, match=message):
+        verify_archive(tmp_path / "t.h5")
 
 
 def test_reads_version_1(tmp_path):

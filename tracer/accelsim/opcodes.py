@@ -33,6 +33,7 @@ class Action(IntEnum):
     BULK_COPY = 10  # TMA load: a separate group
     WAIT_ALL = 11  # waits for every group
     ARRIVE = 12  # BAR.ARV: a barrier that counts the warp but does not stop it
+    FENCE = 13  # MEMBAR beyond the workgroup: waits for the warp's stores
 
 
 GENERIC = len(Space)
@@ -211,6 +212,8 @@ def classify(text: str) -> Opcode:
         return opcode._replace(action=Action.DEPBAR)
     if base in ("LDGDEPBAR", "ARRIVES"):
         return opcode._replace(action=Action.COMMIT)
+    if base == "MEMBAR" and "CTA" not in tokens:
+        return opcode._replace(action=Action.FENCE)
     if base == "SYNCS" and "TRYWAIT" in tokens:
         return opcode._replace(action=Action.WAIT_ALL)
     return opcode

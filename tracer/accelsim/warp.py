@@ -6,10 +6,11 @@ Instruction -> event:
   and only take an issue slot. They then count as ALU work.
 * LDGSTS: ASYNC_COPY. LDGDEPBAR: a WAIT event that waits for nothing. DEPBAR: a WAIT for all groups except the latest,
   or ALU work if there is nothing to wait for.
-* BAR: BARRIER. An immediate below 16 is the number of the barrier. A larger one is the threads expected (of barrier 1).
-  Tracers write only the last immediate of an instruction, so the number of a barrier with a thread count is lost.
-  Two such barriers at the same time, as producers and consumers use them, become one (D20). BAR.ARV arrives without
-  waiting.
+* BAR: BARRIER. An immediate below 16 is the number of the barrier. A larger one is the threads expected. Tracers write
+  only the last immediate of an instruction, so the number of a barrier with a thread count is lost. Barriers of
+  different counts get different numbers. Two of the same count at the same time become one (D20). BAR.ARV arrives
+  without waiting.
+* MEMBAR, but not within the workgroup (CTA): a WAIT for the stores since the last one, which get a slot (D10).
 * the last EXIT: EXIT. An earlier one (some lanes leave) is a branch.
 * all others: COMPUTE, by pipe (tracer.accelsim.section).
 
@@ -26,6 +27,7 @@ from tracer.accelsim.scoreboard import (
     commit_group,
     free_waited,
     reset_scoreboard,
+    slot_bit,
     take_copy_slot,
     take_load_slot,
     wait_for_groups,
@@ -34,7 +36,7 @@ from tracer.accelsim.scoreboard import (
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, Cache, Kind, Space
+from traces.schema import ARRIVE_ONLY, BARRIERS, EXPLICIT, NO_SLOT, SLOTS, Cache, Kind, Space
 
 BUILDER = np.dtype(
     [
@@ -42,6 +44,7 @@ BUILDER = np.dtype(
         ("local_base", "u8"),
         ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS has two lines, the second counts
         ("copies", "i8"),  # LDGSTS lines of the warp
+        ("fenced", "i8"),  # the warp's first event after its last fence
         ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
         ("empty", "i8"),  # warps without instructions
         ("empty_line", "i8"),
@@ -54,18 +57,21 @@ BUILDER = np.dtype(
 )
 WINDOW_BYTES = 1 << 24
 """Size of the windows of shared and of local memory in the generic address space."""
-NAMED_BARRIERS = 16
 LANES = 32
 ALL_LANES = (1 << LANES) - 1
 
 COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
+FENCE = int(Action.FENCE)
+KIND_STORE, KIND_REDUCE = int(Kind.STORE), int(Kind.REDUCE)
+STORE_SLOT = SLOTS - 1
+"""Slot of stores that a fence waits for. Loads take it last."""
 KIND_EXIT = int(Kind.EXIT)
 SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER], np.uint8)  # fmt: skip
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT], np.uint8)  # fmt: skip
 assert len(KIND_OF_ACTION) == len(Action)
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
@@ -202,11 +208,25 @@ def barrier(builder, instruction, action, events):
     if action == ARRIVE:
         event.space = ARRIVE_ONLY
     event.slot = 0
-    if 0 < instruction.imm < NAMED_BARRIERS:
+    if 0 < instruction.imm < BARRIERS:
         event.slot = instruction.imm
-    elif instruction.imm >= NAMED_BARRIERS:
-        event.slot = 1
+    elif instruction.imm >= BARRIERS:
+        warps = (instruction.imm + LANES - 1) // LANES
+        event.slot = 1 + (warps - 1) % (BARRIERS - 1)
         event.work = instruction.imm
+
+
+@compiled
+def stores_before(builder, events):
+    """Give the warp's stores since its last fence a slot. Returns the mask to wait for, 0 without a store."""
+    wait = np.uint64(0)
+    for k in range(builder.fenced, builder.section.events):
+        event = events[k]
+        if (event.kind == KIND_STORE or event.kind == KIND_REDUCE) and event.space == GLOBAL:
+            event.slot = STORE_SLOT
+            wait = slot_bit(STORE_SLOT)
+    builder.fenced = builder.section.events
+    return wait
 
 
 @compiled
@@ -229,7 +249,9 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
         instruction.sources = 0
         instruction.dst = -1
     find_waits(builder, instruction, opcode, action)
-    if action in (DEPBAR, WAIT_ALL) and builder.board.wait == 0:
+    if action == FENCE and not builder.noted:
+        builder.board.wait |= stores_before(builder, events)
+    if action in (DEPBAR, WAIT_ALL, FENCE) and builder.board.wait == 0:
         action = COMPUTE
     if action == COMPUTE:
         compute(builder, instruction, opcode, opcode.pipe, events)
@@ -280,6 +302,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.section.pipes = 0
     builder.section.last = -1
     builder.copies = 0
+    builder.fenced = builder.section.events
     exited = False
     for k in range(first, last):
         instruction = instructions[k]

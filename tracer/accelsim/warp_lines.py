@@ -145,12 +145,20 @@ class WarpLines:
         ] = []  # slot of each committed copy group; None = empty, or a DEPBAR has waited for it
         self._open: int | None = None  # slot of the copy group being filled
         self._pending: dict[int, list[int]] = {}  # slot -> register blocks of its pending results
+        self._stored = 0  # slots of stores that a fence will wait for
 
     def add(self, event: Row) -> None:
         """Write the lines of one event."""
         kind, wait = Kind(event.kind), event.wait
         if event.mask >> 32:
             raise UserError(f"mask: found {event.mask:#x}, an Accel-Sim trace has 32 lanes per warp")
+        if kind == Kind.BULK:
+            raise UserError("kind: found a bulk copy (9), an Accel-Sim trace does not tell its box, size and barrier")
+        if kind == Kind.BARRIER and event.space > ARRIVE_ONLY:
+            raise UserError(
+                f"space of a barrier: found {event.space}, an Accel-Sim trace has no transaction barriers and no "
+                "barriers of clusters"
+            )
         if kind != Kind.WAIT:
             self._wait_for_copies(event, wait)
         if kind == Kind.WAIT:
@@ -174,6 +182,8 @@ class WarpLines:
             self._open = slot
         sources = self._sources(wait, SOURCES_LEAST[kind])
         destination = self._destination(slot) if kind in (Kind.LOAD, Kind.ATOMIC) else ""
+        if kind in (Kind.STORE, Kind.REDUCE) and slot != NO_SLOT:
+            self._stored |= 1 << slot
         opcode, memory = access_opcode(event), address_columns(event, self._addresses)
         self._line(event, destination, opcode, sources, memory, 0)
         if event.count > 1:
@@ -210,6 +220,10 @@ class WarpLines:
         if not wait:
             self._line(event, "", "LDGDEPBAR", [], "0", 0)
             self._close_group()
+            return
+        if wait & self._stored:
+            self._stored &= ~wait
+            self._line(event, "", "MEMBAR.SC.GPU", self._sources(wait, 0), "0", 0)
             return
         if self._open is not None and wait >> self._open & 1:
             self._commit(event)

@@ -125,6 +125,11 @@ class _KernelFile:
                 f"kernel {number} ({info.name}): {info.lanes_per_warp} lanes per warp, "
                 f"an Accel-Sim trace has {LANES_PER_WARP}"
             )
+        if info.cluster > 1:
+            raise UserError(
+                f"kernel {number} ({info.name}): found clusters of {info.cluster} workgroups, an Accel-Sim trace has "
+                "none"
+            )
         self._info, self._summary = info, summary
         self.header_text = header_text(info, number)
         lines = self.header_text[: self.header_text.index("\n#")].split("\n")

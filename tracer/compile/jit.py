@@ -116,7 +116,8 @@ class _CompileWatch(Listener):
         elif self.count == 0:
             self._report("compiling functions, once", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
-            self._report(f"{self._program}: {self._compiled} of about {self._callable} functions compiled", now_s)
+            whole = f" of about {self._callable}" if self._compiled <= self._callable else ""
+            self._report(f"{self._program}: {self._compiled}{whole} functions compiled", now_s)
         self._depth += 1
         self._compiled += 1
         self.count += 1

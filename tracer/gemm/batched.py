@@ -104,6 +104,7 @@ class BatchedGemm(EvenKernel):
         first, own_c = self.problem, member * c
         steps = ((first.a, member * a), (first.b, member // self.shared * b), (first.c, own_c), (first.c_source, own_c))
         memory = (events["kind"] <= Kind.ASYNC_COPY) & (events["space"] == Space.GLOBAL)
+        memory |= events["kind"] == Kind.BULK
         base = events["base"].copy()
         for matrix, step in steps:
             inside = memory & (events["base"] >= matrix.address) & (events["base"] < matrix.end)

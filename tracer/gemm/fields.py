@@ -26,6 +26,7 @@ class GemmShorthand:
     out_dtype: DataType | None = None  # c_bytes
     tile: tuple[int, int, int] | None = None  # tile_m, tile_n, tile_k
     warps: tuple[int, int] | None = None  # warps_m, warps_n
+    cluster: tuple[int, int] | None = None  # cluster_m, cluster_n
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
     batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
     groups: tuple[int, ...] | None = None  # m of each GEMM of one kernel, each with its own B (experts)
@@ -40,6 +41,7 @@ STANDS_FOR: dict[str, tuple[str, ...]] = {
     "out_dtype": ("c_bytes",),
     "tile": ("tile_m", "tile_n", "tile_k"),
     "warps": ("warps_m", "warps_n"),
+    "cluster": ("cluster_m", "cluster_n"),
 }
 KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))
 

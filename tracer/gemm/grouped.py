@@ -14,7 +14,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
 
-from tracer.gemm.kernel import GemmKernel
+from tracer.gemm.kernel import GemmKernel, kernel_fields
 from tracer.gemm.problem import REGION_BYTES, GemmProblem, Layout, spelled_out
 from tracer.gemm.source import SYNTHESIS_VERSION, GemmSource
 from traces.errors import UserError
@@ -77,7 +77,8 @@ class GroupedGemm:
 
     def fingerprint(self) -> str:
         """SHA-256 of problem, kernel, groups and SYNTHESIS_VERSION."""
-        content = {"synthesis": SYNTHESIS_VERSION, "problem": asdict(self.problem), "kernel": asdict(self.kernel)}
+        fields = {"problem": asdict(self.problem), "kernel": kernel_fields(self.kernel)}
+        content = {"synthesis": SYNTHESIS_VERSION, **fields}
         return sha256(json.dumps(content | {"groups": self.groups}, sort_keys=True).encode()).hexdigest()
 
 

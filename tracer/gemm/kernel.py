@@ -1,13 +1,14 @@
 """Parameters of a tiled GEMM kernel (tile, warps, pipeline, copies, epilogue, order) and the resources it needs."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
+from typing import Any
 
 from tracer.gemm.problem import GemmProblem, Layout
 from tracer.gemm.raster import TileOrder
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
-from traces.schema import Cache
+from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES, MAX_CLUSTER, Cache
 
 VECTOR_BYTES = (1, 2, 4, 8, 16)
 THREADS_MAX = 1024
@@ -37,6 +38,8 @@ BOUNDS = {
     "split_k": Bound(1, 1 << 24, "K-steps"),
     "start_tile": Bound(0, 1 << 24, "tiles"),
     "persistent": Bound(1, 1 << 24, "workgroups"),
+    "cluster_m": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
+    "cluster_n": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
     "registers": Bound(1, max(REGISTERS_MAX.values()), "registers that an instruction can name"),
     "shared_bytes": Bound(0, SHARED_BYTES_MAX, "shared memory of the largest machine"),
 }
@@ -57,6 +60,7 @@ class Copy(IntEnum):
     LDG = 0  # loads into registers, then stores to shared memory
     ASYNC = 1  # copies that need no registers (LDGSTS)
     LDG_SINGLE = 2  # as LDG, with one buffer in shared memory: a second barrier in every K-step
+    BULK = 3  # one instruction of the first warp for a whole tile (TMA), with transaction barriers
 
 
 class Epilogue(IntEnum):
@@ -94,6 +98,8 @@ class GemmKernel:
     store_cache: Cache = Cache.DEFAULT
     registers: int | None = None  # per thread; None: derived
     shared_bytes: int | None = None  # per workgroup; None: derived
+    cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (Copy.BULK only)
+    cluster_n: int = 1
     mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
@@ -118,6 +124,12 @@ class GemmKernel:
                 )
         if self.threads > THREADS_MAX:
             raise UserError(f"kernel of {self.warps} warps x {self.lanes} lanes: at most {THREADS_MAX} threads")
+        if self.cluster > MAX_CLUSTER:
+            raise UserError(
+                f"kernel cluster = {self.cluster_m}x{self.cluster_n}: at most {MAX_CLUSTER} workgroups in a cluster"
+            )
+        if self.cluster > 1 and self.copy != Copy.BULK:
+            raise UserError(f"kernel cluster = {self.cluster_m}x{self.cluster_n}: needs copy = bulk")
 
     @property
     def warps(self) -> int:
@@ -128,10 +140,23 @@ class GemmKernel:
         return self.warps * self.lanes
 
     @property
+    def cluster(self) -> int:
+        """Workgroups of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
-        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1}
+        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1, Copy.BULK: self.pipeline_depth}
         return min(buffers[self.copy], self.pipeline_depth)
+
+
+def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
+    """The fields of a kernel as plain values, those of its cluster only if it has one."""
+    values = asdict(kernel)
+    if kernel.cluster == 1:
+        del values["cluster_m"], values["cluster_n"]
+    return values
 
 
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
@@ -148,7 +173,7 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
     part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
     buffers = 1 if kernel.fragment_pieces == 1 else 2
     fragments = buffers * slice_k * part_bytes / kernel.lanes
-    steps = 0 if kernel.copy == Copy.ASYNC else max(kernel.pipeline_depth - 1, 1)
+    steps = 0 if kernel.copy in (Copy.ASYNC, Copy.BULK) else max(kernel.pipeline_depth - 1, 1)
     in_flight = steps * stage_bytes(problem, kernel) / kernel.threads
     words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
     return -(-words // 8) * 8
@@ -173,6 +198,9 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         UserError: names the field, its value and what is allowed.
     """
     _check_vectors(problem, kernel)
+    if kernel.copy == Copy.BULK:
+        _check_bulk(problem, kernel)
+        _check_cluster(problem, kernel)
     steps = -(-problem.k // kernel.tile_k)
     if kernel.split_k > steps:
         raise UserError(f"kernel split_k = {kernel.split_k}: K = {problem.k} has only {steps} steps of {kernel.tile_k}")
@@ -214,6 +242,51 @@ def _check_size(tiles: int, steps: int, kernel: GemmKernel) -> None:
             f"GEMM of {steps:,} K-steps x {tiles:,} tiles x {kernel.warps} warps: allowed are {ALL_WARP_STEPS_MAX:,}, "
             "which are a few days of simulation; smaller m, n or k, or larger tiles"
         )
+
+
+def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse tiles of A and B that a bulk copy cannot copy."""
+    if kernel.pipeline_depth > BARRIERS // 2:
+        raise UserError(
+            f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a "
+            f"workgroup has {BARRIERS} transaction barriers"
+        )
+    extents = {
+        "A": (kernel.tile_m // kernel.cluster_n, kernel.tile_k),
+        "B": (kernel.tile_k, kernel.tile_n // kernel.cluster_m),
+    }
+    for matrix in (problem.a, problem.b):
+        rows, columns = extents[matrix.name]
+        run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+        for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
+            if found % BULK_ALIGN:
+                raise UserError(
+                    f"kernel copy = bulk does not fit {matrix.name}: {what} of {found} bytes, allowed are multiples of "
+                    f"{BULK_ALIGN}"
+                )
+        if rows * columns * matrix.element_bytes > BULK_BYTES:
+            raise UserError(
+                f"kernel copy = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
+                f"bytes, allowed are {BULK_BYTES:,}"
+            )
+
+
+def _check_cluster(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse clusters into which tiles, or the workgroups, cannot be divided."""
+    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+    for what, found, parts in (
+        ("rows of tiles", tiles_m, kernel.cluster_m),
+        ("columns of tiles", tiles_n, kernel.cluster_n),
+        ("tile_m", kernel.tile_m, kernel.cluster_n),
+        ("tile_n", kernel.tile_n, kernel.cluster_m),
+        ("start_tile", kernel.start_tile, kernel.cluster),
+        ("persistent", kernel.persistent or 0, kernel.cluster),
+    ):
+        if found % parts:
+            raise UserError(
+                f"kernel cluster = {kernel.cluster_m}x{kernel.cluster_n}: {what} = {found}, allowed are multiples of "
+                f"{parts}"
+            )
 
 
 def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:

@@ -12,7 +12,7 @@ from tracer.events import VECTOR_BYTES, access, compute, event
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
-from traces.schema import EVENT, NO_SLOT, Kind, Pipe, Space
+from traces.schema import CLUSTER_ARRIVE, CLUSTER_WAIT, EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind, Pipe, Space
 
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
 """Multiply-accumulates of one warp instruction, m16n8k16 (assumed for every machine). The pipe's rate uses `work`."""
@@ -57,6 +57,12 @@ class Site(IntEnum):
     CONVERT = 11
     STORE = 12
     EXIT = 13
+    FILLED = 14  # of bulk copies: the producer's arrival, the wait for the data, and the same for the free stage
+    AWAIT_DATA = 15
+    RELEASED = 16
+    AWAIT_STAGE = 17
+    CLUSTER_HERE = 18  # of clusters: all workgroups are there
+    CLUSTER_ALL = 19
 
 
 TEMPLATES = tuple(site.name.lower() for site in Site)
@@ -85,6 +91,11 @@ PLAN = np.dtype(
             "pieces",  # pieces of the operands of a K-step
             "through_registers",  # operand tiles pass through registers to shared memory
             "single",  # one buffer in shared memory
+            "bulk",  # operand tiles come by bulk copies of the first warp
+            "cluster_m",
+            "cluster_n",
+            "readers",  # set of the workgroups of the cluster whose copies bring data of the current tile; 0 = its own
+            "before",  # K-steps of the workgroup before the current tile, less the tile's first K-step
             "staged",  # epilogue through shared memory
             "with_c",
             "load_bytes",  # per lane
@@ -99,7 +110,19 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan = np.zeros((), PLAN)
     for field, matrix in (("a", problem.a), ("b", problem.b), ("c", problem.c), ("source", problem.c_source)):
         plan[field] = make_matrix(matrix)
-    for field in ("tile_m", "tile_n", "tile_k", "group", "start_tile", "split_k", "warps_m", "warps_n", "lanes"):
+    for field in (
+        "tile_m",
+        "tile_n",
+        "tile_k",
+        "group",
+        "start_tile",
+        "split_k",
+        "warps_m",
+        "warps_n",
+        "lanes",
+        "cluster_m",
+        "cluster_n",
+    ):
         plan[field] = getattr(kernel, field)
     plan["tiles_m"] = -(-problem.m // kernel.tile_m)
     plan["tiles_n"] = -(-problem.n // kernel.tile_n)
@@ -107,7 +130,9 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
     plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
     plan["order"], plan["depth"], plan["pieces"] = kernel.order, kernel.pipeline_depth, kernel.fragment_pieces
-    plan["through_registers"], plan["single"] = kernel.copy != Copy.ASYNC, kernel.shared_stages == 1
+    plan["bulk"] = kernel.copy == Copy.BULK
+    plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)
+    plan["single"] = kernel.shared_stages == 1 and kernel.copy != Copy.BULK
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     if kernel.split_k > 1:
@@ -120,7 +145,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
 
 def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
     """EVENT[1] of every site. Compiled functions set addresses and lanes of global accesses."""
-    load = Kind.ASYNC_COPY if kernel.copy == Copy.ASYNC else Kind.LOAD
+    load = {Copy.ASYNC: Kind.ASYNC_COPY, Copy.BULK: Kind.BULK}.get(kernel.copy, Kind.LOAD)
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
     macs = part * kernel.tile_k // kernel.fragment_pieces  # of one piece
@@ -149,7 +174,20 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.CONVERT: compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
         Site.STORE: access(store, lanes=lanes, cache=kernel.store_cache, wait=output),
         Site.EXIT: event(Kind.EXIT),
+        Site.FILLED: _phase(PHASE_ARRIVE, 1),
+        Site.AWAIT_DATA: _phase(PHASE_WAIT),
+        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * (kernel.cluster_m + kernel.cluster_n - 1)),
+        Site.AWAIT_STAGE: _phase(PHASE_WAIT),
+        Site.CLUSTER_HERE: _phase(CLUSTER_ARRIVE),
+        Site.CLUSTER_ALL: _phase(CLUSTER_WAIT, 1),
     }
+
+
+def _phase(space: int, arrivals: int = 0) -> np.ndarray:
+    """An arrival at a transaction barrier, or a wait there."""
+    events = event(Kind.BARRIER, slot=0)
+    events["space"], events["work"] = space, arrivals
+    return events
 
 
 def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:

@@ -17,8 +17,21 @@ class TileOrder(IntEnum):
 
 
 @compiled
-def tile_at(position, order, group, tiles_m, tiles_n):
-    """(tile row, tile column) at a position of the walk."""
+def tile_at(position, order, group, tiles_m, tiles_n, cluster_m=1, cluster_n=1):
+    """(tile row, tile column) at a position of the walk.
+
+    The walk goes from cluster to cluster of cluster_m x cluster_n tiles, and in each down its columns.
+    """
+    size = cluster_m * cluster_n
+    cluster, rank = position // size, position % size
+    height = max(1, group // cluster_m)
+    row, column = _cluster_at(cluster, order, height, tiles_m // cluster_m, tiles_n // cluster_n)
+    return row * cluster_m + rank % cluster_m, column * cluster_n + rank // cluster_m
+
+
+@compiled
+def _cluster_at(position, order, group, tiles_m, tiles_n):
+    """(row, column) of a cluster of tiles."""
     if order == TileOrder.ROW:
         return position // tiles_n, position % tiles_n
     if order == TileOrder.COLUMN:
@@ -31,7 +44,7 @@ def tile_at(position, order, group, tiles_m, tiles_n):
 
 
 @compiled(allocates=True)
-def walk(order, group, tiles_m, tiles_n, start):
+def walk(order, group, tiles_m, tiles_n, start, cluster_m=1, cluster_n=1):
     """The whole walk. It begins at position `start` (stagger) and wraps around.
 
     Returns:
@@ -40,5 +53,5 @@ def walk(order, group, tiles_m, tiles_n, start):
     tiles = tiles_m * tiles_n
     grid = np.empty((tiles, 2), np.int64)
     for i in range(tiles):
-        grid[i, 0], grid[i, 1] = tile_at((i + start) % tiles, order, group, tiles_m, tiles_n)
+        grid[i, 0], grid[i, 1] = tile_at((i + start) % tiles, order, group, tiles_m, tiles_n, cluster_m, cluster_n)
     return grid

@@ -7,7 +7,15 @@ from hashlib import sha256
 
 import numpy as np
 
-from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, check_kernel, registers_per_thread, shared_bytes
+from tracer.gemm.kernel import (
+    Copy,
+    Epilogue,
+    GemmKernel,
+    check_kernel,
+    kernel_fields,
+    registers_per_thread,
+    shared_bytes,
+)
 from tracer.gemm.plan import PLAN, make_plan
 from tracer.gemm.problem import GemmProblem, Layout, Matrix, padded_leading_dimension
 from tracer.gemm.raster import TileOrder, walk
@@ -95,13 +103,15 @@ class GemmSource:
 
     def fingerprint(self) -> str:
         """SHA-256 of problem, kernel and SYNTHESIS_VERSION."""
-        content = {"synthesis": SYNTHESIS_VERSION, "problem": asdict(self.problem), "kernel": asdict(self.kernel)}
+        fields = {"problem": asdict(self.problem), "kernel": kernel_fields(self.kernel)}
+        content = {"synthesis": SYNTHESIS_VERSION, **fields}
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def output_tiles(self) -> np.ndarray:
         """OUTPUT_TILE[tiles]: the tile at each position of the (staggered) walk, in walk order."""
         kernel, c = self.kernel, self.problem.c
-        grid = walk(int(kernel.order), kernel.group, self.tiles_m, self.tiles_n, kernel.start_tile)
+        cluster = kernel.cluster_m, kernel.cluster_n
+        grid = walk(int(kernel.order), kernel.group, self.tiles_m, self.tiles_n, kernel.start_tile, *cluster)
         row, column = grid[:, 0] * kernel.tile_m, grid[:, 1] * kernel.tile_n
         rows = np.minimum(kernel.tile_m, c.rows - row)
         columns = np.minimum(kernel.tile_n, c.columns - column)
@@ -133,6 +143,7 @@ class GemmSource:
                 "source": "tracer.gemm",
                 "synthesis": SYNTHESIS_VERSION,
                 "problem": asdict(self.problem),
-                "kernel": asdict(kernel),
+                "kernel": kernel_fields(kernel),
             },
+            cluster=kernel.cluster,
         )

@@ -10,6 +10,13 @@ Program of one warp for one output tile:
 Loads of a step share the slot `step % depth`; the step that needs them waits for it. If a K-step has several pieces,
 the fragments of the next piece are read before the tensor instructions of the current one, also across the barrier.
 
+With bulk copies the first warp loads the whole tiles of a step (no warp is a producer only). Two transaction barriers
+of each stage take the place of the workgroup's barrier: one for the data, one for the warps that have read them.
+
+Workgroups of a cluster of m x n tiles need the same rows of A if their tiles are in one row of tiles, and the same
+columns of B if they are in one column. Each loads an equal part of them for all (multicast). It tells its barrier how
+many bytes the others bring. Warps that have read a stage tell all workgroups that load into it.
+
 The writers append at index `at` and return the next index. If the array is full, they overwrite its last element and
 continue to count. So one call gives the size that the array needs.
 """
@@ -58,14 +65,24 @@ def write_warp(plan, rectangle, index, warp, events, at):
     """Write all tiles of the workgroup: one, or every `workgroups`-th tile if workgroups are persistent."""
     tiles = plan.tiles_m * plan.tiles_n
     at = put(events, at, plan.setup, NOTHING, NO_SLOT)
+    if plan.cluster_m * plan.cluster_n > 1:
+        at = put(events, at, plan.cluster_here, NOTHING, 0)
+        at = put(events, at, plan.cluster_all, NOTHING, 0)
+    done = 0
     for item in range(index, tiles * plan.split_k, plan.workgroups):
         if item > index:  # shared memory is reused
             at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         split = item // tiles
         position = (item - split * tiles + plan.start_tile) % tiles
-        tile_row, tile_column = tile_at(position, plan.order, plan.group, plan.tiles_m, plan.tiles_n)
+        tile_row, tile_column = tile_at(
+            position, plan.order, plan.group, plan.tiles_m, plan.tiles_n, plan.cluster_m, plan.cluster_n
+        )
         row, column = tile_row * plan.tile_m, tile_column * plan.tile_n
         first, end = plan.steps * split // plan.split_k, plan.steps * (split + 1) // plan.split_k
+        plan.before = done - first
+        of_a, of_b, _, _ = sharers(plan, row, column)
+        plan.readers = of_a | of_b
+        done += end - first
         if plan.pieces > 1:
             at = write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at)
         else:
@@ -90,6 +107,7 @@ def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
             at = write_loads(plan, rectangle, row, column, step + ahead, 0, 1, warp, events, at)
         at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
         at = put(events, at, plan.tensor, plan.tensor.wait, ACCUMULATORS if step == end - 1 else NO_SLOT)
+        at = release_stage(plan, step, events, at)
     return at
 
 
@@ -117,7 +135,9 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
             if not last or step + 1 < end:
                 at = put(events, at, plan.fragments, NOTHING, following)
             at = put(events, at, plan.tensor, arrived, ACCUMULATORS if last and step == end - 1 else NO_SLOT)
-            if not last and step + ahead < end:
+            if last:
+                at = release_stage(plan, step, events, at)
+            elif step + ahead < end:
                 at = write_loads(plan, rectangle, row, column, step + ahead, piece, portions, warp, events, at)
             slot, following = following, slot
     return at
@@ -126,6 +146,8 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
 @compiled
 def write_stage(plan, step, events, at):
     """Write the wait for the data of a step, and the barrier after which all warps can read them."""
+    if plan.bulk:
+        return put_phase(events, at, plan.await_data, plan.before + step, plan.depth, 0, 1)
     arrived = ONE << np.uint64(step % plan.depth)
     if plan.through_registers:
         at = put(events, at, plan.share, arrived, NO_SLOT)
@@ -134,8 +156,84 @@ def write_stage(plan, step, events, at):
 
 
 @compiled
+def put_phase(events, at, template, number, depth, first, phases):
+    """Append a wait at the transaction barrier of the stage of K-step `number`, counted over the workgroup.
+
+    Args:
+        first: barrier of stage 0. phases: to wait for, more than those of earlier uses of the stage.
+    """
+    template.work = number // depth + phases
+    return put(events, at, template, NOTHING, first + number % depth)
+
+
+@compiled
+def release_stage(plan, step, events, at):
+    """Write the arrival that tells that this warp has read the data of a step."""
+    if plan.bulk:
+        stage = (plan.before + step) % plan.depth
+        plan.released.cycles = plan.readers
+        return put(events, at, plan.released, NOTHING, plan.depth + stage)
+    return at
+
+
+@compiled
+def sharers(plan, row, column):
+    """Sets of the workgroups of the cluster that need the rows of A, and the columns of B, of the tile at C(row,
+    column); and the tile's own row and column in the cluster. A set of one workgroup is given as 0."""
+    own_m, own_n = row // plan.tile_m % plan.cluster_m, column // plan.tile_n % plan.cluster_n
+    of_a = of_b = 0
+    for other in range(plan.cluster_n if plan.cluster_n > 1 else 0):
+        of_a |= 1 << (own_m + other * plan.cluster_m)
+    for other in range(plan.cluster_m if plan.cluster_m > 1 else 0):
+        of_b |= 1 << (other + own_n * plan.cluster_m)
+    return of_a, of_b, own_m, own_n
+
+
+@compiled
+def write_bulk_loads(plan, rectangle, row, column, step, events, at):
+    """Write the wait for a free stage, the bulk copies of the tiles of A and B of one K-step, and the arrival."""
+    number = plan.before + step
+    stage = number % plan.depth
+    if number >= plan.depth:
+        at = put_phase(events, at, plan.await_stage, number, plan.depth, plan.depth, 0)
+    of_a, of_b, own_m, own_n = sharers(plan, row, column)
+    expected_bytes, depth_k = 0, step * plan.tile_k
+    part_m, part_n = plan.tile_m // plan.cluster_n, plan.tile_n // plan.cluster_m
+    for part in range(plan.cluster_n):
+        cut_rectangle(rectangle, plan.a, row + part * part_m, depth_k, part_m, plan.tile_k, plan.load_bytes)
+        if part == own_n:
+            at = put_box(events, at, plan.load_a, rectangle, stage, of_a)
+        else:
+            expected_bytes += rectangle.rows * rectangle.run_bytes
+    for part in range(plan.cluster_m):
+        cut_rectangle(rectangle, plan.b, depth_k, column + part * part_n, plan.tile_k, part_n, plan.load_bytes)
+        if part == own_m:
+            at = put_box(events, at, plan.load_b, rectangle, stage, of_b)
+        else:
+            expected_bytes += rectangle.rows * rectangle.run_bytes
+    plan.filled.row_stride = expected_bytes
+    return put(events, at, plan.filled, NOTHING, stage)
+
+
+@compiled
+def put_box(events, at, template, rectangle, stage, to):
+    """Append a bulk copy of what exists of a rectangle, to the transaction barrier and the slot of its stage.
+
+    to: set of the workgroups that get the data, 0 = its own.
+    """
+    if rectangle.rows == 0 or rectangle.run_bytes == 0:
+        return at
+    template.base, template.row_stride = rectangle.address, rectangle.pitch_bytes
+    template.stride, template.work = rectangle.run_bytes, rectangle.rows
+    template.inner, template.mask, template.width_bytes, template.cycles = stage, ONE, 0, to
+    return put(events, at, template, NOTHING, stage)
+
+
+@compiled
 def write_loads(plan, rectangle, row, column, step, portion, portions, warp, events, at):
     """Write this warp's loads of the tiles of A and B of one K-step, or a portion of them."""
+    if plan.bulk:
+        return write_bulk_loads(plan, rectangle, row, column, step, events, at) if warp == 0 and portion == 0 else at
     depth_k = step * plan.tile_k
     sharers = plan.warps_m * plan.warps_n * portions
     sharer = warp * portions + portion

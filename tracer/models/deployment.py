@@ -117,6 +117,7 @@ class Deployment:
 
 
 POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence", "interleave")
+ONLY_TRAINING = ("zero", "micro_batches", "recompute", "optimizer", "dropout", "predictions")
 ZERO_STAGES = 3
 LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
@@ -146,16 +147,17 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     _check_experts(model, how)
     if how.sequence_parallel:
         _check_divides("tp", how.tp, "tokens of a micro-batch", how.tokens)
-    positions = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
+    generate = how.phase == ModelPhase.GENERATE
+    positions = how.kv_length + 1 if generate else how.sequence
     _check(
         model.rotary or positions <= model.max_positions,
         *("sequence", positions, f"1 to max_positions = {model.max_positions}"),
     )
-    _check(model.causal or how.phase != ModelPhase.GENERATE, "phase", how.phase, "train or prompt: an encoder")
-    for field in ("zero", "micro_batches"):
+    _check(model.causal or not generate, "phase", how.phase, "train or prompt: an encoder")
+    for field in ONLY_TRAINING:
         default = getattr(Deployment, field)
         _check(how.train or getattr(how, field) == default, field, getattr(how, field), f"{default} without training")
-    _check(how.train or how.recompute == Recompute.NONE, "recompute", how.recompute, "none without training")
+    _check(generate or not how.kv_length, "kv_length", how.kv_length, "0 without generation")
 
 
 def _check_experts(model: ModelShape, how: Deployment) -> None:

@@ -6,6 +6,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     Q, K, V           three GEMMs, three biases                  a GEMM                          a GEMM
     scores            a copy each of Q, K, V; scale; mask;       softmax with scale and mask     the same
                       softmax
+    gradient of it    gradient times output; softmax; scale      softmax with scale and mask     the same
     after attention   a copy                                     a copy                          none
     bias, dropout,    bias; dropout; residual; norm              one for bias, dropout and       one kernel
     residual, norm                                               residual; norm
@@ -192,6 +193,8 @@ class KernelTexts:
         if self.how.dropout:
             text = self._text("dropout", rows=rows, cols=s, backward=True)
             steps.append(("attention_dropout_back", ATTENTION, text))
+        if self.eager:  # `grad * output` of softmax_backward_cuda (PyTorch, SoftMax.cu)
+            steps.append(("softmax_back_product", ATTENTION, self._text("residual", rows=rows, cols=s)))
         steps.append(("softmax_back", ATTENTION, self.softmax(rows, backward=True)))
         steps += [("scale_back", ATTENTION, text) for text in self.passes(rows, [s] if self.eager else [])]
         steps += [

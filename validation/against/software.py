@@ -1,86 +1,180 @@
-"""T3 beside what software can do today, on one machine with the same links.
+"""T3 beside what software can do today: sub-layers of the paper and of models of today on three machines.
 
-`python -m validation.against.software` simulates sub-layers in the paper's configurations and in those of software
-(results in the store are used) and writes `tables/software.md`. Software sends each chunk straight to its owner. So the
-GPUs are joined by a switch (`link.topology = switch`) with the bandwidth of the preset's link, for all configurations.
-Published ratios of another simulator stand beside ours (`references/cais_against_t3.csv`).
+`python -m validation.against.software --run MACHINE/SUB-LAYER` simulates a case in every configuration that its
+machine has (results in the store are used), and keeps its figures in `tables/software.csv`. `--run MACHINE` means all
+of its cases. Without `--run` the figures are only written as the page `tables/software.md`; cases without figures are
+*not run*.
+
+Software sends each chunk straight to its owner. So the GPUs of the paper's machine are joined by a switch here, with
+the bandwidth of the preset's link. Published ratios of another simulator stand beside ours
+(`references/cais_against_t3.csv`).
 """
 
+import argparse
 import csv
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from sim.collective.library import PLAIN
 from sim.energy import DEFAULT, load_energy
+from sim.gemm_facts import gpu_facts
+from sim.presets import Preset, load_preset
 from sim.run.store import Store
 from sim.scenario.result import (
     ALL_CONFIGURATIONS,
     COPY_ENGINES,
     DECOMPOSED,
     FLUX,
+    IN_SWITCH,
+    LIBRARY,
     NEEDS,
+    NVLS,
     SEQUENTIAL,
     T3,
+    T3_NVLS,
     ScenarioResult,
 )
-from sim.scenario.scenario import simulate_scenario
+from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.energy_tables import configuration_energies
-from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
+from tracer.gemm.library import choose_kernel
+from tracer.gemm.source import GemmProblem
+from tracer.models.catalogue import load_model
+from tracer.workloads import PAPER_CASES, named_sublayer
+from traces.command.document import Block, Bullets, Heading, Table, Text, notes, to_markdown, write_page
+from traces.errors import UserError
+from traces.output import replacing
 from traces.units import PS_PER_US
-from validation.experiments.workbench import Workbench
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "software_notes.md"
 TABLE = HERE / "tables" / "software.md"
+FIGURES = TABLE.with_suffix(".csv")
 PUBLISHED = HERE / "references" / "cais_against_t3.csv"
-SWITCH = "link.topology=switch"
-ON_CUS = ("rs", "rs_nmc", "add", "ag")
+MACHINES = {
+    "t3_2024": ("link.topology=switch", "link.in_switch=true"),
+    "h100_sxm": (),
+    "mi300x": (),
+}
+"""Preset -> values in place of its own."""
+TODAY = ("llama-3-70b", "qwen3-32b", "llama-3-405b")
+TODAY_GPUS, TODAY_TOKENS = 8, 2048
+ON_CUS = ("rs", "rs_nmc", "add", "ag", "ar_nvls", "ag_nvls", "ar_library")
 """Runs in which CUs only communicate."""
-MEGA, UJ_PER_MJ = 1e6, 1e3
+MEGA, MICRO = 1e6, 1e-6
 COLUMNS = (
-    "configuration",
-    "time (us)",
-    "speed-up",
-    "DRAM (MB)",
-    "link (MB)",
-    "CUs only communicate (us)",
-    "energy (mJ)",
+    *("configuration", "time (us)", "speed-up", "GEMM (us)", "DRAM (MB)", "link (MB)"),
+    *("CUs only communicate (us)", "energy (mJ)"),
 )
-ALIKE = {"CoCoNet": DECOMPOSED, "FuseLib": FLUX}
+ALIKE = {"TP-NVLS": NVLS, "CoCoNet": DECOMPOSED, "FuseLib": FLUX, "T3-NVLS": T3_NVLS}
 """Baseline of the published ratios -> the configuration that is most like it."""
+COMPARED = (SEQUENTIAL, LIBRARY, DECOMPOSED, COPY_ENGINES, FLUX, NVLS, T3_NVLS)
+"""Configurations over which the speed-up of T3 is shown."""
 
 
 class Case(NamedTuple):
-    """Sub-layers on a machine. changes: values of the machine; scenarios: `model/layer/tpN`."""
+    """A sub-layer (`model/layer/tpN`) on a machine."""
 
-    preset: str
-    changes: tuple[str, ...]
-    scenarios: tuple[str, ...]
+    machine: str
+    sub_layer: str
 
-
-CASES = (Case("t3_2024", (SWITCH,), ("t-nlg/op/tp8",)),)
-
-
-def simulated(case: Case, store: Store) -> dict[str, ScenarioResult]:
-    """Sub-layer -> its result in all configurations."""
-    bench = Workbench(preset=case.preset, overrides=case.changes)
-    return {
-        name: simulate_scenario(scenario, ALL_CONFIGURATIONS, store=store)
-        for name, scenario in bench.scenarios(case.scenarios).items()
-    }
+    @property
+    def name(self) -> str:
+        return "/".join(self)
 
 
-def rows_of(result: ScenarioResult) -> list[list[str]]:
-    """One row per configuration."""
+class Figures(NamedTuple):
+    """Figures of a configuration, of one GPU.
+
+    Attributes:
+        gemm_ps: the GEMM, or the kernel or stage that a reduce-scatter overlaps.
+        on_cus_ps: time of the runs in which CUs only communicate.
+    """
+
+    time_ps: int
+    gemm_ps: int
+    dram_bytes: int
+    link_bytes: int
+    on_cus_ps: int
+    energy_nJ: int
+
+
+Found = Mapping[Case, Mapping[str, Figures]]
+"""Case -> configuration -> figures."""
+
+
+def sub_layers() -> dict[str, tuple[GemmProblem, int]]:
+    """Name -> the GEMM of one GPU, and the number of GPUs: those of the paper, then those of models of today."""
+    found = {name: named_sublayer(name) for name in (f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES)}
+    for model in TODAY:
+        shape = load_model(model)
+        for layer, width in (("op", shape.heads * shape.head_dim), ("fc2", shape.intermediate)):
+            problem = GemmProblem(TODAY_TOKENS, shape.hidden, width // TODAY_GPUS)
+            found[f"{model}/{layer}/tp{TODAY_GPUS}"] = problem, TODAY_GPUS
+    return found
+
+
+def cases() -> list[Case]:
+    """All cases, run or not."""
+    return [Case(machine, name) for machine in MACHINES for name in sub_layers()]
+
+
+def scenario(case: Case) -> Scenario:
+    """The case with the kernel that the library of the machine chooses, without split-K."""
+    preset = load_preset(case.machine, MACHINES[case.machine])
+    problem, gpus = sub_layers()[case.sub_layer]
+    return Scenario(preset, problem, choose_kernel(problem, gpu_facts(preset.machine), splits=(1,)), gpus)
+
+
+def configurations(preset: Preset) -> list[str]:
+    """Those that a machine has: a library, a switch that adds."""
+    missing = {LIBRARY} if preset.machine.collective.library == PLAIN else set()
+    missing |= set() if preset.machine.link.in_switch else {*IN_SWITCH}
+    return [name for name in ALL_CONFIGURATIONS if name not in missing]
+
+
+def figures_of(result: ScenarioResult) -> dict[str, Figures]:
+    """The figures of every configuration.
+
+    Raises:
+        AssertionError: a ledger disagrees.
+    """
     totals = {name: run.totals for name, run in result.runs.items()}
     energies = configuration_energies(totals, result.preset.machine.hbm.row_bytes, load_energy(DEFAULT))
-    rows = []
+    figures = {}
     for name, found in result.configurations.items():
+        assert found.exactly_once, (name, result.as_dict()["configurations"][name]["ledger"])
         on_cus_ps = sum(result.runs[run].time_ps for run in NEEDS[name] if run in ON_CUS)
-        cells = [name, f"{found.time_ps / PS_PER_US:,.1f}", f"{result.speedup(name):.3f}"]
-        cells += [f"{sum(found.dram_bytes.values()) / MEGA:,.1f}", f"{found.link_bytes / MEGA:,.1f}"]
-        rows.append([*cells, f"{on_cus_ps / PS_PER_US:,.1f}", f"{energies[name].as_dict()['uJ'] / UJ_PER_MJ:,.1f}"])
-    return rows
+        moved = sum(found.dram_bytes.values()), found.link_bytes
+        energy_nJ = round(energies[name].as_dict()["uJ"] * 1000)
+        figures[name] = Figures(found.time_ps, found.gemm_ps, *moved, on_cus_ps, energy_nJ)
+    return figures
+
+
+def simulate(case: Case, store: Store) -> dict[str, Figures]:
+    """Simulate a case in all configurations of its machine."""
+    asked = scenario(case)
+    return figures_of(simulate_scenario(asked, configurations(asked.preset), store=store))
+
+
+def read_figures() -> dict[Case, dict[str, Figures]]:
+    """The figures of all cases that have been run, in the order of `cases`."""
+    found: dict[Case, dict[str, Figures]] = {}
+    if FIGURES.exists():
+        with FIGURES.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                values = Figures(*(int(row[field]) for field in Figures._fields))
+                found.setdefault(Case(row["machine"], row["sub_layer"]), {})[row["configuration"]] = values
+    return {case: found[case] for case in cases() if case in found}
+
+
+def write_figures(found: Found) -> None:
+    with replacing(FIGURES) as path, path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("machine", "sub_layer", "configuration", *Figures._fields))
+        for case in (case for case in cases() if case in found):
+            writer.writerows((*case, name, *values) for name, values in found[case].items())
 
 
 def published() -> dict[str, dict[str, float]]:
@@ -93,43 +187,117 @@ def published() -> dict[str, dict[str, float]]:
     return found
 
 
-def over(results: dict[str, ScenarioResult], name: str) -> float:
-    """Geometric mean of the speed-up of T3 over a configuration."""
-    ratios = [one.configurations[name].time_ps / one.configurations[T3].time_ps for one in results.values()]
-    return float(prod(ratios)) ** (1 / len(ratios))
+def geomean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return float(prod(numbers)) ** (1 / len(numbers))
 
 
-def table(found: dict[Case, dict[str, ScenarioResult]]) -> str:
+def over(results: Iterable[Mapping[str, Figures]], name: str) -> float | None:
+    """Geometric mean of the speed-up of T3 over a configuration; None = the machine does not have it."""
+    ratios = [one[name].time_ps / one[T3].time_ps for one in results if name in one]
+    return geomean(ratios) if ratios else None
+
+
+def table(found: Found) -> str:
     """All cases as Markdown, with the explanation of NOTES."""
     blocks: list[Block] = [
         Heading("T3 beside what software can do today", 1),
-        Text("Generated by `python -m validation.against.software`. Figures of one GPU; energy: hbm2_12nm."),
+        Text(
+            "Generated by `python -m validation.against.software` from `software.csv`. Figures of one GPU; energy: "
+            f"hbm2_12nm. Models of today: {TODAY_TOKENS} tokens."
+        ),
+        Heading("Speed-up of T3 over the others, geometric mean", 2),
+        _means(found),
+        Heading("Each figure over that of Sequential, geometric mean", 2),
     ]
+    for machine, own in _by_machine(found).items():
+        blocks += [Text(_machine_text(machine, own)), _relative(own.values())]
+    blocks += [Heading("Beside another simulator", 2), _beside(found), notes(NOTES), Heading("All cases", 1)]
     for case, results in found.items():
-        changes = f" with {', '.join(case.changes)}" if case.changes else ""
-        for name, result in results.items():
-            blocks += [Heading(f"{name} on {case.preset}{changes}", 2), Table(COLUMNS, rows_of(result))]
-        names = (SEQUENTIAL, DECOMPOSED, COPY_ENGINES, FLUX)
-        means = [(name, f"{over(results, name):.3f}") for name in names]
-        blocks += [Text("Speed-up of T3, geometric mean:"), Table(("over", case.preset), means)]
-    blocks += [Heading("Beside another simulator", 2), _beside(next(iter(found.values())))]
-    return to_markdown([*blocks, notes(NOTES)])
+        blocks += [Heading(f"{case.sub_layer} on {case.machine}", 2), Table(COLUMNS, rows_of(results))]
+    missing = [f"`{case.name}`" for case in cases() if case not in found]
+    if missing:
+        blocks += [Heading("Not run", 2), Bullets(missing)]
+    return to_markdown(blocks)
 
 
-def _beside(results: dict[str, ScenarioResult]) -> Table:
+def rows_of(results: Mapping[str, Figures]) -> list[list[str]]:
+    """One row per configuration."""
+    return [
+        [
+            *(name, f"{one.time_ps / PS_PER_US:,.1f}", f"{results[SEQUENTIAL].time_ps / one.time_ps:.3f}"),
+            *(f"{one.gemm_ps / PS_PER_US:,.1f}", f"{one.dram_bytes / MEGA:,.1f}", f"{one.link_bytes / MEGA:,.1f}"),
+            *(f"{one.on_cus_ps / PS_PER_US:,.1f}", f"{one.energy_nJ * MICRO:,.1f}"),
+        ]
+        for name, one in results.items()
+    ]
+
+
+def _by_machine(found: Found) -> dict[str, Found]:
+    own = {machine: {case: one for case, one in found.items() if case.machine == machine} for machine in MACHINES}
+    return {machine: results for machine, results in own.items() if results}
+
+
+def _machine_text(machine: str, own: Found) -> str:
+    changes = f" with {', '.join(MACHINES[machine])}" if MACHINES[machine] else ""
+    return f"`{machine}`{changes}, {len(own)} sub-layers:"
+
+
+def _means(found: Found) -> Table:
+    machines = _by_machine(found)
+    rows = []
+    for name in COMPARED:
+        means = [over(own.values(), name) for own in machines.values()]
+        rows.append([name, *("-" if mean is None else f"{mean:.3f}" for mean in means)])
+    return Table(("over", *(f"{machine} ({len(own)} sub-layers)" for machine, own in machines.items())), rows)
+
+
+def _relative(results: Iterable[Mapping[str, Figures]]) -> Table:
+    """Mean over sub-layers of each figure of a configuration over the same figure of Sequential."""
+    rows, results = [], list(results)
+    for name in results[0]:
+        pairs = [(one[name], one[SEQUENTIAL]) for one in results]
+        fields = ("time_ps", "dram_bytes", "link_bytes", "energy_nJ")
+        cells = [f"{geomean(getattr(a, field) / getattr(b, field) for a, b in pairs):.3f}" for field in fields]
+        rows.append([name, *cells, f"{sum(a.on_cus_ps / a.time_ps for a, _ in pairs) / len(pairs):.0%}"])
+    return Table(("configuration", "time", "DRAM", "link", "energy", "of its time CUs only communicate"), rows)
+
+
+def _beside(found: Found) -> Table:
+    machines = [machine for machine, own in _by_machine(found).items() if any(T3_NVLS in one for one in own.values())]
     rows = []
     for baseline, ratios in published().items():
-        if baseline == T3:
-            continue
-        like = ALIKE.get(baseline)
-        ours = f"{over(results, like):.3f} ({like})" if like else "not run"
-        rows.append((baseline, ", ".join(f"{workload} {ratio}" for workload, ratio in ratios.items()), ours))
-    return Table(("speed-up of T3 over", "published (CAIS, HPCA 2026)", "ours"), rows)
+        if baseline != T3:
+            like = ALIKE.get(baseline)
+            ours = [over(_by_machine(found)[machine].values(), like) if like else None for machine in machines]
+            cells = ["not run" if ratio is None else f"{ratio:.3f} ({like})" for ratio in ours]
+            rows.append([baseline, ", ".join(f"{name} {ratio}" for name, ratio in ratios.items()), *cells])
+    return Table(("speed-up of T3 over", "published (CAIS, HPCA 2026)", *machines), rows)
+
+
+def asked_cases(names: Sequence[str]) -> list[Case]:
+    """The cases of names: of a case, or of all that begin with it.
+
+    Raises:
+        UserError: there is no such case.
+    """
+    chosen = []
+    for name in names:
+        own = [case for case in cases() if f"{case.name}/".startswith(f"{name}/")]
+        if not own:
+            raise UserError(f"--run: found {name!r}, allowed is MACHINE or MACHINE/SUB-LAYER: {', '.join(MACHINES)}")
+        chosen += own
+    return chosen
 
 
 def main() -> None:
-    store = Store()
-    write_page(TABLE, table({case: simulated(case, store) for case in CASES}))
+    parser = argparse.ArgumentParser(description="T3 beside what software can do today.")
+    parser.add_argument("--run", action="append", default=[], metavar="MACHINE[/SUB-LAYER]", help="simulate these")
+    for case in asked_cases(parser.parse_args().run):
+        figures = simulate(case, Store())
+        write_figures(read_figures() | {case: figures})
+        print(case.name, *(f"{name} {one.time_ps / PS_PER_US:.1f} us" for name, one in figures.items()), flush=True)
+    write_page(TABLE, table(read_figures()))
 
 
 if __name__ == "__main__":

@@ -180,15 +180,20 @@ def coalesce_loop(requests: int) -> Loop:
 
 
 @compiled
-def _drive_cu(output, cus, lsus, l1s, sets, fifos, pool, warps, events, addresses, window_ps, memory_ps):
+def _drive_cu(
+    output, cus, lsus, bulks, l1s, sets, fifos, pool, warps, clusters, events, addresses, window_ps, memory_ps
+):
     """Run the workgroup on a CU to its end, window by window. Each answer comes memory_ps after its request."""
-    cu, lsu = cus[0], lsus[0]
+    cu, lsu, bulk, l1 = cus[0], lsus[0], bulks[0], l1s[0]
+    peer, mail = clusters[0][0], clusters[1]
     port, answers = fifos[lsu.port], fifos[cu.answers]
     now_ps = np.int64(0)
     while cu.residents > 0:
         end_ps = now_ps + window_ps
         while now_ps < end_ps:
-            now_ps = cu_step(cu, lsu, l1s[0], sets, fifos, pool, warps[0], events, addresses, output, now_ps, end_ps)
+            now_ps = cu_step(
+                *(cu, lsu, bulk, l1, sets, fifos, pool, warps[0], peer, mail, events, addresses, output, now_ps, end_ps)
+            )
         while fifo_fill(port) > 0:
             request = fifo_head(port, pool)
             fifo_push_copy(answers, pool, request, request.ready_ps + memory_ps)
@@ -205,9 +210,10 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
     dispatch_step(node.dispatch, 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
-    state: tuple[Any, ...] = (node.cus, node.lsus, node.l1s, node.l1_sets, node.fifos, node.pool, node.warps)
+    units = node.cus, node.lsus, node.bulks, node.l1s
+    state: tuple[Any, ...] = (*units, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
-    numbers = (node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)
+    numbers = ((node.peers, node.mail), node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)
     return Loop(partial(_drive_cu, node.output), lambda: (*map(_aligned_copy, state), *numbers))
 
 

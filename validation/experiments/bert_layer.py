@@ -11,8 +11,13 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
 * `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row
   kernel keeps at most 8 accesses).
+* `aten/src/ATen/native/cuda/SoftMax.cu`: the backward pass of softmax begins with `grad * output`, a kernel of its own.
+* `torch/csrc/autograd/functions/accumulate_grad.h`, `torch/nn/modules/module.py`: `zero_grad` writes zeros, so each
+  backward pass adds the gradients to what is there. The benchmark's input is fp32 and becomes fp16 once, so its
+  gradient becomes fp32 and is added too. The zeros themselves are timed apart.
 
-A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy).
+A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy); one that reads
+two and writes one has the traffic of a residual.
 Classes are those of the paper: the authors' operator `softmax` includes the dropout behind it
 (config_selection/ops.py); sums over the tokens (gradients of biases) are reductions, and are counted to normalisation
 (assumed).
@@ -47,7 +52,7 @@ class Part(NamedTuple):
 
     Attributes:
         name: what they do. kind: class of arXiv 2007.00072. number: of kernels.
-        text: kernel by name (`tracer.kernels`); "" = `layernorm` or `layernorm_back`.
+        text: kernel by name (`tracer.kernels`); "" = a key of OWN_KERNELS.
     """
 
     name: str
@@ -85,6 +90,15 @@ FORWARD = (
     Part("dropout behind ReLU", ELEMENT, 1, _rows("dropout", INNER)),
     Part("second linear layer", CONTRACTION, 1, _gemm(ROWS, HIDDEN, INNER)),
 )
+ADDED = (
+    Part("weights of Q, K and V, added", ELEMENT, 1, _rows("residual", HIDDEN, rows=3 * HIDDEN)),
+    Part("weight of the output projection, added", ELEMENT, 1, _rows("residual", HIDDEN, rows=HIDDEN)),
+    Part("weights of the linear layers, added", ELEMENT, 2, _rows("residual", HIDDEN, rows=INNER)),
+    Part("biases of Q, K and V, added", ELEMENT, 1, _rows("residual", 3 * HIDDEN, rows=1)),
+    Part("vectors of the LayerNorms, biases of width 1024, added", ELEMENT, 6, _rows("residual", HIDDEN, rows=1)),
+    Part("bias of the first linear layer, added", ELEMENT, 1, _rows("residual", INNER, rows=1)),
+)
+"""Gradients of the parameters, added to what is there."""
 BACKWARD = (
     Part("layernorm_back", NORMALISATION, 2),
     Part("dropout of the outputs", ELEMENT, 2, _rows("dropout", HIDDEN, backward="true")),
@@ -102,12 +116,16 @@ BACKWARD = (
     Part("gradient of the dropped scores", CONTRACTION, 1, _gemm(SEQUENCE, SEQUENCE, 64, 128)),
     Part("gradients of V, Q and K", CONTRACTION, 3, _gemm(SEQUENCE, 64, SEQUENCE, 128)),
     Part("dropout of the scores", NORMALISATION, 1, _rows("dropout", SEQUENCE, SCORES, backward="true")),
+    Part("softmax: gradient times output", NORMALISATION, 1, _rows("residual", SEQUENCE, SCORES)),
     Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, backward="true", **SOFTMAX)),
     Part("scale of Q", ELEMENT, 1, _rows("bias", HIDDEN)),
     Part("gradients of Q, K and V side by side", ELEMENT, 1, _rows("bias", 3 * HIDDEN)),
     Part("gradient of their bias", NORMALISATION, 1, _rows("bias", 3 * HIDDEN, backward="true")),
     Part("input of Q, K and V", CONTRACTION, 1, _gemm(ROWS, HIDDEN, 3 * HIDDEN)),
     Part("its weight", CONTRACTION, 1, _gemm(HIDDEN, 3 * HIDDEN, ROWS)),
+    Part("widen", ELEMENT, 1),
+    Part("gradient of the input, added", ELEMENT, 1, f"residual:rows={ROWS},cols={HIDDEN},dtype=fp32"),
+    *ADDED,
 )
 
 
@@ -138,6 +156,13 @@ def layernorm_back() -> tuple[KernelSource, ...]:
     )
 
 
+def widen() -> tuple[KernelSource, ...]:
+    """The gradient of the input as fp32."""
+    narrow, wide = regions(FIRST_ADDRESS, (ROWS * HIDDEN * ELEMENT_BYTES, ROWS * HIDDEN * SCALAR_BYTES))
+    tensors = (Tensor(narrow, ELEMENT_BYTES), Tensor(wide, SCALAR_BYTES, Use.WRITE))
+    return (ElementMap("widen", ROWS, HIDDEN, tensors),)
+
+
 def _row_sums(name: str, inputs: tuple[int, ...], sums: tuple[int, ...]) -> RowKernel:
     tensors = tuple(Tensor(address, ELEMENT_BYTES) for address in inputs)
     return RowKernel(
@@ -157,12 +182,13 @@ def _row_map(
     )  # fmt: skip
 
 
-LAYERNORMS = {"layernorm": layernorm, "layernorm_back": layernorm_back}
+OWN_KERNELS = {"layernorm": layernorm, "layernorm_back": layernorm_back, "widen": widen}
+"""Kernels that have no name in `tracer.kernels`."""
 
 
 def kernels_of(part: Part, preset: Preset) -> tuple[KernelSource, ...]:
     """The kernels of one of a part's operators."""
-    return make_kernels(part.text, gpu_facts(preset.machine)) if part.text else LAYERNORMS[part.name]()
+    return make_kernels(part.text, gpu_facts(preset.machine)) if part.text else OWN_KERNELS[part.name]()
 
 
 class BertLayer(Experiment, tag="bert_layer", frozen=True, kw_only=True):

@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from sim.collective.kernel import Step
+from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
-from sim.collective.staged import Pieces, in_rounds
 from sim.presets import load_preset
 from sim.run.library_run import BesideRun, LibraryRun, flat_buffer, library_preset
 from sim.scenario.collective import Collective, CollectiveResult, simulate_collective

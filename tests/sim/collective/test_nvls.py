@@ -64,6 +64,18 @@ def test_one_gpu_moves_what_each_of_all_moves(kind):
     assert one.time_ps == pytest.approx(every.time_ps, rel=0.1)  # "every" is the slowest
 
 
+def test_copies_leave_while_parts_still_come():
+    """The links carry the sums down while they carry parts up: an all-reduce is shorter than both halves."""
+    source = GemmSource(fp16_problem(2048, 512, K), TILE)
+    times = {}
+    for kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE):
+        machine = (*SWITCH, "link.GB_per_s=20", "collective.workgroups=2")
+        chunks, preset = even_chunks(source.tiles, 4), small_preset(*machine)
+        times[kind] = CollectiveRun(preset=preset, source=source, chunks=chunks, kind=kind).execute().time_ps
+    halves = times[nvls.REDUCE_SCATTER] + times[nvls.ALL_GATHER]
+    assert max(times.values()) == times[nvls.ALL_REDUCE] < 0.7 * halves
+
+
 @pytest.mark.parametrize("overrides", [("link.topology=switch",), ("link.topology=ring", "link.in_switch=true")])
 def test_a_machine_without_such_a_switch_is_refused(overrides):
     with pytest.raises(UserError, match=r"link.in_switch: found .* with link.topology = .*; allowed for NVLS is true"):

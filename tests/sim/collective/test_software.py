@@ -141,3 +141,15 @@ def test_an_update_of_a_receive_buffer_is_refused():
     regions[1][0] = replace(regions[1][0], op=Op.UPDATE)
     with pytest.raises(UserError, match="is added to a receive buffer; allowed is a plain store"):
         follow(regions, buffers)
+
+
+@pytest.mark.parametrize(("kind", "update"), [("all_gather", False), ("reduce_scatter", True)])
+def test_plain_collectives_use_the_links_to_all_gpus_at_once(kind, update):
+    """Four GPUs: three links, each with the rate of the one link to a switch."""
+    source, times = GemmSource(fp16_problem(1024, 512, K), TILE), {}
+    for topology in ("switch", "fully_connected"):
+        preset = small_preset(f"link.topology={topology}", "link.GB_per_s=10", "collective.workgroups=2")
+        chunks = even_chunks(source.tiles, 4)
+        run = CollectiveRun(preset=preset, source=source, chunks=chunks, kind=kind, update=update)
+        times[topology] = run.execute().time_ps
+    assert times["fully_connected"] < 0.7 * times["switch"]

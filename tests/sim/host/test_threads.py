@@ -1,5 +1,7 @@
 """One run on several threads: the same bytes in every record of the machine, for any number of threads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,17 @@ from sim.host.team import use_threads
 from sim.machine.deadlock import DeadlockError
 from sim.presets import load_preset
 from sim.run.one_gpu import simulate
-from tests.support.programs import barrier, compute, kernel, load, random_kernel, small_preset
+from tests.support.programs import (
+    barrier,
+    compute,
+    kernel,
+    load,
+    random_cluster_kernel,
+    random_kernel,
+    small_preset,
+)
 from tests.support.t3_cases import NARROW, T3Case
-from tracer.gemm.source import GemmProblem, GemmSource
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 
@@ -74,6 +84,28 @@ PARTITIONED = {
 def test_partitions_and_a_storing_memory_side_cache_give_the_same_bytes(name):
     machine = small_preset(*PARTITIONED[name]).machine
     source = random_kernel(5, workgroups=100, events=20)
+    one = after_kernel(machine, source, 1)
+    for threads in THREADS:
+        assert differing(one, after_kernel(machine, source, threads)) == [], threads
+
+
+COPYING = (*MANY_CUS, "cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11", "l1.mshrs=20")
+CLUSTERS = ("cu.groups=4", "cu.peer_latency_clk=13", "cu.peer_bytes_per_clk=9")
+BULK_GEMM = GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK)
+COPIES = {
+    "bulk": (COPYING, GemmSource(GemmProblem(512, 256, 128), BULK_GEMM)),
+    "clusters": ((*COPYING, *CLUSTERS), random_cluster_kernel(3, clusters=20)),
+    "gemm": (
+        (*COPYING, *CLUSTERS),
+        GemmSource(GemmProblem(512, 256, 128), replace(BULK_GEMM, cluster_m=2, cluster_n=2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_bulk_copies_and_clusters_give_the_same_bytes(name):
+    settings, source = COPIES[name]
+    machine = small_preset(*settings).machine
     one = after_kernel(machine, source, 1)
     for threads in THREADS:
         assert differing(one, after_kernel(machine, source, threads)) == [], threads

@@ -21,7 +21,15 @@ class DispatchBench:
     def __init__(self, staged, places=2, ended=1, **fields):
         self.node, _ = build(small_preset().machine)
         self.record, self.staged = np.zeros(1, DISPATCH), np.zeros(64, STAGED)
-        fields = {"last_cu": 4, "places": places, "warps": 1, "interval_ps": 100, "lookahead_ps": 50, **fields}
+        fields = {
+            "last_cu": 4,
+            "places": places,
+            "warps": 1,
+            "interval_ps": 100,
+            "lookahead_ps": 50,
+            "cluster": 1,
+            **fields,
+        }
         for name, value in {**fields, "staged": staged, "ended": ended}.items():
             self.record[name] = value
         for k in range(staged):

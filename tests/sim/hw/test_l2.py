@@ -23,9 +23,9 @@ def random_access(random, number):
     if op == Op.WRITE and cache == Cache.UNCACHED:
         full = sectors
     line = 128 * int(random.integers(0, 40))
-    return Access(
-        number, op, line, sectors, full, cache, Stream.COMPUTE_READ if op == Op.READ else Stream.COMPUTE_WRITE
-    )
+    stream = Stream.COMPUTE_READ if op == Op.READ else Stream.COMPUTE_WRITE
+    awaited = op in (Op.WRITE, Op.REDUCE) and random.random() < 0.3
+    return Access(number, op, line, sectors, full, cache, stream, awaited)
 
 
 @pytest.mark.parametrize("fills", [0.1, 0.5, 1.0])
@@ -69,7 +69,7 @@ def same_as_twin(seed, fills, *overrides):
         assert sorted(bench.sent[before:]) == sorted(twin.sent[before:])
         assert sorted(bench.answered) == sorted(twin.answered)
         assert bench.bank["misses_used"] == twin.lines_in_flight()
-    expected = [one.number for one in stream if one.op in (Op.READ, Op.ATOMIC)]
+    expected = [one.number for one in stream if one.answered]
     assert sorted(bench.answered) == expected  # each once
     assert {(line, sectors) for _, line, sectors in bench.flush()} == twin.dirty()
     assert bench.bank["reads_out"] == 0 and bench.bank["misses_used"] == 0
@@ -183,8 +183,18 @@ def test_the_least_recently_used_line_goes_and_writes_exactly_its_dirty_sectors(
     assert bench.bank["writeback_sectors"] == 1
 
 
-@pytest.mark.parametrize(("ack_bytes", "answered"), [(0, []), (40, [7])])
-def test_a_store_is_acknowledged_after_the_latency_where_the_machine_does_so(ack_bytes, answered):
+@pytest.mark.parametrize("cache", [Cache.DEFAULT, Cache.UNCACHED])
+@pytest.mark.parametrize(("ack_bytes", "awaited", "answered"), [(0, False, []), (0, True, [7]), (40, True, [7])])
+def test_a_store_is_acknowledged_after_the_latency_if_a_warp_waits(ack_bytes, awaited, answered, cache):
+    bench = BankBench(f"noc.ack_bytes={ack_bytes}")
+    bench.ask(Access(7, Op.WRITE, 0, cache=cache, stream=Stream.COMPUTE_WRITE, awaited=awaited))
+    bench.step(0)
+    assert bench.answered == answered
+    assert list(bench.answers_ps.values()) == [LATENCY_PS] * len(answered)
+
+
+@pytest.mark.parametrize(("ack_bytes", "answered"), [(0, []), (40, [-1])])
+def test_a_store_is_acknowledged_to_nobody_where_the_machine_does_so(ack_bytes, answered):
     bench = BankBench(f"noc.ack_bytes={ack_bytes}")
     bench.ask(Access(7, Op.WRITE, 0))
     bench.step(0)

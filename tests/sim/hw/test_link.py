@@ -272,7 +272,7 @@ class ArrivalBench:
 
     def __init__(self, packets, *overrides):
         self.wires = np.zeros(1, WIRE)
-        machine = small_preset("l2.dram_fifo=2", "hbm.stream_fifo=2", *overrides).machine
+        machine = small_preset("l2.dram_fifo=2", *overrides).machine
         self.node, _ = build(machine, 1, self.wires)
         self.node.output.space["gpus"], self.node.output.space["set_mask"] = 2, 3
         for tag, (ready_ps, channel) in enumerate(packets):

@@ -67,7 +67,8 @@ class NocBench:
 
     def answers(self, begin_ps, end_ps):
         wakes = kernel_view(self.bank_wake_ps), kernel_view(self.cu_wake_ps)
-        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, *wakes))
+        clusters = tuple(map(kernel_view, (self.node.cus, self.node.peers, self.node.mail)))
+        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, clusters, *wakes))
 
     def line_of(self, bank, nth=0):
         """The nth line whose home is `bank`."""

@@ -92,3 +92,12 @@ def test_l1_keeps_what_the_shared_memory_of_both_kernels_leaves():
         gpu.launch(launches)
         ways.append(int(gpu.node.l1s["ways"][0]))
     assert ways[0] > ways[1] > 0
+
+
+@pytest.mark.parametrize(("parts", "shares"), [((True, True), 0), ((True, False), 1), ((False, False), 1)])
+def test_parts_of_one_kernel_take_no_turns(parts, shares):
+    """With turns, the part that waits for data would begin after the last workgroup of the part that sends."""
+    one = kernel([[[compute()]]])
+    gpu = Gpu(small_preset().machine)
+    gpu.launch([Launch(one, queue=queue, part=part) for queue, part in enumerate(parts)])
+    assert gpu.node.dispatch["shares"][:2].tolist() == [shares, shares]

@@ -18,7 +18,18 @@ from sim.run.many_gpus import replace_unit
 from sim.run.one_gpu import simulate
 from tests.support.paths import ROOT
 from tests.support.plain_machine import outcome
-from tests.support.programs import barrier, compute, kernel, lines, load, random_kernel, small_preset, store, wait
+from tests.support.programs import (
+    barrier,
+    compute,
+    kernel,
+    lines,
+    load,
+    random_kernel,
+    row,
+    small_preset,
+    store,
+    wait,
+)
 from tracer.sequence import CommandSequence
 from traces.schema import Cache, Kind
 
@@ -86,6 +97,34 @@ def test_a_kernel_whose_stores_are_acknowledged_ends_with_the_last_acknowledgeme
     back_clk = -(-4 * 32 // posted.noc.bank_bytes_per_clk) + posted.noc.latency_clk
     back_ps = ps(posted.l2.latency_clk, posted.l2.clock_MHz) + ps(back_clk, posted.noc.clock_MHz)
     assert ends_ps[1] - ends_ps[0] == back_ps
+
+
+@pytest.mark.parametrize("cache", [Cache.DEFAULT, Cache.UNCACHED])
+def test_a_fence_waits_until_its_store_is_acknowledged(cache):
+    """The kernel of an acknowledged store ends when a warp behind a fence continues."""
+    machine = small_preset("noc.ack_bytes=32").machine
+    end_ps = Gpu(machine).run_kernel(kernel([[[store(A)]]]), 0, None)
+    fenced = [store(A, slot=1, cache=cache), wait(1)]
+    gpu = Gpu(machine)
+    assert gpu.run_kernel(kernel([[fenced]]), 0, None) - end_ps == ps(1, machine.cu.clock_MHz)
+    assert gpu.node.cus["last_exit_ps"].max() >= end_ps
+
+
+def test_the_acknowledgement_of_a_fence_takes_no_bandwidth_where_stores_have_none():
+    machine = small_preset().machine
+    clk = -(-(4 * 32 + machine.noc.header_bytes) // machine.noc.request_bytes_per_clk) + 2 * machine.noc.latency_clk
+    expected = ps(clk, machine.noc.clock_MHz) + ps(machine.l2.latency_clk, machine.l2.clock_MHz)
+    fenced_ps = exit_ps([store(A, slot=1), wait(1)], machine)
+    assert 0 <= fenced_ps - expected <= ps(2, machine.cu.clock_MHz)
+
+
+def test_a_fence_waits_for_a_reduction_as_an_atomic_waits_for_its_value():
+    machine = small_preset("noc.ack_bytes=0", "noc.header_bytes=0").machine
+    reduction, atomic = (
+        exit_ps([row(kind, base=A, mask=1, slot=1), wait(1)], machine) for kind in (Kind.REDUCE, Kind.ATOMIC)
+    )
+    data_ps = 2 * ps(1, machine.noc.clock_MHz)  # the atomic's sector on two ports
+    assert 0 <= atomic - reduction <= data_ps
 
 
 def test_a_barrier_that_a_warp_never_reaches_is_a_deadlock_that_names_it():

@@ -2,16 +2,30 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sim.host import cluster
 from sim.host.gpu import Gpu
 from sim.machine.line_trace import line_of
 from tests.support.any_windows import counters, facts, ways, windows
-from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
+from tests.support.programs import (
+    SMALL,
+    TIGHT,
+    bulk,
+    kernel,
+    lines,
+    phase_arrive,
+    phase_wait,
+    random_cluster_kernel,
+    random_kernel,
+    small_preset,
+    store,
+)
 from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case
-from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from tracer.streams import BufferStream, Flow, PointerChase
+from traces.schema import Bulk, Kind
 
 INTERVAL_PS = 1_000_000
 GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
@@ -68,6 +82,59 @@ def test_on_every_preset(name):
     machine = small_preset(name=name, size=size).machine
     source = replace(KERNELS["copy"], lanes=machine.cu.lanes_per_warp)
     check(lambda: outcome(machine, source))
+
+
+HAS_BULK = ("cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11")
+CLUSTER_GEMM = GemmSource(
+    GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, cluster_m=2, cluster_n=2)
+)
+BULK_GEMM = GemmSource(GemmProblem(256, 128, 128), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK))
+
+
+def mixed_bulk(seed):
+    """Workgroups whose first warp makes bulk copies of all kinds; the others load and store, then wait for them."""
+    random, groups = np.random.default_rng(seed), []
+    for _ in range(12):
+        first, others = [], [[] for _ in range(2)]
+        for phase in range(3):
+            for slot in range(3):
+                rows, row_bytes = int(random.integers(1, 9)), int(random.choice([16, 100, 128, 400]))
+                base = (1 << 20) + int(random.integers(0, 1 << 11)) * 16
+                kind = Bulk(int(random.integers(0, 3)))
+                first.append(bulk(base, rows, row_bytes, 512, kind=kind, barrier=0 if kind == 0 else 255, slot=slot))
+            first += [phase_arrive(0), phase_wait(0, phase + 1)]  # a phase ends before the next one begins
+            for other in others:
+                some = random.integers(0, 1 << 13, 2) * 4 + (1 << 20)
+                other += [lines(Kind.STORE, int(some[0]), 9), lines(Kind.LOAD, int(some[1]), 20, slot=1)]
+                other += [phase_wait(0, phase + 1), store(int(some[1]), wait=[1])]
+        groups.append([first, *others])
+    return kernel(groups, name=f"bulk{seed}")
+
+
+@pytest.mark.parametrize("size", ["small", "tight", "far home", "stored"])
+@pytest.mark.parametrize("source", [BULK_GEMM, mixed_bulk(1), mixed_bulk(2)], ids=["gemm", "mixed1", "mixed2"])
+def test_windows_and_calls_change_no_byte_of_bulk_copies(size, source):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, *HAS_BULK, size=cut).machine
+    check(lambda: outcome(machine, source))
+
+
+HAS_CLUSTERS = (*HAS_BULK, "cu.groups=2", "cu.peer_latency_clk=13", "cu.peer_bytes_per_clk=9")
+
+
+@pytest.mark.parametrize("size", ["small", "tight", "far home", "stored"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_windows_and_calls_change_no_byte_of_clusters(size, seed):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, *HAS_CLUSTERS, "cu.count=4", "noc.header_bytes=4", size=cut).machine
+    check(lambda: outcome(machine, random_cluster_kernel(seed)))
+
+
+@pytest.mark.parametrize("size", ["small", "far home"])
+def test_windows_and_calls_change_no_byte_of_a_gemm_with_clusters(size):
+    cut, overrides = MACHINES[size]
+    machine = small_preset(*overrides, *HAS_CLUSTERS, size=cut).machine
+    check(lambda: outcome(machine, CLUSTER_GEMM))
 
 
 FABRIC = {

@@ -65,7 +65,7 @@ def test_listed_points_are_one_dimension():
 
 
 def test_questions_without_an_answer(grid):
-    with pytest.raises(ResultsError, match="'l9': allowed are copies, cu, dma, far, hbm, l1"):
+    with pytest.raises(ResultsError, match="'l9': allowed are bulk, copies, cu, dma, far, hbm, l1"):
         grid.instances_frame("l9")
     for run in grid.runs:
         if not isinstance(run, Failure):

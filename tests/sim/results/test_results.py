@@ -91,7 +91,7 @@ def test_opens_in_pandas_h5py_and_xarray(results, archive):
 
 def test_unknown_unit_names_the_known(archive):
     with pytest.raises(
-        ResultsError, match="allowed are copies, cu, dma, far, hbm, l1, l2, link, lsu, msc, noc, tracker"
+        ResultsError, match="allowed are bulk, copies, cu, dma, far, hbm, l1, l2, link, lsu, msc, noc, tracker"
     ):
         sim.results.open(archive).run().frame("l9")
 

@@ -14,6 +14,8 @@ from sim.scenario.result import (
     FLUX,
     IDEAL,
     IDEAL_NMC,
+    LIBRARY,
+    NVLS,
     RUNS,
     SEQUENTIAL,
     SOFTWARE,
@@ -21,11 +23,13 @@ from sim.scenario.result import (
     T3_MCA,
     TRAFFIC,
 )
-from sim.scenario.scenario import Scenario, assemble, runs_of
+from sim.scenario.scenario import Scenario, assemble, check_scenario, runs_of
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
+from traces.errors import UserError
 
-CASE = Scenario(small_preset(), fp16_problem(96, 80, 32), TILE, 3)
+LIBRARY_ROW = "collective.library=nccl_v100"
+CASE = Scenario(small_preset(LIBRARY_ROW), fp16_problem(96, 80, 32), TILE, 3)
 
 
 def made(number):
@@ -71,6 +75,19 @@ def test_what_the_owner_adds_follows_the_gemm():
     assert found[COPY_ENGINES].link_bytes == 7 * (8 + 10 + 11)
 
 
+def test_an_all_reduce_in_one_kernel_follows_the_gemm():
+    found = assemble(CASE, MADE, (LIBRARY, NVLS)).configurations
+    times = {name: (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps) for name, one in found.items()}
+    assert times == {LIBRARY: (16000, 1000, 0, 15000), NVLS: (13000, 1000, 0, 12000)}
+    assert found[LIBRARY].link_bytes == 7 * (1 + 15)
+
+
+def test_a_machine_without_a_library_is_refused():
+    plain = replace(CASE, preset=small_preset())
+    with pytest.raises(UserError, match=r"collective\.library: found plain .*, allowed for Library is a row of"):
+        check_scenario(plain, (LIBRARY,))
+
+
 def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
     bad = {**MADE, "rs": replace(MADE["rs"], exactly_once=False, wrong=("GPU 1: triggers",))}
     found = assemble(CASE, bad)
@@ -93,13 +110,16 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
         ({"gpus": 2}, {"gemm"}),
         (
             {"problem": fp16_problem(96, 80, 64)},
-            {"rs", "rs_nmc", "rs_nvls", "ag", "ag_nvls", "add", "ag_copies"},
+            {"rs", "rs_nmc", "ar_nvls", "ag", "ag_nvls", "add", "ag_copies", "ar_library"},
         ),  # K does not concern collectives
-        ({"kernel": replace(TILE, pipeline_depth=3)}, {"rs", "rs_nmc", "rs_nvls", "ag", "ag_nvls", "add"}),
-        ({"kernel": replace(TILE, tile_m=16)}, set()),
-        ({"preset": small_preset("hbm.queue_entries=32")}, set()),
-        ({"explicit": True}, {"gemm"}),
-        ({"chunks": chunks_of((2, 3, 4))}, {"gemm"}),
+        (
+            {"kernel": replace(TILE, pipeline_depth=3)},
+            {"rs", "rs_nmc", "ar_nvls", "ag", "ag_nvls", "add", "ar_library"},
+        ),
+        ({"kernel": replace(TILE, tile_m=16)}, {"ar_library"}),  # a library knows no tiles
+        ({"preset": small_preset(LIBRARY_ROW, "hbm.queue_entries=32")}, set()),
+        ({"explicit": True}, {"gemm", "ar_library"}),
+        ({"chunks": chunks_of((2, 3, 4))}, {"gemm", "ar_library"}),
         ({"chunks": chunks_of((3, 3, 3))}, set(RUNS)),  # what even chunks are
         ({"interval_ps": 5}, set()),
     ],

@@ -11,7 +11,7 @@ from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.exchange import buffer_of, exchange_run
 from sim.scenario.model import ModelScenario, assemble_model
-from sim.scenario.result import CONFIGURATIONS, IDEAL, SEQUENTIAL, T3
+from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, T3
 from sim.verbs.model import model as verb
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
@@ -96,6 +96,36 @@ def test_the_ideal_hides_the_shorter_of_gemm_and_reduce_scatter(prompt):
         saved_ps += TINY.layers * min(gemm_ps, rs_ps)
     assert times[SEQUENTIAL] - times[IDEAL] == pytest.approx(saved_ps, rel=0.02)  # a GEMM alone is run with a flush
     assert times[T3] < times[SEQUENTIAL]
+
+
+SWITCH = ("link.topology=switch", "link.in_switch=true")
+
+
+def test_software_stands_beside_t3(store):
+    """The pair takes the time of the runs of each configuration; what the machine lacks keeps that of Sequential."""
+    names = (LIBRARY, FLUX, NVLS, T3)
+    result, _ = _result(ModelScenario(load_preset("t3_2024", SWITCH), TINY, HOW, configurations=names), store)
+    assert list(result.configurations) == [SEQUENTIAL, *names]
+    times = {name: each.time_ps for name, each in result.configurations.items()}
+    assert times[LIBRARY] == times[SEQUENTIAL]
+    assert [text.partition(" (")[0] for text in result.as_dict()["not_fused"]] == ["collective.library: found plain"]
+    saved_ps = dict.fromkeys((FLUX, NVLS), 0)
+    for (text, exchange), pair in result.scenario.pairs.items():
+        runs = {name: store.get(run.key).time_ps for name, run in pair.runs().items()}
+        gemm_ps, both_ps = result.figures[text].time_ps, result.figures[exchange].time_ps
+        dispatch = pair.scenario.preset.machine.dispatch
+        flux_ps = runs["flux"] + runs["add"] + runs["ag"] - dispatch.launch_ps + dispatch.gap_ps
+        saved_ps[FLUX] += TINY.layers * (gemm_ps + both_ps - flux_ps)
+        saved_ps[NVLS] += TINY.layers * (both_ps - runs["ar_nvls"])
+    assert {name: times[SEQUENTIAL] - times[name] for name in saved_ps} == saved_ps
+
+
+def test_an_all_reduce_does_not_stand_for_a_reduce_scatter():
+    how = replace(HOW, sequence_parallel=True)
+    scenario = ModelScenario(load_preset("t3_2024", SWITCH), TINY, how, configurations=(NVLS, FLUX))
+    for pair in scenario.pairs.values():
+        assert pair.refused == {NVLS: "NVLS ends with an all-reduce, the exchange is a reduce-scatter"}
+        assert set(pair.names) == {"rs", "flux", "add"}
 
 
 def _time_ps(result, run):
@@ -195,6 +225,10 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
     assert found["time_ns"] == prompt.configurations[SEQUENTIAL].time_ps / 1000
     assert set(found) >= {"phase", "classes", "exposed_communication_ns", "configurations", "operators"}
     assert {"name", "class", "count", "time_ns", "dram_bytes", "flops"} <= set(found["operators"][0])
+    assert found["phase"] == "prompt" and set(found["configurations"]) == set(CONFIGURATIONS)
+    assert sum(found["classes"].values()) == pytest.approx(found["time_ns"])  # nothing overlaps in a prompt
+    for each in found["configurations"].values():
+        assert each["speedup"] == pytest.approx(found["time_ns"] / each["time_ns"])
 
 
 def test_the_links_are_those_of_the_library_that_exchanges():

@@ -65,7 +65,7 @@ def test_an_interval_that_is_no_number_is_one_line(capsys):
     assert shown.out == "" and "'c.npz' is not a valid float" in shown.err
 
 
-T3 = ["t3", "--kernel", "gemm:m=512,n=512,k=128", "--gpus", "4"]
+T3 = ["t3", "--kernel", "gemm:m=512,n=256,k=64", "--gpus", "4"]
 T3 += ["--set", "cu.count=4", "--set", "l2.banks=4", "--set", "hbm.channels=2", "--set", "l2.bytes=1048576"]
 
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import get_completion_class
 
 from sim.verbs import doctor as verb
 from tests.support.paths import ROOT
-from traces.command.cli import main
+from traces.command.cli import main, t3sim
+from traces.verbs.completion import VARIABLE
 
 PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 
@@ -65,7 +67,6 @@ def test_completion_scripts(shell, capsys):
     assert "_T3SIM_COMPLETE" in script and "t3sim" in script
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -84,11 +85,20 @@ def test_completion_scripts(shell, capsys):
         ("t3sim t3 --kernel gemm:tile_n=64,tile_", ["gemm:tile_n=64,tile_m=", "gemm:tile_n=64,tile_k="]),
     ],
 )
-def test_what_a_shell_is_told(words, expected):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_T3SIM_COMPLETE": "bash_complete"}
-    environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+def test_what_a_shell_is_told(words, expected, monkeypatch):
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    shell = get_completion_class("bash")(t3sim, {}, "t3sim", VARIABLE)
+    assert [line.partition(",")[2] for line in shell.complete().split()] == expected
+
+
+@pytest.mark.slow
+def test_a_shell_asks_the_command():
+    """In a process of its own, as a shell does."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: "bash_complete"}
+    environment |= {"COMP_WORDS": "t3sim run --pol", "COMP_CWORD": "2"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
-    assert [line.partition(",")[2] for line in done.stdout.split()] == expected, done.stderr
+    assert done.stdout.split() == ["plain,--policy"], done.stderr
 
 
 def test_another_distribution_with_a_package_of_our_name(tmp_path, monkeypatch, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.one_kernel import OneKernel, Trace
+from tests.support.schemas import check_other
 from traces.archive import write_archive
 from traces.command.cli import DONE, MISTAKE, main
 
@@ -33,6 +34,7 @@ def test_info_as_json(capsys):
     status, out, _ = call(capsys, "elf", "info", BINARIES / "host_zstd.o", "--json")
     found = json.loads(out)
     assert status == DONE
+    check_other("elf_info", found)
     assert [image["architecture"] for image in found["images"]] == ["sm_75", "sm_90", "compute_90"]
     bounded = found["images"][1]["kernels"][1]
     assert (bounded["name"], bounded["registers"], bounded["shared_static_bytes"]) == ("bounded", 10, 1424)

@@ -226,7 +226,46 @@ def test_negative_strides_single_lanes_and_far_deltas(tmp_path):
 def test_barriers(tmp_path):
     line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
     events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT])
-    assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (1, 128)]
+    assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (4, 128)]
+
+
+def test_barriers_with_different_numbers_of_threads_are_apart(tmp_path):
+    """A trace does not say which barrier it is, but one barrier has one count at a time."""
+    counts = range(32, 481, 32)
+    line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
+    events = events_of(tmp_path, [*(line.format(16 * k, count) for k, count in enumerate(counts)), EXIT])
+    assert [int(event["slot"]) for event in events[:-1]] == [*range(1, 16)]
+
+
+FENCED = [
+    "0000 ffffffff 0 STG.E 2 R2 R4 4 1 0x7f0000001000 4 0 ",
+    "0010 ffffffff 0 STS 2 R2 R4 4 1 0x7f0000000100 4 0 ",
+    "0020 ffffffff 0 MEMBAR.SC.CTA 0 0 0 ",
+    "0030 ffffffff 0 RED.E.ADD.STRONG.GPU 2 R2 R4 4 1 0x7f0000002000 4 0 ",
+    "0040 ffffffff 0 MEMBAR.SC.GPU 0 0 0 ",
+    "0050 ffffffff 0 MEMBAR.SC.SYS 0 0 0 ",
+    "0060 ffffffff 0 STG.E 2 R2 R4 4 1 0x7f0000001000 4 0 ",
+    "0070 ffffffff 0 EXIT 0 0 0 ",
+]
+
+
+def test_a_fence_waits_for_the_stores_since_the_last_one(tmp_path):
+    """Not for stores to shared memory, and not within the workgroup. A fence without stores is plain work."""
+    source = open_accelsim(write(tmp_path, kernel_text([FENCED])))
+    export_accelsim(source, tmp_path / "out")
+    for trace in (source, open_accelsim(tmp_path / "out")):
+        (workgroup,) = next(trace.commands()).workgroups()
+        rows = [(Kind(e["kind"]).name, int(e["slot"]), int(e["wait"]), int(e["count"])) for e in workgroup.events]
+        assert rows == [
+            ("STORE", 63, 0, 1),
+            ("STORE", 255, 0, 1),
+            ("COMPUTE", 255, 0, 1),
+            ("REDUCE", 63, 0, 1),
+            ("WAIT", 255, 1 << 63, 1),
+            ("COMPUTE", 255, 0, 1),
+            ("STORE", 255, 0, 1),
+            ("EXIT", 255, 0, 1),
+        ]
 
 
 def test_an_arrival_does_not_wait_and_comes_back(tmp_path):

@@ -1,11 +1,13 @@
 """Export: what Accel-Sim can read, and import - export - import as the identity."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.support.accelsim_texts import kernel_text, write
+from tests.support.programs import kernel, phase_arrive
 from tests.support.random_instructions import random_actions
 from tests.support.trace_samples import ListSource, random_kernel
 from tracer.accelsim.reader import open_accelsim
@@ -128,6 +130,14 @@ def test_refusals(tmp_path):
     with pytest.raises(UserError, match="64 lanes per warp, an Accel-Sim trace has 32"):
         export_accelsim(CommandSequence([wide]), tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
+    bulk = GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK)
+    clustered = GemmSource(GemmProblem(128, 128, 64), replace(bulk, cluster_m=2))
+    with pytest.raises(UserError, match="found clusters of 2 workgroups, an Accel-Sim trace has none"):
+        export_accelsim(CommandSequence([clustered]), tmp_path / "out")
+    with pytest.raises(UserError, match=r"found a bulk copy .* does not tell its box"):
+        export_accelsim(CommandSequence([GemmSource(GemmProblem(128, 128, 64), bulk)]), tmp_path / "bulk")
+    with pytest.raises(UserError, match="has no transaction barriers"):
+        export_accelsim(CommandSequence([kernel([[[phase_arrive(0)]]])]), tmp_path / "phases")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot make the folder"):
         export_accelsim(CommandSequence([GEMMS[0]]), tmp_path / "file")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tracer.models.catalogue import load_model
-from tracer.models.deployment import Deployment, ModelPhase, Recompute, check_deployment
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, check_deployment
 from tracer.models.memory import check_memory, local_weights, memory_need
 from traces.errors import UserError
 from traces.units import GIB
@@ -27,6 +27,12 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
         ("bert-large", {"phase": ModelPhase.GENERATE, "sequence": 128}, "phase = generate: allowed is train or prompt"),
         ("llama-3-70b", {"zero": 1}, "zero = 1: allowed is 0 without training"),
         ("llama-3-70b", {"recompute": Recompute.FULL}, "recompute = full: allowed is none without training"),
+        ("llama-3-70b", {"micro_batches": 2}, "micro_batches = 2: allowed is 1 without training"),
+        ("llama-3-70b", {"optimizer": Optimizer.LAMB}, "optimizer = lamb: allowed is adam without training"),
+        ("llama-3-70b", {"dropout": True}, "dropout = True: allowed is False without training"),
+        ("bert-large", {"predictions": 20, "sequence": 128}, "predictions = 20: allowed is 0 without training"),
+        ("llama-3-70b", {"kv_length": 3071}, "kv_length = 3071: allowed is 0 without generation"),
+        ("llama-3-70b", {"zero": 4, "phase": ModelPhase.TRAIN}, "zero = 4: allowed is 0 to 3"),
         ("llama-3-70b", {"tp": 8, "sequence_parallel": True, "sequence": 5}, "tp = 8: allowed is a divisor of tokens"),
     ],
 )

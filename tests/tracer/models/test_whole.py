@@ -43,6 +43,18 @@ def test_every_kernel_of_a_step_can_be_made():
                     assert make_kernels(work)
 
 
+@pytest.mark.parametrize("software", Software)
+def test_pytorch_multiplies_before_the_gradient_of_softmax(software):
+    """2 sequences, 16 heads, 128 x 128 scores."""
+    backward = steps(replace(HOW, software=software))["backward"]
+    product = {name: work for name, work in backward.items() if name == "softmax_back_product"}
+    expected = {
+        Software.EAGER: {"softmax_back_product": "residual:rows=4096,cols=128,dtype=fp16"},
+        Software.EAGER_2019: {"softmax_back_product": "residual:rows=4096,cols=128,scalar=true,dtype=fp16"},
+    }
+    assert product == expected.get(software, {})
+
+
 def test_an_encoder_predicts_the_chosen_words():
     output = steps(replace(HOW, predictions=20))["output"]
     assert output["head"] == "gemm:m=40,n=1024,k=1024,dtype=fp16"

@@ -10,7 +10,7 @@ from tracer.kernels import OPERATORS, make_kernels
 from tracer.operators.index import Index, Spread
 from tracer.workgroup_check import checked_workgroups
 from traces.errors import UserError
-from traces.schema import Kind, Pipe, Space
+from traces.schema import NO_SLOT, Kind, Pipe, Space
 
 TEXTS = [
     "layernorm:rows=21,cols=96,residual=1,dropout=1",
@@ -53,6 +53,8 @@ def test_workgroups_are_valid_and_may_begin_anywhere(text):
         middle = kernel.info.workgroups // 2
         again = next(kernel.workgroups(middle))
         assert (again.events == found[middle].events).all() and kernel.flops >= 0
+        stores = np.isin(again.events["kind"], (Kind.STORE, Kind.REDUCE))
+        assert (again.events["slot"][stores] == NO_SLOT).all()  # no fence waits for them
 
 
 def outputs(workgroup):

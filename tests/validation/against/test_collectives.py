@@ -18,6 +18,9 @@ from validation.against.collectives import (
 )
 from validation.claims.claim import load_claims
 
+MOVED = 0.0094
+"""Largest change of a row by address hashes that came after the page (its notes)."""
+
 
 def _rows(heading):
     """Cells of the rows of the last table whose head begins so."""
@@ -79,12 +82,12 @@ def test_errors_follow_from_the_columns_and_the_means_are_printed():
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in measured() if case.gpus == 2], ids=str)
 def test_table_is_what_the_simulator_says(case, monkeypatch):
-    """The smallest size; the others take minutes (python -m validation.against.collectives)."""
+    """The smallest size, within what the page's notes say of newer code; the others take minutes."""
     size = min(measured()[case])
     monkeypatch.setitem(measured(), case, {size: measured()[case][size]})
     (row,) = rows_of(case)
     protocol, channels, _, ours, _ = POINTS[case, size]
-    assert f"{row.ours_us:.2f}" == ours and row.ours.exactly_once
+    assert row.ours_us == pytest.approx(float(ours), rel=MOVED) and row.ours.exactly_once
     assert (f"{row.ours.algorithm}, {row.ours.protocol}", str(row.ours.channels)) == (protocol, channels)
 
 

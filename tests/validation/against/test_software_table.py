@@ -1,13 +1,29 @@
-"""T3 beside software: the published ratios, the means, and the committed table."""
-
-import re
-from types import SimpleNamespace
+"""T3 beside software: the published ratios, the means, and the committed figures and page."""
 
 import pytest
 
-from sim.scenario.result import ALL_CONFIGURATIONS, FLUX, T3
+from sim.scenario.result import (
+    ALL_CONFIGURATIONS,
+    FLUX,
+    IDEAL,
+    IN_SWITCH,
+    LIBRARY,
+    SEQUENTIAL,
+    T3,
+    T3_NVLS,
+)
+from tracer.workloads import PAPER_CASES
+from traces.errors import UserError
 from validation.against import software
-from validation.against.software import ALIKE, CASES, TABLE, over, published
+from validation.against.software import ALIKE, MACHINES, NOTES, TABLE, Case, Figures, asked_cases, over, published
+
+FOUND = software.read_figures()
+LEAST = {
+    "t3_2024": ("t-nlg/op/tp8", "llama-3-70b/op/tp8"),
+    "h100_sxm": ("llama-3-70b/op/tp8", "llama-3-70b/fc2/tp8"),
+    "mi300x": ("llama-3-70b/op/tp8",),
+}
+"""What the page promises: these sub-layers at least have been run."""
 
 
 def test_published_ratios_are_those_of_the_file():
@@ -18,22 +34,50 @@ def test_published_ratios_are_those_of_the_file():
 
 def test_the_mean_over_sub_layers_is_geometric():
     def of(t3_ps, flux_ps):
-        return SimpleNamespace(
-            configurations={T3: SimpleNamespace(time_ps=t3_ps), FLUX: SimpleNamespace(time_ps=flux_ps)}
+        return {T3: Figures(t3_ps, 0, 0, 0, 0, 0), FLUX: Figures(flux_ps, 0, 0, 0, 0, 0)}
+
+    assert over([of(100, 200), of(300, 150)], FLUX) == pytest.approx(1.0)
+    assert over([of(100, 200)], T3_NVLS) is None
+
+
+def test_cases_are_the_paper_s_and_three_models_on_every_machine():
+    assert len(software.cases()) == len(MACHINES) * (len(PAPER_CASES) + 2 * len(software.TODAY))
+    assert asked_cases(["mi300x/t-nlg/op/tp8", "t3_2024/t-nlg"])[:2] == [
+        Case("mi300x", "t-nlg/op/tp8"),
+        Case("t3_2024", "t-nlg/op/tp8"),
+    ]
+    with pytest.raises(UserError, match="--run: found 'h100', allowed is MACHINE or MACHINE/SUB-LAYER"):
+        asked_cases(["h100"])
+
+
+def test_the_page_is_made_of_the_figures():
+    page = TABLE.read_text(encoding="utf-8")
+    assert page == software.table(FOUND) and NOTES.read_text(encoding="utf-8").strip() in page
+
+
+def test_every_case_has_every_configuration_of_its_machine():
+    assert all(Case(machine, name) in FOUND for machine, names in LEAST.items() for name in names)
+    for case, figures in FOUND.items():
+        missing = {"t3_2024": (LIBRARY,), "h100_sxm": (), "mi300x": IN_SWITCH}[case.machine]
+        assert list(figures) == [name for name in ALL_CONFIGURATIONS if name not in missing]
+
+
+def test_figures_obey_what_no_machine_can_break():
+    for case, figures in FOUND.items():
+        (problem, gpus), sequence = software.sub_layers()[case.sub_layer], figures[SEQUENTIAL]
+        moved = problem.output_bytes * (gpus - 1) / gpus
+        for name, one in figures.items():
+            in_switch = name in IN_SWITCH or (name == LIBRARY and one.link_bytes < 1.5 * moved)
+            least = problem.output_bytes * (gpus + 1) / gpus if in_switch else 2 * moved
+            assert one.link_bytes >= 0.999 * least, (case, name)
+            assert one.time_ps >= max(one.gemm_ps, one.on_cus_ps) and one.gemm_ps >= 0.999 * sequence.gemm_ps
+        assert sequence.time_ps == sequence.gemm_ps + sequence.on_cus_ps
+        assert figures[IDEAL].time_ps < sequence.time_ps
+
+
+def test_software_has_links_to_all_owners():
+    for machine in MACHINES:
+        assert software.load_preset(machine, MACHINES[machine]).machine.link.topology.name in (
+            "SWITCH",
+            "FULLY_CONNECTED",
         )
-
-    assert over({"a": of(100, 200), "b": of(300, 150)}, FLUX) == pytest.approx(1.0)
-
-
-def test_every_sub_layer_has_every_configuration():
-    text = TABLE.read_text(encoding="utf-8")
-    for case in CASES:
-        for name in case.scenarios:
-            part = text.split(f"## {name} on {case.preset}")[1].split("##")[0]
-            assert re.findall(r"^\| ([\w+-]+) \| [\d,.]+ \|", part, re.M)[: len(ALL_CONFIGURATIONS)] == [
-                *ALL_CONFIGURATIONS
-            ]
-
-
-def test_software_needs_links_to_all_owners():
-    assert all(software.SWITCH in case.changes for case in CASES)

@@ -9,6 +9,7 @@ import pytest
 from sim.run.store import Store
 from tests.support.fake_runs import fake_results
 from tests.support.paths import ROOT
+from tests.support.schemas import check_other
 from traces.command.cli import main as t3sim
 from traces.command.document import Bullets, Heading, Table, Text, from_markdown, to_html, to_markdown
 from traces.errors import UserError
@@ -44,7 +45,7 @@ EXPERIMENTS = {
     "search": Search(
         title="Search",
         space="t3_authors",
-        machines=3,
+        machines=12,
         scenarios=(NAME, "mega-gpt-2/op/tp16", "mega-gpt-2/fc2/tp8"),
         bench=SMALL,
     ),
@@ -126,7 +127,7 @@ def test_a_search_answers_with_the_machines_that_have_all_runs(store, tmp_path):
     found = answer_claims(other, full=False, experiments={"search": search}, claims=[])
     assert {name.partition("/")[0] for name in found.answers["search"]} == {"base"} and not found.failed
     found = answer_claims(store, full=False, experiments={"search": search}, claims=[])
-    assert {name.partition("/")[0] for name in found.answers["search"]} == {"base", "0", "1", "2"}
+    assert {name.partition("/")[0] for name in found.answers["search"]} == {"base", *map(str, range(search.machines))}
 
 
 def test_published_speedups_are_drawn_beside_ours():
@@ -190,6 +191,7 @@ def command(store, tmp_path, monkeypatch):
 def test_the_command(command, capsys):
     assert command("--json") == 0
     found = json.loads(capsys.readouterr().out)
+    check_other("validate", found)
     assert [each["id"] for each in found["claims"]] == ["gain", "far", "machine"]
     assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
     assert command("--full", inside=["gain"]) == 0

@@ -1,0 +1,265 @@
+"""Bulk copy unit of one CU (Hopper's Tensor Memory Accelerator): one instruction copies a box of rows.
+
+A copy of rows x bytes with a pitch becomes line requests, which go past L1 through the CU's NoC port: between L2 and
+shared memory, without registers. Copies are sent in the order in which they were issued, one line per `line_ps`, the
+first line `latency_ps` after its instruction. While the load/store unit waits for the port, it goes first. Each line
+holds an entry of L1 until its data or its acknowledgement comes, as a copy of a warp (LDGSTS) does. The last one clears
+the slot of the copy and may end a phase of its transaction barrier (`sim.hw.barrier`).
+
+A multicast load brings its data to several workgroups of the cluster: L2 reads each line once, and the crossbar
+delivers it to all their CUs (`sim.hw.peers.deliver`). A copy to the shared memory of another workgroup leaves through
+the port towards the other CUs. Both signal the transaction barriers of the workgroups that get the data.
+
+Source: NVIDIA PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk and mbarrier. Left out: tensor maps, swizzles,
+im2col, and the port of shared memory (D47).
+"""
+
+import numpy as np
+
+from sim.hw.barrier import copy_begins
+from sim.hw.fifo import fifo_request, fifo_room_ps
+from sim.hw.l1 import l1_has_room, l1_miss
+from sim.hw.lsu import LINES_AT_ONCE
+from sim.hw.lsu_lines import open_load, send, send_to_peer
+from sim.hw.lsu_record import MAX_LOADS
+from sim.hw.prefetch import host_record
+from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
+from sim.hw.signals import pack_signal
+from sim.hw.tags import canonical, sectors_in
+from tracer.coalesce import sector_masks
+from tracer.compile.jit import compiled
+from traces.schema import NO_SLOT, Bulk
+
+COPY = np.dtype(
+    [
+        ("start_ps", "i8"),  # no line before
+        ("next", "i8"),  # address of the next byte
+        ("row_left", "i8"),  # bytes of the current row not yet sent
+        ("rows_left", "i8"),  # rows, the current one included
+        ("row_bytes", "i8"),
+        ("skip_bytes", "i8"),  # from the end of a row to the begin of the next
+        ("tag", "i8"),  # its workgroup
+        ("load", "i2"),  # load-table entry
+        ("op", "i1"),
+        ("cache", "i1"),
+        ("wavefront", "i4"),
+        ("ranks", "i4"),  # set of workgroups whose transaction barriers get the data; 0 = only its own
+        ("peer", "i2"),  # of a copy to another workgroup: its place (`sim.hw.signals.member`), -1 = none
+        ("barrier", "i1"),
+        ("place", "i1"),  # of its workgroup in the CU
+        ("cluster", "i8"),
+    ],
+    align=True,
+)
+
+COUNTERS = {
+    "copies": "bulk copies taken in",
+    "line_requests": "lines of bulk copies sent",
+    "read_sectors": "sectors read by bulk loads",
+    "write_sectors": "sectors stored or added by bulk copies",
+    "sent_sectors": "sectors sent to the shared memory of other workgroups of the cluster",
+    "blocked_ps": "time with a copy and no room for its next line",
+}
+"""Counter fields of BULK and their meaning."""
+
+BULK = host_record(
+    [
+        # constants
+        ("line_ps", "i8"),
+        ("latency_ps", "i8"),
+        ("noc_port", "i8"),  # fifo towards the NoC ...
+        ("peer_port", "i8"),  # ... and towards other CUs of the cluster, -1 = none
+        ("cu", "i8"),
+        ("contributors", "i8"),  # 0, as `link`: the copy stays on this GPU
+        ("link", "i8"),
+        # state
+        ("port", "i8"),  # fifo of the current copy
+        ("share", "i8"),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing
+        ("head", "i8"),  # copies sent so far
+        ("tail", "i8"),  # copies taken in so far
+        ("free_ps", "i8"),  # when the next line may leave
+        ("port_room_ps", "i8"),  # as in the load/store unit
+        ("blocked_since_ps", "i8"),  # -1 = not blocked
+        ("tag", "i8"),  # of the current copy, as the next four
+        ("op", "i8"),
+        ("stream", "i8"),
+        ("cache", "i8"),
+        ("wavefront", "i8"),
+        # counters
+        ("copies", "i8"),
+        ("line_requests", "i8"),
+        ("read_sectors", "i8"),
+        ("write_sectors", "i8"),
+        ("sent_sectors", "i8"),
+        ("blocked_ps", "i8"),
+        # tables
+        ("copy", COPY, MAX_LOADS),  # ring
+    ]
+)
+
+
+def make_bulks(spec, period_ps, ports, peer_ports):
+    """One BULK per CU.
+
+    Args:
+        spec: sim.spec.ComputeUnit.
+        ports: fifo number of each CU's NoC port.
+        peer_ports: and of its port towards other CUs, empty without clusters.
+    """
+    bulks = np.zeros(len(ports), BULK)
+    if spec.bulk_lines_per_clk:
+        bulks["line_ps"] = max(1, round(period_ps / spec.bulk_lines_per_clk))
+    bulks["latency_ps"] = spec.bulk_latency_clk * period_ps
+    bulks["port"] = bulks["noc_port"] = ports
+    bulks["peer_port"] = peer_ports if len(peer_ports) else -1
+    bulks["cu"], bulks["blocked_since_ps"] = np.arange(len(ports)), -1
+    return bulks
+
+
+@compiled
+def bulk_start(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
+    """Take in the bulk copy of warp w. The load table must have room. Writes: bulk, cu, lsu, warps."""
+    copy = bulk.copy[bulk.tail & (MAX_LOADS - 1)]
+    bulk.tail += 1
+    bulk.copies += 1
+    copy.start_ps = now_ps + bulk.latency_ps
+    copy.next = base
+    copy.row_left = copy.row_bytes = event.stride
+    copy.rows_left = event.work
+    copy.skip_bytes = event.row_stride - event.stride
+    if copy.skip_bytes == 0:  # rows without gaps are one row
+        copy.row_left = np.int64(event.stride) * event.work
+        copy.rows_left = 1
+    copy.tag, copy.wavefront, copy.cache = tag, wavefront, event.cache
+    copy.op = Op.READ
+    if event.space == Bulk.STORE:
+        copy.op = Op.WRITE
+    elif event.space == Bulk.REDUCE:
+        copy.op = Op.REDUCE
+    copy.load = open_load(lsu, warps, w, event.slot, now_ps)
+    own_data = event.space == Bulk.LOAD
+    copy.ranks, copy.peer = 0, -1
+    if event.cycles > 0:
+        own_data = _start_in_cluster(copy, cu.resident[warps.warp[w].workgroup], event, warps.warp[w].workgroup)
+    if event.inner != NO_SLOT and own_data:
+        lsu.load_table[copy.load].barrier = event.inner
+        copy_begins(cu, warps, w, np.int64(event.inner))
+
+
+@compiled
+def _start_in_cluster(copy, resident, event, place):
+    """Set to which workgroups of the cluster a copy brings data. Returns True if its own loads them too."""
+    copy.ranks, copy.barrier, copy.place, copy.cluster = event.cycles, event.inner, place, resident.cluster
+    if event.space == Bulk.SEND:
+        for rank in range(resident.size):
+            if (copy.ranks >> rank) & 1 == 1:
+                copy.peer = resident.members[rank]
+        return False
+    return (copy.ranks >> resident.rank) & 1 == 1
+
+
+@compiled(inline=True)
+def bulk_idle(bulk):
+    """Is there no copy to send? Reads: bulk."""
+    return bulk.head == bulk.tail
+
+
+@compiled
+def bulk_advance(bulk, lsu, l1, fifos, pool, now_ps):
+    """Send the next lines of the oldest copy. There must be one. Writes: bulk, lsu, l1, fifos, pool."""
+    copy = bulk.copy[bulk.head & (MAX_LOADS - 1)]
+    if max(bulk.free_ps, copy.start_ps) > now_ps:
+        return
+    bulk.tag, bulk.op, bulk.cache, bulk.wavefront = copy.tag, copy.op, copy.cache, copy.wavefront
+    bulk.port, bulk.share = bulk.noc_port if copy.peer < 0 else bulk.peer_port, 0
+    bulk.stream = Stream.COMPUTE_READ if copy.op == Op.READ else Stream.COMPUTE_WRITE
+    for k in range(LINES_AT_ONCE):
+        if not _has_room(bulk, lsu, l1, fifos, pool, now_ps):
+            if k > 0:  # it looks again when the next line is due
+                bulk.port_room_ps = 0
+            elif bulk.blocked_since_ps < 0:
+                bulk.blocked_since_ps = now_ps
+            return
+        if bulk.blocked_since_ps >= 0:
+            bulk.blocked_ps += now_ps - bulk.blocked_since_ps
+            bulk.blocked_since_ps = -1
+        _send_line(bulk, copy, lsu, l1, fifos, pool, now_ps + k * bulk.line_ps, now_ps)
+        bulk.free_ps = now_ps + (k + 1) * bulk.line_ps
+        if copy.rows_left == 0:
+            lsu.load_table[copy.load].open = 0
+            bulk.head += 1
+            return
+
+
+@compiled(inline=True)
+def _has_room(bulk, lsu, l1, fifos, pool, now_ps):
+    """Is there room for a line? If the port is full: `port_room_ps` is when it has room."""
+    bulk.port_room_ps = 0
+    if lsu.port_room_ps > 0 or not l1_has_room(l1):
+        return False
+    room_ps = fifo_room_ps(fifos[bulk.port], pool, fifos[bulk.port].tail)
+    if room_ps > now_ps:
+        bulk.port_room_ps = room_ps
+    return room_ps <= now_ps
+
+
+@compiled
+def _send_line(bulk, copy, lsu, l1, fifos, pool, leave_ps, now_ps):
+    """Send the next line of a copy, and move on in its box."""
+    line = copy.next & -LINE_BYTES
+    low = copy.next - line
+    taken = min(LINE_BYTES - low, copy.row_left)
+    sectors, full = sector_masks(low, low + taken)
+    copy.next += taken
+    copy.row_left -= taken
+    if copy.row_left == 0:
+        copy.rows_left -= 1
+        copy.row_left = copy.row_bytes
+        copy.next += copy.skip_bytes
+    bulk.line_requests += 1
+    lsu.load_table[copy.load].answers += 1
+    ready_ps = leave_ps
+    line = canonical(line)
+    entry = l1_miss(l1, line, sectors, np.int64(copy.load), 0)
+    if copy.ranks != 0:
+        bulk.share = pack_signal(copy.ranks, copy.place, copy.barrier, taken)
+    if copy.peer >= 0:
+        bulk.sent_sectors += sectors_in(sectors)
+        send_to_peer(
+            bulk, fifos, pool, entry, Op.WRITE, sectors, copy.peer, bulk.share, ready_ps, now_ps
+        ).contributors = copy.cluster
+        return
+    if copy.op == Op.READ:
+        bulk.read_sectors += sectors_in(sectors)
+        ready_ps += l1.latency_ps
+    else:
+        bulk.write_sectors += sectors_in(sectors)
+    send(bulk, fifos, pool, entry, line, sectors, full if copy.op == Op.WRITE else sectors, ready_ps, now_ps)
+    if lsu.counts_lanes == 1:
+        fifo_request(fifos[bulk.port], pool, fifos[bulk.port].tail - 1).need = 1
+
+
+@compiled(inline=True)
+def bulk_retry_ps(bulk, fifos, pool):
+    """When a unit that waits for a credit of unknown time can continue; NEVER if it does not wait for one.
+
+    Reads: fifos, pool. Writes: bulk.
+    """
+    if bulk.port_room_ps == NEVER:
+        bulk.port_room_ps = fifo_room_ps(fifos[bulk.port], pool, fifos[bulk.port].tail)
+    return bulk.port_room_ps if bulk.port_room_ps > 0 else NEVER
+
+
+@compiled
+def bulk_wake_ps(bulk):
+    """When the next line may leave; NEVER if there is none, or while it waits for an answer or the load/store unit.
+
+    Reads: bulk.
+    """
+    if bulk.head == bulk.tail:
+        return NEVER
+    if bulk.port_room_ps > 0:
+        return bulk.port_room_ps
+    if bulk.blocked_since_ps >= 0:
+        return NEVER
+    return max(bulk.free_ps, bulk.copy[bulk.head & (MAX_LOADS - 1)].start_ps)
