@@ -295,6 +295,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
                     "shared_bytes": info.shared_bytes,
                     "stream": info.stream,
                     "lanes_per_warp": info.lanes_per_warp,
+                    "cluster": info.cluster,
                     "workgroups": info.workgroups,
                     "warps": kernel.warps,
                     "events": kernel.events,

@@ -22,7 +22,7 @@ from sim.machine.build import Node, build, units_of
 from sim.machine.deadlock import DeadlockError, deadlock
 from sim.machine.engine import Status, prefill_l2, rest_ps, run_engine, settle
 from sim.machine.engine_record import SERIES
-from sim.machine.memory import check_memory
+from sim.machine.memory import check_mail_memory, check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
 from sim.machine.stalls import make_stalls
@@ -190,6 +190,8 @@ class Gpu:
         clustered = any(launch.source.info.cluster > 1 for launch in launches)
         if clustered and shares:
             raise UserError(f"{self._names(launches)}: found clusters of workgroups, which need CUs of their own")
+        if clustered:
+            check_mail_memory(self.machine)
         places = (self.machine.cu.count, mail_places(self.machine)) if clustered else (0, 0)
         self.node = self.node._replace(mail=np.zeros(places, MESSAGE))
         self.node.engine["clustered"] = self.node.cus["clustered"] = clustered

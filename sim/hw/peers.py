@@ -78,8 +78,8 @@ PEERS = np.dtype(
         ("in_ps", "i8"),  # ... and come,
         ("answer_out_ps", "i8"),  # answers that leave ...
         ("answer_in_ps", "i8"),  # ... and come
-        ("head", "i8"),  # messages taken so far
-        ("tail", "i8"),  # messages put so far
+        ("head", "i8"),  # the first message of the ring ...
+        ("tail", "i8"),  # ... and one past the last
         ("waiting", "i8"),  # tail - head
         # counters
         ("packets", "i8"),
@@ -106,7 +106,10 @@ def make_peers(machine, ports):
 
 
 def first_cu(cu, group):
-    """The first CU of a group: pairs of CUs are divided as evenly as possible. cu: sim.spec.ComputeUnit."""
+    """The first CU of a group: pairs of CUs are divided as evenly as possible. With fewer pairs some groups are empty.
+
+    cu: sim.spec.ComputeUnit.
+    """
     return cu.count if group == cu.groups else cu.count // 2 * group // cu.groups * 2
 
 
@@ -129,6 +132,8 @@ def post(peer, mail, ready_ps, news, cluster, ranks):
     """
     box = mail[peer.cu]
     mask = len(box) - 1
+    if peer.waiting == 0:
+        peer.head = peer.tail = 0  # the host's cache holds the first places
     number = peer.tail
     peer.tail += 1
     peer.waiting += 1

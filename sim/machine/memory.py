@@ -9,6 +9,7 @@ from sim.hw.l1 import L1
 from sim.hw.l2_record import waiting_places
 from sim.hw.link import WIRE
 from sim.hw.lsu_record import LSU
+from sim.hw.peers import MESSAGE, mail_places
 from sim.hw.request import LINE_BYTES, REQUEST
 from sim.hw.tags import CACHE_SET
 from sim.hw.warp import WARPS
@@ -82,6 +83,20 @@ def check_plan_memory(tiles: int, gpus: int) -> None:
         raise UserError(
             f"plan: {tiles:,} tiles on {gpus} GPUs need about {bytes_text(needed)} of memory, {bytes_text(available)} "
             "are available; larger tiles, or fewer GPUs"
+        )
+
+
+def check_mail_memory(machine: Machine) -> None:
+    """Refuse a kernel with clusters of workgroups if the mail of the CUs does not fit into the available memory.
+
+    Raises:
+        UserError: names what decides it, the needed and the available memory.
+    """
+    needed, available = machine.cu.count * mail_places(machine) * MESSAGE.itemsize, available_bytes()
+    if available is not None and needed > available:
+        raise UserError(
+            f"clusters of workgroups need about {bytes_text(needed)} of memory (cu.count x l1.mshrs x CUs of a "
+            f"group), {bytes_text(available)} are available; more cu.groups, or fewer l1.mshrs"
         )
 
 

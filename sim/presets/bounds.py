@@ -53,7 +53,7 @@ BOUNDS: dict[str, Bound] = {
     "cu.loads_outstanding": Bound(1, 512, RECORD),
     "cu.bulk_lines_per_clk": Bound(0, 1000, "a faster unit is none; 0 = no bulk copies"),
     "cu.bulk_latency_clk": LATENCY_CLK,
-    "cu.groups": Bound(0, 512, "at most one for each CU; 0 = no clusters of workgroups"),
+    "cu.groups": Bound(0, 512, f"{WIDER}; 0 = no clusters of workgroups"),
     "cu.peer_latency_clk": LATENCY_CLK,
     "cu.peer_bytes_per_clk": BYTES_PER_CLK,
     "l1.bytes": Bound(128, 16 * MIB, "a line at least; every line takes memory in the simulator"),

@@ -78,7 +78,6 @@ def _group_rules(machine):
     cu, clock_ps = machine.cu, whole_period_ps(machine.noc.clock_MHz)
     if cu.groups == 0:
         return
-    yield cu.groups <= max(1, cu.count // 2), "cu.groups", f"at most a group for two of the {cu.count} CUs"
     least = max(SHORTEST_WINDOW_PS, clock_ps)
     fits = cu.peer_latency_clk * whole_period_ps(cu.clock_MHz) >= least
     yield fits, "cu.peer_latency_clk", f"so many clocks that a packet takes {least} ps: CUs run alone for this time"

@@ -2,7 +2,7 @@
 
 import tomllib
 from enum import Enum
-from functools import partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ def preset_from_dict(stored):
     return _assemble(stored["name"], stored["title"], _borrowed() | given)
 
 
+@cache
 def _borrowed():
     """Leaves of the machine of the T3 paper, for a machine that does not give them."""
     leaves = _read(FABRIC, ())[1].items()
@@ -93,19 +94,27 @@ def _read(path, children):
     if path in children:
         raise PresetError(f"{path}: extends: a circle of {', '.join(child.name for child in children)}")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        header, own = _parsed(path, path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise PresetError(f"{path}: not a TOML file: {problem}") from None
-    header = {name: content.pop(name, "") for name in HEADER}
-    for name, value in header.items():
-        if not isinstance(value, str):
-            raise PresetError(f"{path}: {name}: found {value!r}, allowed is a text")
     given = {}
     if header["extends"]:
         base = path.parent / header["extends"] if header["extends"].endswith(".toml") else header["extends"]
         _, given = _read(_path_of(base), (*children, path))
-    _collect(content, Machine, "", path, given)
-    return header["title"] or path.stem, given
+    return header["title"] or path.stem, given | own
+
+
+@lru_cache(maxsize=64)
+def _parsed(path, text):
+    """Header and own leaves of a file with this text. A search makes hundreds of machines from one file."""
+    content = tomllib.loads(text)
+    header = {name: content.pop(name, "") for name in HEADER}
+    for name, value in header.items():
+        if not isinstance(value, str):
+            raise PresetError(f"{path}: {name}: found {value!r}, allowed is a text")
+    own = {}
+    _collect(content, Machine, "", path, own)
+    return header, own
 
 
 def _collect(table, unit, prefix, path, given):
@@ -179,9 +188,10 @@ def _assemble(name: str, title: str, given: dict) -> Preset:
 
 def machine_fields():
     """Dotted field -> type, for a machine."""
-    return _fields_of(Machine)
+    return dict(_fields_of(Machine))
 
 
+@cache
 def _fields_of(unit, prefix=""):
     """Dotted field -> type, for a struct and the structs in it."""
     fields = {}
@@ -214,6 +224,7 @@ def checked_value(value: Any, kind: Any, where: str, bound: Bound | None = None)
     return typed
 
 
+@cache
 def _field_types(unit):
     return {field.name: field.type for field in msgspec.structs.fields(unit)}
 

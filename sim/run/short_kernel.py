@@ -87,6 +87,8 @@ def pattern_of(kernel: KernelSource, machine: Machine) -> Pattern | str:
     Raises:
         UserError: a workgroup that does not fit the machine.
     """
+    if kernel.info.cluster > 1:
+        return "a kernel with clusters of workgroups"
     if isinstance(kernel, GemmSource):
         shape = kernel.kernel
         if shape.persistent is not None or shape.split_k != 1 or shape.start_tile:

@@ -5,11 +5,12 @@ GEMM and the exchange that reduces its output are a pair: in a configuration wit
 fused kernel and of the all-gather behind it. Where the machine cannot run a configuration, the pair keeps its times of
 Sequential (`Pair.refused`).
 
-Assumptions: kernels and exchanges that run at the same time do not slow each other down; all GPUs and stages do the
-same; expert parallelism is balanced.
+A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then is a run too.
+
+Assumptions: kernels do not slow down exchanges; all GPUs and stages do the same; expert parallelism is balanced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,10 +21,12 @@ from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.result import RunResult
 from sim.run.run import Run
+from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
-from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
-from sim.scenario.scenario import Scenario, check_scenario, runs_of
-from sim.scenario.timeline import Timeline
+from sim.scenario.pair import Pair, refused_in
+from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
+from sim.scenario.scenario import Scenario
+from sim.scenario.timeline import StepTime, Timeline
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
@@ -37,34 +40,6 @@ from traces.source import KernelSource
 from traces.units import PS_PER_NS
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A GEMM and the exchange of its output.
-
-    Attributes:
-        scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
-        kind: of the exchange: all_reduce or reduce_scatter.
-        configurations: those that are asked for.
-        refused: configuration -> why the machine cannot run it.
-    """
-
-    scenario: Scenario
-    kind: str
-    configurations: tuple[str, ...]
-    refused: Mapping[str, str]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`). The GEMM alone has its own run."""
-        usable = [name for name in self.configurations if name not in self.refused]
-        reduces = self.kind == "reduce_scatter"
-        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces)}
-        return tuple(name for name in runs_of(usable) if name not in unused)
-
-    def runs(self) -> dict[str, Run]:
-        return {name: self.scenario.run(name) for name in self.names}
-
-
 @dataclass
 class Figures:
     """Figures of a step: time and traffic on one GPU.
@@ -72,6 +47,8 @@ class Figures:
     Attributes:
         operations: 0 for an exchange.
         time_error: relative error of the time that the run states; 0 = all was simulated.
+        beside_ps: time of a kernel while exchanges keep CUs; 0 = as alone.
+        keeps_cus: an exchange that keeps CUs.
     """
 
     time_ps: int
@@ -79,6 +56,12 @@ class Figures:
     operations: int
     bound_by: str
     time_error: float = 0.0
+    beside_ps: int = 0
+    keeps_cus: bool = False
+
+    @property
+    def step_time(self) -> StepTime:
+        return StepTime(self.time_ps, self.beside_ps, self.keeps_cus)
 
 
 @dataclass(frozen=True)
@@ -136,6 +119,17 @@ class ModelScenario:
         return {text: make_kernels(text, gpu) for text in sorted(texts)}
 
     @cached_property
+    def kept(self) -> dict[str, int]:
+        """Text of a kernel -> most CUs that an exchange beside it keeps; only kernels that this slows down."""
+        passes = (self.schedule.forward, self.schedule.backward, self.schedule.finish)
+        found: dict[str, int] = {}
+        for step, exchange in (each for blocks in passes for each in kernels_beside(blocks)):
+            kept = kept_cus(self.preset, exchange)
+            if kept:
+                found[str(step.work)] = max(kept, found.get(str(step.work), 0))
+        return found
+
+    @cached_property
     def pairs(self) -> dict[tuple[str, str | Exchange], Pair]:
         """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
         found: dict[tuple[str, str | Exchange], Pair] = {}
@@ -151,7 +145,7 @@ class ModelScenario:
         assert isinstance(source, GemmSource)
         kernel = choose_kernel(source.problem, gpu_facts(self.preset.machine), self.how.dtype, splits=(1,))
         scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus)
-        return Pair(scenario, exchange.kind, self.shown, _refused(scenario, exchange.kind, self.shown))
+        return Pair(scenario, exchange.kind, self.shown, refused_in(scenario, exchange.kind, self.shown))
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -162,30 +156,26 @@ class ModelScenario:
         """The run of a kernel step, alone in an empty L2."""
         return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, self.accuracy)
 
+    def beside_run(self, text: str) -> Run:
+        """The run of a kernel step on the CUs that exchanges beside it leave (`kept`)."""
+        preset = with_fewer_cus(self.preset, self.kept[text])
+        return kernel_run(preset, self.kernels[text], L2State.EMPTY, self.accuracy)
+
     def run_of(self, work: str | Exchange) -> Run:
         """The run of a step alone."""
         return self.kernel_run(work) if isinstance(work, str) else exchange_run(self.preset, work)
+
+    def step_runs(self, work: str | Exchange) -> list[Run]:
+        """The runs of a step: alone, and beside exchanges if they slow it down."""
+        return [self.run_of(work), *([self.beside_run(work)] if isinstance(work, str) and work in self.kept else [])]
 
     def runs(self) -> list[Run]:
         """All different runs."""
         paired = {exchange for _, exchange in self.pairs}
         works = {step.work for _, step in self.steps()} - paired
-        runs = [self.run_of(work) for work in sorted(works, key=str)]
+        runs = [run for work in sorted(works, key=str) for run in self.step_runs(work)]
         runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
-
-
-def _refused(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str, str]:
-    """Configuration, except Sequential -> why a pair cannot run in it."""
-    refused = {}
-    for name in (name for name in names if name != SEQUENTIAL):
-        try:
-            check_scenario(scenario, (name,))
-        except UserError as reason:
-            refused[name] = str(reason)
-        if kind == "reduce_scatter" and name in REDUCE_AT_ONCE:
-            refused[name] = f"{name} ends with an all-reduce, the exchange is a reduce-scatter"
-    return refused
 
 
 @dataclass
@@ -247,6 +237,7 @@ class ModelResult:
                     "class": str(step.operator_class),
                     "count": self.count(block),
                     "time_ns": figures.time_ps / PS_PER_NS,
+                    "beside_exchanges_ns": max(figures.beside_ps, figures.time_ps) / PS_PER_NS,
                     "dram_bytes": figures.dram_bytes,
                     "flops": figures.operations,
                     "bound_by": figures.bound_by,
@@ -282,12 +273,14 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
     """Put a model together from finished runs. results: key of a run -> its result."""
     paired = {exchange for _, exchange in scenario.pairs}
     works = {step.work for _, step in scenario.steps()} - paired
-    figures = {work: work_figures(scenario, work, results[scenario.run_of(work).key]) for work in works}
+    figures = {work: work_figures(scenario, work, results) for work in works}
     pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
     for (_, exchange), runs in pairs.items():
         alone = [runs[name] for name in ("rs", "ag") if name in runs]
         moved = sum(int(run.dram_bytes.sum()) for run in alone)
-        figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link")
+        assert isinstance(exchange, Exchange)
+        keeps = kept_cus(scenario.preset, exchange) > 0
+        figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link", keeps_cus=keeps)
     whole = ModelResult(scenario, figures)
     for name in scenario.shown:
         times = _durations(scenario, figures, pairs, name)
@@ -295,14 +288,23 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
     return whole
 
 
-def work_figures(scenario: ModelScenario, work: str | Exchange, result: RunResult) -> Figures:
+def work_figures(scenario: ModelScenario, work: str | Exchange, results: Mapping[str, RunResult]) -> Figures:
     """Figures of a kernel or exchange in the middle of a stream: before each kernel is a gap, not a launch.
 
-    result: of `scenario.run_of(work)`.
+    results: key of a run -> its result; has those of `scenario.step_runs(work)`.
     """
     if isinstance(work, Exchange):
-        return Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link")
-    found = figures_of(result, scenario.preset, scenario.kernels[work])
+        result = results[scenario.run_of(work).key]
+        keeps = kept_cus(scenario.preset, work) > 0
+        return Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link", keeps_cus=keeps)
+    figures = _kernel_figures(scenario, work, results[scenario.kernel_run(work).key])
+    if work in scenario.kept:
+        figures.beside_ps = _kernel_figures(scenario, work, results[scenario.beside_run(work).key]).time_ps
+    return figures
+
+
+def _kernel_figures(scenario: ModelScenario, text: str, result: RunResult) -> Figures:
+    found = figures_of(result, scenario.preset, scenario.kernels[text])
     busy_ps, gap_ps = round((found.time_ns - found.launch_ns) * PS_PER_NS), scenario.preset.machine.dispatch.gap_ps
     return Figures(
         busy_ps + found.kernels * gap_ps,
@@ -313,8 +315,8 @@ def work_figures(scenario: ModelScenario, work: str | Exchange, result: RunResul
     )
 
 
-Times = dict[tuple[str, str], int]
-"""(name of the block, name of the step) -> time in ps."""
+Times = dict[tuple[str, str], StepTime]
+"""(name of the block, name of the step) -> its time."""
 
 
 def _durations(
@@ -324,7 +326,7 @@ def _durations(
     name: str,
 ) -> Times:
     """Times of all steps in a configuration."""
-    times = {(block.name, step.name): figures[step.work].time_ps for block, step in scenario.steps()}
+    times = {(block.name, step.name): figures[step.work].step_time for block, step in scenario.steps()}
     if name == SEQUENTIAL:
         return times
     for block, step in scenario.steps():
@@ -332,8 +334,10 @@ def _durations(
             text = next(str(each.work) for each in block.steps if each.name == step.reduces)
             runs, last = pairs[text, step.work], NEEDS[name][-1]
             if name not in scenario.pairs[text, step.work].refused:
-                times[block.name, step.reduces] = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
-                times[block.name, step.name] = runs[last].time_ps if last in runs else 0
+                fused_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
+                times[block.name, step.reduces] = StepTime(fused_ps)
+                keeps = last not in BY_COPIES and figures[step.work].keeps_cus
+                times[block.name, step.name] = StepTime(runs[last].time_ps if last in runs else 0, keeps_cus=keeps)
     return times
 
 
@@ -350,7 +354,7 @@ def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], prese
 def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
     """Time of an iteration: all micro-batches, the bubble of the pipeline, the last micro-batch with its gradients."""
 
-    def time_of(block: Block, step: Step) -> int:
+    def time_of(block: Block, step: Step) -> StepTime:
         return times[block.name, step.name]
 
     blocks = _without(schedule.forward + schedule.backward, Lane.DATA)
@@ -361,7 +365,7 @@ def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
     last.play(schedule.backward, time_of)
     last.join()
     last.play(schedule.finish, time_of)
-    handover_ps = sum(times["handover", step.name] for step in schedule.handover)
+    handover_ps = sum(times["handover", step.name].alone_ps for step in schedule.handover)
     bubble_ps = (schedule.stages - 1) * layers.end_ps // schedule.interleave
     sends_ps = (schedule.stages - 1) * handover_ps
     earlier = schedule.micro_batches - 1

@@ -68,6 +68,8 @@ NEEDS = {
     T3_NVLS: ("t3_nvls", "ag_nvls"),
 }
 """Runs of each configuration. The last one is the all-gather, of REDUCE_AT_ONCE the all-reduce."""
+BY_COPIES = ("ag_copies",)
+"""All-gathers that take no CUs."""
 REDUCE_AT_ONCE = (LIBRARY, NVLS)
 """Those with an all-reduce in one kernel."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")

@@ -2,16 +2,31 @@
 
 A step begins when its lane is free and the steps that it waits for have ended. The first steps of a block wait for the
 block before it, except for the steps which that block leaves behind. So the end of the last step is the length of the
-critical path, not a sum.
+critical path, not a sum. A kernel is slower while an exchange keeps CUs (`sim.scenario.beside`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tracer.models.schedule import Block, Lane, OperatorClass, Step
 
-StepTime = Callable[[Block, Step], int]
-"""Time of a step in ps."""
+
+class StepTime(NamedTuple):
+    """Time of a step in ps.
+
+    Attributes:
+        alone_ps: alone on its GPU.
+        beside_ps: of a kernel, if exchanges that keep CUs run from its begin to its end; not less than alone_ps.
+        keeps_cus: an exchange that keeps CUs.
+    """
+
+    alone_ps: int
+    beside_ps: int = 0
+    keeps_cus: bool = False
+
+
+TimeOf = Callable[[Block, Step], StepTime]
 
 
 @dataclass(frozen=True)
@@ -23,6 +38,7 @@ class Interval:
     step: Step
     begin_ps: int
     end_ps: int
+    keeps_cus: bool = False
 
     @property
     def length_ps(self) -> int:
@@ -43,7 +59,7 @@ class Timeline:
     now_ps: int = 0
     free_ps: dict[Lane, int] = field(default_factory=dict)
 
-    def play(self, blocks: Iterable[Block], time_of: StepTime) -> None:
+    def play(self, blocks: Iterable[Block], time_of: TimeOf) -> None:
         """Play blocks one after the other, each as often as it repeats."""
         for block in blocks:
             for repeat in range(block.repeats):
@@ -79,13 +95,31 @@ class Timeline:
                 yield end_ps - max(begin_ps, reached)
                 reached = end_ps
 
-    def _play_block(self, block: Block, repeat: int, time_of: StepTime) -> None:
+    def _play_block(self, block: Block, repeat: int, time_of: TimeOf) -> None:
         ends: dict[str, int] = {}
         before_ps = self.now_ps
         for step in block.steps:
             ready_ps = max((ends[name] for name in step.after), default=before_ps)
             begin_ps = max(ready_ps, self.free_ps.get(step.lane, 0))
-            before_ps = ends[step.name] = begin_ps + time_of(block, step)
+            time = time_of(block, step)
+            before_ps = ends[step.name] = self._end_ps(begin_ps, time)
             self.free_ps[step.lane] = before_ps
-            self.intervals.append(Interval(block.name, repeat, step, begin_ps, before_ps))
+            self.intervals.append(Interval(block.name, repeat, step, begin_ps, before_ps, time.keeps_cus))
         self.now_ps = max((end for name, end in ends.items() if name not in block.leaves), default=self.now_ps)
+
+    def _end_ps(self, begin_ps: int, time: StepTime) -> int:
+        """End of a step. While exchanges keep CUs, a kernel does in beside_ps what it does alone in alone_ps."""
+        now_ps, left_ps = begin_ps, time.alone_ps
+        if time.beside_ps <= time.alone_ps:
+            return now_ps + left_ps
+        kept = sorted((i.begin_ps, i.end_ps) for i in self.intervals if i.keeps_cus and i.end_ps > begin_ps)
+        for kept_ps, free_ps in kept:
+            if kept_ps >= now_ps + left_ps or free_ps <= now_ps:
+                continue
+            left_ps -= max(0, kept_ps - now_ps)
+            now_ps = max(now_ps, kept_ps)
+            done_ps = (free_ps - now_ps) * time.alone_ps // time.beside_ps
+            if done_ps >= left_ps:
+                return now_ps - -left_ps * time.beside_ps // time.alone_ps
+            now_ps, left_ps = free_ps, left_ps - done_ps
+        return now_ps + left_ps

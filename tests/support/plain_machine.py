@@ -19,7 +19,7 @@ import sim.host.gpu
 import tracer.workgroup_check
 from sim.run.one_gpu import simulate
 from tests.support.plain_records import PlainArray
-from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
+from tests.support.programs import SMALL, TIGHT, random_cluster_kernel, random_kernel, small_preset
 from tracer.sequence import CommandSequence
 
 
@@ -45,12 +45,20 @@ def _plain(part):
     return type(part)(*(_plain(one) if isinstance(one, tuple) else PlainArray(one) for one in part))
 
 
+CLUSTERS = (
+    *("cu.groups=1", "cu.peer_latency_clk=13", "cu.peer_bytes_per_clk=9"),
+    *("cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11"),
+)
+
+
 def outcome(seed):
-    """All counters and times of a random kernel, run twice in a row on a roomy and on a tight machine."""
+    """All counters and times of a random kernel, run twice in a row on a roomy and on a tight machine; with clusters
+    of workgroups too."""
     found = {}
-    for name, size in (("small", SMALL), ("tight", TIGHT)):
-        one = random_kernel(seed, workgroups=4, events=3)
-        results = simulate(CommandSequence([one, one]), small_preset("dispatch.jitter_ps=5000", size=size))
+    alone, together = random_kernel(seed, workgroups=4, events=3), random_cluster_kernel(seed, clusters=1, rounds=2)
+    for name, size, one in (("small", SMALL, alone), ("tight", TIGHT, alone), ("clusters", TIGHT, together)):
+        more = CLUSTERS if name == "clusters" else ()
+        results = simulate(CommandSequence([one, one]), small_preset("dispatch.jitter_ps=5000", *more, size=size))
         found[name] = [[r.start_ps, r.end_ps, dict(sorted(r.totals.items()))] for r in results.kernels]
     return found
 

@@ -9,9 +9,10 @@ from sim.run.one_gpu import simulate
 from tests.support.hostile import HOSTILE_KERNELS, ordinary_kernel
 from tests.support.programs import kernel, load, small_preset, workgroup
 from tests.support.trace_samples import ListSource
+from tracer.event_faults import FIELDS, Fault
 from tracer.sequence import CommandSequence
 from tracer.verify import verify_archive
-from tracer.workgroup_check import FIELDS, LAST_ADDRESS, Extent, Fault, check_events
+from tracer.workgroup_check import LAST_ADDRESS, Extent, check_events
 from traces.archive import open_archive, write_archive
 from traces.errors import UserError
 from traces.layout import EVENT_COLUMNS

@@ -1,4 +1,7 @@
-"""Models by name: a table of published shapes, the models of the T3 paper, or the path of a config.json."""
+"""Models by name: a table of published shapes, the models of the T3 paper, or the path of a config.json.
+
+A row of the table also has the names of its shape in `validation/references/model_configs.csv` (`org/model`).
+"""
 
 import csv
 from functools import cache
@@ -11,6 +14,8 @@ from traces.choices import allowed_names
 from traces.errors import UserError
 
 TABLE = Path(__file__).parent / "models.csv"
+NAMES_APART = ";"
+"""Between two names in the column `names`."""
 PAPER_HEADS = {"mega-gpt-2": 24, "t-nlg": 28, "gpt-3": 96, "palm": 48, "mt-nlg": 128}
 """Attention heads of the models of the T3 paper: published model cards; Mega-GPT-2 as Megatron-LM's 8.3 B model."""
 PAPER_VOCAB = {"palm": 256000}
@@ -27,22 +32,33 @@ def load_model(name: str) -> ModelShape:
     """
     if name.endswith(".json") or Path(name).is_file():
         return read_config(Path(name))
-    known = models()
-    if name.lower() not in known:
+    known, others = models(), other_names()
+    own = others.get(name.lower(), name.lower())
+    if own not in known:
         raise UserError(
-            f"model: found {name!r}; {allowed_names(name.lower(), known, 't3sim model --list')} "
+            f"model: found {name!r}; {allowed_names(own, [*known, *others], 't3sim model --list')} "
             "(a path to a config.json is allowed too)"
         )
-    return known[name.lower()]
+    return known[own]
 
 
 @cache
 def models() -> dict[str, ModelShape]:
     """All models by name, in alphabetical order."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        shapes = [_of_row(row) for row in csv.DictReader(file)]
+    shapes = [_of_row(row) for row in _rows()]
     shapes += [_of_paper(name) for name in PAPER_MODELS]
     return {shape.name: shape for shape in sorted(shapes, key=lambda shape: shape.name)}
+
+
+@cache
+def other_names() -> dict[str, str]:
+    """A published name of a model, in small letters -> its name here."""
+    return {name.lower(): row["name"] for row in _rows() for name in row["names"].split(NAMES_APART)}
+
+
+def _rows() -> list[dict[str, str]]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def _of_row(row: dict[str, str]) -> ModelShape:

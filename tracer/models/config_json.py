@@ -30,8 +30,11 @@ PLAIN_MLP = ("bert", "roberta", "gpt2", "gpt_neo", "gpt_neox", "opt", "bloom", "
 ENCODERS = ("bert", "roberta", "electra", "deberta", "deberta-v2", "albert", "distilbert")
 ADDED_POSITIONS = ("bert", "roberta", "gpt2", "gpt_neo", "opt", "electra", "albert", "distilbert")
 """Families whose positions are added to the embedding."""
-OTHER_LAYERS = ("layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period")
-"""Fields of models that have layers of another kind (linear attention, state spaces)."""
+OTHER_LAYERS = (
+    "layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period", "index_topk",
+    "attention_chunk_size",
+)  # fmt: skip
+"""Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces)."""
 
 
 def read_config(path: Path) -> ModelShape:

@@ -51,7 +51,7 @@ class Deployment:
         zero: ZeRO stage (0 to 3) of the data-parallel group.
         micro_batch: sequences per GPU and micro-batch; in generation, sequences that get a token.
         micro_batches: micro-batches per training step and pipeline.
-        sequence: tokens of a sequence.
+        sequence: tokens of a sequence, without generation.
         kv_length: tokens in the KV cache before a generation step.
         dtype: of weights and activations.
         flash: fused attention; False = separate kernels for scores, softmax and output.
@@ -140,6 +140,7 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     )
     _check_divides("tp", how.tp, "intermediate", model.intermediate)
     _check_divides("pp", how.pp, "layers", model.layers, exact=False)
+    _check(how.pp > 1 or how.interleave == 1, "interleave", how.interleave, "1 with one stage of the pipeline")
     if how.interleave > 1:
         _check_divides("interleave", how.interleave, "layers of a stage", -(-model.layers // how.pp))
     _check(0 <= how.predictions <= how.sequence, "predictions", how.predictions, f"0 to sequence = {how.sequence}")
@@ -158,6 +159,8 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
         default = getattr(Deployment, field)
         _check(how.train or getattr(how, field) == default, field, getattr(how, field), f"{default} without training")
     _check(generate or not how.kv_length, "kv_length", how.kv_length, "0 without generation")
+    unused = generate and how.sequence != Deployment.sequence
+    _check(not unused, "sequence", how.sequence, f"{Deployment.sequence} in generation: kv_length counts")
 
 
 def _check_experts(model: ModelShape, how: Deployment) -> None:

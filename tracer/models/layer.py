@@ -3,7 +3,8 @@
 Tensor parallelism as in Megatron-LM (arXiv 1909.08053, section 3): QKV, gate and up projections are cut by columns, the
 output projections by rows. A row-cut projection ends in an all-reduce; with sequence parallelism (arXiv 2205.05198,
 section 4) in a reduce-scatter, and an all-gather precedes each column-cut projection. The backward pass mirrors this.
-There the exchange of an input's gradient runs beside the GEMM of the weights' gradient.
+There the exchange of an input's gradient runs beside the GEMM of the weights' gradient, and with sequence parallelism
+the input is gathered again for that GEMM.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 MATRIX, ATTENTION, NORM = OperatorClass.MATRIX, OperatorClass.ATTENTION, OperatorClass.NORM
+AGAIN = "again_"
+"""Before the name of a step that the backward pass computes again."""
 
 
 @dataclass
@@ -40,9 +43,9 @@ class Steps:
             own = name if len(works) == 1 else f"{name}_{number}"
             self.steps.append(Step(self.prefix + own, kind, work))
 
-    def matrix(self, name: str, m: int, n: int, k: int, after: str = "") -> str:
-        """A GEMM. after: the only step that it waits for, if this is not the step before it."""
-        step = Step(self.prefix + name, MATRIX, self.texts.matrix(m, n, k), (after,) if after else ())
+    def matrix(self, name: str, m: int, n: int, k: int, *after: str) -> str:
+        """A GEMM. after: the steps that it waits for, if this is not only the step before it."""
+        step = Step(self.prefix + name, MATRIX, self.texts.matrix(m, n, k), after)
         self.steps.append(step)
         return step.name
 
@@ -68,6 +71,15 @@ class Steps:
         if self.how.sequence_parallel:
             self.exchange(name, "all_gather", self.row_bytes, self.how.tp)
 
+    def gathered_again(self, name: str) -> tuple[str, ...]:
+        """The all-gather of an input for the gradient of the weights: a GPU keeps only its part (sequence parallelism).
+
+        It runs beside the GEMM of the input's gradient (arXiv 2205.05198, section 4.2.2). Returns its name, if any.
+        """
+        before = len(self.steps)
+        self.gathered(name)
+        return tuple(step.name for step in self.steps[before:])
+
 
 def forward_steps(model: ModelShape, how: Deployment, dense: bool, prefix: str = "") -> tuple[Step, ...]:
     """Steps of the forward pass of a layer. dense: False = its MLP consists of experts."""
@@ -85,7 +97,7 @@ def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Ste
     """Steps of the backward pass of a layer, with what it computes again."""
     steps = Steps(model, how)
     if how.recompute == Recompute.FULL:
-        steps.steps += forward_steps(model, how, dense, "again_")
+        steps.steps += forward_steps(model, how, dense, AGAIN)
     steps.add("mlp_residual_back", NORM, *steps.texts.residual_backward())
     if dense:
         _mlp_backward(steps, model.intermediate, "mlp")
@@ -144,9 +156,11 @@ def _mlp_backward(steps: Steps, intermediate: int, name: str) -> None:
     steps.matrix(f"{name}_down_input", how.tokens, width, hidden)
     steps.matrix(f"{name}_down_weight", width, hidden, how.tokens)
     steps.add(f"{name}_activation_back", NORM, *steps.texts.activation(how.tokens, width, backward=True))
-    gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up)
+    before = steps.steps[-1].name
+    again = steps.gathered_again(f"{name}_gather_again")
+    gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up, before)
     steps.reduced(f"{name}_reduce_back", gemm)
-    steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, after=gemm)
+    steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, gemm, *again)
 
 
 def _attention_backward(steps: Steps) -> None:
@@ -159,20 +173,24 @@ def _attention_backward(steps: Steps) -> None:
     steps.matrix("output_weight", model.value_width // how.tp, model.hidden, how.tokens)
     if how.recompute == Recompute.SELECTIVE:
         for name, kind, work in texts.attention():
-            steps.add(f"again_{name}", kind, work)
+            steps.add(f"{AGAIN}{name}", kind, work)
     for name, kind, work in texts.attention_backward():
         steps.add(name, kind, work)
     if model.rotary:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
     projections = list(_projections(model, how).items())
+    again: tuple[str, ...] = ()
     for name, (n, k) in reversed(projections):
         steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
-        gemm = steps.matrix(f"{name}_input", how.tokens, k, n)
+        before = steps.steps[-1].name
+        if k == model.hidden and not again:
+            again = steps.gathered_again("attention_gather_again")
+        gemm = steps.matrix(f"{name}_input", how.tokens, k, n, before)
         if name in ("q", "k"):
             steps.add(f"{name}_input_sum", NORM, texts.sum())
         if k == model.hidden and name == projections[0][0]:
             steps.reduced("attention_reduce_back", gemm)
-        steps.matrix(f"{name}_weight", k, n, how.tokens, after=gemm)
+        steps.matrix(f"{name}_weight", k, n, how.tokens, gemm, *(again if k == model.hidden else ()))
     wait = [step.name for step in steps.steps if step.name == "attention_reduce_back"]
     steps.add("attention_norm_back", NORM, texts.norm_backward())
     _wait_for(steps, "attention_norm_back", wait)

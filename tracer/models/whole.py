@@ -103,7 +103,7 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     steps.add("loss_back", NORM, *texts.loss(backward=True))
     gemm = steps.matrix("logits_input", rows, model.hidden, vocab)
     steps.reduced("logits_reduce_back", gemm)
-    steps.matrix("logits_weight", model.hidden, vocab, rows, after=gemm)
+    steps.matrix("logits_weight", model.hidden, vocab, rows, gemm)
     waits = tuple(step.name for step in steps.steps if step.name in ("logits_reduce_back", "logits_weight"))
     first = len(steps.steps)
     if not model.causal:
@@ -161,8 +161,10 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     if how.dp == 1 or "layer" not in block.name:
         return block
     work = Exchange("all_gather", _layer_weights(model, how, block) * how.dtype.bytes, how.dp)
-    step = Step("next_weights", COMMUNICATION, work, (block.steps[0].name,), Lane.DATA)
-    return replace(block, steps=(*block.steps, step))
+    first, *others = block.steps
+    step = Step("next_weights", COMMUNICATION, work, (first.name,), Lane.DATA)
+    others[0] = replace(others[0], after=others[0].after or (first.name,))
+    return replace(block, steps=(first, step, *others))
 
 
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:

@@ -3,6 +3,7 @@
 The work has `rows` x `cols` elements. A lane has `vector` adjacent elements per access, 16 bytes of the widest type if
 they divide a row. A warp takes `unroll` accesses: first it loads all tensors of all of them, then it computes and
 stores one access after the other. If a row has fewer elements than a warp takes, an access covers several rows.
+A workgroup does that in `turns`, or for one whole row.
 
 Each element of a tensor is requested once (a shared row once per row of the work), so the traffic in closed form is
 
@@ -38,6 +39,7 @@ SLICES = 4
 THREADS_MAX = 1024
 UNROLL_MAX = 32
 TURNS_MAX = 1 << 20
+REGISTERS_MAX = 255
 _NO_ADDRESSES = np.empty(0, np.uint64)
 
 
@@ -52,6 +54,8 @@ class ElementMap(EvenKernel):
         index: instructions per access to find its place, beside the address.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
+        whole_rows: 1 = a workgroup takes one row (those that one access covers), in as many turns as it needs.
+        registers: of a lane; 0 = counted from the loads in flight.
 
     Raises:
         UserError: a field has an impossible value.
@@ -71,6 +75,8 @@ class ElementMap(EvenKernel):
     unroll: int = 4
     warps: int = 8
     turns: int = 1
+    whole_rows: int = 0
+    registers: int = 0
     lanes: int = 32
 
     def __post_init__(self):
@@ -80,8 +86,10 @@ class ElementMap(EvenKernel):
             raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
         if self.unroll > UNROLL_MAX:
             raise UserError(f"{self.name} unroll = {self.unroll}: must be <= {UNROLL_MAX}")
-        if not 1 <= self.turns <= TURNS_MAX:
-            raise UserError(f"{self.name} turns = {self.turns}: must be 1 to {TURNS_MAX:,}, events are in memory")
+        if not 1 <= self.all_turns <= TURNS_MAX:
+            raise UserError(f"{self.name} turns = {self.all_turns}: must be 1 to {TURNS_MAX:,}, events are in memory")
+        if not 0 <= self.registers <= REGISTERS_MAX:
+            raise UserError(f"{self.name} registers = {self.registers}: must be 0 to {REGISTERS_MAX}")
         if self.vector < 0 or (self.vector and self.cols % self.vector):
             raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
         if self.vector * max(tensor.bytes for tensor in self.tensors) > WIDTH_BYTES:
@@ -128,16 +136,26 @@ class ElementMap(EvenKernel):
         """Accesses of the whole work to each tensor."""
         return -(-self.rows // self.fold) * self.row_accesses
 
+    @property
+    def all_turns(self) -> int:
+        """Turns of a workgroup."""
+        return -(-self.row_accesses // (self.warps * self.unroll)) if self.whole_rows else self.turns
+
+    @property
+    def workgroup_accesses(self) -> int:
+        """Accesses of a workgroup to each tensor."""
+        return self.row_accesses if self.whole_rows else self.turns * self.warps * self.unroll
+
     @cached_property
     def info(self) -> KernelInfo:
         loaded = sum(t.bytes * min(t.repeat, SLICES) for t in self.tensors if t.use != Use.WRITE)
         words = -(-self.unroll * self.lane_elements * loaded // 4)
         return self.make_info(
             f"{self.name}_{self.rows}x{self.cols}",
-            workgroups=-(-self.accesses // (self.warps * self.unroll * self.turns)),
+            workgroups=-(-self.accesses // self.workgroup_accesses),
             warps=self.warps,
             lanes=self.lanes,
-            registers=min(255, -(-(words + ADDRESS_REGISTERS) // 8) * 8),
+            registers=self.registers or min(REGISTERS_MAX, -(-(words + ADDRESS_REGISTERS) // 8) * 8),
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
@@ -146,11 +164,12 @@ class ElementMap(EvenKernel):
         program, tensor, slice_, turn = self._program
         whole = np.arange(0, (self.warps + 1) * len(program), len(program))
         for index in range(start, self.info.workgroups):
-            first = (index * self.turns * self.warps + np.arange(self.warps)[:, None]) * self.unroll
-            place = first + turn
+            begin = index * self.workgroup_accesses
+            end = min(begin + self.workgroup_accesses, self.accesses)
+            place = begin + np.arange(self.warps)[:, None] * self.unroll + turn
             events = np.tile(program, (self.warps, 1))
             self._set_addresses(events, tensor, slice_, place)
-            kept = (turn < 0) | (place < self.accesses)
+            kept = (turn < 0) | (place < end)
             if kept.all():
                 yield Workgroup(index, numbers, whole, events.ravel(), _NO_ADDRESSES)
                 continue
@@ -176,7 +195,7 @@ class ElementMap(EvenKernel):
     def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Events of a warp; for each its tensor (-1 = none), slice, and number of the access (-1 = always there)."""
         parts, facts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)], [(-1, 0, -1)]
-        for turn in range(self.turns):
+        for turn in range(self.all_turns):
             one, places = self._turn(turn * self.warps * self.unroll)
             parts += one
             facts += places

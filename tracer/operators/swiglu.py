@@ -31,6 +31,7 @@ class SwiGlu(Operator):
         backward: the gradients of gate and up.
         exact: exponential and division as the C library computes them (fused, forward).
         vector: elements of a lane per access; 0 = 16 bytes. unroll: accesses of a warp. warps: of a workgroup.
+        whole_rows: a workgroup takes a whole row, in turns. registers: of a lane; 0 = counted.
 
     Raises:
         UserError: a field has an impossible value.
@@ -46,6 +47,8 @@ class SwiGlu(Operator):
     vector: int = 0
     unroll: int = 4
     warps: int = 8
+    whole_rows: bool = False
+    registers: int = 0
 
     def check(self) -> None:
         self.check_sizes("rows", "cols", "unroll", "warps")
@@ -81,6 +84,8 @@ class SwiGlu(Operator):
             "vector": self.vector,
             "unroll": self.unroll,
             "warps": self.warps,
+            "whole_rows": self.whole_rows,
+            "registers": self.registers,
             "lanes": self.lanes,
         }
         return ElementMap(name, self.rows, self.cols, tensors, fma=fma, sfu=sfu, **settings)

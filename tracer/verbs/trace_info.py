@@ -40,8 +40,10 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
     if as_json:
         print_json(content)
         return
-    rows = [[_cell(name, kernel[name]) for name in COLUMNS] for kernel in content["kernels"]]
-    print_table(f"{archive} ({bytes_text(content['file_bytes'])}, {content['writer']})", COLUMNS, rows)
+    clustered = any(kernel["cluster"] > 1 for kernel in content["kernels"])
+    columns = (*COLUMNS, "cluster") if clustered else COLUMNS
+    rows = [[_cell(name, kernel[name]) for name in columns] for kernel in content["kernels"]]
+    print_table(f"{archive} ({bytes_text(content['file_bytes'])}, {content['writer']})", columns, rows)
     print_text(
         f"{content['prefills']} host copies, {bytes_text(content['prefill_bytes'])}\nchecksum {content['checksum']}"
     )

@@ -13,13 +13,13 @@ from functools import cache
 from sim.presets import Preset, load_preset
 from sim.results import KernelResult
 from tracer.gemm.source import GemmSource
-from tracer.streams import Flow
+from tracer.streams import BufferStream, Flow
 from tracer.workloads import DEFAULT_KERNEL, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, to_markdown
 from traces.errors import UserError
 from traces.units import PS_PER_NS, PS_PER_US, clocks_to_ps
 from validation.against.gpu_rows import CHASES, MeasuredGpu, MeasuredRow, read_rows
-from validation.against.microbenchmarks import latency_ps, replay, stream_source
+from validation.against.microbenchmarks import latency_ps, replay
 
 FLOWS = {"read": (Flow.READ, 1), "write": (Flow.WRITE, 1), "copy": (Flow.COPY, 2)}
 """Case of a stream -> its flow, and the number of buffers that the program moves."""
@@ -30,6 +30,9 @@ SECTORS = {
     "dram_write_sectors": ("hbm.write_columns",),
 }
 COLUMNS = ("kind", "case", "quantity", "unit", "measured", "ours", "error")
+WARPS, AHEAD = 8, 4
+"""The stream kernels of `measure_gpu`: warps of a workgroup, accesses of 16 bytes that a lane has in flight (assumed:
+the compiler unrolls their loop four times)."""
 STREAM_L2S = 4
 """Small buffer of a stream in L2 capacities. The stream's time is the difference to a buffer of twice this size."""
 Simulation = Callable[[MeasuredRow], float]
@@ -64,6 +67,13 @@ def simulation_on(preset: Preset) -> Simulation:
         return sum(gemm(row.case).totals[counter] for counter in SECTORS[row.quantity])
 
     return simulated
+
+
+def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
+    """A stream kernel of `measure_gpu`: each warp has one turn, workgroups walk the buffer in order."""
+    lanes = preset.machine.cu.lanes_per_warp
+    workgroups = -(-buffer_bytes // (BufferStream(flow, buffer_bytes, lanes=lanes).access_bytes * WARPS * AHEAD))
+    return BufferStream(flow, buffer_bytes, workgroup_count=workgroups, warps=WARPS, unroll=AHEAD, lanes=lanes)
 
 
 def _known(table: dict, case: str):

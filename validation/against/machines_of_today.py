@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.hw.address_map import l2_bank_of
-from sim.presets import Preset, load_preset
-from tracer.streams import BufferStream, Flow
+from sim.presets import load_preset
+from tracer.streams import Flow
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import Cache
-from traces.units import MIB, PS_PER_NS, period_ps
+from traces.units import MIB, period_ps
 from validation.against.gpu_rows import CHASES, Chase
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
@@ -24,7 +24,7 @@ from validation.against.microbenchmarks import (
     kind_of,
     l2_GBps,
     latency_ps,
-    replay,
+    stream,
 )
 
 HERE = Path(__file__).parents[1]
@@ -38,8 +38,6 @@ FAR_COLUMN = "L2_far_cyc"
 LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
 BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
 STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_scale_GBps"))
-BLOCK_THREADS, ELEMENT_BYTES = 1024, 8
-"""The kernels of gpu-stream at full occupancy: each thread reads or writes one number in fp64 and ends."""
 
 
 class Machine(NamedTuple):
@@ -89,33 +87,14 @@ def latencies(machine: Machine) -> Iterator[tuple[str, str, float]]:
         yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine)
 
 
-def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
-    """A kernel of gpu-stream: workgroups of BLOCK_THREADS threads walk the buffer in order."""
-    return BufferStream(
-        flow,
-        buffer_bytes,
-        workgroup_count=-(-buffer_bytes // (BLOCK_THREADS * ELEMENT_BYTES)),
-        warps=BLOCK_THREADS // preset.machine.cu.lanes_per_warp,
-        unroll=1,
-        lanes=preset.machine.cu.lanes_per_warp,
-        lane_bytes=ELEMENT_BYTES,
-    )
-
-
-def stream_GBps(preset: Preset, flow: Flow, half_bytes: int) -> float:
-    """Bandwidth of a long stream from HBM: the second half of a buffer."""
-    times = [replay(preset, stream_source(preset, flow, count * half_bytes)).time_ps for count in (1, 2)]
-    return (2 if flow == Flow.COPY else 1) * half_bytes * PS_PER_NS / (times[1] - times[0])
-
-
 def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
     """(level, column, GB/s) of every bandwidth with a measured value."""
-    preset, row = load_preset(machine.preset), measured(machine.row)
+    row = measured(machine.row)
     if row[L2_COLUMN]:
         yield "L2 read", L2_COLUMN, l2_GBps(machine.preset)
     for flow, column in STREAMS:
         if row[column]:
-            yield f"HBM {flow.name.lower()}", column, stream_GBps(preset, flow, machine.stream_bytes)
+            yield f"HBM {flow.name.lower()}", column, stream(machine.preset, flow, machine.stream_bytes).GBps
 
 
 def figures(machine: Machine) -> dict[str, float]:

@@ -31,10 +31,8 @@ BANDWIDTH_COLUMNS = (
     *("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind", "row hits", "data bus busy"),
 )
 LATENCY_TOLERANCE, BANDWIDTH_TOLERANCE = 0.05, 0.10
-WARPS = 8
-"""Warps of a workgroup of a stream."""
-AHEAD = 4
-"""Accesses of 16 bytes per lane in flight per warp of a stream."""
+BLOCK_THREADS, ELEMENT_BYTES = 1024, 8
+"""The kernels of gpu-stream at full occupancy: each thread reads or writes one number in fp64 and ends."""
 L2_WORKGROUPS, L2_WARPS, L2_PASSES = 2, 16, 8
 """Workgroups per CU, warps per workgroup and passes over the buffer, for the stream that stays in L2."""
 
@@ -86,10 +84,17 @@ def latency_ps(preset: Preset, chase: Chase) -> float:
 
 
 def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream:
-    """A stream as in STREAM on a GPU: each warp has one turn, workgroups walk the buffer in order."""
+    """A kernel of gpu-stream: workgroups of BLOCK_THREADS threads walk the buffer in order."""
     lanes = preset.machine.cu.lanes_per_warp
-    workgroups = -(-buffer_bytes // (BufferStream(flow, buffer_bytes, lanes=lanes).access_bytes * WARPS * AHEAD))
-    return BufferStream(flow, buffer_bytes, workgroup_count=workgroups, warps=WARPS, unroll=AHEAD, lanes=lanes)
+    return BufferStream(
+        flow,
+        buffer_bytes,
+        workgroup_count=-(-buffer_bytes // (BLOCK_THREADS * ELEMENT_BYTES)),
+        warps=BLOCK_THREADS // lanes,
+        unroll=1,
+        lanes=lanes,
+        lane_bytes=ELEMENT_BYTES,
+    )
 
 
 class Stream(NamedTuple):
@@ -101,9 +106,9 @@ class Stream(NamedTuple):
 
 
 @cache
-def stream(name: str, flow: Flow) -> Stream:
+def stream(name: str, flow: Flow, half_bytes: int) -> Stream:
     """Bandwidth of a long stream from HBM: the second half of a buffer, so start and L2 do not count."""
-    preset, half_bytes = load_preset(name), MACHINES[name].stream_bytes
+    preset = load_preset(name)
     half = replay(preset, stream_source(preset, flow, half_bytes))
     whole = replay(preset, stream_source(preset, flow, 2 * half_bytes))
     total = whole.totals
@@ -177,7 +182,7 @@ def stream_rows(name: str) -> list[list[str]]:
     """Rows of the table of HBM bandwidths: GB/s that the program moves, row hits, and time that the bus is busy."""
     row, lines = measured(MACHINES[name].row), []
     for flow, column in STREAMS:
-        result = stream(name, flow)
+        result = stream(name, flow, MACHINES[name].stream_bytes)
         level = f"HBM {flow.name.lower()}"
         cells = _cells(name, level, float(row[column]), result.GBps, BANDWIDTH_TOLERANCE, column)
         lines.append([*cells, f"{result.row_hits:.2f}", f"{result.bus_busy:.2f}"])
@@ -192,9 +197,9 @@ def table() -> str:
         f"{LATENCY_TOLERANCE:.0%}, bandwidth within {BANDWIDTH_TOLERANCE:.0%}."
     )
     about_streams = (
-        f"Streams: workgroups of {WARPS} warps, each warp with {AHEAD} accesses of 16 bytes per lane in flight, "
-        "dispatched in the order of the buffer. GB/s that the program moves. Copy is compared with the measured "
-        "triad. L2: a buffer of some MiB, read many times."
+        f"Streams: the kernels of gpu-stream, workgroups of {BLOCK_THREADS} threads, each with one number of "
+        f"{ELEMENT_BYTES} bytes. GB/s that the program moves. Copy is compared with the measured triad. L2: a buffer "
+        "of some MiB, read many times."
     )
     bandwidths = [row for name in MACHINES for row in (*l2_rows(name), *stream_rows(name))]
     return to_markdown(

@@ -1,12 +1,14 @@
 """Blind predictions: layers and iterations of models that this project has not compared with a measurement.
 
 `python -m validation.against.model_predictions` simulates every case and writes `predictions/models.csv`; `--only`
-makes some cases again and keeps the other rows. Machines, links and software are those of `validation.against.models`.
-The file was committed before any measurement of these cases was at hand in this project.
+makes some cases. Rows of other cases and of earlier code stay: a blind prediction is not changed, and the last rows of
+a case are those of the newest code. Machines, links and software are those of `validation.against.models`. The file was
+committed before any measurement of these cases was at hand in this project.
 """
 
 import argparse
 import csv
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +26,13 @@ from tracer.models.schedule import OperatorClass
 from traces.output import replacing
 from traces.units import PS_PER_MS
 from validation.against import models
-from validation.against.models import A100_4, A100_8, ACCURACY, BERT, OPERATORS, iteration, simulate
+from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simulate
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
-COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code")
+COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code", "revision")
 CODE_DIGITS = 12
-"""Of the hash of the simulator's code (`sim.run.code`) that made a row."""
+"""Of the hash of the simulator's code (`sim.run.code`) that made a row. Column `revision`: a commit with this code."""
+REVISION_DIGITS = 9
 A100_40 = ("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960")
 """A100 SXM4 40 GB (data sheet): 1555 GB/s."""
 GPT_ITERATIONS: dict[str, dict[str, Any]] = {
@@ -38,6 +41,16 @@ GPT_ITERATIONS: dict[str, dict[str, Any]] = {
     "gpt-1t": {"pp": 64, "interleave": 1, "micro_batches": 512},
 }
 """arXiv 2205.05198, Table 3: tensor parallelism 8, micro-batches of one sequence of 2048 tokens."""
+STEP_SEQUENCES = {128: 4096, 512: 2048}
+"""BERT-Large: tokens of a sequence -> sequences of a step and GPU (the two phases of the pre-training)."""
+PREDICTIONS = {128: 20, 512: 80}
+"""BERT-Large: tokens of a sequence -> words that are predicted (NVIDIA/DeepLearningExamples, run_pretraining.sh)."""
+BERT_SHAPES = (
+    *((DataType.FP16, 64, 128), (DataType.FP16, 8, 512)),
+    *((DataType.TF32, 64, 128), (DataType.TF32, 32, 128), (DataType.TF32, 4, 512)),
+)
+"""Type, sequences, tokens: shapes of `references/iteration_bert_large_v100.csv`, with tf32 instead of fp32."""
+PRECISIONS = models.PRECISIONS | {DataType.TF32: "tf32"}
 Figures = dict[str, float]
 """What a row is about -> ms."""
 
@@ -46,7 +59,7 @@ def gpt3_generation(store: Store) -> Figures:
     """A layer of GPT-3 that makes a token for 8 sequences, by operator; each with the launch of a kernel alone."""
     how = replace(models.gpt3_layer().how, phase=ModelPhase.GENERATE, kv_length=3071)
     model = replace(load_model("gpt-175b"), layers=1, max_positions=4096)
-    scenario = ModelScenario(load_preset("a100_80g", A100_4), model, how, 0.0, overlap=False)
+    scenario = ModelScenario(load_preset("a100_80g"), model, how, 0.0, overlap=False)
     found = simulate(scenario, store, ["layer"], {name for names in OPERATORS.values() for name in names})
     dispatch = scenario.preset.machine.dispatch
     launch_ms = (dispatch.launch_ps - dispatch.gap_ps) / PS_PER_MS
@@ -71,19 +84,20 @@ def gpt_iteration(name: str, recompute: Recompute, sequence_parallel: bool) -> C
 
     def predict(store: Store) -> Figures:
         how = replace(models.megatron(1, recompute, sequence_parallel).how, micro_batch=1, **GPT_ITERATIONS[name])
-        scenario = ModelScenario(load_preset("a100_80g", A100_8), load_model(name), how, ACCURACY, overlap=False)
+        scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, ACCURACY, overlap=False)
         return _classes(iteration(scenario, store), 1)
 
     return predict
 
 
-def bert_iteration(machine: tuple[str, ...], dtype: DataType) -> Callable[[Store], Figures]:
-    """A micro-batch of NVIDIA's BERT-Large of 2021 on one A100: 64 sequences of 128 tokens, 64 micro-batches a step."""
+def bert_iteration(machine: tuple[str, ...], dtype: DataType, batch: int, sequence: int) -> Callable[[Store], Figures]:
+    """A micro-batch of NVIDIA's BERT-Large of 2021 on one A100; as many micro-batches a step as on a V100."""
 
     def predict(store: Store) -> Figures:
         how = Deployment(
-            phase=ModelPhase.TRAIN, micro_batch=64, sequence=128, micro_batches=64, dtype=dtype, flash=False,
-            dropout=True, optimizer=Optimizer.LAMB, software=Software.FUSED, predictions=20,
+            phase=ModelPhase.TRAIN, micro_batch=batch, sequence=sequence, dtype=dtype, flash=False, dropout=True,
+            micro_batches=STEP_SEQUENCES[sequence] // batch, optimizer=Optimizer.LAMB, software=Software.FUSED,
+            predictions=PREDICTIONS[sequence],
         )  # fmt: skip
         scenario = ModelScenario(load_preset("a100_80g", machine), BERT, how, ACCURACY, overlap=False)
         return _classes(iteration(scenario, store), how.micro_batches)
@@ -115,10 +129,13 @@ CASES: dict[str, tuple[str, Callable[[Store], Figures]]] = {
         )
         for name, how in GPT_ITERATIONS.items()
     },
-    "BERT-Large, fp16 mixed": ("A100-80", bert_iteration((), DataType.FP16)),
-    "BERT-Large, tf32": ("A100-80", bert_iteration((), DataType.TF32)),
-    "BERT-Large, fp16 mixed, 40 GB": ("A100-40", bert_iteration(A100_40, DataType.FP16)),
-    "BERT-Large, tf32, 40 GB": ("A100-40", bert_iteration(A100_40, DataType.TF32)),
+    **{
+        f"BERT-Large, {PRECISIONS[dtype]}, {batch} x {sequence}, {name}": (
+            *(name, bert_iteration(overrides, dtype, batch, sequence)),
+        )
+        for name, overrides in {"A100-80": (), "A100-40": A100_40}.items()
+        for dtype, batch, sequence in BERT_SHAPES
+    },
 }
 """Case -> machine, what predicts it. Iterations of BERT-Large: times of a micro-batch with its share of LAMB."""
 
@@ -127,19 +144,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Predict layers and iterations of models.")
     parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES], help="these cases only")
     store = Store()
-    kept = list(csv.DictReader(PATH.open(encoding="utf-8", newline=""))) if PATH.exists() else []
-    found = {name: [row for row in kept if row["case"] == name] for name in CASES}
+    rows = list(csv.DictReader(PATH.open(encoding="utf-8", newline=""))) if PATH.exists() else []
+    code, revision = code_key(run.__name__)[:CODE_DIGITS], current_revision()
     for name in parser.parse_args().only:
         machine, predict = CASES[name]
-        code = code_key(run.__name__)[:CODE_DIGITS]
         values = [
-            (name, machine, figure, f"{time_ms:.4f}", "blind", code) for figure, time_ms in predict(store).items()
+            (name, machine, figure, f"{time_ms:.4f}", "blind", code, revision)
+            for figure, time_ms in predict(store).items()
         ]
-        found[name] = [dict(zip(COLUMNS, row, strict=True)) for row in values]
+        rows = [row for row in rows if (row["case"], row["code"]) != (name, code)]
+        rows += [dict(zip(COLUMNS, row, strict=True)) for row in values]
+        rows.sort(key=lambda row: [*CASES].index(row["case"]))
         with replacing(PATH) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
-            writer.writerows(row for rows in found.values() for row in rows)
+            writer.writerows(rows)
+
+
+def current_revision() -> str:
+    """The commit of this checkout."""
+    asked = ("git", "rev-parse", f"--short={REVISION_DIGITS}", "HEAD")
+    return subprocess.run(asked, cwd=PATH.parent, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 `python -m validation.against.models` simulates the steps of every case (results in the store are used) and writes
 `tables/models.md`. Measured: `references/layer_*.csv`, `references/iteration_*.csv`. Each case is a model of
 `t3sim model` with the software that ran it. Nothing is calibrated with a measurement of a model: clocks are those of
-the data sheets, links those of collectives alone, and between two kernels is `dispatch.gap_ps` of the preset.
+the data sheets, collectives those of the preset's library, and between two kernels is `dispatch.gap_ps` of the preset.
 """
 
 import argparse
@@ -36,12 +36,6 @@ ACCURACY = 0.01
 LAYER_GOAL, SHARE_GOAL, ITERATION_GOAL = 0.08, 3.0, 0.12
 """Greatest relative error of a layer, difference of a share in points, and relative error of an iteration."""
 
-SLICED = ("collective.cus=108", "collective.slices=16")
-A100_4 = ("link.GB_per_s=300", "link.efficiency=0.672", "collective.launch_ps=38800000", *SLICED)
-"""Links of four A100: 12 NVLink 3 (white paper); mean of all-gather and reduce-scatter in `tables/collectives.md`."""
-A100_8 = ("link.GB_per_s=300", "link.efficiency=0.7376", "collective.launch_ps=85700000", *SLICED)
-"""Links of eight A100: the line through NCCL's all-reduce of 101 and 403 MB, 881.7 and 3269.6 us (8 A100-80, NCCL
-2.21.5, allennnnnz/flux @3cd346d ws/fusion-dispatch/results/final_rs_points.csv)."""
 V100_DGX = (*(f"{unit}.clock_MHz=1530" for unit in ("cu", "noc", "l2")), "hbm.capacity_bytes=34359738368")
 """V100 SXM2 32 GB: 1530 MHz (V100 data sheet: boost clock, 125 TFLOP/s); one clock for all, as in the preset."""
 GEMM_CLOCK_MHZ = 1357.5
@@ -81,7 +75,7 @@ def gpt3_layer() -> ModelScenario:
     """A layer of GPT-3 on four A100 as its operators were measured: each a kernel of PyTorch or of cuBLAS."""
     how = Deployment(tp=4, micro_batch=8, sequence=2048, dtype=DataType.FP16, flash=False, software=Software.EAGER)
     model = replace(load_model("gpt-175b"), layers=1)
-    return ModelScenario(load_preset("a100_80g", A100_4), model, how, ACCURACY, overlap=False)
+    return ModelScenario(load_preset("a100_80g"), model, how, ACCURACY, overlap=False)
 
 
 def megatron(layers: int, recompute: Recompute, sequence_parallel: bool) -> ModelScenario:
@@ -91,7 +85,7 @@ def megatron(layers: int, recompute: Recompute, sequence_parallel: bool) -> Mode
         software=Software.MEGATRON, recompute=recompute, sequence_parallel=sequence_parallel,
     )  # fmt: skip
     model = replace(load_model("gpt-22b"), layers=layers)
-    return ModelScenario(load_preset("a100_80g", A100_8), model, how, ACCURACY, overlap=False)
+    return ModelScenario(load_preset("a100_80g"), model, how, ACCURACY, overlap=False)
 
 
 class BertRow(NamedTuple):
@@ -126,7 +120,7 @@ class Simulated:
     def once_ps(self, name: str) -> int:
         """Time of a block once."""
         timeline = Timeline()
-        timeline.play([replace(self.block(name), repeats=1)], lambda _, step: self.figures[step.work].time_ps)
+        timeline.play([replace(self.block(name), repeats=1)], lambda _, step: self.figures[step.work].step_time)
         return timeline.end_ps
 
     def steps_ps(self, block: str, names: Iterable[str]) -> int:
@@ -144,8 +138,9 @@ def works_of(scenario: ModelScenario, blocks: Iterable[str], names: Iterable[str
 def simulate(scenario: ModelScenario, store: Store, blocks: Iterable[str], names: Iterable[str] = ()) -> Simulated:
     """Simulate these blocks of a model, or take their results from the store."""
     works = sorted(works_of(scenario, blocks, names), key=str)
-    results = {work: run_or_get(scenario.run_of(work), store).result for work in works}
-    return Simulated(scenario, {work: work_figures(scenario, work, result) for work, result in results.items()})
+    runs = [run for work in works for run in scenario.step_runs(work)]
+    results = {run.key: run_or_get(run, store).result for run in runs}
+    return Simulated(scenario, {work: work_figures(scenario, work, results) for work in works})
 
 
 def iteration(scenario: ModelScenario, store: Store) -> ConfigurationTime:
@@ -202,11 +197,12 @@ def gpt3(store: Store) -> tuple[list[Compared], list[list[str]]]:
 def at_clock(found: Simulated, clock_MHz: float) -> Simulated:
     """The same steps with kernels that the matrix units bound at another clock: computed, not simulated."""
     ratio = found.scenario.preset.machine.cu.clock_MHz / clock_MHz
-    figures = {
-        work: replace(each, time_ps=round(each.time_ps * ratio)) if each.bound_by == "tensor" else each
-        for work, each in found.figures.items()
-    }
-    return Simulated(found.scenario, figures)
+
+    def slower(figures: Figures) -> Figures:
+        times = {name: round(getattr(figures, name) * ratio) for name in ("time_ps", "beside_ps")}
+        return replace(figures, **times) if figures.bound_by == "tensor" else figures
+
+    return Simulated(found.scenario, {work: slower(each) for work, each in found.figures.items()})
 
 
 def megatron_layer(store: Store) -> list[Compared]:

@@ -28,7 +28,8 @@ class MicrobenchmarkRun(FiguresRun):
 
     def figures(self) -> dict[str, float]:
         """Column of `references/gpu_microbenchmarks.csv` -> number, for the columns with a measured value."""
-        row = microbenchmarks.measured(microbenchmarks.MACHINES[self.machine].row)
+        machine = microbenchmarks.MACHINES[self.machine]
+        row = microbenchmarks.measured(machine.row)
         clock_ps = period_ps(float(row["clock_MHz"]))
         figures = {
             chase.column: microbenchmarks.latency_ps(self.preset, chase) / clock_ps
@@ -38,7 +39,8 @@ class MicrobenchmarkRun(FiguresRun):
         if row[microbenchmarks.L2_COLUMN]:
             figures[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.machine)
         return figures | {
-            column: microbenchmarks.stream(self.machine, flow).GBps for flow, column in microbenchmarks.STREAMS
+            column: microbenchmarks.stream(self.machine, flow, machine.stream_bytes).GBps
+            for flow, column in microbenchmarks.STREAMS
         }
 
 

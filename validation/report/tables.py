@@ -10,7 +10,7 @@ from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.layers import Layers
-from validation.experiments.model_steps import CLASSES, ModelSteps
+from validation.experiments.model_steps import CLASSES, KINDS, ModelSteps
 from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import scenario_names
@@ -46,6 +46,10 @@ ABLATION_WORDS = (
     "T3: beside a GPU that is synchronous with it, as one GPU represents all. beyond: time of all over the longer of "
     "GEMM and reduce-scatter, each alone."
 )
+KIND_WORDS = (
+    "The kernels of a layer by class of arXiv 2007.00072: contractions; normalisation (softmax with the dropout of the "
+    "scores, layer norms, and sums over the tokens, which is assumed); element-wise operators."
+)
 Answers = Mapping[str, float]
 
 
@@ -65,7 +69,7 @@ def answer_tables(experiment: Experiment, answers: Answers) -> list[Block]:
         case ScatterSizes():
             return [size_table(experiment, answers)]
         case ModelSteps():
-            return [step_table(experiment, answers)]
+            return [step_table(experiment, answers), Text(KIND_WORDS), kind_table(experiment, answers)]
     return [Table(("answer", "value"), [(key, number_text(answers[key])) for key in answers], ("value",))]
 
 
@@ -139,6 +143,13 @@ def step_table(experiment: ModelSteps, answers: Answers) -> Table:
         gain = f"{answers[f'{case}/near_memory_speedup']:.3f}"
         rows.append([case, f"{time_ms:,.1f}", *(f"{share:.1f}" for share in shares), gain])
     return Table(["case", *columns], rows, columns)
+
+
+def kind_table(experiment: ModelSteps, answers: Answers) -> Table:
+    """One row per case: share of each class of arXiv 2007.00072 in the kernels of a layer."""
+    rows = [[case, *(f"{answers[f'{case}/layer_{kind}_share']:.1f}" for kind in KINDS)] for case in experiment.cases]
+    columns = [f"{kind} (%)" for kind in KINDS]
+    return Table(["a layer, forward and backward", *columns], rows, columns)
 
 
 def _short(key: str, value: float) -> str:

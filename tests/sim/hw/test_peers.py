@@ -135,6 +135,8 @@ def test_a_signal_comes_out_as_it_went_in(ranks, place, barrier, data_bytes):
         (148, 8, [18, 18, 18, 20, 18, 18, 18, 20]),
         (4, 2, [2, 2]),
         (7, 2, [2, 5]),
+        (8, 8, [0, 2] * 4),
+        (1, 3, [0, 0, 1]),
     ],
 )
 def test_groups_of_cus_are_as_even_as_pairs_allow(count, groups, sizes):

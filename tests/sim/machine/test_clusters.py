@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
+from sim.host.state import State
 from sim.host.window import Launch
 from tests.support.any_windows import counters
 from tests.support.programs import (
@@ -18,11 +19,13 @@ from tests.support.programs import (
     load,
     phase_arrive,
     phase_wait,
+    random_cluster_kernel,
     remote,
     small_preset,
     store,
     wait,
 )
+from tests.support.t3_cases import T3Case
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
 from traces.errors import UserError
 from traces.schema import Bulk, Kind
@@ -31,6 +34,7 @@ from traces.units import whole_period_ps
 A, B = 1 << 20, 1 << 21
 CLUSTERS = ("cu.groups=2", "cu.peer_latency_clk=20", "cu.peer_bytes_per_clk=16")
 HAS = (*CLUSTERS, "cu.bulk_lines_per_clk=1.0", "cu.bulk_latency_clk=7", "dispatch.workgroup_ps=0")
+CHANNELS = ("hbm.channels=8",)
 EIGHT = ("cu.count=8", "l2.banks=4", "hbm.channels=2")
 
 
@@ -274,6 +278,7 @@ def test_kernels_without_clusters_before_and_behind_change_nothing():
 
 GEMM = GemmProblem(512, 512, 256)
 BULK = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=4, copy=Copy.BULK)
+TWO_BY_TWO = replace(BULK, cluster_m=2, cluster_n=2)
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2)])
@@ -297,3 +302,54 @@ def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
 def test_other_options_of_a_gemm_go_with_clusters(fields):
     gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=2, cluster_n=2, **fields)))
     assert total(gpu, "l2", "read_sectors") * 32 == 8 * (GEMM.m * GEMM.k * 2 + GEMM.k * GEMM.n * 2) // 2
+
+
+def test_a_load_from_another_cu_takes_as_long_as_measured():
+    """180 clocks on an H800 (arXiv 2402.13499)."""
+    machine = small_preset(
+        "dispatch.workgroup_ps=0", name="h100_sxm", size=("cu.count=16", "l2.banks=32", *CHANNELS)
+    ).machine
+    fields = {"mask": 1, "slot": 0}
+    chain = [remote(Kind.LOAD, 1, 64 * k, wait=[0], **fields) for k in range(20)]
+    ends = []
+    for loads in (chain[:10], chain):
+        gpu = Gpu(machine, 1_000_000)
+        gpu.run_kernel(kernel([[[*loads, wait(0)]], [[compute()]]], cluster=2), 0, None)
+        ends.append(spans(gpu)[0][3] - spans(gpu)[0][2])
+    assert ends[1] - ends[0] == 10 * 180 * whole_period_ps(machine.cu.clock_MHz)
+
+
+def test_mail_that_does_not_fit_into_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("sim.machine.memory.available_bytes", lambda: 200_000_000)
+    source = kernel([[[compute()]], [[compute()]]], cluster=2)
+    with pytest.raises(UserError, match="clusters of workgroups need about"):
+        run(source, "l1.mshrs=1024", "cu.groups=1", size=("cu.count=128", "l2.banks=4", "hbm.channels=2"))
+
+
+@pytest.mark.parametrize("part", ["t3", "all_reduce"])
+@pytest.mark.parametrize("explicit", [True, False])
+def test_outputs_of_a_gemm_with_clusters_are_reduced(part, explicit):
+    """The Tracker and the ledger know workgroups by their tiles, whatever the order of tiles in clusters."""
+    tile = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.BULK, cluster_m=2, cluster_n=1)
+    settings = (*HAS, "tracker.entries=8", "tracker.ways=2")
+    case = T3Case(256, 192, 64, 2, tile, settings=settings, explicit=explicit)
+    result, joined = case.run(part)
+    assert result.exactly_once, result.wrong
+    barriers = sum(int(gpu.counters()["peers"]["cluster_barriers"].sum()) for gpu in joined.gpus)
+    assert barriers == (12 * len(joined.gpus) if part == "t3" else 0)
+
+
+@pytest.mark.parametrize("source", [random_cluster_kernel(7, clusters=12, rounds=6), GemmSource(GEMM, TWO_BY_TWO)])
+def test_a_run_with_clusters_continues_from_any_state(source):
+    whole, states = Gpu(machine_of()), []
+
+    def note():
+        state = whole.state()
+        states.append(State(state.facts, {name: array.copy() for name, array in state.arrays.items()}))
+
+    whole.run_kernel(source, 0, None, note)
+    assert len(states) > 2
+    for state in states[:: max(1, len(states) // 4)]:
+        other = Gpu(machine_of())
+        other.run_kernel(source, 0, None, lambda: None, state)
+        assert counters(other) == counters(whole)

@@ -5,6 +5,7 @@ import pytest
 from sim.presets import load_preset
 from sim.run.short_kernel import Pattern, ShortKernel, pattern_of, reason_whole, wave_of, why_whole
 from tests.support.programs import random_kernel
+from tracer.gemm.source import Copy
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 
@@ -72,6 +73,7 @@ def test_period_of_an_operator():
         (gemm(k=128, split_k=2), "it is a GEMM with split-K"),
         (gemm(m=128, n=1_000_000), "its work repeats after 50% of its workgroups, at most 25% are allowed"),
         (random_kernel(1), "it is a kernel whose workgroups may differ"),
+        (gemm(n=1024, m=2048, copy=Copy.BULK, cluster_m=2), "it is a kernel with clusters of workgroups"),
     ],
 )
 def test_what_is_simulated_whole_says_why(kernel, text):

@@ -149,6 +149,24 @@ def test_training_hides_gradients_under_the_backward_pass(store):
     assert (counts["backward/qkv_weight"], counts["optimizer/adam"]) == (9, 1)
 
 
+def test_a_library_takes_cus_from_the_gemms_beside_it(store):
+    """Weight gradients run beside the all-reduce of the input's gradient; T3 hides that exchange, so they are alone."""
+    preset = load_preset("h100_sxm")
+    result, _ = _result(ModelScenario(preset, TINY, replace(HOW, phase=ModelPhase.TRAIN)), store)
+    scenario = result.scenario
+    kept = {step.name for _, step in scenario.steps() if step.work in scenario.kept}
+    assert {"mlp_up_weight", "qkv_weight"} <= kept and "mlp_down_input" not in kept
+    counts = {scenario.beside_run(text).preset.machine.cu.count for text in scenario.kept}
+    assert counts and max(counts) < preset.machine.cu.count
+    rows = {row["name"]: row for row in result.operators()}
+    for name, row in rows.items():
+        beside_ns, alone_ns = row["beside_exchanges_ns"], row["time_ns"]
+        assert beside_ns >= alone_ns if name.partition("/")[2] in kept else beside_ns == alone_ns
+    whole = sum(row["count"] * row["time_ns"] for row in rows.values() if row["class"] != "communication")
+    base = result.configurations[SEQUENTIAL]
+    assert sum(base.class_ps[name] for name in OperatorClass if name != OperatorClass.COMMUNICATION) >= whole * 1000 - 1
+
+
 def test_more_stages_add_the_time_of_their_layers(prompt, store):
     """Embedding and output are on one stage only, so a prompt crosses them once."""
     two, _ = _result(ModelScenario(load_preset("t3_2024"), replace(TINY, layers=2), replace(HOW, pp=2)), store)

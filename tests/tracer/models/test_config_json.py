@@ -110,6 +110,7 @@ def test_a_nested_text_config_is_read(tmp_path):
         ({"num_local_experts": 8, "num_experts_per_tok": 9}, "experts_per_token = 9: must be 1 to 8"),
         ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
         ({"layer_types": ["linear_attention", "full_attention"]}, "layer_types: found layers of another kind"),
+        ({"index_topk": 2048}, "index_topk: found layers of another kind"),
     ],
 )
 def test_wrong_fields_are_refused_with_their_names(change, message, tmp_path):

@@ -32,6 +32,11 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
         ("llama-3-70b", {"dropout": True}, "dropout = True: allowed is False without training"),
         ("bert-large", {"predictions": 20, "sequence": 128}, "predictions = 20: allowed is 0 without training"),
         ("llama-3-70b", {"kv_length": 3071}, "kv_length = 3071: allowed is 0 without generation"),
+        (
+            *("llama-3-70b", {"phase": ModelPhase.GENERATE, "sequence": 4096}),
+            "sequence = 4096: allowed is 2048 in generation: kv_length counts",
+        ),
+        ("llama-3-70b", {"interleave": 2}, "interleave = 2: allowed is 1 with one stage of the pipeline"),
         ("llama-3-70b", {"zero": 4, "phase": ModelPhase.TRAIN}, "zero = 4: allowed is 0 to 3"),
         ("llama-3-70b", {"tp": 8, "sequence_parallel": True, "sequence": 5}, "tp = 8: allowed is a divisor of tokens"),
     ],

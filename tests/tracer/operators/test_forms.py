@@ -24,6 +24,7 @@ TEXTS = [
     "kv_cache:tokens=7,kv_heads=3",
     "gelu:rows=7,cols=36,bias=1,fused=0",
     "swiglu:rows=7,cols=36,backward=1,vector=1",
+    "swiglu:rows=5,cols=200,vector=1,unroll=1,warps=2,whole_rows=1",
     "dropout:rows=7,cols=33",
     "residual:rows=300,cols=64",
     "bias:rows=300,cols=40,backward=1",
@@ -83,6 +84,21 @@ def test_no_store_before_its_operands(text):
     assert found and all(loads > 0 and missing == 0 for loads, missing in found)
 
 
+@pytest.mark.parametrize(("cols", "fold"), [(200, 1), (96, 1), (8, 4)])
+def test_a_workgroup_of_whole_rows_takes_its_row_and_no_other(cols, fold):
+    """10 rows; 2 warps, one access at a time, of 32 elements: 200 columns take four turns, the last one in part."""
+    (kernel,) = make_kernels(f"swiglu:rows=10,cols={cols},vector=1,unroll=1,warps=2,whole_rows=1,registers=40")
+    found = list(checked_workgroups(kernel))
+    assert len(found) == -(-10 // fold) and kernel.info.registers == 40
+    out = kernel.tensors[2].address
+    for workgroup in found:
+        stores = workgroup.events[workgroup.events["kind"] == Kind.STORE]
+        lanes = [int(mask).bit_count() for mask in stores["mask"]]
+        first = workgroup.index * fold * cols * 2
+        assert sum(lanes) == min(fold, 10 - workgroup.index * fold) * cols
+        assert sorted(stores["base"] - out) == list(range(first, first + len(stores) * 64, 64))
+
+
 @pytest.mark.parametrize(("causal", "blocks"), [(0, 3 * 5), (1, 2 + 4 + 5)])
 def test_attention_does_the_matrix_work_of_its_blocks(causal, blocks):
     """300 queries in blocks of 128, 300 keys in blocks of 64; 256 queries see 4 blocks of keys, the last 44 all 5."""
@@ -119,6 +135,7 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
         ("gelu:rows=1,cols=64,vector=64", "at most 32 bytes"),
         ("swiglu:rows=1,cols=64,warps=64", "1 to 32"),
         ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
+        ("swiglu:rows=1,cols=64,registers=256", "registers = 256: must be 0 to 255"),
         ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
         ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
     ],

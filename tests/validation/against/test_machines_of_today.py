@@ -1,10 +1,8 @@
 """Machines of today: near, far and memory-side latencies are those measured; claims; the arithmetic of counters."""
 
-import numpy as np
 import pytest
 
 from sim.presets import load_preset
-from tracer.streams import Flow
 from traces.units import period_ps
 from validation.against.gemm_mi300x import MEASURED_TRAFFIC, counters, rates
 from validation.against.gpu_rows import CHASES
@@ -15,7 +13,6 @@ from validation.against.machines_of_today import (
     STREAMS,
     far_latency_ps,
     measured,
-    stream_source,
 )
 from validation.against.microbenchmarks import L2_COLUMN, LATENCY_TOLERANCE, kind_of, latency_ps
 from validation.claims.claim import load_claims
@@ -56,13 +53,6 @@ def test_every_measured_number_has_a_claim_of_its_kind():
                 name = f"machine_of_today_{machine.preset}"
                 expected[name, column] = (float(row[column]), kind_of(preset, column))
     assert found == expected
-
-
-def test_a_stream_is_a_kernel_of_the_benchmark():
-    source = stream_source(load_preset("mi300x"), Flow.READ, 1 << 20)
-    assert source.info.block == (1024, 1, 1) and source.access_bytes == 64 * 8
-    (first, *_) = source.workgroups()
-    assert (np.diff(first.first_event) == 3).all(), "a load, the use of its data, the exit"
 
 
 @pytest.mark.parametrize("scenario", MEASURED_TRAFFIC)

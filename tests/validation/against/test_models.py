@@ -2,6 +2,7 @@
 
 import csv
 import re
+import sys
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from tracer.gemm.batched import BatchedGemm
 from tracer.gemm.source import GemmSource
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Recompute
+from tracer.models.schedule import OperatorClass
 from validation.against import model_predictions, models
 from validation.against.models import BertRow, Compared, Simulated, share_rows, shares
 from validation.experiments import bert_layer
@@ -111,3 +113,21 @@ def test_predictions_are_of_the_known_cases():
     assert {row["case"] for row in rows} <= set(model_predictions.CASES)
     assert all(row["kind"] == "blind" and float(row["time_ms"]) >= 0 for row in rows)
     assert all(re.fullmatch("[0-9a-f]{12}", row["code"]) for row in rows)
+    assert all(re.fullmatch("[0-9a-f]{7,9}", row["revision"]) for row in rows)
+
+
+def test_a_prediction_of_earlier_code_stays(tmp_path, monkeypatch):
+    path = tmp_path / "models.csv"
+    head = ",".join(model_predictions.COLUMNS)
+    case = "BERT-Large, tf32, 4 x 512, A100-80"
+    path.write_text(f'{head}\n"{case}",A100-80,iteration,3.0000,blind,0123456789ab,abcdefabc\n', encoding="utf-8")
+    monkeypatch.setattr(model_predictions, "PATH", path)
+    monkeypatch.setattr(model_predictions, "current_revision", lambda: "123456789")
+    monkeypatch.setattr(sys, "argv", ["model_predictions", "--only", case])
+    found = models.ConfigurationTime(512 * 10**9, dict.fromkeys(OperatorClass, 0), 0, 0, None)
+    for time_ps in (512 * 10**9, 1024 * 10**9):
+        monkeypatch.setattr(model_predictions, "iteration", lambda *_, time_ps=time_ps: replace(found, time_ps=time_ps))
+        model_predictions.main()
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["figure"] == "iteration"]
+    assert [(row["time_ms"], row["revision"]) for row in rows] == [("3.0000", "abcdefabc"), ("2.0000", "123456789")]

@@ -1,6 +1,7 @@
 """From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
 
 import json
+import shutil
 import sys
 
 import h5py
@@ -15,22 +16,24 @@ from traces.command.document import Bullets, Heading, Table, Text, from_markdown
 from traces.errors import UserError
 from validation.claims.claim import Claim
 from validation.experiments.ablation import Ablation
+from validation.experiments.bert_layer import CONTRACTION, NORMALISATION
 from validation.experiments.collectives import ScatterSizes
 from validation.experiments.cu_split import CuSplit
 from validation.experiments.layers import Layers
 from validation.experiments.load import load_experiments
-from validation.experiments.model_steps import CLASSES
+from validation.experiments.model_steps import CLASSES, KINDS, LAYER, layer_kind
 from validation.experiments.search import Search
 from validation.experiments.sublayers import Sublayers
 from validation.experiments.workbench import Workbench
 from validation.report import answers as answers_module
+from validation.report import bert_page
 from validation.report.answers import answer_claims
 from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
 from validation.report.draw import draw_figures, published_speedups
 from validation.report.figures import model_steps
 from validation.report.page import NOTES, conclusions, write_report
-from validation.report.tables import step_table
+from validation.report.tables import answer_tables
 from validation.verbs import validate as verb
 
 NAME = "mega-gpt-2/op/tp8"
@@ -64,15 +67,23 @@ CLAIMS = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    """A store that has done everything, the user's."""
-    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
-    store = Store()
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Folder of a store that has done everything."""
+    folder = tmp_path_factory.mktemp("filled") / "store"
+    store = Store(folder)
     for experiment in EXPERIMENTS.values():
         for key, result in fake_results(experiment.runs()).items():
             store.put(key, result)
-    return store
+    return folder
+
+
+@pytest.fixture
+def store(filled, tmp_path, monkeypatch):
+    """The user's store: a copy of the filled one."""
+    shutil.copytree(filled, tmp_path / "store")
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    return Store()
 
 
 def answered(store, **settings):
@@ -253,8 +264,32 @@ def test_the_table_and_the_figure_of_a_training_step(tmp_path):
     for case in experiment.cases:
         answers |= {f"{case}/{name.replace(' ', '_')}_ms": 2.0 for name in CLASSES}
         answers |= {f"{case}/time_ms": 2.0 * len(CLASSES), f"{case}/near_memory_speedup": 1.25}
-    table = step_table(experiment, answers)
-    assert [row[0] for row in table.rows] == [*experiment.cases]
+        answers |= {f"{case}/layer_{kind}_share": 30.0 + place for place, kind in enumerate(KINDS)}
+    table, _, kinds = answer_tables(experiment, answers)
+    assert [row[0] for row in table.rows] == [row[0] for row in kinds.rows] == [*experiment.cases]
     assert table.rows[0][1:] == ["10.0", *["20.0"] * len(CLASSES), "1.250"]
+    assert kinds.rows[0][1:] == ["30.0", "31.0", "32.0"]
+    text = bert_page.page(bert_page.study(), answers)
+    assert "| batch 8 | 10.0 | 20.0 |" in text and all(f"* {each}" in text for each in experiment.assumed)
+    assert "\n## " in text and "Not simulated" not in text  # the notes
+    some = bert_page.page(bert_page.study(["batch 8"]), answers)
+    assert (
+        "| batch 8 | 10.0 |" in some and "| batch 4 |" not in some and "Not simulated yet: batch 4, batch 16," in some
+    )
     model_steps.draw(answers, [*experiment.cases], experiment.title, tmp_path / "steps.png")
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_classes_of_a_layers_kernels():
+    """As arXiv 2007.00072 counts them: what has a sum over a row or over the tokens, and the dropout of the scores."""
+    scenario = bert_page.study().scenario("recomputation")
+    kinds = {step.name: layer_kind(step, step.work) for block, step in scenario.steps() if block.name in LAYER}
+    sums = {name.removeprefix("again_") for name, kind in kinds.items() if kind == NORMALISATION}
+    assert {name for name in sums if "bias_back" not in name} == {
+        *("attention_norm", "attention_residual_norm_3", "softmax", "attention_dropout"),
+        *("attention_dropout_back", "softmax_back_product", "softmax_back"),
+        *("attention_norm_back", "attention_residual_norm_back_0"),
+        *("attention_residual_norm_back_2", "mlp_residual_back_1", "mlp_activation_back_1"),
+    }
+    products = {name for name, kind in kinds.items() if kind == CONTRACTION}
+    assert len(products) == 2 * 8 + 16  # eight GEMMs, twice as many for the gradients

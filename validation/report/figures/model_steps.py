@@ -21,7 +21,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], title: str, path: P
     shares.set(xlabel="share of the step (%)", xlim=(0, 118))
     shares.invert_yaxis()
     gains.barh([*map(label_of, cases)], [answers[f"{case}/near_memory_speedup"] for case in cases], color=PALETTE[0])
-    gains.set(xlabel="speed-up, optimizer at the banks (x)", xlim=(1, None))
+    gains.set(xlabel="optimizer at the banks (x)", xlim=(1, None))
     figure.suptitle(label_of(title))
     legend_below(shares, 3)
     save(figure, path)

@@ -1,0 +1,50 @@
+"""A GEMM of a model and the exchange of its output: the pair that T3, or software of today, overlaps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sim.run.run import Run
+from sim.scenario.result import NEEDS, REDUCE_AT_ONCE, SEQUENTIAL
+from sim.scenario.scenario import Scenario, check_scenario, runs_of
+from traces.errors import UserError
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A GEMM and the exchange of its output.
+
+    Attributes:
+        scenario: the two as a scenario of `sim.scenario.scenario`, with the library's best kernel without split-K.
+        kind: of the exchange: all_reduce or reduce_scatter.
+        configurations: those that are asked for.
+        refused: configuration -> why the machine cannot run it.
+    """
+
+    scenario: Scenario
+    kind: str
+    configurations: tuple[str, ...]
+    refused: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`). The GEMM alone has its own run."""
+        usable = [name for name in self.configurations if name not in self.refused]
+        reduces = self.kind == "reduce_scatter"
+        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces)}
+        return tuple(name for name in runs_of(usable) if name not in unused)
+
+    def runs(self) -> dict[str, Run]:
+        return {name: self.scenario.run(name) for name in self.names}
+
+
+def refused_in(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str, str]:
+    """Configuration, except Sequential -> why a pair cannot run in it."""
+    refused = {}
+    for name in (name for name in names if name != SEQUENTIAL):
+        try:
+            check_scenario(scenario, (name,))
+        except UserError as reason:
+            refused[name] = str(reason)
+        if kind == "reduce_scatter" and name in REDUCE_AT_ONCE:
+            refused[name] = f"{name} ends with an all-reduce, the exchange is a reduce-scatter"
+    return refused
