@@ -211,18 +211,40 @@ def asker_gets(cus, answer):
     return (ranks >> cus[answer.source].resident[place].rank) & 1 == 1
 
 
-@compiled
-def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_wake_ps):
-    """Bring the data of a multicast line, which leave L2 at out_ps, to all its workgroups but the one that asked.
+@compiled(inline=True)
+def _others(cus, answer):
+    """(place of the workgroup that asked for a multicast line, ranks of the others that get the data)."""
+    ranks, place, _, _ = unpack_signal(answer.share)
+    return place, ranks & ~(1 << np.int64(cus[answer.source].resident[place].rank))
 
-    Each CU takes the data once, through its port from the crossbar.
+
+@compiled
+def ports_free_ps(cus, cu_in_ps, answer):
+    """When the ports from the crossbar of the CUs of a multicast line are free, but that of the CU that asked.
+
+    Reads: cus, cu_in_ps, answer.
+    """
+    place, others = _others(cus, answer)
+    own = cus[answer.source].resident[place]
+    free_ps = np.int64(0)
+    for rank in range(own.size):
+        c = member_cu(own.members[rank])
+        if (others >> rank) & 1 == 1 and c != answer.source:
+            free_ps = max(free_ps, cu_in_ps[c])
+    return free_ps
+
+
+@compiled
+def deliver(cus, peers, mail, cu_in_ps, answer, in_ps, latency_ps, cu_wake_ps):
+    """Bring a multicast line, which has passed all ports at in_ps, to all its workgroups but the one that asked.
+
+    Each CU takes the data once.
 
     Reads: cus, answer. Writes: peers, mail, cu_in_ps, cu_wake_ps.
     """
-    ranks, place, barrier, data_bytes = unpack_signal(answer.share)
-    own_cu = np.int64(answer.source)
-    own = cus[own_cu].resident[place]
-    left = ranks & ~(1 << np.int64(own.rank))
+    _, _, barrier, data_bytes = unpack_signal(answer.share)
+    place, left = _others(cus, answer)
+    own = cus[answer.source].resident[place]
     for rank in range(own.size):
         if (left >> rank) & 1 == 0:
             continue
@@ -232,14 +254,12 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
             if (left >> other) & 1 == 1 and member_cu(own.members[other]) == c:
                 here |= 1 << other
         left &= ~here
-        if c != own_cu or not asker_gets(cus, answer):
-            cu_in_ps[c] = max(cu_in_ps[c] + port_ps, out_ps)
-        ready_ps = cu_in_ps[c] + latency_ps
-        message = post(peers[c], mail, ready_ps, News.BYTES, own.cluster, here)
+        cu_in_ps[c] = in_ps
+        message = post(peers[c], mail, in_ps + latency_ps, News.BYTES, own.cluster, here)
         message.barrier, message.number = barrier, data_bytes
         peers[c].multicast_lines += 1
         peers[c].multicast_bytes += data_bytes
-        cu_wake_ps[c] = min(cu_wake_ps[c], ready_ps)
+        cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + latency_ps)
 
 
 @compiled
