@@ -27,7 +27,7 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, is_far, route
-from sim.hw.peers import asker_gets, deliver, ports_free_ps
+from sim.hw.peers import asker_gets, deliver
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, is_awaited, is_store
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
@@ -269,7 +269,7 @@ def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
 def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
     """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
     if answer.op == Op.READ and answer.share != 0:
-        _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
+        _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
         fifo_pop(queue)
         return
     in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
@@ -285,24 +285,16 @@ def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
 
 
 @compiled
-def _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
+def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
     """Move the answer to a multicast load, which leaves its source at out_ps, into CU c and the CUs of its cluster.
-
-    It waits until the ports of all of them are free, and comes to all at the same time. So the L1 entry that it holds
-    bounds the messages under way.
 
     clusters: (cus, peers, mail).
     """
     cus, peers, mail = clusters
-    port_ps = _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
-    in_ps = max(ports_free_ps(cus, noc.cu_in_ps, answer) + port_ps, out_ps)
-    if not asker_gets(cus, answer):
-        port_ps = _port_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
-    in_ps = max(noc.cu_in_ps[c] + port_ps, in_ps)
-    noc.cu_in_ps[c] = in_ps
-    deliver(cus, peers, mail, noc.cu_in_ps, answer, in_ps, noc.latency_ps, cu_wake_ps)
-    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
+    data_ps = _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
+    port_ps = data_ps if asker_gets(cus, answer) else _port_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
+    noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + port_ps, out_ps)
+    deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
 
 
 @compiled

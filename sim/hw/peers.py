@@ -119,9 +119,10 @@ def groups_of(cu):
 
 
 def mail_places(machine):
-    """Places for messages of a CU: each packet or copied line of the group holds an entry of L1; a power of two."""
+    """Places for messages of a CU, a power of two: each packet or line of the group holds an entry of L1 and gives one
+    message, and those of the CU itself two."""
     widest = max(end - first for first, end in groups_of(machine.cu))
-    return 1 << (widest * machine.l1.mshrs + MAX_WORKGROUPS - 1).bit_length()
+    return 1 << ((widest + 1) * machine.l1.mshrs + MAX_WORKGROUPS - 1).bit_length()
 
 
 @compiled
@@ -211,40 +212,20 @@ def asker_gets(cus, answer):
     return (ranks >> cus[answer.source].resident[place].rank) & 1 == 1
 
 
-@compiled(inline=True)
-def _others(cus, answer):
-    """(place of the workgroup that asked for a multicast line, ranks of the others that get the data)."""
-    ranks, place, _, _ = unpack_signal(answer.share)
-    return place, ranks & ~(1 << np.int64(cus[answer.source].resident[place].rank))
-
-
 @compiled
-def ports_free_ps(cus, cu_in_ps, answer):
-    """When the ports from the crossbar of the CUs of a multicast line are free, but that of the CU that asked.
+def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_wake_ps):
+    """Bring a multicast line, which leaves L2 at out_ps, to all its workgroups; each CU takes it once, at its port.
 
-    Reads: cus, cu_in_ps, answer.
-    """
-    place, others = _others(cus, answer)
-    own = cus[answer.source].resident[place]
-    free_ps = np.int64(0)
-    for rank in range(own.size):
-        c = member_cu(own.members[rank])
-        if (others >> rank) & 1 == 1 and c != answer.source:
-            free_ps = max(free_ps, cu_in_ps[c])
-    return free_ps
-
-
-@compiled
-def deliver(cus, peers, mail, cu_in_ps, answer, in_ps, latency_ps, cu_wake_ps):
-    """Bring a multicast line, which has passed all ports at in_ps, to all its workgroups but the one that asked.
-
-    Each CU takes the data once.
+    The workgroup that asked gets its answer when all have the data. So its L1 entry bounds the messages under way. Its
+    own port is free for the next packet at cu_in_ps, which the caller has set.
 
     Reads: cus, answer. Writes: peers, mail, cu_in_ps, cu_wake_ps.
     """
-    _, _, barrier, data_bytes = unpack_signal(answer.share)
-    place, left = _others(cus, answer)
-    own = cus[answer.source].resident[place]
+    ranks, place, barrier, data_bytes = unpack_signal(answer.share)
+    own_cu = np.int64(answer.source)
+    own = cus[own_cu].resident[place]
+    left = ranks & ~(1 << np.int64(own.rank))
+    last_ps = np.int64(cu_in_ps[own_cu])
     for rank in range(own.size):
         if (left >> rank) & 1 == 0:
             continue
@@ -254,12 +235,16 @@ def deliver(cus, peers, mail, cu_in_ps, answer, in_ps, latency_ps, cu_wake_ps):
             if (left >> other) & 1 == 1 and member_cu(own.members[other]) == c:
                 here |= 1 << other
         left &= ~here
-        cu_in_ps[c] = in_ps
-        message = post(peers[c], mail, in_ps + latency_ps, News.BYTES, own.cluster, here)
+        if c != own_cu or not asker_gets(cus, answer):
+            cu_in_ps[c] = max(cu_in_ps[c] + port_ps, out_ps)
+        last_ps = max(last_ps, cu_in_ps[c])
+        message = post(peers[c], mail, cu_in_ps[c] + latency_ps, News.BYTES, own.cluster, here)
         message.barrier, message.number = barrier, data_bytes
         peers[c].multicast_lines += 1
         peers[c].multicast_bytes += data_bytes
-        cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + latency_ps)
+        cu_wake_ps[c] = min(cu_wake_ps[c], cu_in_ps[c] + latency_ps)
+    post(peers[own_cu], mail, last_ps + latency_ps, News.ANSWER, own.cluster, 0).entry = answer.load
+    cu_wake_ps[own_cu] = min(cu_wake_ps[own_cu], last_ps + latency_ps)
 
 
 @compiled

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.hw.noc import home_bank, noc_answers, noc_requests, noc_wake_ps
-from sim.hw.peers import MESSAGE
+from sim.hw.peers import MESSAGE, News
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.hw.signals import member, pack_signal
 from sim.machine.build import build
@@ -170,30 +170,28 @@ def cluster_of(bench, cus):
 
 
 @pytest.mark.parametrize("ranks", [0b111, 0b110, 0b011, 0b100, 0b001])
-def test_a_multicast_line_comes_to_all_when_all_ports_are_free(ranks):
-    """CU 2 is rank 1 and takes another answer first, so the others wait for its port; CU 0 has asked."""
+def test_a_multicast_line_comes_to_each_cu_at_its_port(ranks):
+    """CU 2 is rank 1 and takes another answer first. CU 0 has asked: it is answered when all have the data."""
     bench = NocBench("cu.groups=1", "cu.peer_latency_clk=30")
     cluster_of(bench, [0, 2, 3])
     bench.push("l2.hits1", ready_ps=0, source=2)
     bench.push("l2.hits0", ready_ps=1_000, source=0, share=pack_signal(ranks, 0, 5, 100))
     bench.answers(0, 20_000)
-    header, packet = 1, 3  # clocks at the port of a CU; 5 at that of a bank
-    in_clk = 1 + 5
-    if ranks & 0b010:
-        in_clk = max(in_clk, 5 + packet)  # the first answer has passed the port of CU 2 at clock 5
-    in_clk = max(in_clk, packet if ranks & 1 else header)
-    ready_ps = in_clk * CLOCK_PS + LATENCY_PS
-    assert bench.held("cu.answers0")["ready_ps"].tolist() == [ready_ps]
+    packet, bank = 3, 5  # clocks at the port of a CU and of a bank
+    in_clk = [1 + bank, max(1 + bank, bank + packet), 1 + bank]  # the first answer has passed CU 2's port at clock 5
+    ready_ps = [clocks * CLOCK_PS + LATENCY_PS for clocks in in_clk]
     for rank, c in enumerate([0, 2, 3]):
         told = rank > 0 and bool(ranks >> rank & 1)
-        peer = bench.node.peers[c]
-        assert (int(peer["waiting"]), int(peer["multicast_bytes"])) == ((1, 100) if told else (0, 0))
+        peer, letter = bench.node.peers[c], bench.node.mail[c][0]
+        assert int(peer["multicast_bytes"]) == (100 if told else 0) and int(peer["waiting"]) == int(told or rank == 0)
         if told:
-            letter = bench.node.mail[c][0]
-            assert [int(letter[f]) for f in ("ready_ps", "ranks", "barrier", "number", "cluster")] == [
-                *(ready_ps, 1 << rank, 5, 100, 7),
+            assert [int(letter[f]) for f in ("ready_ps", "news", "ranks", "barrier", "number", "cluster")] == [
+                *(ready_ps[rank], News.BYTES, 1 << rank, 5, 100, 7),
             ]
-    assert bench.cu_wake_ps[0] == ready_ps
+    answered_ps = max(ready_ps[rank] for rank in range(3) if rank == 0 or ranks >> rank & 1)
+    answer = bench.node.mail[0][0]
+    assert (int(answer["news"]), int(answer["ready_ps"])) == (News.ANSWER, answered_ps)
+    assert bench.cu_wake_ps[0] == answered_ps and not len(bench.held("cu.answers0"))
 
 
 def test_a_bank_has_places_for_what_waits_for_what_crosses_and_for_credits():
