@@ -269,7 +269,7 @@ def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
 def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
     """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
     if answer.op == Op.READ and answer.share != 0:
-        _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
+        _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
         fifo_pop(queue)
         return
     in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
@@ -285,7 +285,7 @@ def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
 
 
 @compiled
-def _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
+def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
     """Move the answer to a multicast load, which leaves its source at out_ps, into CU c and the CUs of its cluster.
 
     clusters: (cus, peers, mail).
@@ -293,11 +293,8 @@ def _arrive_at_cluster(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps
     cus, peers, mail = clusters
     data_ps = _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
     port_ps = data_ps if asker_gets(cus, answer) else _port_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
-    in_ps = max(noc.cu_in_ps[c] + port_ps, out_ps)
-    noc.cu_in_ps[c] = in_ps
+    noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + port_ps, out_ps)
     deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
-    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
 
 @compiled

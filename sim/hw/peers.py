@@ -119,9 +119,10 @@ def groups_of(cu):
 
 
 def mail_places(machine):
-    """Places for messages of a CU: each packet or copied line of the group holds an entry of L1; a power of two."""
+    """Places for messages of a CU, a power of two: each packet or line of the group holds an entry of L1 and gives one
+    message, and those of the CU itself two."""
     widest = max(end - first for first, end in groups_of(machine.cu))
-    return 1 << (widest * machine.l1.mshrs + MAX_WORKGROUPS - 1).bit_length()
+    return 1 << ((widest + 1) * machine.l1.mshrs + MAX_WORKGROUPS - 1).bit_length()
 
 
 @compiled
@@ -213,9 +214,10 @@ def asker_gets(cus, answer):
 
 @compiled
 def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_wake_ps):
-    """Bring the data of a multicast line, which leave L2 at out_ps, to all its workgroups but the one that asked.
+    """Bring a multicast line, which leaves L2 at out_ps, to all its workgroups; each CU takes it once, at its port.
 
-    Each CU takes the data once, through its port from the crossbar.
+    The workgroup that asked gets its answer when all have the data. So its L1 entry bounds the messages under way. Its
+    own port is free for the next packet at cu_in_ps, which the caller has set.
 
     Reads: cus, answer. Writes: peers, mail, cu_in_ps, cu_wake_ps.
     """
@@ -223,6 +225,7 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
     own_cu = np.int64(answer.source)
     own = cus[own_cu].resident[place]
     left = ranks & ~(1 << np.int64(own.rank))
+    last_ps = np.int64(cu_in_ps[own_cu])
     for rank in range(own.size):
         if (left >> rank) & 1 == 0:
             continue
@@ -234,12 +237,14 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
         left &= ~here
         if c != own_cu or not asker_gets(cus, answer):
             cu_in_ps[c] = max(cu_in_ps[c] + port_ps, out_ps)
-        ready_ps = cu_in_ps[c] + latency_ps
-        message = post(peers[c], mail, ready_ps, News.BYTES, own.cluster, here)
+        last_ps = max(last_ps, cu_in_ps[c])
+        message = post(peers[c], mail, cu_in_ps[c] + latency_ps, News.BYTES, own.cluster, here)
         message.barrier, message.number = barrier, data_bytes
         peers[c].multicast_lines += 1
         peers[c].multicast_bytes += data_bytes
-        cu_wake_ps[c] = min(cu_wake_ps[c], ready_ps)
+        cu_wake_ps[c] = min(cu_wake_ps[c], cu_in_ps[c] + latency_ps)
+    post(peers[own_cu], mail, last_ps + latency_ps, News.ANSWER, own.cluster, 0).entry = answer.load
+    cu_wake_ps[own_cu] = min(cu_wake_ps[own_cu], last_ps + latency_ps)
 
 
 @compiled

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from sim.hw.noc import home_bank, noc_answers, noc_requests, noc_wake_ps
+from sim.hw.peers import MESSAGE, News
 from sim.hw.request import NEVER, REQUEST, Op
+from sim.hw.signals import member, pack_signal
 from sim.machine.build import build
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -32,13 +34,13 @@ class NocBench:
     def number(self, name):
         return self.names.index(name)
 
-    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0):
+    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0, share=0):
         fifo = self.node.fifos[self.number(name)]
         assert fifo["tail"] - fifo["head"] < fifo["limit"]
         slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
         request = np.zeros((), REQUEST)
         fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
-        fields["link"] = link
+        fields["link"], fields["share"] = link, share
         for field, value in fields.items():
             request[field] = value
         self.pool_array()[slot] = request
@@ -156,6 +158,40 @@ def test_packets_go_in_the_order_of_their_times_whoever_sends_them():
         bench.push(f"cu.port{c}", line=bench.line_of(2), ready_ps=ready_ps, tag=c)
     bench.requests(0, 20_000)
     assert list(bench.held("l2.requests2")["tag"]) == [3, 1, 2, 0]
+
+
+def cluster_of(bench, cus):
+    """A cluster with one workgroup on each of these CUs, in place 0; its mail has 16 places."""
+    bench.node = bench.node._replace(mail=np.zeros((4, 16), MESSAGE))
+    for rank, c in enumerate(cus):
+        resident = bench.node.cus[c]["resident"][0]
+        resident["tag"], resident["rank"], resident["size"], resident["cluster"] = rank, rank, len(cus), 7
+        resident["members"][: len(cus)] = [int(member(other, 0)) for other in cus]
+
+
+@pytest.mark.parametrize("ranks", [0b111, 0b110, 0b011, 0b100, 0b001])
+def test_a_multicast_line_comes_to_each_cu_at_its_port(ranks):
+    """CU 2 is rank 1 and takes another answer first. CU 0 has asked: it is answered when all have the data."""
+    bench = NocBench("cu.groups=1", "cu.peer_latency_clk=30")
+    cluster_of(bench, [0, 2, 3])
+    bench.push("l2.hits1", ready_ps=0, source=2)
+    bench.push("l2.hits0", ready_ps=1_000, source=0, share=pack_signal(ranks, 0, 5, 100))
+    bench.answers(0, 20_000)
+    packet, bank = 3, 5  # clocks at the port of a CU and of a bank
+    in_clk = [1 + bank, max(1 + bank, bank + packet), 1 + bank]  # the first answer has passed CU 2's port at clock 5
+    ready_ps = [clocks * CLOCK_PS + LATENCY_PS for clocks in in_clk]
+    for rank, c in enumerate([0, 2, 3]):
+        told = rank > 0 and bool(ranks >> rank & 1)
+        peer, letter = bench.node.peers[c], bench.node.mail[c][0]
+        assert int(peer["multicast_bytes"]) == (100 if told else 0) and int(peer["waiting"]) == int(told or rank == 0)
+        if told:
+            assert [int(letter[f]) for f in ("ready_ps", "news", "ranks", "barrier", "number", "cluster")] == [
+                *(ready_ps[rank], News.BYTES, 1 << rank, 5, 100, 7),
+            ]
+    answered_ps = max(ready_ps[rank] for rank in range(3) if rank == 0 or ranks >> rank & 1)
+    answer = bench.node.mail[0][0]
+    assert (int(answer["news"]), int(answer["ready_ps"])) == (News.ANSWER, answered_ps)
+    assert bench.cu_wake_ps[0] == answered_ps and not len(bench.held("cu.answers0"))
 
 
 def test_a_bank_has_places_for_what_waits_for_what_crosses_and_for_credits():

@@ -278,6 +278,7 @@ def test_kernels_without_clusters_before_and_behind_change_nothing():
 
 GEMM = GemmProblem(512, 512, 256)
 BULK = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=4, copy=Copy.BULK)
+ONE_A_CU = ("cu.groups=1", "cu.workgroups=1")
 TWO_BY_TWO = replace(BULK, cluster_m=2, cluster_n=2)
 
 
@@ -285,7 +286,7 @@ TWO_BY_TWO = replace(BULK, cluster_m=2, cluster_n=2)
 def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
     """L2 reads fall by exactly what workgroups share, DRAM reads stay."""
     cluster_m, cluster_n = cluster
-    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=cluster_m, cluster_n=cluster_n)), "cu.groups=1")
+    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=cluster_m, cluster_n=cluster_n)), *ONE_A_CU)
     a, b, c = (GEMM.m * GEMM.k * 2, GEMM.k * GEMM.n * 2, GEMM.m * GEMM.n * 2)
     of_a, of_b = a * (GEMM.n // 64) // cluster_n, b * (GEMM.m // 64) // cluster_m
     assert total(gpu, "l2", "read_sectors") * 32 == total(gpu, "bulk", "read_sectors") * 32 == of_a + of_b
