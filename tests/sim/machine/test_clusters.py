@@ -306,7 +306,7 @@ def test_other_options_of_a_gemm_go_with_clusters(fields):
 
 
 def test_a_load_from_another_cu_takes_as_long_as_measured():
-    """180 clocks on an H800 (arXiv 2402.13499)."""
+    """180 clocks, from which the preset has its latency."""
     machine = small_preset(
         "dispatch.workgroup_ps=0", name="h100_sxm", size=("cu.count=16", "l2.banks=32", *CHANNELS)
     ).machine
