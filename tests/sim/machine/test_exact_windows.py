@@ -28,10 +28,10 @@ from tracer.streams import BufferStream, Flow, PointerChase
 from traces.schema import Bulk, Kind
 
 INTERVAL_PS = 1_000_000
-GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
+GEMM = GemmSource(GemmProblem(192, 192, 64), GemmKernel(64, 64, 32, 2, 2))
 KERNELS = {
     "gemm": GEMM,
-    "copy": BufferStream(Flow.COPY, 1 << 18),
+    "copy": BufferStream(Flow.COPY, 1 << 17),
     "chase": PointerChase(1 << 14, 128),
     "random": random_kernel(11, workgroups=30, events=8),
     "few lines": random_kernel(12, workgroups=20, events=8, region=(1 << 20, 1 << 11)),
