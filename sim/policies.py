@@ -138,7 +138,7 @@ class DmaPolicy(IntEnum):
 
     TILE = 0  # a tile as soon as it is ready, at the engine's rate
     PACED = 1  # the same at the rate of the link
-    CHUNK = 2  # a chunk only when all of it is ready
+    CHUNK = 2  # a chunk only when all of it is ready: a command, which one engine carries out alone
 
 
 class CollectiveCache(IntEnum):

@@ -21,6 +21,7 @@ from sim.host.state import ClusterState
 from sim.host.team import Team, chosen, threads
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
+from sim.hw.dma import COMMAND, DESCRIPTOR
 from sim.hw.link import WIRE, publish, set_lanes, set_links
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
@@ -32,7 +33,7 @@ from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status, next_act_ps
 from sim.machine.memory import check_memory
 from sim.machine.rest import check_policy, check_rest
-from sim.spec import Machine
+from sim.spec import DmaPolicy, Machine
 from traces.errors import UserError
 
 ROUNDS_PER_LOOK = 1024
@@ -221,7 +222,7 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
     if symmetric:
         spaces["mirrored"] = 1
         mirrors = make_mirrors(plan, distances)
-    released = _released(plan, wavefronts, machine.dispatch.launch_ps)
+    released = _released(plan, wavefronts, machine.dispatch.launch_ps, machine.dma.policy == DmaPolicy.CHUNK)
     tracker["released"] = (released[:, 0] >= 0).sum()
     switch, sums = make_switch(plan.chunks.gpus, plan.chunks.gpus in distances)
     sent_on = (plan.tiles["sends"] > 0) & (plan.tiles["threshold_bytes"] > 0)
@@ -240,18 +241,22 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
     )
 
 
-def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int) -> np.ndarray:
+def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int, by_chunk: bool) -> np.ndarray:
     """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch.
 
-    All of them go to their first GPU, then all to their second one, and so on.
+    All of them go to their first GPU, then all to their second one, and so on. by_chunk: that is a command for each.
     """
     tiles = plan.tiles
-    found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), 4), -1, np.int64)
+    found = np.full((max(1, int(tiles["sends"].sum()) * max(1, wavefronts.shape[1])), DESCRIPTOR), -1, np.int64)
     at_once = np.flatnonzero((tiles["sends"] > 0) & (tiles["threshold_bytes"] == 0))
     turns = np.arange(int(tiles["sends"].max(initial=0)))
     turn, tags = (grid.ravel() for grid in np.meshgrid(turns, at_once, indexing="ij"))
     kept = turn < tiles["sends"][tags]
     found[: kept.sum(), 0], found[: kept.sum(), 2], found[: kept.sum(), 3] = tags[kept], start_ps, turn[kept]
+    found[: kept.sum(), COMMAND] = 1
+    if by_chunk:
+        first, count = np.unique(turn[kept], return_index=True, return_counts=True)[1:]
+        found[first, COMMAND] = count
     return found
 
 

@@ -1,11 +1,12 @@
 """DMA engines (T3): read tiles that the Tracker has marked ready, and send them to other GPUs as updates or stores.
 
 A descriptor names a tile, or the part of it that one wavefront stores (`Granularity`), and a SEND record. The SEND
-record gives the port, the operation, and the tile at the receiver, which may be in another buffer. An engine takes
-descriptors in the order in which they became ready. It reads line by line, past L2 (or through it: `l2.fabric`), and
-puts the data into the fifo of the port when they come. It issues a read only if that fifo has a place for the data. So
-a blocked link stops the engine. Reads use the communication stream of the memory channels. The engines of a GPU act in
-the order of time.
+record gives the port, the operation, and the tile at the receiver, which may be in another buffer. The ready list holds
+commands in the order in which they became ready: a descriptor, or all of a chunk for one GPU (`DmaPolicy.CHUNK`). A
+free engine takes the next command and carries it out alone. It reads line by line, past L2 (or through it:
+`l2.fabric`), and puts the data into the fifo of the port when they come. It issues a read only if that fifo has a place
+for the data. So a blocked link stops the engine. Reads use the communication stream of the memory channels. The engines
+of a GPU act in the order of time.
 """
 
 import numpy as np
@@ -29,6 +30,10 @@ COUNTERS = {
 }
 """Counter fields of DMA and their meaning."""
 
+COMMAND, DESCRIPTOR = 4, 5
+"""Fields of a ready descriptor: tag, wavefront or -1, ready_ps, number of the send; at COMMAND the descriptors of the
+command that begins with it; DESCRIPTOR in all."""
+
 DMA = np.dtype(
     [
         # constants
@@ -39,6 +44,8 @@ DMA = np.dtype(
         ("request_ps", "i8"),  # to the memory controller, or to L2
         # state
         ("next_ps", "i8"),  # no read before
+        ("descriptor", "i8"),  # place of the next descriptor of its command in the ready list
+        ("left", "i8"),  # descriptors of its command that it has not taken
         ("tag", "i8"),  # current tile, -1 = none
         ("send", "i8"),  # SEND record: the tile's destination
         ("wavefront", "i8"),  # wavefront whose part of the tile is sent, -1 = the whole tile

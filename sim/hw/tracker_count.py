@@ -9,6 +9,7 @@ weighted sums of line fingerprints.
 
 import numpy as np
 
+from sim.hw.dma import COMMAND
 from sim.hw.request import SECTOR_BYTES, SECTORS_PER_LINE
 from sim.hw.space import contributor_weight, fingerprint, share_weight, wavefront_of
 from sim.hw.tags import sectors_in
@@ -146,24 +147,35 @@ def _trigger(tracker, tiles, tile, tag, released, chunk_left):
 
 @compiled
 def _release_chunk(tracker, tiles, chunk, released):
-    """All tiles of a chunk are complete: make them ready at the time of the last tile, in walk order."""
-    ready_ps = np.int64(0)
+    """All tiles of a chunk are complete: a command for each GPU they go to, ready at the time of the last tile."""
+    ready_ps, sends = np.int64(0), np.int64(0)
     for k in range(tracker.tiles):
         if tiles[k].chunk == chunk and tiles[k].sends > 0 and tiles[k].threshold_bytes > 0:
             ready_ps = max(ready_ps, tiles[k].done_ps + tracker.latency_ps)
-    for k in range(tracker.tiles):
-        other = (k + tracker.first_tile) % tracker.tiles
-        if tiles[other].chunk == chunk and tiles[other].threshold_bytes > 0:
-            _release(tracker, released, tiles[other], other, -1, ready_ps)
+            sends = max(sends, tiles[k].sends)
+    for number in range(sends):
+        first = tracker.released
+        for k in range(tracker.tiles):
+            other = (k + tracker.first_tile) % tracker.tiles
+            if tiles[other].chunk == chunk and tiles[other].threshold_bytes > 0 and number < tiles[other].sends:
+                _append(tracker, released, other, -1, ready_ps, number)
+        released[first % len(released), COMMAND] = tracker.released - first
 
 
 @compiled
 def _release(tracker, released, tile, tag, wavefront, ready_ps):
     """Append a descriptor to the ready list, for each GPU that the tile goes to."""
     for number in range(tile.sends):
-        entry = released[tracker.released % len(released)]
-        entry[0] = tag
-        entry[1] = wavefront
-        entry[2] = ready_ps
-        entry[3] = number
-        tracker.released += 1
+        _append(tracker, released, tag, wavefront, ready_ps, number)
+
+
+@compiled
+def _append(tracker, released, tag, wavefront, ready_ps, number):
+    """Append a descriptor to the ready list, as a command of its own."""
+    entry = released[tracker.released % len(released)]
+    entry[0] = tag
+    entry[1] = wavefront
+    entry[2] = ready_ps
+    entry[3] = number
+    entry[COMMAND] = 1
+    tracker.released += 1

@@ -27,7 +27,7 @@ from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
 from sim.hw.dispatcher import DISPATCH, QUEUES, STAGED
 from sim.hw.dma import COUNTERS as DMA_COUNTERS
-from sim.hw.dma import DMA, make_dmas
+from sim.hw.dma import DESCRIPTOR, DMA, make_dmas
 from sim.hw.fifo import Pool, make_fifos
 from sim.hw.hbm.channel import make_channels
 from sim.hw.hbm.log import LOG
@@ -164,7 +164,7 @@ class Output(NamedTuple):
     tracker: np.ndarray  # TRACKER [1]
     gates: np.ndarray  # GATE
     mirrors: np.ndarray  # MIRROR [ports, tags], symmetric machines only
-    released: np.ndarray  # i8 [descriptors, 4]: ready descriptors (tag, wavefront or -1, ready_ps, number of the send)
+    released: np.ndarray  # i8 [descriptors, 5]: ready descriptors (sim.hw.dma)
     chunk_left: np.ndarray  # i8 [chunks]: tiles with sends that have not triggered
     switch: np.ndarray  # SWITCH [1]
     sums: np.ndarray  # SUM [places], empty if the switch adds nothing
@@ -239,7 +239,7 @@ def no_output() -> Output:
         tracker=np.zeros(1, TRACKER),
         gates=np.zeros(0, GATE),
         mirrors=np.zeros((0, 0), MIRROR),
-        released=np.zeros((0, 4), np.int64),
+        released=np.zeros((0, DESCRIPTOR), np.int64),
         chunk_left=np.zeros(0, np.int64),
         switch=switch,
         sums=sums,

@@ -9,7 +9,7 @@ import numpy as np
 from sim.hw.address_map import channel_of
 from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
-from sim.hw.dma import dma_answer, dma_line, dma_load, dma_read, dma_read_ps
+from sim.hw.dma import COMMAND, dma_answer, dma_line, dma_load, dma_read, dma_read_ps
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps
 from sim.hw.link import (
     FS_PER_PS,
@@ -149,10 +149,10 @@ def _engine_ps(node, e):
     """When a DMA engine takes the next descriptor or reads the next line, as far as known."""
     dma = node.dmas[e]
     if dma.tag < 0:
-        taken = node.engine[0].descriptors
-        if taken == node.output.tracker[0].released:
+        following = dma.descriptor if dma.left > 0 else node.engine[0].descriptors
+        if following == node.output.tracker[0].released:
             return NEVER
-        return max(dma.next_ps, node.output.released[taken % len(node.output.released), 2] + dma.setup_ps)
+        return max(dma.next_ps, node.output.released[following % len(node.output.released), 2] + dma.setup_ps)
     port = node.ports[node.output.sends[dma.send].port]
     fifo = node.fifos[_read_target(node, dma)[1]]
     return dma_read_ps(dma, port, node.fifos, node.pool, fifo)
@@ -243,11 +243,16 @@ def _run_engines(node, end_ps):
 
 @compiled
 def _take_descriptor(node, dma):
-    """Give the engine the next ready descriptor."""
+    """Give the engine the next descriptor of its command, or of the next command in the ready list."""
     out = node.output
-    released = out.released[node.engine[0].descriptors % len(out.released)]
+    if dma.left == 0:
+        dma.descriptor = node.engine[0].descriptors
+        dma.left = out.released[dma.descriptor % len(out.released), COMMAND]
+        node.engine[0].descriptors += dma.left
+    released = out.released[dma.descriptor % len(out.released)]
     dma_load(dma, out.tiles, out.wavefronts, released[0], released[1], released[2], released[3])
-    node.engine[0].descriptors += 1
+    dma.descriptor += 1
+    dma.left -= 1
 
 
 @compiled

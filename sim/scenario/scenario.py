@@ -12,7 +12,7 @@ from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.library import PLAIN, choose
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE
 from sim.collective.own_plan import OwnPlan
-from sim.collective.software import OVERLAPS
+from sim.collective.software import DECOMPOSED, OVERLAPS
 from sim.presets import Preset
 from sim.run.inputs import gemm_input
 from sim.run.library_run import LibraryRun, library_preset
@@ -57,6 +57,7 @@ class Scenario:
         interval_ps: of the time series, 0 = none.
         own: a user's topology and plan, instead of the machine's.
         policy: path of a user's arbiter, "" = the arbiter that this process has bound, if any.
+        piece_kernel: kernel of the GEMMs of Decomposed, each of which makes a chunk; None = `kernel`.
     """
 
     preset: Preset
@@ -68,9 +69,17 @@ class Scenario:
     interval_ps: int = 0
     own: OwnPlan | None = None
     policy: str = ""
+    piece_kernel: GemmKernel | None = None
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
+
+    def pieces(self) -> tuple[GemmSource, Chunks]:
+        """The GEMMs of Decomposed, as one whose chunks follow each other."""
+        if self.piece_kernel is None:
+            return self.source(), self.cut()
+        source = GemmSource(self.problem, self.piece_kernel)
+        return source, even_chunks(source.tiles, self.gpus)
 
     def cut(self) -> Chunks:
         """The chunks of the output.
@@ -90,7 +99,9 @@ class Scenario:
 
     def input(self) -> dict[str, Any]:
         """The workload as plain values."""
-        plan = {"plan_sha256": self.own.digest} if self.own else {}
+        plan: dict[str, Any] = {"plan_sha256": self.own.digest} if self.own else {}
+        if self.piece_kernel is not None:
+            plan["pieces"] = gemm_input(self.pieces()[0])
         return gemm_input(self.source()) | {"gpus": self.gpus, "edges": list(self.cut().edges)} | plan
 
     def options(self) -> dict[str, Any]:
@@ -117,6 +128,9 @@ class Scenario:
         if name in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if name == "t3" else _mca_of(self.preset.machine.hbm.arbiter)
             return FusedRun(source=self.source(), arbitration=arbiter, **common)
+        if name == DECOMPOSED:
+            source, chunks = self.pieces()
+            return SoftwareRun(source=source, kind=name, **common | {"chunks": chunks})
         if name in OVERLAPS:
             return SoftwareRun(source=self.source(), kind=name, **common)
         if name == "ag_copies":
@@ -174,7 +188,8 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
     if {T3, T3_MCA} & set(configurations):
         fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)
     for name in set(runs_of(configurations)) & set(OVERLAPS):
-        check_software(scenario.preset.machine, name, scenario.source(), chunks, scenario.own)
+        source, cut = scenario.pieces() if name == DECOMPOSED else (scenario.source(), chunks)
+        check_software(scenario.preset.machine, name, source, cut, scenario.own)
     if {NVLS, T3_NVLS} & set(configurations):
         check_software(scenario.preset.machine, IN_SWITCH, scenario.source(), chunks, scenario.own)
     if LIBRARY in configurations:

@@ -2,8 +2,8 @@
 
 `python -m validation.against.software --run MACHINE/SUB-LAYER` simulates a case in every configuration that its
 machine has (results in the store are used), and keeps its figures in `tables/software.csv`. `--run MACHINE` means all
-of its cases. Without `--run` the figures are only written as the page `tables/software.md`; cases without figures are
-*not run*.
+of its cases, `--configuration NAME` only that configuration. Without `--run` the figures are only written as the page
+`tables/software.md`; cases without figures are *not run*.
 
 Software sends each chunk straight to its owner. So the GPUs of the paper's machine are joined by a switch here, with
 the bandwidth of the preset's link. Published ratios of another simulator stand beside ours
@@ -38,7 +38,7 @@ from sim.scenario.result import (
 )
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.energy_tables import configuration_energies
-from tracer.gemm.library import choose_kernel
+from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmProblem
 from tracer.models.catalogue import load_model
 from tracer.workloads import PAPER_CASES, named_sublayer
@@ -121,10 +121,11 @@ def cases() -> list[Case]:
 
 
 def scenario(case: Case) -> Scenario:
-    """The case with the kernel that the library of the machine chooses, without split-K."""
+    """The case with the kernels that the library of the machine chooses, without split-K."""
     preset = load_preset(case.machine, MACHINES[case.machine])
-    problem, gpus = sub_layers()[case.sub_layer]
-    return Scenario(preset, problem, choose_kernel(problem, gpu_facts(preset.machine), splits=(1,)), gpus)
+    (problem, gpus), gpu = sub_layers()[case.sub_layer], gpu_facts(preset.machine)
+    pieces = choose_piece_kernel(problem, gpu, gpus)
+    return Scenario(preset, problem, choose_kernel(problem, gpu, splits=(1,)), gpus, piece_kernel=pieces)
 
 
 def configurations(preset: Preset) -> list[str]:
@@ -152,10 +153,11 @@ def figures_of(result: ScenarioResult) -> dict[str, Figures]:
     return figures
 
 
-def simulate(case: Case, store: Store) -> dict[str, Figures]:
-    """Simulate a case in all configurations of its machine."""
+def simulate(case: Case, store: Store, only: Sequence[str] = ()) -> dict[str, Figures]:
+    """Simulate a case in all configurations of its machine, or in those of them that are in `only`."""
     asked = scenario(case)
-    return figures_of(simulate_scenario(asked, configurations(asked.preset), store=store))
+    names = [name for name in configurations(asked.preset) if not only or name in only]
+    return figures_of(simulate_scenario(asked, names, store=store))
 
 
 def read_figures() -> dict[Case, dict[str, Figures]]:
@@ -174,7 +176,8 @@ def write_figures(found: Found) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("machine", "sub_layer", "configuration", *Figures._fields))
         for case in (case for case in cases() if case in found):
-            writer.writerows((*case, name, *values) for name, values in found[case].items())
+            figures = found[case]
+            writer.writerows((*case, name, *figures[name]) for name in ALL_CONFIGURATIONS if name in figures)
 
 
 def published() -> dict[str, dict[str, float]]:
@@ -293,9 +296,12 @@ def asked_cases(names: Sequence[str]) -> list[Case]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="T3 beside what software can do today.")
     parser.add_argument("--run", action="append", default=[], metavar="MACHINE[/SUB-LAYER]", help="simulate these")
-    for case in asked_cases(parser.parse_args().run):
-        figures = simulate(case, Store())
-        write_figures(read_figures() | {case: figures})
+    parser.add_argument("--configuration", action="append", default=[], choices=ALL_CONFIGURATIONS, help="only these")
+    asked = parser.parse_args()
+    for case in asked_cases(asked.run):
+        figures = simulate(case, Store(), asked.configuration)
+        found = read_figures()
+        write_figures(found | {case: found.get(case, {}) | figures})
         print(case.name, *(f"{name} {one.time_ps / PS_PER_US:.1f} us" for name, one in figures.items()), flush=True)
     write_page(TABLE, table(read_figures()))
 

@@ -21,6 +21,7 @@ from traces.errors import UserError
 
 M, N, K = 256, 128, 32
 D = M * N * 2
+SLOW_LINK = "link.GB_per_s=2", "link.egress_fifo=8"
 SOURCE = GemmSource(fp16_problem(M, N, K), TILE)
 
 
@@ -66,6 +67,22 @@ def test_copy_engines_gather_each_chunk_once(topology):
     assert result.exactly_once, result.wrong
     assert result.dram_bytes[[Stream.COMM_READ, Stream.COMM_WRITE]].tolist() == [3 * own, 3 * own]
     assert result.link_bytes == 3 * own and result.time_ps > shortest_ps(result, 3 * own)
+
+
+@pytest.mark.parametrize(("engines", "links"), [(3, 3), (1, 1)])
+def test_as_many_links_are_busy_as_there_are_copy_engines(engines, links):
+    """A copy to one GPU is the work of one engine, so three copies need three."""
+    result = software(AG_COPIES, 4, "fully_connected", f"dma.engines={engines}", *SLOW_LINK)
+    assert result.exactly_once, result.wrong
+    shortest = shortest_ps(result, 3 * D // 4 // links)
+    assert shortest < result.time_ps < 1.2 * shortest
+
+
+def test_chunks_for_different_gpus_are_copied_at_once():
+    """The links are slow: three chunks take little longer than the last one, which comes when the GEMM is through."""
+    together, one = (software(COPY_ENGINES, 4, "fully_connected", f"dma.engines={n}", *SLOW_LINK) for n in (3, 1))
+    chunk_ps = shortest_ps(together, D // 4)
+    assert chunk_ps < together.time_ps < 1.5 * chunk_ps and 3 * chunk_ps < one.time_ps
 
 
 def test_tiles_wait_for_their_rows_of_a():

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.collective.space import make_wavefronts
+from sim.hw.dma import COMMAND, DESCRIPTOR
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import GATE, SPACE, TILE, contributor_weight, fingerprint
 from sim.hw.tracker import counts, make_tracker, tracker_grant
@@ -59,7 +60,7 @@ class TrackerBench:
         self.gate_records["open_ps"] = NEVER
         self.counters = make_wavefronts(self.tile_records)
         self.tile_records["counting"] = (self.counters["threshold_bytes"] > 0).sum(axis=1)
-        self.released_records = np.zeros((2 * self.counters.size, 4), np.int64)
+        self.released_records = np.zeros((2 * self.counters.size, DESCRIPTOR), np.int64)
         self.left = np.bincount(self.tile_records["chunk"], minlength=chunks).astype(np.int64)
         self.tracker, self.space = kernel_view(self.record)[0], kernel_view(space)[0]
         arrays = (self.tile_records, self.counters, self.gate_records, self.released_records, self.left)
@@ -199,6 +200,17 @@ def test_a_chunk_is_released_as_a_whole_and_in_walk_order():
     bench.whole(3, now_ps=80)
     bench.whole(5, now_ps=60)  # told last, by a channel whose turn is late, but tile 3 was later
     assert bench.ready[3:] == [(tile, 80 + LATENCY_PS) for tile in (4, 5, 3)]  # the walk begins at tile 4
+    assert bench.released_records[[0, 3], COMMAND].tolist() == [3, 3]
+
+
+def test_a_chunk_is_one_command_for_each_gpu_that_it_goes_to():
+    bench = TrackerBench(4, updates=1, chunks=2, policy=DmaPolicy.CHUNK)
+    bench.tile_records["sends"] = [2, 1, 1, 1]
+    bench.whole(0)
+    bench.whole(1)
+    released = bench.released_records[: bench.record[0]["released"]]
+    assert released[:, [0, 3]].tolist() == [[0, 0], [1, 0], [0, 1]]
+    assert released[[0, 2], COMMAND].tolist() == [2, 1]
 
 
 def test_a_set_is_picked_by_the_workgroups_number():
