@@ -152,13 +152,16 @@ def choose_kernel(
     return replace(kernel, split_k=split)
 
 
-def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int) -> GemmKernel:
+def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype: DataType | None = None) -> GemmKernel:
     """The kernel of a GEMM that is cut into GEMMs of equal numbers of rows: the choice for one of them.
 
     The walk goes from piece to piece. K is not split.
+
+    Raises:
+        UserError: as `choose_kernel`.
     """
     rows = -(-problem.m // pieces)
-    kernel = choose_kernel(replace(problem, m=rows), gpu, splits=(1,))
+    kernel = choose_kernel(replace(problem, m=rows), gpu, dtype, splits=(1,))
     return replace(kernel, order=TileOrder.GROUPED, group=max(1, rows // kernel.tile_m))
 
 

@@ -11,6 +11,7 @@ from sim.scenario.result import (
     ALL_CONFIGURATIONS,
     CONFIGURATIONS,
     COPY_ENGINES,
+    DECOMPOSED,
     FLUX,
     IDEAL,
     IDEAL_NMC,
@@ -23,7 +24,7 @@ from sim.scenario.result import (
     T3_MCA,
     TRAFFIC,
 )
-from sim.scenario.scenario import Scenario, assemble, check_scenario, runs_of
+from sim.scenario.scenario import Scenario, assemble, check_scenario, runs_of, simulate_scenario
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 from traces.errors import UserError
@@ -128,3 +129,16 @@ def test_what_a_run_depends_on(change, same):
     other = replace(CASE, **change)
     assert {name for name in RUNS if CASE.run(name).key == other.run(name).key} == same
     assert len({CASE.run(name).key for name in RUNS}) == len(RUNS)
+
+
+def test_pieces_have_a_kernel_of_their_own():
+    """Only Decomposed uses it; its key changes, and no other."""
+    small = replace(TILE, tile_m=TILE.tile_m // 2)
+    pieces = replace(CASE, preset=small_preset(LIBRARY_ROW, "link.topology=switch"), piece_kernel=small)
+    plain = replace(pieces, piece_kernel=None)
+    changed = [name for name in RUNS[:-2] if pieces.run(name).key != plain.run(name).key]
+    assert changed == ["decomposed"] and pieces.run("decomposed").source.kernel == small
+    assert pieces.input()["pieces"] != plain.run("decomposed").input()["kernel"] and "pieces" not in plain.input()
+    result = simulate_scenario(pieces, [DECOMPOSED])
+    assert result.configurations[DECOMPOSED].exactly_once
+    assert result.runs["decomposed"].link_bytes > 0

@@ -1,5 +1,7 @@
 """The library's choice of a kernel: known before the run, able to run the shape, by the rule in its text."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from sim.presets import load_preset
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary
 from tracer.gemm.kernel import GemmKernel, check_kernel
-from tracer.gemm.library import architecture, choose_kernel, expected_s
+from tracer.gemm.library import architecture, choose_kernel, choose_piece_kernel, expected_s
 from tracer.gemm.raster import TileOrder
+from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm, make_kernel
 from tracer.workloads import aligned_problem
 from traces.errors import UserError
@@ -129,3 +132,15 @@ def test_a_type_that_the_machine_lacks_is_refused(preset, dtype):
 def test_types_of_one_size_differ_only_in_cost():
     gpu, problem = _gpu("a100_80g"), aligned_problem(4096, 4096, 4096)
     assert choose_kernel(problem, gpu, DataType.FP16) == choose_kernel(problem, gpu, DataType.BF16)
+
+
+@pytest.mark.parametrize("preset", ["h100_sxm", "mi300x"])
+def test_the_walk_of_pieces_makes_one_piece_after_the_other(preset):
+    problem, pieces = aligned_problem(2048, 5120, 1024), 8
+    gpu = gpu_facts(load_preset(preset).machine)
+    kernel = choose_piece_kernel(problem, gpu, pieces)
+    assert replace(kernel, order=TileOrder.ROW, group=8) == replace(
+        choose_kernel(replace(problem, m=256), gpu, splits=(1,)), order=TileOrder.ROW, group=8
+    )
+    rows = GemmSource(problem, kernel).output_tiles()["row"] * kernel.tile_m // 256
+    assert rows.tolist() == np.repeat(np.arange(pieces), len(rows) // pieces).tolist()
