@@ -274,7 +274,6 @@ def test_channels_behind_a_gemm_wait_for_its_tiles():
     turns, order = (beside(rule, lead_ps=lead_ps).execute() for rule in ("in_turn", "in_order"))
     waited = [(run.figures["channels_placed_ps"] - started_ps + 500_000) / wave_ps for run in (turns, order)]
     assert 0.8 < waited[0] < 1.2 and 1.7 < waited[1] < 2.2
-    assert order.figures["gemm_end_ps"] < turns.figures["gemm_end_ps"]
 
 
 def test_threads_and_windows_change_nothing_on_shared_cus():
