@@ -148,6 +148,13 @@ class CollectiveCache(IntEnum):
     ALLOCATE = 1  # chunks stay in L2 between steps
 
 
+class KernelOrder(IntEnum):
+    """Which kernel gets a place on a CU that kernels share."""
+
+    IN_ORDER = 0  # a kernel starts when all workgroups of the kernels before it have places
+    IN_TURN = 1  # of the kernels that wait, the one that got its last place first
+
+
 class WorkgroupOrder(IntEnum):
     """The order in which workgroups are placed on CUs."""
 

@@ -18,6 +18,7 @@ from sim.policies import (
     DramOrder,
     FabricPath,
     Granularity,
+    KernelOrder,
     L2Sharing,
     L2Write,
     PagePolicy,
@@ -197,6 +198,7 @@ class Dispatch(Unit, frozen=True, kw_only=True):
     """Kernel launch and workgroup dispatch."""
 
     order: WorkgroupOrder
+    kernels: KernelOrder
     launch_ps: int  # kernel launch to first workgroup, first kernel
     gap_ps: int  # end of a kernel to the first workgroup of the next
     workgroup_ps: int  # between two dispatches

@@ -175,7 +175,7 @@ class Gpu:
             fit = self._occupancy(launch.source.info)
             first, last = launch.cus or (0, self.machine.cu.count)
             places = min(fit.workgroups, launch.places or fit.workgroups)
-            fits.append((launch, places * (last - first)))
+            fits.append((launch, launch.keeps or places * (last - first)))
             self._check_cluster(launch.source.info, places, first, last)
             self._set_dispatch(launch, fit, places, first, last)
             shared.append(places * fit.shared_per_workgroup)
@@ -284,12 +284,14 @@ class Gpu:
 
     def _set_dispatch(self, launch: Launch, fit: Occupancy, places: int, first: int, last: int) -> None:
         spec, dispatch = self.machine.dispatch, self.node.dispatch[launch.queue]
-        for name in ("staged", "taken", "finished", "ended", "needs", "gated", "last_exit_ps"):
+        counts = ("staged", "taken", "finished", "ended", "needs", "gated")
+        for name in (*counts, "last_exit_ps", "placed", "kept", "kept_ps", "turn"):
             dispatch[name] = 0
         dispatch["takes"], dispatch["holds"] = fit.takes, held(self.machine.cu)
         dispatch["first_cu"], dispatch["last_cu"], dispatch["places"] = first, last, places
         dispatch["warps"], dispatch["comm"] = launch.source.info.warps_per_workgroup, launch.comm
         dispatch["cluster"] = launch.source.info.cluster
+        dispatch["kernels"], dispatch["keeps"] = int(spec.kernels), launch.keeps
         dispatch["order"], dispatch["interval_ps"] = int(spec.order), spec.workgroup_ps
         partitions = self.machine.l2.partitions  # one dispatcher for all of them (D44)
         dispatch["partitions"] = partitions if last - first >= partitions else 1

@@ -45,6 +45,7 @@ class Launch:
         tags: i8 [workgroups]: output tile of each workgroup; None = the number of the workgroup.
         gates: i8 [workgroups]: gate that each workgroup waits for, -1 = none; None = no gates.
         start_ps: time of the launch.
+        keeps: places that it keeps from its launch to its last workgroup, anywhere on its CUs; 0 = none.
     """
 
     source: KernelSource
@@ -56,6 +57,7 @@ class Launch:
     tags: np.ndarray | None = None
     gates: np.ndarray | None = None
     start_ps: int = 0
+    keeps: int = 0
 
 
 class Program(NamedTuple):

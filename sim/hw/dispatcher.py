@@ -5,6 +5,10 @@ workgroups in launch order. Kernels have CUs of their own or share them (`sim.hw
 are in the *trace window*, which the host fills ahead. If the next workgroup is not there yet, the dispatcher stops the
 clock (`needs`) until the host has staged it. So the result does not depend on how far the host reads ahead.
 
+A kernel may *keep* places (`keeps`), as a library's collective does with its channels. It takes them as CUs have room,
+also for workgroups whose gates are closed. All its workgroups run in these places. It gives them back when its last
+workgroup has one.
+
 The workgroups of a *cluster* start together, on CUs of one group (GPC): only if all have room there (D48).
 
 News takes the engine's lookahead to reach the dispatcher: that a workgroup has ended and its place is free (D7), and
@@ -16,7 +20,7 @@ import numpy as np
 from sim.hw.barrier import clear_phases
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.request import NEVER
-from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
+from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, took_place, waits_for_turn
 from sim.hw.signals import member, member_cu, member_place
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
@@ -58,6 +62,7 @@ DISPATCH = np.dtype(
         ("seed", "i8"),
         ("comm", "i8"),
         ("shares", "i8"),  # 1: other kernels may run on its CUs
+        ("kernels", "i8"),  # KernelOrder
         ("cluster", "i8"),  # workgroups of a cluster
         ("takes", "i8", len(RESOURCES)),  # by a workgroup
         ("holds", "i8", len(RESOURCES)),  # a CU
@@ -71,6 +76,11 @@ DISPATCH = np.dtype(
         ("needs", "i8"),  # 1: waits for the host
         ("gated", "i8"),  # 1: the next workgroup waits for its gate
         ("last_exit_ps", "i8"),  # when its last workgroup so far ended
+        ("placed", "i8"),  # 1: all its workgroups have got places
+        ("keeps", "i8"),  # places that it keeps, 0 = none: each workgroup takes one and leaves it
+        ("kept", "i8"),  # of them, those that it has ...
+        ("kept_ps", "i8"),  # ... the last one at this time
+        ("turn", "i8"),  # of the kernels that take turns: grows with each place, the lowest one is next
         ("start_ps", "i8"),  # of the cluster that is being dispatched ...
         ("members", "i2", MAX_CLUSTER),  # ... and the places of its workgroups
     ],
@@ -88,11 +98,15 @@ def _random_share(seed, tag):
 
 
 @compiled
-def free_places(dispatch, cus, now_ps):
-    """Free the places of workgroups that ended at least a lookahead ago. Returns when the next one is free, or NEVER.
+def free_places(dispatches, queue, cus, now_ps):
+    """Free the places of workgroups that ended at least a lookahead ago, except kept ones.
 
-    Writes: cus.
+    Returns:
+        When the next workgroup has ended for that time, or NEVER.
+
+    Reads: dispatches. Writes: cus.
     """
+    dispatch = dispatches[queue]
     next_ps = NEVER
     for c in range(dispatch.first_cu, dispatch.last_cu):
         cu = cus[c]
@@ -103,11 +117,11 @@ def free_places(dispatch, cus, now_ps):
             if resident.tag < 0 or resident.alive > 0:
                 continue
             free_ps = resident.ended_ps + dispatch.lookahead_ps
-            if free_ps <= now_ps:
+            if free_ps > now_ps:
+                next_ps = min(next_ps, free_ps)
+            elif dispatches[resident.queue].keeps == 0:
                 resident.tag = -1
                 cu.taken -= 1
-            else:
-                next_ps = min(next_ps, free_ps)
     return next_ps
 
 
@@ -119,7 +133,7 @@ def choose_cu(dispatches, queue, cus):
     first, step = dispatch.first_cu, np.int64(1)
     if dispatch.order == WorkgroupOrder.BY_PARTITION:
         step = dispatch.partitions
-        first += (dispatch.taken - first) % step
+        first += ((dispatch.kept if dispatch.keeps > 0 else dispatch.taken) - first) % step
     for c in range(first, dispatch.last_cu, step):
         taken = cus[c].taken
         if best >= 0 and taken >= cus[best].taken:
@@ -129,6 +143,48 @@ def choose_cu(dispatches, queue, cus):
             if taken == 0 or dispatch.order == WorkgroupOrder.DEPTH_FIRST:
                 break
     return best
+
+
+@compiled
+def _keep_place(dispatches, queue, cus, now_ps):
+    """Take one more place to keep. Returns False if no CU has room. Writes: dispatches, cus."""
+    c = choose_cu(dispatches, queue, cus)
+    if c < 0:
+        return False
+    dispatch, place = dispatches[queue], _free_place(cus[c])
+    resident = cus[c].resident[place]
+    resident.tag, resident.alive = 0, 0
+    resident.ended_ps = now_ps - dispatch.lookahead_ps
+    resident.first_warp, resident.warps = free_warps(cus[c], dispatch.warps), dispatch.warps
+    resident.queue = queue
+    cus[c].taken += 1
+    dispatch.kept += 1
+    dispatch.kept_ps = now_ps
+    dispatch.wake_ps = dispatch.next_ps = now_ps + dispatch.interval_ps
+    took_place(dispatches, queue)
+    if dispatch.kept == dispatch.keeps:
+        give_turn(dispatches, queue, now_ps)
+    return True
+
+
+@compiled
+def _leave_kept(dispatch, queue, cus, now_ps):
+    """Free a kept place in which no workgroup runs, for the next one. Returns its CU, -1 if there is none.
+
+    Writes: cus.
+    """
+    for c in range(dispatch.first_cu, dispatch.last_cu):
+        cu = cus[c]
+        if cu.taken == cu.residents:
+            continue
+        for place in range(MAX_WORKGROUPS):
+            resident = cu.resident[place]
+            ended = resident.alive == 0 and resident.ended_ps + dispatch.lookahead_ps <= now_ps
+            if resident.tag >= 0 and resident.queue == queue and ended:
+                resident.tag = -1
+                cu.taken -= 1
+                return c
+    return -1
 
 
 @compiled(inline=True)
@@ -195,12 +251,18 @@ def _join_cluster(dispatch, queue, cus, c, place):
                 resident.members[other] = dispatch.members[other]
 
 
-@compiled
-def _settle(dispatch, queue, cu, warps, staged, start_ps):
-    """Give the staged workgroup a place in the CU; its warps issue from start_ps on. Returns the place."""
+@compiled(inline=True)
+def _free_place(cu):
     place = 0
     while cu.resident[place].tag >= 0:
         place += 1
+    return place
+
+
+@compiled
+def _settle(dispatch, queue, cu, warps, staged, start_ps):
+    """Give the staged workgroup a place in the CU; its warps issue from start_ps on. Returns the place."""
+    place = _free_place(cu)
     first_warp = place * dispatch.warps if dispatch.shares == 0 else free_warps(cu, dispatch.warps)
     resident = cu.resident[place]
     resident.tag = staged.tag
@@ -271,19 +333,28 @@ def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
         return -1, NEVER
     dispatch.wake_ps = NEVER
     if not whole:
+        dispatch.placed, dispatch.keeps = 1, 0
         if dispatch.shares == 1:
             give_turn(dispatches, queue, now_ps)
         return -1, NEVER
+    free_ps = NEVER
+    if dispatch.kept < dispatch.keeps:
+        free_ps = free_places(dispatches, queue, cus, now_ps)
+        if _keep_place(dispatches, queue, cus, now_ps):
+            return -1, NEVER
     workgroup = staged[dispatch.taken & (len(staged) - 1)]
     dispatch.gated = 0
     for number in range(dispatch.taken, dispatch.taken + dispatch.cluster - rank):
         seen_ps = _gate_ps(dispatch, staged, gates, number)
         if seen_ps > now_ps:
             dispatch.gated = 1
-            dispatch.wake_ps = seen_ps
+            dispatch.wake_ps = min(seen_ps, free_ps)
             return -1, NEVER
-    free_ps = free_places(dispatch, cus, now_ps)
-    c = choose_cu(dispatches, queue, cus) if dispatch.cluster == 1 else _cluster_cu(dispatch, cus)
+    free_ps = free_places(dispatches, queue, cus, now_ps)
+    if dispatch.keeps > 0:
+        c = _leave_kept(dispatch, queue, cus, now_ps)
+    else:
+        c = choose_cu(dispatches, queue, cus) if dispatch.cluster == 1 else _cluster_cu(dispatch, cus)
     if c < 0:
         dispatch.wake_ps = free_ps
         return -1, NEVER
@@ -295,6 +366,8 @@ def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
     if dispatch.cluster > 1:
         _join_cluster(dispatch, queue, cus, c, place)
     dispatch.taken += 1
+    if dispatch.keeps == 0:
+        took_place(dispatches, queue)
     dispatch.next_ps = now_ps + dispatch.interval_ps * dispatch.cluster if rank == dispatch.cluster - 1 else now_ps
     dispatch.wake_ps = dispatch.next_ps
     return c, dispatch.start_ps

@@ -4,14 +4,18 @@ A kernel that has its CUs for itself needs only a number of places (`sim.occupan
 amounts of each of RESOURCES. A workgroup gets a place on a CU that still has all of them. Its warps are adjacent.
 Registers are counted for the whole CU, not for each scheduler (D19).
 
-Kernels that share CUs are dispatched in the order of their queues: the first workgroup of a kernel waits until all
-workgroups of the kernels before it have places (the *leftover* rule of NVIDIA's distributor of workgroups).
+Which kernel gets a place that is free says `dispatch.kernels`:
+
+in_order   the order of the queues: the first workgroup of a kernel waits until all workgroups of the kernels before it
+           have places, or all places that they keep (the *leftover* rule of NVIDIA's distributor of workgroups)
+in_turn    of the kernels that wait, the one that got its last place first (AMD: each queue has a dispatcher of its own)
 """
 
 import numpy as np
 
 from sim.hw.cu_record import MAX_WORKGROUPS
 from sim.hw.warp import MAX_WARPS
+from sim.spec import KernelOrder
 from tracer.compile.jit import compiled
 
 RESOURCES = ("workgroups", "warps", "threads", "registers", "shared_bytes", "barriers")
@@ -24,22 +28,34 @@ def _overlap(dispatch, other):
 
 @compiled
 def waits_for_turn(dispatches, queue):
-    """Has a kernel before this one, on CUs that they share, workgroups without places? Reads: dispatches."""
+    """Must it wait for a kernel before this one, on CUs that they share? Reads: dispatches."""
+    if dispatches[queue].kernels == KernelOrder.IN_TURN:
+        return False
     for q in range(queue):
         other = dispatches[q]
-        placed = other.ended == 1 and other.taken == other.staged
-        if other.shares == 1 and not placed and _overlap(dispatches[queue], other):
+        has_places = other.placed == 1 or 0 < other.keeps == other.kept
+        if other.shares == 1 and not has_places and _overlap(dispatches[queue], other):
             return True
     return False
 
 
 @compiled
 def give_turn(dispatches, queue, now_ps):
-    """All workgroups of a kernel have places: the kernels behind it look for theirs. Writes: dispatches."""
-    for q in range(queue + 1, len(dispatches)):
+    """A kernel wants no further places: the other kernels look for theirs. Writes: dispatches."""
+    for q in range(len(dispatches)):
         other = dispatches[q]
-        if other.shares == 1 and other.taken < other.staged and _overlap(dispatches[queue], other):
+        if q != queue and other.shares == 1 and other.taken < other.staged and _overlap(dispatches[queue], other):
             other.wake_ps = min(other.wake_ps, now_ps)
+
+
+@compiled
+def took_place(dispatches, queue):
+    """A kernel got a place on shared CUs: its turn is after that of all others. Writes: dispatches."""
+    if dispatches[queue].shares == 1 and dispatches[queue].kernels == KernelOrder.IN_TURN:
+        last = np.int64(0)
+        for q in range(len(dispatches)):
+            last = max(last, dispatches[q].turn)
+        dispatches[queue].turn = last + 1
 
 
 @compiled

@@ -58,11 +58,15 @@ def next_act_ps(node):
 
 @compiled
 def _run_dispatchers(node, end_ps):
-    """Dispatch workgroups that are due before end_ps, in the order of time. Returns False if a queue needs the host."""
+    """Dispatch workgroups that are due before end_ps, in the order of time. Returns False if a queue needs the host.
+
+    At equal times the queue goes first whose turn it is (`sim.hw.residency`), else the lower one.
+    """
     while True:
         queue = 0
         for other in range(1, len(node.dispatch)):
-            if node.dispatch[other].wake_ps < node.dispatch[queue].wake_ps:
+            one, best = node.dispatch[other], node.dispatch[queue]
+            if one.wake_ps < best.wake_ps or (one.wake_ps == best.wake_ps and one.turn < best.turn):
                 queue = other
         if node.dispatch[queue].wake_ps >= end_ps:
             return True

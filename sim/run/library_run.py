@@ -1,7 +1,7 @@
 """A collective as NCCL or RCCL runs it, as a run: staged plans on a machine with the links and software of its row.
 
 LibraryRun   the collective alone
-BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own
+BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own or on shared ones
 """
 
 from dataclasses import dataclass, replace
@@ -155,15 +155,26 @@ class LibraryRun(Run):
 
 @dataclass(frozen=True, kw_only=True)
 class BesideRun(LibraryRun):
-    """A GEMM and a collective of a library at the same time. The channels keep the last CUs, the GEMM has the others.
+    """A GEMM and a collective of a library at the same time.
 
-    The result has the figures `gemm_end_ps` and `collective_end_ps`, each with its launch.
+    The channels keep the last CUs, and the GEMM has the others; or both share all CUs. Then a channel gets a place when
+    a CU has room, keeps it until the last data of the collective are given out, and the GEMM has the rest
+    (`dispatch.kernels`). The figures `gemm_end_ps` and `collective_end_ps` are the times from the two calls to the ends
+    of the last warps, with the launches. `channels_placed_ps`, on shared CUs, is the time from the call of the
+    collective until all its channels have places.
+
+    No deadlock is possible: a channel takes only work whose data have come, so the channels that have places do all the
+    work, be it a single one.
 
     Attributes:
         source: the GEMM of each GPU.
+        shared: share all CUs.
+        lead_ps: time from the call of the collective to the call of the GEMM; negative: the GEMM is called first.
     """
 
     source: GemmSource
+    shared: bool = False
+    lead_ps: int = 0
 
     @property
     def title(self) -> str:
@@ -176,30 +187,64 @@ class BesideRun(LibraryRun):
     def input(self) -> dict[str, Any]:
         return gemm_input(self.source) | super().input()
 
+    def own_options(self) -> dict[str, Any]:
+        return {"shared": self.shared, "lead_ps": self.lead_ps}
+
     def reads(self, field: str) -> bool:
         return True
 
+    def check(self) -> None:
+        """Refuse channels that do not fit.
+
+        Raises:
+            UserError: names what was found and what is allowed.
+        """
+        channels, count, algorithm = self.choice.channels, self.preset.machine.cu.count, self.choice.algorithm
+        if self.shared and algorithm != RING:
+            raise UserError(
+                f"algorithm on shared CUs: found {algorithm}, allowed is {RING}: its channels are one kernel"
+            )
+        most = count if self.shared else count - 1
+        if not 1 <= channels <= most:
+            raise UserError(f"channels: found {channels}, allowed beside a GEMM are 1 to {most}")
+
+    @property
+    def calls_ps(self) -> tuple[int, int]:
+        """When GEMM and collective are called."""
+        return max(0, self.lead_ps), max(0, -self.lead_ps)
+
+    def kernels(self, plan: Plan) -> list[Launch]:
+        """GEMM and collective of a GPU. On shared CUs the queues are in the order of the launches."""
+        machine, channels = self.preset.machine, self.choice.channels
+        (gemm_ps, collective_ps), split = self.calls_ps, machine.cu.count - channels
+        gemm = Launch(self.source, start_ps=gemm_ps + machine.dispatch.launch_ps)
+        parts = [
+            replace(part, start_ps=part.start_ps + collective_ps + machine.collective.launch_ps)
+            for part in self.launches(plan)
+        ]
+        if self.shared:
+            both = [gemm, *(replace(part, cus=None, keeps=channels) for part in parts)]
+            both.sort(key=lambda launch: launch.start_ps)
+            return [replace(launch, queue=queue) for queue, launch in enumerate(both)]
+        moved = [
+            replace(part, queue=1 + part.queue, cus=(split + part.cus[0], split + part.cus[1]))
+            for part in parts
+            if part.cus
+        ]
+        return [replace(gemm, cus=(0, split)), *moved]
+
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        machine = self.preset.machine
-        count = machine.cu.count
-        split = count - self.choice.channels
-        if split < 1:
-            raise UserError(f"channels: found {self.choice.channels}, allowed beside a GEMM are 1 to {count - 1}")
-        gemm = Launch(self.source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
-        delay_ps = machine.collective.launch_ps
-
-        def kernels(plan: Plan) -> list[Launch]:
-            moved = [
-                replace(part, queue=1 + part.queue, cus=(split + part.cus[0], split + part.cus[1]))
-                for part in self.launches(plan)
-                if part.cus
-            ]
-            return [gemm, *(replace(part, start_ps=part.start_ps + delay_ps) for part in moved)]
-
-        cluster, launches = plan_cluster(machine, self.plans(), kernels, explicit=False, interval_ps=self.interval_ps)
-        result = run_cluster(cluster, launches, self.kind, self.interval_ps, progress, save_points)
-        ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
-        result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
+        self.check()
+        machine, plans, interval_ps = self.preset.machine, self.plans(), self.interval_ps
+        cluster, launches = plan_cluster(machine, plans, self.kernels, explicit=False, interval_ps=interval_ps)
+        result = run_cluster(cluster, launches, self.kind, interval_ps, progress, save_points)
+        dispatch, (gemm_ps, collective_ps) = cluster.gpus[0].node.dispatch, self.calls_ps
+        own = [launch.queue for launch in launches[0] if launch.comm]
+        (other,) = [launch.queue for launch in launches[0] if not launch.comm]
+        result.figures["gemm_end_ps"] = int(dispatch["last_exit_ps"][other]) - gemm_ps
+        result.figures["collective_end_ps"] = int(dispatch["last_exit_ps"][own].max()) - collective_ps
+        if self.shared:
+            result.figures["channels_placed_ps"] = int(dispatch["kept_ps"][own].max()) - collective_ps
         return result
 
     def signed(self, result: RunResult) -> RunResult:

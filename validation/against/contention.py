@@ -1,16 +1,17 @@
 """A GEMM and an all-reduce at the same time on MI300X, against measurements: how much each slows the other down.
 
-`python -m validation.against.contention` simulates CASES (results in the store are used) and writes
+`python -m validation.against.contention` simulates CASES in all WAYS (results in the store are used) and writes
 `tables/contention.md`; `--stored` takes only what the store has. Measured: `gemm_beside_allreduce_mi300x.csv` and
 `gemm_beside_allreduce_cu_split_mi300x.csv` of `references` (hipBLASLt by torch, rotating buffers, RCCL on 8 GPUs). No
-value is fitted to them. BLIND has no measurement at hand; its answers are in `predictions/contention_mi300x.csv`.
+value is fitted to them. BLIND has no measurement at hand; its answers are in `predictions/contention_mi300x.csv`, where
+a row names the revision that made it and rows of earlier revisions stay.
 """
 
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sim.collective.library import choose
 from sim.gemm_facts import gpu_facts
@@ -25,8 +26,10 @@ from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
+from traces.output import replacing
 from traces.schema import SECTOR_BYTES
 from traces.units import PS_PER_MS
+from validation.against.model_predictions import current_revision
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "contention_notes.md"
@@ -34,15 +37,27 @@ TABLE = HERE / "tables" / "contention.md"
 PREDICTIONS = HERE / "predictions" / "contention_mi300x.csv"
 PRESET, GPUS, BYTES = "mi300x", 8, 2
 GOAL = 0.10
-COLUMNS = ("GEMM", "channels", "figure", "measured", "ours", "error")
-REASONS = ("GEMM", "channels", "waves", "L2 misses", "HBM", "waves at once", "L2 misses at once", "HBM at once")
+COLUMNS = ("GEMM", "channels", "CUs", "figure", "measured", "ours", "error")
+TIMES = ("GEMM", "channels", "CUs", "GEMM alone", "GEMM", "all-reduce alone", "all-reduce", "all channels have CUs")
+REASONS = ("GEMM", "channels", "CUs", "waves", "L2 misses", "HBM", "waves at once", "L2 misses at once", "HBM at once")
+MILLISECONDS = ("gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms")
+PREDICTED = ("m", "channels", "cus", *MILLISECONDS, "kind", "revision")
+WAIT_PS = 48_000_000
+"""100,000 clocks at 2100 MHz. In the measured program (ROCm/tritonBLAS@3b84da43, benchmarks/overlap.py) the GEMM waits
+so long for the all-reduce to get its CUs, and this wait is part of its time."""
+WAYS: dict[str, dict[str, Any]] = {
+    "apart": {},
+    "shared, GEMM first": {"shared": True},
+    "shared, all-reduce first": {"shared": True, "lead_ps": WAIT_PS},
+}
+"""Settings of `BesideRun`. Called at once, the GEMM is first: its launch is the shorter one."""
 
 
 class Case(NamedTuple):
     """A GEMM in bf16 with M = N = K, and an all-reduce of its output.
 
     Attributes:
-        channels: of RCCL; each keeps a CU.
+        channels: of RCCL; each keeps a CU from its start to the end of the all-reduce.
         gemm_slowdown, collective_slowdown, overlap: measured: time at once over time alone; both times one after the
             other over the time of both at once. 0 = not measured.
     """
@@ -60,12 +75,16 @@ BLIND = (Case(4096, 56), Case(4096, 32), Case(16384, 56))
 
 
 class Ours(NamedTuple):
-    """Times of a case in ms and its counters."""
+    """Times of a case in one way in ms and its counters. The GEMM's time at once has the wait in front of it.
+
+    placed_ms: from the call of the all-reduce until all channels have places; 0 = they have CUs of their own.
+    """
 
     gemm_ms: float
     collective_ms: float
     gemm_beside_ms: float
     collective_beside_ms: float
+    placed_ms: float
     alone: RunResult
     beside: RunResult
 
@@ -75,6 +94,10 @@ class Ours(NamedTuple):
         wall_ms = max(self.gemm_beside_ms, self.collective_beside_ms)
         gemm, collective = self.gemm_beside_ms / self.gemm_ms, self.collective_beside_ms / self.collective_ms
         return gemm, collective, (self.gemm_ms + self.collective_ms) / wall_ms
+
+
+Found = Mapping[tuple[Case, str], Ours]
+"""(Case, name of WAYS) -> what was simulated."""
 
 
 def machine(case: Case) -> Preset:
@@ -88,92 +111,116 @@ def _bytes(case: Case) -> int:
     return case.m * case.m * BYTES
 
 
-def runs_of(case: Case) -> tuple[KernelRun, LibraryRun, BesideRun]:
+def runs_of(case: Case, way: str) -> tuple[KernelRun, LibraryRun, BesideRun]:
     """The GEMM alone, the all-reduce alone, both at once."""
     preset = machine(case)
     problem = GemmProblem(case.m, case.m, case.m)
     source = GemmSource(problem, choose_kernel(problem, gpu_facts(preset.machine), DataType.BF16))
     choice = choose(preset.machine.collective.library, "all_reduce", GPUS, _bytes(case), None, None, case.channels)
     gemm = KernelRun(preset=load_preset(PRESET), source=CommandSequence([source]), accuracy=0.01)
-    alone = LibraryRun(preset=preset, kind="all_reduce", gpus=GPUS, data_bytes=_bytes(case), choice=choice)
-    beside = BesideRun(
-        preset=preset, kind="all_reduce", gpus=GPUS, data_bytes=_bytes(case), choice=choice, source=source
-    )
-    return gemm, alone, beside
+    common: dict[str, Any] = {"kind": "all_reduce", "gpus": GPUS, "data_bytes": _bytes(case), "choice": choice}
+    alone = LibraryRun(preset=preset, **common)
+    return gemm, alone, BesideRun(preset=preset, source=source, **common, **WAYS[way])
 
 
-def simulate(case: Case, store: Store) -> Ours:
+def simulate(case: Case, way: str, store: Store) -> Ours:
     """Simulated times of a case."""
-    gemm, alone, beside = (run_or_get(run, store).result for run in runs_of(case))
+    runs = runs_of(case, way)
+    gemm, alone, beside = (run_or_get(run, store).result for run in runs)
     assert alone.exactly_once and beside.exactly_once
-    ends = (beside.figures["gemm_end_ps"] / PS_PER_MS, beside.figures["collective_end_ps"] / PS_PER_MS)
-    return Ours(gemm.time_ps / PS_PER_MS, alone.time_ps / PS_PER_MS, *ends, gemm, beside)
+    figures = {name: int(value or 0) / PS_PER_MS for name, value in beside.figures.items() if name.endswith("_ps")}
+    return Ours(
+        gemm_ms=gemm.time_ps / PS_PER_MS,
+        collective_ms=alone.time_ps / PS_PER_MS,
+        gemm_beside_ms=figures["gemm_end_ps"] + runs[-1].lead_ps / PS_PER_MS,
+        collective_beside_ms=figures["collective_end_ps"],
+        placed_ms=figures.get("channels_placed_ps", 0.0),
+        alone=gemm,
+        beside=beside,
+    )
 
 
-def stored(case: Case, store: Store) -> bool:
-    return all(store.path(run.key).exists() for run in runs_of(case))
+def stored(case: Case, way: str, store: Store) -> bool:
+    return all(store.path(run.key).exists() for run in runs_of(case, way))
 
 
-def rows_of(case: Case, ours: Ours) -> list[list[str]]:
-    """Slow-downs beside the measured ones, then the times behind them."""
+def rows_of(case: Case, way: str, ours: Ours) -> list[list[str]]:
+    """Slow-downs beside the measured ones."""
     measured = (case.gemm_slowdown, case.collective_slowdown, case.overlap)
     names = ("GEMM, at once over alone", "all-reduce, at once over alone", "one after the other over at once")
     rows = []
     for name, theirs, own in zip(names, measured, ours.slowdowns, strict=True):
         error = f"{100 * (own / theirs - 1):+.1f} % (goal {GOAL:.0%})" if theirs else ""
-        rows.append([f"{case.m}^3", str(case.channels), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error])
+        rows.append([*_names(case, way), name, f"{theirs:.2f}" if theirs else "", f"{own:.2f}", error])
     return rows
 
 
-def time_row(case: Case, ours: Ours) -> list[str]:
+def _names(case: Case, way: str) -> list[str]:
+    return [f"{case.m}^3", str(case.channels), way]
+
+
+def _times(ours: Ours) -> list[str]:
     times = (ours.gemm_ms, ours.gemm_beside_ms, ours.collective_ms, ours.collective_beside_ms)
-    return [f"{case.m}^3", str(case.channels), *(f"{value:.3f}" for value in times)]
+    return [f"{value:.3f}" for value in times]
 
 
-def reason_row(case: Case, ours: Ours) -> list[str]:
-    """What can slow the GEMM down: fewer CUs, hence more waves of tiles; or misses."""
-    *_, beside = runs_of(case)
-    tiles, cus = beside.source.tiles, beside.preset.machine.cu.count
-    cells = [f"{case.m}^3", str(case.channels)]
-    for count, result in ((cus, ours.alone), (cus - case.channels, ours.beside)):
+def time_row(case: Case, way: str, ours: Ours) -> list[str]:
+    return [*_names(case, way), *_times(ours), f"{ours.placed_ms:.3f}" if ours.placed_ms else "at the start"]
+
+
+def reason_row(case: Case, way: str, ours: Ours) -> list[str]:
+    """What can slow the GEMM down: CUs that channels have, hence more waves of tiles; or misses."""
+    *_, beside = runs_of(case, way)
+    of, tiles = beside.preset.machine, beside.source.tiles
+    cus, launch_ps = of.cu.count, of.dispatch.launch_ps
+    waves = -(-tiles // cus)
+    wave_ps = (ours.alone.time_ps - launch_ps) / waves
+    at_once = (int(ours.beside.figures["gemm_end_ps"] or 0) - launch_ps) / wave_ps
+    cells = _names(case, way)
+    for said, result in ((f"{waves} of {tiles} tiles", ours.alone), (f"{at_once:.1f}", ours.beside)):
         missed, read = result.totals["l2.read_miss_sectors"] * SECTOR_BYTES, result.dram_bytes[Stream.COMPUTE_READ]
-        cells += [f"{-(-tiles // count)} of {tiles} tiles on {count} CUs", f"{missed / 1e9:.2f}", f"{read / 1e9:.2f}"]
+        cells += [said, f"{missed / 1e9:.2f}", f"{read / 1e9:.2f}"]
     return cells
 
 
-def table(found: Mapping[Case, Ours]) -> str:
+def table(found: Found) -> str:
     """All cases as Markdown, with the explanation of NOTES."""
-    missing = [case for case in (*CASES, *BLIND) if case not in found]
+    missing = [(case, way) for case in (*CASES, *BLIND) for way in WAYS if (case, way) not in found]
     blocks: list[Block] = [
         Heading("A GEMM beside an all-reduce on MI300X", 1),
         Text(
             "Generated by `python -m validation.against.contention`. Measured: `validation/references/"
             "gemm_beside_allreduce*_mi300x.csv`. Nothing is fitted to them."
         ),
-        Table(COLUMNS, [row for case, ours in found.items() for row in rows_of(case, ours)]),
-        Text("Times in ms:"),
-        Table(
-            ("GEMM", "channels", "GEMM alone", "GEMM at once", "all-reduce alone", "all-reduce at once"),
-            [time_row(case, ours) for case, ours in found.items()],
+        Table(COLUMNS, [row for key, ours in found.items() for row in rows_of(*key, ours)]),
+        Text("Times in ms from the call of each, alone and at once:"),
+        Table(TIMES, [time_row(*key, ours) for key, ours in found.items()]),
+        Text(
+            "Why: waves of tiles (at once: the GEMM's time over that of a wave alone), reads that miss L2 (GB) and HBM "
+            "reads of the GEMM (GB):"
         ),
-    ]
-    blocks += [
-        Text("Why: waves of tiles, reads that miss L2 (GB) and HBM reads of the GEMM (GB), alone and at once:"),
-        Table(REASONS, [reason_row(case, ours) for case, ours in found.items()]),
+        Table(REASONS, [reason_row(*key, ours) for key, ours in found.items()]),
     ]
     if missing:
-        blocks.append(Text("Not run: " + ", ".join(f"{case.m}^3 with {case.channels} channels" for case in missing)))
+        names = [f"{case.m}^3 with {case.channels} channels ({way})" for case, way in missing]
+        blocks.append(Text("Not run: " + "; ".join(names)))
     return to_markdown([*blocks, notes(NOTES)])
 
 
-def write_predictions(found: Mapping[Case, Ours]) -> None:
-    """The blind answers."""
-    with PREDICTIONS.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("m", "channels", "gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms", "kind"))
-        for case in BLIND:
-            if case in found:
-                writer.writerow([case.m, case.channels, *time_row(case, found[case])[2:], "blind"])
+def write_predictions(found: Found) -> None:
+    """Add the blind answers that are new. Those of earlier revisions stay."""
+    with PREDICTIONS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = {tuple(row[name] for name in PREDICTED[:-1]) for row in rows}
+    revision = current_revision()
+    for (case, way), ours in found.items():
+        answer = (str(case.m), str(case.channels), way, *_times(ours), "blind")
+        if case in BLIND and answer not in known:
+            rows.append(dict(zip(PREDICTED, (*answer, revision), strict=True)))
+    with replacing(PREDICTIONS) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, PREDICTED, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -184,9 +231,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     chosen, store = parser.parse_args(arguments), Store()
     if chosen.only:
-        print(simulate(Case(*chosen.only), store).slowdowns)
+        for way in WAYS:
+            print(way, simulate(Case(*chosen.only), way, store).slowdowns, flush=True)
         return
-    found = {case: simulate(case, store) for case in (*CASES, *BLIND) if not chosen.stored or stored(case, store)}
+    asked = [(case, way) for case in (*CASES, *BLIND) for way in WAYS]
+    found = {key: simulate(*key, store) for key in asked if not chosen.stored or stored(*key, store)}
     write_page(TABLE, table(found))
     write_predictions(found)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
-from sim.hw.dispatcher import DISPATCH, STAGED, choose_cu, dispatch_step
+from sim.hw.dispatcher import DISPATCH, STAGED, choose_cu, dispatch_step, free_places
 from sim.hw.request import NEVER
 from sim.hw.space import GATE
 from sim.machine.build import build
@@ -78,6 +78,39 @@ def test_workgroups_take_turns_among_partitions():
     bench.end(2, 0, 3000)
     bench.record["wake_ps"] = 4000
     assert [c for c, _ in bench.deal()] == [2, 1]
+
+
+def test_a_kernel_runs_in_the_places_that_it_keeps():
+    """It takes them first, one in each dispatch interval, and gives them back with its last workgroup."""
+    bench = DispatchBench(3, places=1, keeps=2)
+    assert bench.deal() == [(0, 200), (1, 300)]
+    assert bench.node.cus["taken"].tolist() == [1, 1, 0, 0] and bench.record[0]["kept_ps"] == 100
+    bench.end(1, 0, 1000)
+    bench.record["wake_ps"] = 1050
+    assert bench.deal() == [(1, 1050)]  # CU 2 is free, too
+    assert bench.record[["placed", "keeps"]].tolist() == [(1, 0)]
+
+
+def test_a_kernel_keeps_its_places_while_its_gates_are_closed():
+    bench = DispatchBench(3, places=1, keeps=2)
+    bench.staged[0]["gate"] = 1
+    assert bench.deal() == [] and bench.node.cus["taken"].tolist() == [1, 1, 0, 0]
+    other = np.zeros(2, DISPATCH)
+    other[0], other[1] = bench.record[0], bench.record[0]
+    other["keeps"][1] = 0
+    assert free_places(kernel_view(other), 1, bench.cus, 10_000) == NEVER
+    assert bench.node.cus["taken"].tolist() == [1, 1, 0, 0]  # another kernel does not free them
+    other["keeps"] = 0
+    free_places(kernel_view(other), 1, bench.cus, 10_000)
+    assert bench.node.cus["taken"].tolist() == [0, 0, 0, 0]
+
+
+def test_places_to_keep_are_taken_in_turn_among_partitions():
+    bench = DispatchBench(3, order=WorkgroupOrder.BY_PARTITION, partitions=2, places=1, keeps=3)
+    bench.node.cus["taken"] = [1, 0, 0, 0]
+    bench.deal()
+    assert bench.node.cus["taken"].tolist() == [1, 1, 1, 0]  # the third place waits for CU 0 or 2
+    assert bench.record[0]["kept"] == 2
 
 
 @pytest.mark.parametrize("order", [BREADTH, DEPTH])

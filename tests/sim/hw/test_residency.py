@@ -7,9 +7,10 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.dispatcher import DISPATCH
 from sim.hw.request import NEVER
-from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, waits_for_turn
+from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, took_place, waits_for_turn
 from sim.machine.build import build
 from sim.occupancy import held, occupancy
+from sim.spec import KernelOrder
 from tests.support.plain_records import kernel_view
 from tests.support.programs import compute, kernel, small_preset
 
@@ -78,10 +79,31 @@ def test_a_queue_waits_for_the_queues_before_it_on_the_same_cus():
     assert [bool(waits_for_turn(dispatches, queue)) for queue in range(4)] == [False, True, False, True]
     records["taken"][0] = 2
     assert waits_for_turn(dispatches, 1)  # the host may stage more
-    records["ended"][0] = 1
+    records["placed"][0] = 1
     assert not waits_for_turn(dispatches, 1) and waits_for_turn(dispatches, 3)
     give_turn(dispatches, 0, 70)
     assert records["wake_ps"].tolist() == [NEVER, 70, NEVER, 70]
+
+
+def test_a_kernel_with_all_the_places_that_it_keeps_lets_the_next_one_start():
+    _, records, _ = bench()
+    records["keeps"][0] = 2
+    dispatches = kernel_view(records)
+    waits = []
+    for kept in range(3):
+        records["kept"][0] = kept
+        waits.append(bool(waits_for_turn(dispatches, 1)))
+    assert waits == [True, True, False]
+
+
+def test_kernels_that_take_turns_wait_for_none_and_the_last_one_to_get_a_place_is_the_last_in_turn():
+    _, records, _ = bench()
+    records["kernels"] = int(KernelOrder.IN_TURN)
+    dispatches = kernel_view(records)
+    assert not any(waits_for_turn(dispatches, queue) for queue in range(4))
+    for queue in (2, 0, 2):
+        took_place(dispatches, queue)
+    assert records["turn"].tolist() == [2, 0, 3, 0]
 
 
 def test_l1_keeps_what_the_shared_memory_of_both_kernels_leaves():

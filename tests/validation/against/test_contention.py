@@ -6,7 +6,8 @@ from statistics import median
 
 import pytest
 
-from validation.against.contention import BLIND, CASES, HERE, PREDICTIONS, TABLE, Case, runs_of
+from sim.presets import load_preset
+from validation.against.contention import BLIND, CASES, HERE, PREDICTIONS, TABLE, WAIT_PS, WAYS, Case, runs_of
 
 ALONE, BACKEND = "gemm_alone_rotating_buffers_ms", "gemm_backend_and_grid"
 
@@ -17,11 +18,13 @@ def _measured(name):
 
 
 def _table():
-    """Figures of the first table: (size, channels, figure) -> (measured, ours)."""
-    lines = re.findall(
-        r"^\| (\d+)\^3 \| (\d+) \| ([^|]+) \| ([\d.]*) ?\| ([\d.]+) \| .*\|$", TABLE.read_text("utf-8"), re.M
-    )
-    return {(int(size), int(channels), what): (measured, float(ours)) for size, channels, what, measured, ours in lines}
+    """Figures of the first table: (size, channels, way, figure) -> (measured, ours)."""
+    cells = r"^\| (\d+)\^3 \| (\d+) \| ([^|]+) \| ([^|]+) \| ([\d.]*) ?\| ([\d.]+) \| .*\|$"
+    lines = re.findall(cells, TABLE.read_text("utf-8"), re.M)
+    return {
+        (int(size), int(channels), way, what): (theirs, float(ours))
+        for size, channels, way, what, theirs, ours in lines
+    }
 
 
 def test_the_measured_slow_downs_are_those_of_the_files():
@@ -40,29 +43,50 @@ def test_the_measured_slow_downs_are_those_of_the_files():
     assert best == pytest.approx(fewer.overlap, abs=0.005)
 
 
-def test_the_gemm_has_the_cus_that_the_channels_leave():
-    gemm, alone, beside = runs_of(Case(4096, 56))
+@pytest.mark.parametrize("way", WAYS)
+def test_the_runs_of_a_case_are_of_one_gemm_and_one_all_reduce(way):
+    gemm, alone, beside = runs_of(Case(4096, 56), way)
     assert beside.choice.channels == alone.choice.channels == beside.preset.machine.collective.cus == 56
     assert alone.data_bytes == beside.data_bytes == beside.source.problem.output_bytes
     assert gemm.preset.machine.cu == beside.preset.machine.cu
 
 
+def test_the_all_reduce_comes_first_if_the_gemm_waits_as_in_the_measured_program():
+    clock = load_preset("mi300x").machine.cu.clock_MHz
+    assert pytest.approx(100_000 * 1e6 / clock, rel=0.01) == WAIT_PS
+    for way, first in (("shared, GEMM first", False), ("shared, all-reduce first", True)):
+        *_, beside = runs_of(Case(4096, 56), way)
+        queues = beside.kernels(beside.plans()[0])
+        assert [launch.comm for launch in queues] == [first, not first]
+        assert [launch.keeps for launch in queues if launch.comm] == [56]
+
+
 def test_the_table_has_what_was_simulated_and_names_the_rest():
     text, found = TABLE.read_text(encoding="utf-8"), _table()
     for case in (*CASES, *BLIND):
-        inside = (case.m, case.channels, "GEMM, at once over alone") in found
-        assert inside != (f"{case.m}^3 with {case.channels} channels" in text)
+        for way in WAYS:
+            inside = (case.m, case.channels, way, "GEMM, at once over alone") in found
+            assert inside != (f"{case.m}^3 with {case.channels} channels ({way})" in text)
     for case in CASES:
-        measured, ours = found.get((case.m, case.channels, "GEMM, at once over alone"), ("", 0))
-        if measured:
+        for way in WAYS:
+            measured, ours = found[case.m, case.channels, way, "GEMM, at once over alone"]
             assert float(measured) == case.gemm_slowdown and ours == pytest.approx(case.gemm_slowdown, rel=0.10)
+
+
+def test_an_all_reduce_behind_a_gemm_waits_for_its_first_tiles():
+    """Its slow-down grows with the share of a tile in it; called first it is not slowed down."""
+    found, figure = _table(), "all-reduce, at once over alone"
+    for m, channels, *_ in CASES:
+        behind, before = (found[m, channels, f"shared, {first} first", figure][1] for first in ("GEMM", "all-reduce"))
+        assert 1.4 < behind < 1.7 and before == pytest.approx(1, abs=0.02)
 
 
 def test_the_blind_answers_are_those_of_the_table():
     with PREDICTIONS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert rows
-    for row in rows:
-        key = (int(row["m"]), int(row["channels"]), "GEMM, at once over alone")
-        assert Case(*key[:2]) in BLIND and row["kind"] == "blind"
-        assert float(row["gemm_beside_ms"]) / float(row["gemm_ms"]) == pytest.approx(_table()[key][1], abs=0.02)
+    latest = {(int(row["m"]), int(row["channels"]), row["cus"]): row for row in rows}
+    assert set(latest) == {key[:3] for key in _table() if key[0] != CASES[0].m}
+    for (m, channels, way), row in latest.items():
+        assert Case(m, channels) in BLIND and row["kind"] == "blind" and row["revision"]
+        ours = _table()[m, channels, way, "GEMM, at once over alone"][1]
+        assert float(row["gemm_beside_ms"]) / float(row["gemm_ms"]) == pytest.approx(ours, abs=0.02)
