@@ -1,6 +1,7 @@
 """Models against measurements: cases fit their machines, rows are those of the references, verdicts are right."""
 
 import csv
+import math
 import re
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from sim.presets import load_preset
+from sim.run.dram import timing_sets
 from sim.scenario.model import ModelScenario
 from tracer.data_type import DataType
 from tracer.gemm.batched import BatchedGemm
@@ -105,6 +107,17 @@ def test_predicted_models_fit_their_gpus():
         how = replace(how, **model_predictions.GPT_ITERATIONS[name])
         scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, overlap=False)
         assert scenario.schedule.stages * 8 == how.gpus
+
+
+def test_the_smaller_a100_has_the_same_dram_times_at_its_clock():
+    hbm, times = load_preset("a100_80g", model_predictions.A100_40).machine.hbm, timing_sets()["R"]
+    assert hbm.channels * 16 * hbm.clock_MHz == pytest.approx(1_555_000, rel=1e-3)  # MB/s
+    clocks = {name: value * hbm.clock_MHz / times["clock_MHz"] for name, value in times["timing"].items()}
+    wanted = {name: math.ceil(value) for name, value in clocks.items()}
+    standard = {name: times["timing"][name] for name in ("burst", "CCD_S", "CCD_L", "CCDWL")}
+    wanted |= standard | {"REFI": math.floor(clocks["REFI"]), "RC": wanted["RAS"] + wanted["RP"]}
+    wanted["RTW"] = wanted["CL"] + wanted["burst"] + 2 - wanted["WL"]
+    assert {name: getattr(hbm.timing, name) for name in wanted} == wanted
 
 
 def test_predictions_are_of_the_known_cases():
