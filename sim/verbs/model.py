@@ -121,7 +121,8 @@ def model(
     A large model takes minutes: t3sim model llama-3-70b --preset h200 --gpus 8 --tp 8 --tokens 8192
 
     Each different kernel and collective is simulated once and kept in the store of finished runs, so the same model
-    with another link takes seconds. What runs at the same time is assumed not to slow each other down.
+    with another link takes seconds. A GEMM beside a collective has the CUs that the collective leaves; bandwidth is not
+    shared out.
     """
     if as_list:
         rows = [(each.name, f"{each.weights / 1e9:,.1f}", each.layers, each.hidden) for each in models().values()]

@@ -3,17 +3,20 @@
 What each software (`Deployment.software`) runs, read off public sources. A line has the kernels of one place:
 
                       eager, eager-2019 (PyTorch; NVIDIA's BERT) Megatron-LM (2022)              fused
-    Q, K, V           three GEMMs, three biases                  a GEMM                          a GEMM
+    Q, K, V           three GEMMs, three biases                  a GEMM, a bias                  a GEMM
     scores            a copy each of Q, K, V; scale; mask;       softmax with scale and mask     the same
                       softmax
-    gradient of it    gradient times output; softmax; scale      softmax with scale and mask     the same
-    after attention   a copy                                     a copy                          none
+    gradient of it    gradient times output; softmax; scale      the same; scale of Q's and K's  the same
+    after attention   a copy, and one of its gradient            a copy                          none
     bias, dropout,    bias; dropout; residual; norm              one for bias, dropout and       one kernel
     residual, norm                                               residual; norm
     activation        bias and GELU in one                       the same                        the same
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
-    loss              logarithm of softmax, then the choice      fused                           fused
+    loss              logarithm of softmax, then the choice      fused (assumed)                 fused
+    Adam              clipping; one kernel                       eight kernels (`adam:scaled`)   clipping; one kernel
 
+Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
+scales the gradients of Q and K (PyTorch, derivatives.yaml).
 The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
 division; up to 1024 columns a warp keeps a row) are those of its sources, as in
 `validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
@@ -55,6 +58,7 @@ class KernelTexts:
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
         self.eager = how.software in (Software.EAGER, Software.EAGER_2019)
         self.fused = how.software == Software.FUSED
+        self.megatron = how.software == Software.MEGATRON
 
     def _text(self, name: str, **fields: object) -> str:
         if self.how.software == Software.EAGER_2019 and name in ELEMENT_WISE:
@@ -90,7 +94,7 @@ class KernelTexts:
 
     def bias(self, rows: int, width: int) -> list[str]:
         """The bias of a linear layer, if it is a kernel of its own."""
-        return self.passes(rows, [width] if self.eager and self.model.bias else [])
+        return self.passes(rows, [width] if self.model.bias and not self.fused else [])
 
     def bias_backward(self, rows: int, width: int) -> list[str]:
         """The gradient of a bias, if it is a kernel of its own."""
@@ -173,12 +177,11 @@ class KernelTexts:
         if self.how.dropout:
             steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
         steps.append(("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch)))
-        return [*steps, *self._context_copy("context_copy")]
+        return [*steps, *([] if self.fused else self._context_copy("context_copy"))]
 
     def _context_copy(self, name: str) -> list[tuple[str, OperatorClass, str]]:
         """The copy of the attention's output to the order of the tokens, or of its gradient back."""
-        width = [] if self.fused else [self.model.value_width // self.how.tp]
-        return [(name, NORM, text) for text in self.passes(self.how.tokens, width)]
+        return [(name, NORM, text) for text in self.passes(self.how.tokens, [self.model.value_width // self.how.tp])]
 
     def attention_backward(self) -> list[tuple[str, OperatorClass, str]]:
         if self.how.flash:
@@ -186,7 +189,7 @@ class KernelTexts:
         batch, rows = self.products, self.products * self.queries
         q, s, d = self.queries, self.keys, self.head_dim
         steps = [
-            *self._context_copy("context_copy_back"),
+            *(self._context_copy("context_copy_back") if self.eager else []),
             ("values_scores", ATTENTION, self.matrix(q, s, d, batch)),
             ("values_value", ATTENTION, self.matrix(s, d, q, batch)),
         ]
@@ -201,6 +204,9 @@ class KernelTexts:
             ("scores_query", ATTENTION, self.matrix(q, d, s, batch)),
             ("scores_key", ATTENTION, self.matrix(s, d, q, batch)),
         ]
+        if self.megatron:
+            steps += [("query_scale", NORM, text) for text in self.passes(self.products * q, [d])]
+            steps += [("key_scale", NORM, text) for text in self.passes(self.products * s, [d])]
         widths = self.projected if self.eager else [] if self.fused else [sum(self.projected)]
         copies = self.passes(self.how.tokens, widths)
         return steps + [(f"heads_copy_back_{number}", NORM, text) for number, text in enumerate(copies)]
@@ -243,6 +249,8 @@ class KernelTexts:
         update = f"{self.how.optimizer}:parameters={parameters},dtype={gradient}"
         if self.how.optimizer == Optimizer.LAMB:
             return [("lamb", update)]
+        if self.megatron and self.how.dtype == DataType.FP16:
+            return [("adam", f"{update},scaled=true")]
         return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
 
     def route(self, tokens: int) -> list[str]:

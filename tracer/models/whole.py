@@ -7,6 +7,7 @@ arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn 
 
 from dataclasses import replace
 
+from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, ModelPhase, Software, check_deployment
 from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import GRADIENT_BYTES, local_weights
@@ -15,9 +16,9 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
-PART, ALIGNED = 1 << 28, 1024
-"""Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
-long lists of weights into chunks too)."""
+PART, ALIGNED = 320 * 65536, 1024
+"""Most weights that one kernel of an optimizer updates: 320 workgroups with a chunk of 65536 each (NVIDIA/apex,
+csrc/multi_tensor_apply.cuh and apex/multi_tensor_apply). Of what their number is a multiple (assumed)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -140,12 +141,13 @@ def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, tu
 
 def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, int]]) -> Block:
     """A backward block that adds its gradients to those of earlier micro-batches (Megatron-LM always keeps such a
-    sum), and the exchange of the gradients, which the next layer does not wait for."""
+    sum, with fp16 in fp16), and the exchange of the gradients, which the next layer does not wait for."""
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
     steps = []
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
         parts, size = _cut(sum(each for each, _ in groups.values()))
-        work = f"residual:rows={parts},cols={size},dtype=fp32"
+        half = how.software == Software.MEGATRON and how.dtype == DataType.FP16
+        work = f"residual:rows={parts},cols={size},dtype={DataType.FP16 if half else DataType.FP32}"
         steps.append(Step("gradient_sum", NORM, work))
     exchanges = [
         Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)

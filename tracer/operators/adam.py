@@ -6,6 +6,10 @@ fused        28 with fp32 gradients: reads 16 (weight, gradient, two moments), w
              28 with 16-bit gradients and fp32 master weights: reads 14, writes 12 and the 16-bit weight 2.
 fused=false  80: one kernel for each operation of an eager program: m *= b1 (8), m += (1 - b1) g (12), v *= b2 (8),
              v += (1 - b2) g^2 (12), d = sqrt(v) (8), d = d / c (8), d += eps (8), w -= m / d (16); fp32 only.
+scaled       66 with fp16 gradients, as Megatron-LM of 2022 updates its weights (megatron/optimizer, megatron/model/
+             distributed.py @f602ac56): the gradients are divided by the number of their copies (4), copied to fp32 (6),
+             unscaled (8), clipped (12); the update (28) is copied to the 16-bit weights (6); the gradients are cleared
+             for the next step (2). Clipping reads them for the norm and scales them.
 """
 
 from dataclasses import dataclass
@@ -38,6 +42,7 @@ class Adam(Operator):
     Attributes:
         dtype: of the gradients; with a 16-bit type the weights have a 16-bit copy beside the fp32 master.
         fused: one kernel.
+        scaled: the whole step with a loss scale, in kernels of their own.
         warps: of a workgroup. unroll: accesses of a warp at a time. turns: how often, one after the other.
 
     Raises:
@@ -49,6 +54,7 @@ class Adam(Operator):
     parameters: int
     dtype: DataType = DataType.FP32
     fused: bool = True
+    scaled: bool = False
     warps: int = 8
     unroll: int = 4
     turns: int = 1
@@ -58,6 +64,8 @@ class Adam(Operator):
         check_gradients(self)
         if not self.fused and self.dtype != DataType.FP32:
             raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")
+        if self.scaled and self.dtype != DataType.FP16:
+            raise UserError(f"adam dtype = {self.dtype}: allowed with scaled=true is fp16")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         size, g = self.parameters * STATE_BYTES, self.dtype.bytes
@@ -65,8 +73,24 @@ class Adam(Operator):
         if not self.fused:
             return self._eager(weight, m, v, gradient, denominator)
         state = tuple(Tensor(address, STATE_BYTES, Use.UPDATE) for address in (weight, m, v))
+        if self.scaled:
+            return self._scaled(state, gradient, copy, denominator)
         half = (Tensor(copy, g, Use.WRITE),) if g < STATE_BYTES else ()
         return (self._map("adam", (*state, Tensor(gradient, g), *half), FMA, SFU),)
+
+    def _scaled(self, state: tuple[Tensor, ...], half: int, copy: int, whole: int) -> tuple[EvenKernel, ...]:
+        """half, whole: addresses of the gradients in 16 and 32 bits; copy: of the 16-bit weights."""
+        b, weight = self.dtype.bytes, state[0].address
+        return (
+            self._map("divide", (Tensor(half, b, Use.UPDATE),)),
+            self._map("copy", (Tensor(half, b), Tensor(whole, STATE_BYTES, Use.WRITE))),
+            self._map("unscale", (Tensor(whole, STATE_BYTES, Use.UPDATE),), 2),
+            self._map("gradient_norm", (Tensor(whole, STATE_BYTES),)),
+            self._map("scale", (Tensor(whole, STATE_BYTES, Use.UPDATE),)),
+            self._map("adam", (*state, Tensor(whole, STATE_BYTES)), FMA, SFU),
+            self._map("copy", (Tensor(weight, STATE_BYTES), Tensor(copy, b, Use.WRITE))),
+            self._map("clear", (Tensor(half, b, Use.WRITE),)),
+        )
 
     def _eager(self, weight: int, m: int, v: int, gradient: int, denominator: int) -> tuple[EvenKernel, ...]:
         def updated(address: int) -> Tensor:

@@ -34,8 +34,17 @@ CODE_DIGITS = 12
 """Of the hash of the simulator's code (`sim.run.code`) that made a row. Column `revision`: the commit, whose
 links and schedules the row has."""
 REVISION_DIGITS = 9
-A100_40 = ("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960")
-"""A100 SXM4 40 GB (data sheet): 1555 GB/s."""
+A100_40_TIMING = {
+    "CL": 18, "WL": 7, "RCD_rd": 18, "RCD_wr": 15, "RP": 18, "RAS": 42, "RC": 60, "RRD_S": 5, "RRD_L": 5, "FAW": 19,
+    "RTP": 7, "WR": 20, "WTR_S": 8, "WTR_L": 10, "RTW": 15, "REFI": 4738, "RFC": 426,
+}  # fmt: skip
+A100_40 = (
+    *("hbm.clock_MHz=1215", "hbm.capacity_bytes=42949672960"),
+    *(f"hbm.timing.{name}={clocks}" for name, clocks in A100_40_TIMING.items()),
+)
+"""A100 SXM4 40 GB (data sheet): 1555 GB/s. The times of its DRAM are those of preset `a100_80g` at this clock."""
+ONE_A100 = {"A100-80": ("A100-80", ()), "A100-40": ("A100-40: 1555 GB/s, 40 GB", A100_40)}
+"""Name in a case -> column `machine`, what differs from preset `a100_80g`."""
 GPT_ITERATIONS: dict[str, dict[str, Any]] = {
     "gpt-175b": {"pp": 8, "interleave": 3, "micro_batches": 64},
     "gpt-530b": {"pp": 35, "interleave": 3, "micro_batches": 280},
@@ -132,9 +141,9 @@ CASES: dict[str, tuple[str, Callable[[Store], Figures]]] = {
     },
     **{
         f"BERT-Large, {PRECISIONS[dtype]}, {batch} x {sequence}, {name}": (
-            *(name, bert_iteration(overrides, dtype, batch, sequence)),
+            *(machine, bert_iteration(overrides, dtype, batch, sequence)),
         )
-        for name, overrides in {"A100-80": (), "A100-40": A100_40}.items()
+        for name, (machine, overrides) in ONE_A100.items()
         for dtype, batch, sequence in BERT_SHAPES
     },
 }

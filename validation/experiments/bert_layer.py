@@ -6,6 +6,8 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
 
 * `torch/nn/functional.py`: one GEMM for Q, K and V; a bias is a kernel of its own; Q is scaled before the scores; K and
   V are copied (Q is not: scaling it has made a dense tensor); no mask.
+* The same file makes the mean of the dropped scores over the heads (`attn_output_weights.sum(dim=1) / num_heads`)
+  unless the caller refuses it. The layer of that time does not, and uses it for nothing: it has no backward pass.
 * `torch/nn/modules/transformer.py`: dropout of the attention, behind ReLU, and of the outputs of attention and MLP.
 * `aten/src/ATen/native/cuda/layer_norm_kernel.cu`: LayerNorm in two kernels; backward in four, of which the one for
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
@@ -80,6 +82,8 @@ FORWARD = (
     Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, exact="true", **SOFTMAX)),
     Part("dropout of the scores", NORMALISATION, 1, _rows("dropout", SEQUENCE, SCORES)),
     Part("context", CONTRACTION, 1, _gemm(SEQUENCE, 64, SEQUENCE, 128)),
+    Part("head_sum", NORMALISATION, 1),
+    Part("division by the number of heads", ELEMENT, 1, _rows("bias", SEQUENCE)),
     Part("output projection", CONTRACTION, 1, _gemm(ROWS, HIDDEN, HIDDEN)),
     Part("biases of the outputs of attention and MLP", ELEMENT, 2, _rows("bias", HIDDEN)),
     Part("their dropout", ELEMENT, 2, _rows("dropout", HIDDEN)),
@@ -156,6 +160,19 @@ def layernorm_back() -> tuple[KernelSource, ...]:
     )
 
 
+def head_sum() -> tuple[KernelSource, ...]:
+    """The sum of the dropped scores over the heads of each sequence; a lane has one element."""
+    plane = SEQUENCE * SEQUENCE * ELEMENT_BYTES
+    heads = SCORES // ROWS
+    scores, total = regions(FIRST_ADDRESS, (SCORES * SEQUENCE * ELEMENT_BYTES, ROWS * SEQUENCE * ELEMENT_BYTES))
+    read = Tensor(scores, ELEMENT_BYTES, pitch_bytes=heads * plane, repeat=heads, step_bytes=plane)
+    tensors, options = (
+        (read, Tensor(total, ELEMENT_BYTES, Use.WRITE)),
+        {"vector": 1, "unroll": 1, "warps": COLUMN_WARPS},
+    )
+    return (ElementMap("head_sum", ROWS // SEQUENCE, SEQUENCE**2, tensors, fma=heads, **options),)
+
+
 def widen() -> tuple[KernelSource, ...]:
     """The gradient of the input as fp32."""
     narrow, wide = regions(FIRST_ADDRESS, (ROWS * HIDDEN * ELEMENT_BYTES, ROWS * HIDDEN * SCALAR_BYTES))
@@ -182,7 +199,7 @@ def _row_map(
     )  # fmt: skip
 
 
-OWN_KERNELS = {"layernorm": layernorm, "layernorm_back": layernorm_back, "widen": widen}
+OWN_KERNELS = {"layernorm": layernorm, "layernorm_back": layernorm_back, "head_sum": head_sum, "widen": widen}
 """Kernels that have no name in `tracer.kernels`."""
 
 

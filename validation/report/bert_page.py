@@ -41,7 +41,7 @@ def page(experiment: ModelSteps, answers: Mapping[str, float]) -> str:
     """The page as Markdown."""
     missing = [name for name in study().cases if name not in experiment.cases]
     head = f"{HEAD} Not simulated yet: {', '.join(missing)}." if missing else HEAD
-    machine = f"Machine: `{experiment.preset}`, {', '.join(f'`{each}`' for each in experiment.overrides)}."
+    machine = f"Machine: {', '.join(f'`{each}`' for each in (experiment.preset, *experiment.overrides))}."
     blocks = [Heading(experiment.title, 1), Text(head), Text(machine), FIGURE, *answer_tables(experiment, answers)]
     return to_markdown([*blocks, Text("Assumed:"), Bullets(experiment.assumed), notes(NOTES)])
 

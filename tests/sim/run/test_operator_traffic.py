@@ -59,6 +59,7 @@ CASES = {
     f"adam:parameters={PARAMETERS}": (16 * PARAMETERS, 12 * PARAMETERS),
     f"adam:parameters={PARAMETERS},dtype=bf16": (14 * PARAMETERS, 14 * PARAMETERS),
     f"adam:parameters={PARAMETERS},fused=false": (48 * PARAMETERS, 32 * PARAMETERS),
+    f"adam:parameters={PARAMETERS},scaled=true,dtype=fp16": (36 * PARAMETERS, 30 * PARAMETERS),
     f"lamb:parameters={PARAMETERS}": (36 * PARAMETERS, 16 * PARAMETERS),
     f"lamb:parameters={PARAMETERS},dtype=fp16": (30 * PARAMETERS, 16 * PARAMETERS),
     f"gradient_clip:parameters={PARAMETERS}": (8 * PARAMETERS, 4 * PARAMETERS),

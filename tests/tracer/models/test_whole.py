@@ -27,7 +27,7 @@ def steps(how, model=BERT):
     return {block.name: {step.name: step.work for step in block.steps} for block in make_schedule(model, how).blocks()}
 
 
-@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("eager-2019", 28), ("megatron", 14), ("fused", 11)])
+@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("eager-2019", 28), ("megatron", 15), ("fused", 11)])
 def test_a_layer_has_the_kernels_of_its_software(software, kernels):
     """As in the table of `tracer.models.texts`, counted by hand."""
     layer = steps(replace(HOW, software=Software(software)))["layer"]
@@ -66,6 +66,22 @@ def test_gradients_are_added_up_over_micro_batches():
     several = steps(replace(HOW, micro_batches=2))
     assert several["backward"]["gradient_sum"] == "residual:rows=1,cols=12582912,dtype=fp32"
     assert "gradient_sum" not in steps(HOW)["backward"]
+    for dtype in (DataType.FP16, DataType.FP32):  # Megatron-LM: also with one micro-batch, in the type of the weights
+        one = steps(replace(HOW, software=Software.MEGATRON, dtype=dtype))
+        assert one["backward"]["gradient_sum"] == f"residual:rows=1,cols=12582912,dtype={dtype}"
+
+
+def test_kernels_of_megatron_lm():
+    """2 sequences of 128 tokens, 16 heads of 64: what its sources run beside GEMMs (`tracer.models.texts`)."""
+    found = steps(replace(HOW, software=Software.MEGATRON, optimizer=Optimizer.ADAM))
+    assert found["layer"]["qkv_bias"] == "bias:rows=256,cols=3072,dtype=fp16"
+    for name in ("query_scale", "key_scale"):
+        assert found["backward"][name] == "bias:rows=4096,cols=64,dtype=fp16"
+    assert "context_copy" in found["layer"] and "context_copy_back" not in found["backward"]
+    (update,) = found["optimizer"].values()
+    assert len(make_kernels(update)) == 8
+    other = steps(replace(HOW, software=Software.MEGATRON, optimizer=Optimizer.ADAM, dtype=DataType.BF16))
+    assert [*other["optimizer"]] == ["gradient_clip", "adam"]
 
 
 def test_all_weights_are_exchanged_once():

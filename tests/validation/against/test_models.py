@@ -1,6 +1,7 @@
 """Models against measurements: cases fit their machines, rows are those of the references, verdicts are right."""
 
 import csv
+import math
 import re
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from sim.presets import load_preset
+from sim.run.dram import timing_sets
 from sim.scenario.model import ModelScenario
 from tracer.data_type import DataType
 from tracer.gemm.batched import BatchedGemm
@@ -72,10 +74,13 @@ def test_kernels_of_the_bert_layer():
                 operations += part.number * kernel.flops
     tokens, hidden = 8 * 512, 1024
     assert operations == 3 * 2 * tokens * (12 * hidden**2 + 2 * 512 * hidden)
-    assert sum(part.number for part in parts if not part.text) == 5
+    assert sum(part.number for part in parts if not part.text) == 6
     lines = tokens * hidden * 2 // 128
     added = [(part.number, *bert_layer.kernels_of(part, v100)) for part in bert_layer.ADDED]
     assert sum(number * kernel.rows * kernel.cols for number, kernel in added) == 12 * hidden**2 + 13 * hidden
+    (over_heads,) = bert_layer.head_sum()
+    elements = 8 * 512**2  # of the sum over 16 heads
+    assert over_heads.rows * over_heads.cols == elements and over_heads.line_requests == 17 * elements * 2 // 128 + 1
     (widened,) = bert_layer.widen()
     assert widened.line_requests == 3 * lines + 1  # two bytes read and four written for each element
     assert [len(kernel.inputs) for kernel in bert_layer.layernorm()] == [1, 1]
@@ -105,6 +110,17 @@ def test_predicted_models_fit_their_gpus():
         how = replace(how, **model_predictions.GPT_ITERATIONS[name])
         scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, overlap=False)
         assert scenario.schedule.stages * 8 == how.gpus
+
+
+def test_the_smaller_a100_has_the_same_dram_times_at_its_clock():
+    hbm, times = load_preset("a100_80g", model_predictions.A100_40).machine.hbm, timing_sets()["R"]
+    assert hbm.channels * 16 * hbm.clock_MHz == pytest.approx(1_555_000, rel=1e-3)  # MB/s
+    clocks = {name: value * hbm.clock_MHz / times["clock_MHz"] for name, value in times["timing"].items()}
+    wanted = {name: math.ceil(value) for name, value in clocks.items()}
+    standard = {name: times["timing"][name] for name in ("burst", "CCD_S", "CCD_L", "CCDWL")}
+    wanted |= standard | {"REFI": math.floor(clocks["REFI"]), "RC": wanted["RAS"] + wanted["RP"]}
+    wanted["RTW"] = wanted["CL"] + wanted["burst"] + 2 - wanted["WL"]
+    assert {name: getattr(hbm.timing, name) for name in wanted} == wanted
 
 
 def test_predictions_are_of_the_known_cases():
