@@ -1,17 +1,22 @@
 """Blind predictions: collectives of NCCL on machines and numbers of GPUs without measurements at hand.
 
 `python -m validation.against.collective_predictions` simulates QUESTIONS at SIZES_BYTES and writes
-`predictions/collectives_<machine>.csv`. No measurement of these collectives was at hand when they were committed. H200
-and B200 have the calibrated values of H100.
+`predictions/collectives_<machine>.csv`; with `--only KIND` the rows of other collectives stay. A row names the revision
+that made it. No measurement of these collectives was at hand when they were committed. H200 and B200 have the calibrated
+values of H100, and no measurement calibrates NVLS.
 """
 
+import argparse
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.collective import Collective, simulate_collective
+from traces.output import replacing
+from validation.against.model_predictions import current_revision
 
 FOLDER = Path(__file__).parents[1] / "predictions"
 SIZES_BYTES = tuple(1 << power for power in range(12, 31))
@@ -23,7 +28,7 @@ FIGURES = (
     *("dram_read_bytes", "dram_write_bytes", "link_bytes"),
 )
 KIND = "blind"
-COLUMNS = ("collective", "gpus", "bytes", *FIGURES, "kind")
+COLUMNS = ("collective", "gpus", "bytes", *FIGURES, "kind", "revision")
 
 
 class Question(NamedTuple):
@@ -40,6 +45,7 @@ class Question(NamedTuple):
 
 QUESTIONS = (
     *(Question(machine, "all_to_all", gpus) for machine in ("h200", "b200") for gpus in (2, 4, 8)),
+    *(Question(machine, "all_reduce", 8) for machine in ("h200", "b200")),
     Question("a100_80g", "all_reduce", 8),
     Question("a100_80g", "all_reduce", 16),
 )
@@ -49,18 +55,22 @@ def predicted(asked: Question, data_bytes: int, store: Store) -> list[str | int 
     """A row of COLUMNS."""
     collective = Collective(load_preset(asked.machine), asked.kind, asked.gpus, data_bytes)
     found = simulate_collective(collective, store).as_dict()
-    return [asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND]
+    return [asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND, current_revision()]
 
 
-def main() -> None:
-    store = Store()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Predict collectives.")
+    parser.add_argument("--only", metavar="KIND", help="answer only the questions about this collective")
+    only, store = parser.parse_args(arguments).only, Store()
     for machine in dict.fromkeys(asked.machine for asked in QUESTIONS):
-        with (FOLDER / f"collectives_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
+        own = [asked for asked in QUESTIONS if asked.machine == machine]
+        path = FOLDER / f"collectives_{machine}.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in list(csv.reader(file))[1:] if only and row[0] != only]
+        new = [predicted(asked, size, store) for asked in own if only in (None, asked.kind) for size in asked.sizes]
+        with replacing(path) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for asked in QUESTIONS:
-                if asked.machine == machine:
-                    writer.writerows(predicted(asked, size, store) for size in asked.sizes)
+            writer.writerows([COLUMNS, *rows, *new])
 
 
 if __name__ == "__main__":
