@@ -1,8 +1,8 @@
 """Blind predictions: collectives of NCCL on machines and numbers of GPUs without measurements at hand.
 
 `python -m validation.against.collective_predictions` simulates QUESTIONS at SIZES_BYTES and writes
-`predictions/collectives_<machine>.csv`; with `--only KIND` the rows of other collectives stay. A row names the revision
-that made it. No measurement of these collectives was at hand when they were committed. H200 and B200 have the calibrated
+`predictions/collectives_<machine>.csv`; with `--only MACHINE KIND` all other rows stay. A row names the revision that
+made it. No measurement of these collectives was at hand when they were committed. H200 and B200 have the calibrated
 values of H100, and no measurement calibrates NVLS.
 """
 
@@ -51,26 +51,30 @@ QUESTIONS = (
 )
 
 
-def predicted(asked: Question, data_bytes: int, store: Store) -> list[str | int | float]:
+def predicted(asked: Question, data_bytes: int, store: Store) -> list[str]:
     """A row of COLUMNS."""
     collective = Collective(load_preset(asked.machine), asked.kind, asked.gpus, data_bytes)
     found = simulate_collective(collective, store).as_dict()
-    return [asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND, current_revision()]
+    row = (asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND, current_revision())
+    return [*map(str, row)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Predict collectives.")
-    parser.add_argument("--only", metavar="KIND", help="answer only the questions about this collective")
+    parser.add_argument("--only", nargs=2, metavar=("MACHINE", "KIND"), help="answer only these questions")
     only, store = parser.parse_args(arguments).only, Store()
-    for machine in dict.fromkeys(asked.machine for asked in QUESTIONS):
-        own = [asked for asked in QUESTIONS if asked.machine == machine]
-        path = FOLDER / f"collectives_{machine}.csv"
+    chosen = [asked for asked in QUESTIONS if only in (None, [asked.machine, asked.kind])]
+    for machine in dict.fromkeys(asked.machine for asked in chosen):
+        own = [asked for asked in chosen if asked.machine == machine]
+        path, kinds = FOLDER / f"collectives_{machine}.csv", {asked.kind for asked in own}
         with path.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in list(csv.reader(file))[1:] if only and row[0] != only]
-        new = [predicted(asked, size, store) for asked in own if only in (None, asked.kind) for size in asked.sizes]
+            rows = [row for row in list(csv.reader(file))[1:] if row[0] not in kinds]
+        rows += [predicted(asked, size, store) for asked in own for size in asked.sizes]
+        order = [(asked.kind, str(asked.gpus)) for asked in QUESTIONS if asked.machine == machine]
+        rows.sort(key=lambda row: order.index((row[0], row[1])))
         with replacing(path) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([COLUMNS, *rows, *new])
+            writer.writerows([COLUMNS, *rows])
 
 
 if __name__ == "__main__":
