@@ -1,17 +1,22 @@
 """Blind predictions: collectives of NCCL on machines and numbers of GPUs without measurements at hand.
 
 `python -m validation.against.collective_predictions` simulates QUESTIONS at SIZES_BYTES and writes
-`predictions/collectives_<machine>.csv`. No measurement of these collectives was at hand when they were committed. H200
-and B200 have the calibrated values of H100.
+`predictions/collectives_<machine>.csv`; with `--only MACHINE KIND` all other rows stay. A row names the revision that
+made it. No measurement of these collectives was at hand when they were committed. H200 and B200 have the calibrated
+values of H100, and no measurement calibrates NVLS.
 """
 
+import argparse
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.collective import Collective, simulate_collective
+from traces.output import replacing
+from validation.against.model_predictions import current_revision
 
 FOLDER = Path(__file__).parents[1] / "predictions"
 SIZES_BYTES = tuple(1 << power for power in range(12, 31))
@@ -23,7 +28,7 @@ FIGURES = (
     *("dram_read_bytes", "dram_write_bytes", "link_bytes"),
 )
 KIND = "blind"
-COLUMNS = ("collective", "gpus", "bytes", *FIGURES, "kind")
+COLUMNS = ("collective", "gpus", "bytes", *FIGURES, "kind", "revision")
 
 
 class Question(NamedTuple):
@@ -40,27 +45,36 @@ class Question(NamedTuple):
 
 QUESTIONS = (
     *(Question(machine, "all_to_all", gpus) for machine in ("h200", "b200") for gpus in (2, 4, 8)),
+    *(Question(machine, "all_reduce", 8) for machine in ("h200", "b200")),
     Question("a100_80g", "all_reduce", 8),
     Question("a100_80g", "all_reduce", 16),
 )
 
 
-def predicted(asked: Question, data_bytes: int, store: Store) -> list[str | int | float]:
+def predicted(asked: Question, data_bytes: int, store: Store) -> list[str]:
     """A row of COLUMNS."""
     collective = Collective(load_preset(asked.machine), asked.kind, asked.gpus, data_bytes)
     found = simulate_collective(collective, store).as_dict()
-    return [asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND]
+    row = (asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND, current_revision())
+    return [*map(str, row)]
 
 
-def main() -> None:
-    store = Store()
-    for machine in dict.fromkeys(asked.machine for asked in QUESTIONS):
-        with (FOLDER / f"collectives_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Predict collectives.")
+    parser.add_argument("--only", nargs=2, metavar=("MACHINE", "KIND"), help="answer only these questions")
+    only, store = parser.parse_args(arguments).only, Store()
+    chosen = [asked for asked in QUESTIONS if only in (None, [asked.machine, asked.kind])]
+    for machine in dict.fromkeys(asked.machine for asked in chosen):
+        own = [asked for asked in chosen if asked.machine == machine]
+        path, kinds = FOLDER / f"collectives_{machine}.csv", {asked.kind for asked in own}
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in list(csv.reader(file))[1:] if row[0] not in kinds]
+        rows += [predicted(asked, size, store) for asked in own for size in asked.sizes]
+        order = [(asked.kind, str(asked.gpus)) for asked in QUESTIONS if asked.machine == machine]
+        rows.sort(key=lambda row: order.index((row[0], row[1])))
+        with replacing(path) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for asked in QUESTIONS:
-                if asked.machine == machine:
-                    writer.writerows(predicted(asked, size, store) for size in asked.sizes)
+            writer.writerows([COLUMNS, *rows])
 
 
 if __name__ == "__main__":
