@@ -16,9 +16,10 @@ from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
-PART, ALIGNED = 320 * 65536, 1024
-"""Most weights that one kernel of an optimizer updates: 320 workgroups with a chunk of 65536 each (NVIDIA/apex,
-csrc/multi_tensor_apply.cuh and apex/multi_tensor_apply). Of what their number is a multiple (assumed)."""
+PART, ALIGNED = 1 << 28, 1024
+"""Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
+long lists of weights into chunks too, but run each kernel over all chunks: in short parts a kernel would find in L2 what
+the one before it has left)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
