@@ -41,8 +41,14 @@ def policy_key(path: str = "") -> str:
 def _key_of(files: dict[str, Path]) -> str:
     digest = sha256()
     for name in sorted(files):
-        digest.update(f"{name}\0{syntax(files[name].read_text(encoding='utf-8'))}\0".encode())
+        digest.update(f"{name}\0{_source_key(files[name].read_text(encoding='utf-8'))}\0".encode())
     return digest.hexdigest()
+
+
+@cache
+def _source_key(source: str) -> str:
+    """Hexadecimal SHA-256 of the syntax of a source. Most modules belong to several keys."""
+    return sha256(syntax(source).encode()).hexdigest()
 
 
 def syntax(source: str) -> str:

@@ -198,7 +198,7 @@ def show_model(result: ModelResult) -> None:
     if scenario.overlap:
         click.echo(
             f"T3 can overlap {_share(result.reach_ps, base.time_ps)} of Sequential: GEMMs whose output is reduced.\n"
-            "Assumed: what runs at the same time does not slow each other down; all GPUs and stages do the same."
+            "Assumed: a collective takes CUs from GEMMs beside it, but no bandwidth; all GPUs and stages do the same."
         )
     steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
     largest = [

@@ -18,8 +18,8 @@ from tracer.models.texts import KernelTexts
 COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
 PART, ALIGNED = 1 << 28, 1024
 """Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
-long lists of weights into chunks too, but run each kernel over all chunks: in short parts a kernel would find in L2 what
-the one before it has left)."""
+long lists of weights into chunks too, but run each kernel over all chunks: in short parts a kernel would find in L2
+what the one before it has left)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
