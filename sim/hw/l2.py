@@ -310,6 +310,17 @@ def waits_longer(bank, other):
     return bank.blocked_since_ps >= 0 and (other.blocked_since_ps < 0 or bank.blocked_since_ps < other.blocked_since_ps)
 
 
+@compiled(inline=True)
+def waits_for_room(bank, fifos, pool, now_ps):
+    """Would a step of the bank do nothing before there is room towards its channel? Reads: bank, fifos, pool.
+
+    False if it is not known: a bank with far requests may look past the one that waits.
+    """
+    if bank.blocked == 0 or bank.flush_set >= 0 or bank.far >= 0:
+        return False
+    return fifo_head_ps(fifos[bank.fills], pool) > now_ps
+
+
 @compiled
 def l2_prefill(bank, sets, number, line):
     """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2).
