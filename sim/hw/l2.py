@@ -270,11 +270,23 @@ def l2_expect_data(bank, sets, waiters, data):
 
 @compiled(inline=True)
 def l2_expect_queue(bank, sets, waiters, fifos, pool):
-    """Hint to the host: the first requests in the queue are served soon. Reads: bank, fifos, pool."""
-    requests = fifos[bank.requests]
-    for number in range(requests.head, min(requests.tail, requests.head + AHEAD)):
-        expect(_set_of(bank, sets, fifo_request(requests, pool, number)), bank.ways)
+    """Hint to the host: the first requests in the queue, and those for and from copies, are served soon.
+
+    Reads: bank, fifos, pool.
+    """
+    _expect_first(bank, sets, fifos[bank.requests], pool)
+    if bank.peer >= 0:
+        _expect_first(bank, sets, fifos[bank.peer], pool)
+    if bank.copy_fills >= 0:
+        _expect_first(bank, sets, fifos[bank.copy_fills], pool)
     prefetch(waiters[max(bank.free_waiter, 0)], 0)
+
+
+@compiled(inline=True)
+def _expect_first(bank, sets, fifo, pool):
+    """Hint to the host: the first requests of a fifo are served soon."""
+    for number in range(fifo.head, min(fifo.tail, fifo.head + AHEAD)):
+        expect(_set_of(bank, sets, fifo_request(fifo, pool, number)), bank.ways)
 
 
 @compiled(inline=True)
@@ -296,6 +308,17 @@ def l2_retry_ps(bank, fifos, pool):
 def waits_longer(bank, other):
     """Of two banks that act at once: has `bank` waited longer for room? Reads: bank, other."""
     return bank.blocked_since_ps >= 0 and (other.blocked_since_ps < 0 or bank.blocked_since_ps < other.blocked_since_ps)
+
+
+@compiled(inline=True)
+def waits_for_room(bank, fifos, pool, now_ps):
+    """Would a step of the bank do nothing before there is room towards its channel? Reads: bank, fifos, pool.
+
+    False if it is not known: a bank with far requests may look past the one that waits.
+    """
+    if bank.blocked == 0 or bank.flush_set >= 0 or bank.far >= 0:
+        return False
+    return fifo_head_ps(fifos[bank.fills], pool) > now_ps
 
 
 @compiled

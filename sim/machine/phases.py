@@ -12,7 +12,7 @@ from sim.hw.bulk import bulk_retry_ps
 from sim.hw.cu import cu_expect, cu_expect_work, cu_step
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
-from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_retry_ps, l2_step, waits_longer
+from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_retry_ps, l2_step, waits_for_room, waits_longer
 from sim.hw.l2_record import BANK_LINES
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
@@ -145,8 +145,9 @@ def run_banks(node, first, last, end_ps):
     """Run the L2 banks of groups of channels, of the groups `first` to `last` - 1 that there are.
 
     Banks of one channel share its fifos, so they act in the order of time. At equal times the bank that is blocked goes
-    first, then the lower one. Requests to memory wake the channel or its memory-side cache. Only banks of one group
-    ask each other for copies.
+    first, then the lower one. Requests to memory wake the channel or its memory-side cache. If there is no room for the
+    request of one bank, there is none for the others that wait for room. Only banks of one group ask each other for
+    copies.
 
     Reads: node.noc. Writes: node.bank_told_ps, node.bank_wake_ps, node.banks, node.copy_told_ps, node.fifos,
     node.l2_sets, node.memory_wake_ps, node.pool, node.steps, node.waiters.
@@ -158,11 +159,17 @@ def run_banks(node, first, last, end_ps):
             behind = (h - group + last) * slices
             _tell_banks(node, h * slices, slices, spread)
             _expect_banks(node, (h + 1) * slices, behind, slices, spread)
+            room_ps = np.int64(0)
             while True:
                 b, now_ps, other_ps = _next_bank(node, h * slices, slices, spread)
                 if now_ps >= end_ps:
                     break
-                _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
+                bank = node.banks[b]
+                if room_ps > now_ps and waits_for_room(bank, node.fifos, node.pool, now_ps):
+                    node.bank_wake_ps[b] = min(room_ps, fifo_head_ps(node.fifos[bank.fills], node.pool))
+                else:
+                    _run_bank(node, h, b, now_ps, min(other_ps, end_ps))
+                    room_ps = bank.room_ps if waits_for_room(bank, node.fifos, node.pool, now_ps) else 0
 
 
 @compiled(inline=True)
@@ -244,6 +251,7 @@ def run_channels(node, first, last, end_ps):
         if now_ps >= end_ps:
             continue
         channel = node.channels[h]
+        channel.window_end_ps = end_ps
         steps = 0
         while now_ps < end_ps:
             steps += 1

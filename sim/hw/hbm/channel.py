@@ -13,7 +13,7 @@ from sim.hw.address_map import channel_local
 from sim.hw.arbiter import pick_stream
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.hbm.modes import serve, watch_age
-from sim.hw.hbm.queue import MAX_ATOMS, WRITES, account_occupancy, conflicts, enqueue, fits
+from sim.hw.hbm.queue import MAX_ATOMS, READS, WRITES, account_occupancy, conflicts, enqueue, entries_of, fits
 from sim.hw.hbm.refresh import issue_refresh, refresh_ready_ps, settle_idle_refreshes, urgent_ps
 from sim.hw.hbm.scheduler import issue_column, issue_row
 from sim.hw.hbm.setup import make_hbm_channels
@@ -85,12 +85,17 @@ def accept(channel, fifos, pool, now_ps):
     """
     arrival_ps = NEVER
     waiting = 0
+    channel.refused = 0
+    channel.smallest[READS] = channel.smallest[WRITES] = NEVER
     for stream in range(STREAMS):
         arrival_ps = min(arrival_ps, _see_head(channel, stream, fifos, pool, now_ps))
         waiting += channel.head_ps[stream] < NEVER
     while waiting > 0:
         stream = pick_stream(channel, now_ps)
         if stream < 0:
+            for other in range(STREAMS):
+                if channel.head_ps[other] < NEVER:
+                    channel.refused = 1
             return min(arrival_ps, aged_ps(channel, now_ps))
         fifo = fifos[channel.lanes.head_fifo[stream]]
         request = fifo_head(fifo, pool)
@@ -98,6 +103,7 @@ def accept(channel, fifos, pool, now_ps):
             _hold_back(channel, fifos, pool, request.op)
         elif conflicts(channel, request):
             channel.head_ps[stream] = NEVER
+            channel.refused = 1
         else:
             enqueue(channel, request, now_ps)
             if channel.count_served == 0:
@@ -129,9 +135,11 @@ def _hold_back(channel, fifos, pool, op):
     """A request of kind `op` did not fit: hold back all streams whose head needs the same queue."""
     for stream in range(STREAMS):
         if channel.head_ps[stream] < NEVER:
-            other = fifo_head(fifos[channel.lanes.head_fifo[stream]], pool).op
-            if channel.split == 0 or (other == Op.READ) == (op == Op.READ):
+            other = fifo_head(fifos[channel.lanes.head_fifo[stream]], pool)
+            if channel.split == 0 or (other.op == Op.READ) == (op == Op.READ):
                 channel.head_ps[stream] = NEVER
+                direction = READS if other.op == Op.READ else WRITES
+                channel.smallest[direction] = min(channel.smallest[direction], entries_of(channel, other.sectors))
 
 
 @compiled(inline=True)

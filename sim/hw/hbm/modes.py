@@ -56,7 +56,7 @@ def serve(channel, reads_blocked):
         if aged >= 0:
             mode = direction_of(channel.atom[aged])
         else:
-            mode = _next_mode(channel, 0 if reads_blocked else channel.queued[READS])
+            mode = next_mode(channel, 0 if reads_blocked else channel.queued[READS])
         if mode != channel.mode:
             _switch(channel, mode)
         served = 1 << mode
@@ -68,7 +68,7 @@ def serve(channel, reads_blocked):
 
 
 @compiled
-def _next_mode(channel, reads):
+def next_mode(channel, reads):
     """The next mode: writes above the high mark or without reads; reads below the low mark if reads wait.
 
     A drain serves at most as many writes as waited when it began. Reads that wait at its end are served before the next

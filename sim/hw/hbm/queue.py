@@ -40,11 +40,14 @@ ATOM = np.dtype(
 @compiled
 def fits(channel, request):
     """Has the queue room for the whole request? Reads: channel, request."""
-    if channel.split == 0:
-        held = channel.queued[READS] + channel.queued[WRITES]
-    else:
-        held = channel.queued[READS if request.op == Op.READ else WRITES]
-    return held + entries_of(channel, request.sectors) <= channel.queue_entries
+    return has_room(channel, READS if request.op == Op.READ else WRITES, entries_of(channel, request.sectors))
+
+
+@compiled
+def has_room(channel, direction, entries):
+    """Has the queue of a direction room for so many entries? Reads: channel."""
+    held = channel.queued[READS] + channel.queued[WRITES] if channel.split == 0 else channel.queued[direction]
+    return held + entries <= channel.queue_entries
 
 
 @compiled

@@ -11,12 +11,12 @@ allows an earlier command lowers them.
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push_copy
+from sim.hw.fifo import fifo_full, fifo_push_copy
 from sim.hw.hbm.bursts import keep_burst
 from sim.hw.hbm.lists import row_closed, row_opened
 from sim.hw.hbm.log import NONE, Command, log_column_command, log_row_command
-from sim.hw.hbm.modes import direction_of, keeps_for_aged
-from sim.hw.hbm.queue import READS, WRITES, column_moved, free_request
+from sim.hw.hbm.modes import direction_of, keeps_for_aged, next_mode
+from sim.hw.hbm.queue import MAX_ATOMS, READS, WRITES, column_moved, free_request, has_room
 from sim.hw.hbm.timing import activate, activate_ready_ps, column_ready_ps, precharge, read_issued, write_issued
 from sim.hw.request import NEVER, Op
 from sim.spec import PagePolicy
@@ -63,7 +63,6 @@ def issue_column(channel, fifos, pool, now_ps, log):
     if slot < 0:
         channel.column_wake_ps = wake_ps
         return -1
-    channel.column_wake_ps = now_ps + channel.period_ps
     atom = channel.atom[slot]
     stream = atom.stream
     direction = direction_of(atom)
@@ -78,7 +77,26 @@ def issue_column(channel, fifos, pool, now_ps, log):
         if direction == READS:
             _answer(channel, fifos, pool, finished, end_ps + channel.extra_latency_ps)
         free_request(channel, finished)
+    free_ps = min(channel.read_ps, channel.write_ps)
+    if free_ps >= channel.window_end_ps or _acts_next(channel, fifo_full(fifos[channel.out_fifo])):
+        free_ps = now_ps + channel.period_ps  # at the end of a window too: the next window begins with the next call
+    channel.column_wake_ps = free_ps
     return finished
+
+
+@compiled(inline=True)
+def _acts_next(channel, reads_blocked):
+    """After a column command: may a request enter, or the served directions change, at the next clock?
+
+    If not, nothing happens before the data bus is free again, an earlier row command or a new request.
+    """
+    if channel.free_atoms == MAX_ATOMS or channel.refused == 1 or reads_blocked:
+        return True
+    if has_room(channel, READS, channel.smallest[READS]) or has_room(channel, WRITES, channel.smallest[WRITES]):
+        return True
+    if channel.split == 0:
+        return False
+    return channel.read_held == 1 or next_mode(channel, channel.queued[READS]) != channel.mode
 
 
 @compiled(inline=True)
