@@ -24,13 +24,13 @@ from sim.hw.fifo import (
     fifo_pop,
     fifo_push_copy,
     fifo_request,
-    fifo_room_ps,
     fifo_take,
 )
 from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
-from sim.hw.l2_far import copy_retry_ps, has_copy_room, later_input_ps, next_input
+from sim.hw.l2_far import has_copy_room, later_input_ps, next_input
+from sim.hw.l2_wait import l2_room_ps
 from sim.hw.prefetch import prefetch
-from sim.hw.request import NEVER, STREAMS, Op, Stream, is_awaited
+from sim.hw.request import NEVER, Op, is_awaited
 from sim.hw.tags import (
     WAITERS_BYTE,
     claim_way,
@@ -53,16 +53,6 @@ AHEAD = 8
 @compiled(inline=True)
 def _set_of(bank, sets, request):
     return sets[bank.first_set + request.cache_set]
-
-
-@compiled(inline=True)
-def _room_ps(bank, fifos, pool):
-    """When there is room towards the channel for all that any request sends, as far as known."""
-    room_ps = np.int64(0)
-    for stream in range(STREAMS):
-        fifo = fifos[bank.dram[stream]]
-        room_ps = max(room_ps, fifo_room_ps(fifo, pool, fifo.tail + bank.sends - 1))
-    return room_ps
 
 
 @compiled(inline=True)
@@ -195,7 +185,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Serve the oldest request. Returns False if the bank must block."""
     if not _has_places(bank, fifos):
         return False
-    bank.room_ps = _room_ps(bank, fifos, pool)
+    bank.room_ps = l2_room_ps(bank, fifos, pool)
     if bank.room_ps > now_ps:
         bank.blocked = 1
         return False
@@ -287,38 +277,6 @@ def _expect_first(bank, sets, fifo, pool):
     """Hint to the host: the first requests of a fifo are served soon."""
     for number in range(fifo.head, min(fifo.tail, fifo.head + AHEAD)):
         expect(_set_of(bank, sets, fifo_request(fifo, pool, number)), bank.ways)
-
-
-@compiled(inline=True)
-def l2_retry_ps(bank, fifos, pool):
-    """When a bank that waits for room towards its channel can continue, as far as known; NEVER if it does not wait.
-
-    Reads: bank, fifos, pool.
-    """
-    if bank.blocked == 0:
-        return NEVER
-    if bank.flush_set >= 0:
-        writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
-        return fifo_room_ps(writes, pool, writes.tail)
-    room_ps = _room_ps(bank, fifos, pool)
-    return room_ps if bank.peer < 0 else copy_retry_ps(bank, fifos, pool, room_ps)
-
-
-@compiled(inline=True)
-def waits_longer(bank, other):
-    """Of two banks that act at once: has `bank` waited longer for room? Reads: bank, other."""
-    return bank.blocked_since_ps >= 0 and (other.blocked_since_ps < 0 or bank.blocked_since_ps < other.blocked_since_ps)
-
-
-@compiled(inline=True)
-def waits_for_room(bank, fifos, pool, now_ps):
-    """Would a step of the bank do nothing before there is room towards its channel? Reads: bank, fifos, pool.
-
-    False if it is not known: a bank with far requests may look past the one that waits.
-    """
-    if bank.blocked == 0 or bank.flush_set >= 0 or bank.far >= 0:
-        return False
-    return fifo_head_ps(fifos[bank.fills], pool) > now_ps
 
 
 @compiled
