@@ -155,7 +155,8 @@ def run_banks(node, first, last, end_ps):
     """
     spread, groups = node.noc[0].home_banks, node.noc[0].channel_groups
     slices = spread // len(node.channels)
-    for group in range(first, min(last, groups)):
+    last = min(last, groups)
+    for group in range(first, last):
         for h in range(group, len(node.channels), groups):
             behind = (h - group + last) * slices
             _tell_banks(node, h * slices, slices, spread)
