@@ -49,14 +49,25 @@ def _reduce(builder, block_type, operation, block):
     )
 
 
-@intrinsic
-def _equal_in_block(typing_context, numbers, first, value):
+def _compare(operator):
+    """generate() of an intrinsic that compares sixteen numbers with a value, one bit each."""
+
     def generate(context, builder, signature, arguments):
         block_type, block = _load_block(context, builder, signature.args[0], arguments[0], arguments[1])
-        equal = builder.icmp_signed("==", block, _splat(builder, block_type, arguments[2]))
-        return builder.zext(builder.bitcast(equal, ir.IntType(BLOCK)), WORD)
+        found = builder.icmp_signed(operator, block, _splat(builder, block_type, arguments[2]))
+        return builder.zext(builder.bitcast(found, ir.IntType(BLOCK)), WORD)
 
-    return types.int64(numbers, types.int64, types.int64), generate
+    return generate
+
+
+@intrinsic
+def _equal_in_block(typing_context, numbers, first, value):
+    return types.int64(numbers, types.int64, types.int64), _compare("==")
+
+
+@intrinsic
+def _at_least_in_block(typing_context, numbers, first, value):
+    return types.int64(numbers, types.int64, types.int64), _compare(">=")
 
 
 @intrinsic
@@ -89,6 +100,10 @@ def _plain_equal_in_block(numbers, first, value):
     return sum(int(number == value) << k for k, number in enumerate(numbers[first : first + BLOCK]))
 
 
+def _plain_at_least_in_block(numbers, first, value):
+    return sum(int(number >= value) << k for k, number in enumerate(numbers[first : first + BLOCK]))
+
+
 def _plain_least_in_block(numbers, first, count):
     return int(min(numbers[first : first + min(count, BLOCK)], default=(1 << 31) - 1))
 
@@ -103,7 +118,9 @@ trailing_zeros = _plain_trailing_zeros if PLAIN else _trailing_zeros
 """trailing_zeros(value): index of the lowest set bit of a non-zero int64."""
 equal_in_block = _plain_equal_in_block if PLAIN else _equal_in_block
 """equal_in_block(numbers, first, value): bit k is set if numbers[first + k] equals value; k < 16. In this function and
-the next two, `numbers` are int16 or int32, and value, count and mask must fit in that type."""
+the next three, `numbers` are int16 or int32, and value, count and mask must fit in that type."""
+at_least_in_block = _plain_at_least_in_block if PLAIN else _at_least_in_block
+"""at_least_in_block(numbers, first, value): bit k is set if numbers[first + k] is at least `value`; k < 16."""
 least_in_block = _plain_least_in_block if PLAIN else _least_in_block
 """least_in_block(numbers, first, count): the smallest of `count` numbers from `first` on, at most 16. If count is 0, it
 is the largest number of the type."""

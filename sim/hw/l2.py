@@ -58,7 +58,7 @@ def _set_of(bank, sets, request):
 @compiled(inline=True)
 def _has_places(bank, fifos):
     """Are all resources of the bank free that any request could need?"""
-    return bank.misses_used < bank.misses and bank.free_waiter >= 0 and bank.reads_out < fifos[bank.fills].limit
+    return bank.misses_used < bank.misses and bank.reads_out < fifos[bank.fills].limit
 
 
 @compiled(inline=True)
@@ -101,19 +101,15 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     missing = wanted & ~(hit | merged) & 15
     _count_read(bank, request, hit, merged, missing)
     if missing != 0:
-        fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
+        fetch(bank, cache_set, way, waiters, fifos, pool, request, missing, now_ps)
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
         _answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
         return True
-    w = bank.free_waiter
-    bank.free_waiter = np.int64(waiters[w].next)
-    prefetch(waiters[max(bank.free_waiter, 0)], 0)
+    w = np.int64(cache_set.waiter[way]) + cache_set.waits[way]
     waiters[w] = request
     waiters[w].need = wanted & ~hit & 15
-    waiters[w].next = np.int64(cache_set.waiter[way])
-    cache_set.waiter[way] = w
     cache_set.waits[way] += 1
     return True
 
@@ -135,7 +131,7 @@ def _count_read(bank, request, hit, merged, missing):
 
 
 @compiled(inline=True)
-def _write(bank, sets, fifos, pool, request, now_ps):
+def _write(bank, sets, waiters, fifos, pool, request, now_ps):
     """Write into the cache. Acknowledge it if the machine does so, or if a warp waits. False if the bank must block."""
     cache_set = _set_of(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
@@ -144,7 +140,7 @@ def _write(bank, sets, fifos, pool, request, now_ps):
         return False
     bank.write_sectors += sectors_in(request.sectors)
     if bank.write_miss != WriteMiss.LAZY:
-        fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps)
+        fetch_for_write(bank, cache_set, way, waiters, fifos, pool, request, now_ps)
     cache_set.way[way].valid |= request.full
     in_part = request.sectors & ~cache_set.way[way].valid & 15
     cache_set.way[way].partial = (cache_set.way[way].partial | in_part) & ~cache_set.way[way].valid & 15
@@ -194,7 +190,7 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
         _pass_through(bank, sets, fifos, pool, request, now_ps)
         return True
     if request.op == Op.WRITE:
-        return _write(bank, sets, fifos, pool, request, now_ps)
+        return _write(bank, sets, waiters, fifos, pool, request, now_ps)
     return _read(bank, sets, waiters, fifos, pool, request, now_ps)
 
 
@@ -212,31 +208,37 @@ def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
     cache_set.way[way].pending &= ~fill.sectors & 15
     cache_set.way[way].valid |= fill.sectors
     cache_set.way[way].partial &= ~fill.sectors & 15
-    if cache_set.way[way].pending == 0:
-        release(cache_set, way)
-        bank.misses_used -= 1
-        if is_copy(bank, fill):
-            bank.copies_used -= 1
-    before = -1
-    w = np.int64(cache_set.waiter[way])
-    while w >= 0:
+    first, left = np.int64(cache_set.waiter[way]), 0
+    for w in range(first + cache_set.waits[way] - 1, first - 1, -1):  # the last one first
         waiter = waiters[w]
-        following = np.int64(waiter.next)
         waiter.need &= ~fill.sectors & 15
         if waiter.need == 0:
             if waiter.op != Op.READ:
                 cache_set.way[way].dirty |= waiter.sectors
             _answer(fifos[bank.late], pool, waiter, now_ps)
-            if before < 0:
-                cache_set.waiter[way] = following
-            else:
-                waiters[before].next = following
-            cache_set.waits[way] -= 1
-            waiter.next = bank.free_waiter
-            bank.free_waiter = w
         else:
-            before = w
-        w = following
+            left += 1
+    if left > 0:
+        _close_up(waiters, first, first + cache_set.waits[way])
+    cache_set.waits[way] = left
+    if cache_set.way[way].pending == 0:
+        release(cache_set, way)
+        bank.misses_used -= 1
+        if is_copy(bank, fill):
+            bank.copies_used -= 1
+        waiters[first].next = bank.free_miss
+        bank.free_miss = first
+
+
+@compiled
+def _close_up(waiters, first, end):
+    """Of the waiting places from `first` up to `end`, move those still in use to the beginning, in order."""
+    place = first
+    for w in range(first, end):
+        if waiters[w].need != 0:
+            if place != w:
+                waiters[place] = waiters[w]
+            place += 1
 
 
 @compiled
@@ -269,7 +271,7 @@ def l2_expect_queue(bank, sets, waiters, fifos, pool):
         _expect_first(bank, sets, fifos[bank.peer], pool)
     if bank.copy_fills >= 0:
         _expect_first(bank, sets, fifos[bank.copy_fills], pool)
-    prefetch(waiters[max(bank.free_waiter, 0)], 0)
+    prefetch(waiters[max(bank.free_miss, 0)], 0)
 
 
 @compiled(inline=True)
@@ -293,19 +295,19 @@ def l2_prefill(bank, sets, number, line):
     cache_set.way[way].valid = 15
 
 
-@compiled
-def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
+@compiled(inline=True)
+def _serve_first(bank, sets, waiters, fifos, pool, now_ps, number, place):
     """Serve the oldest request that can be served. Only a bank with far requests looks past one that cannot.
+
+    Args:
+        number, place: fifo of the oldest request, and its bit in `tried` (`next_input`).
 
     Returns:
         The fifo of the request, or -1. Then `bank.room_ps` is when there is room that one of them waits for.
     """
-    tried = np.int64(0)
+    tried, head_ps = np.int64(0), now_ps
     room_ps = NEVER
-    while True:
-        number, head_ps, place = next_input(bank, fifos, pool, tried)
-        if head_ps > now_ps:
-            break
+    while head_ps <= now_ps:
         bank.room_ps = NEVER
         if _serve(bank, sets, waiters, fifos, pool, fifo_head(fifos[number], pool), now_ps):
             return number
@@ -313,6 +315,7 @@ def _serve_first(bank, sets, waiters, fifos, pool, now_ps):
         if bank.far < 0:
             break
         tried |= place
+        number, head_ps, place = next_input(bank, fifos, pool, tried)
     bank.room_ps = room_ps
     return np.int64(-1)
 
@@ -326,16 +329,21 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
 
     Writes: bank, sets, waiters, fifos, pool.
     """
-    wake_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
+    wake_ps = fifo_head_ps(fifos[bank.fills], pool)
+    if wake_ps <= now_ps:
+        wake_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
     if bank.copy_fills >= 0:
-        wake_ps = min(wake_ps, _take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps))
+        copy_ps = fifo_head_ps(fifos[bank.copy_fills], pool)
+        if copy_ps <= now_ps:
+            copy_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps)
+        wake_ps = min(wake_ps, copy_ps)
     bank.blocked = 0
     if bank.flush_set >= 0:
         return min(wake_ps, flush_step(bank, sets, fifos, pool, now_ps))
-    _, head_ps, _ = next_input(bank, fifos, pool, 0)
+    number, head_ps, place = next_input(bank, fifos, pool, 0)
     if max(head_ps, bank.next_ps) <= now_ps:
         bank.tried_ps = now_ps
-        number = _serve_first(bank, sets, waiters, fifos, pool, now_ps)
+        number = _serve_first(bank, sets, waiters, fifos, pool, now_ps, number, place)
         if number >= 0:
             requests = fifos[number]
             bank.next_ps = now_ps + bank.period_ps

@@ -1,6 +1,9 @@
 """Requests of an L2 bank to its HBM channel: reads, write-backs, stores that write through, and the flush."""
 
+import numpy as np
+
 from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
+from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import hold, line_of, sectors_in
 from sim.spec import WriteMiss
@@ -47,14 +50,18 @@ def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
 
 
 @compiled(inline=True)
-def fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps):
+def fetch(bank, cache_set, way, waiters, fifos, pool, request, missing, now_ps):
     """Read missing sectors of a line: they are pending then. Returns the request to the channel.
 
-    Reads: request. Writes: bank, cache_set, fifos, pool.
+    A line in flight has a miss entry: places for requests that wait, which lie side by side.
+
+    Reads: request. Writes: bank, cache_set, waiters, fifos, pool.
     """
     if cache_set.way[way].pending == 0:
         hold(cache_set, way)
-        cache_set.waiter[way] = -1
+        cache_set.waiter[way], cache_set.waits[way] = bank.free_miss, 0
+        bank.free_miss = np.int64(waiters[bank.free_miss].next)
+        prefetch(waiters[max(bank.free_miss, 0)], 0)
         bank.misses_used += 1
         bank.misses_used_max = max(bank.misses_used_max, bank.misses_used)
         if is_copy(bank, request):
@@ -63,22 +70,22 @@ def fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps):
     stream = Stream.COMM_READ if request.stream >= Stream.COMM_READ else Stream.COMPUTE_READ
     sent = to_dram(bank, fifos, pool, request, Op.READ, stream, request.line, missing, now_ps)
     sent.cache = Cache.DEFAULT  # an uncached atomic is done here too: its data fill the cache
-    sent.next = bank.free_waiter  # a hint for its data, of `l2_expect_data`
+    sent.next = cache_set.waiter[way]  # a hint for its data, of `l2_expect_data`
     return sent
 
 
 @compiled
-def fetch_for_write(bank, cache_set, way, fifos, pool, request, now_ps):
+def fetch_for_write(bank, cache_set, way, waiters, fifos, pool, request, now_ps):
     """Read the absent sectors of a store that `spec.WriteMiss` names.
 
-    Reads: request. Writes: bank, cache_set, fifos, pool.
+    Reads: request. Writes: bank, cache_set, waiters, fifos, pool.
     """
     written = request.sectors if bank.write_miss == WriteMiss.ALL else request.sectors & ~request.full
     missing = written & ~(cache_set.way[way].valid | cache_set.way[way].pending) & 15
     if missing != 0:
         bank.read_sectors += sectors_in(missing)
         bank.read_miss_sectors += sectors_in(missing)
-        sent = fetch(bank, cache_set, way, fifos, pool, request, missing, now_ps)
+        sent = fetch(bank, cache_set, way, waiters, fifos, pool, request, missing, now_ps)
         sent.source = 0  # of a store from another GPU it is a DMA engine there, not one of this GPU
 
 

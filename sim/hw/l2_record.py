@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from sim.hw.fifo import SPACING
 from sim.hw.partition import far_ps
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, STREAMS
@@ -32,6 +31,9 @@ COPY_COUNTERS = {
 }
 """Further counter fields, of a machine whose partitions keep copies."""
 
+INPUTS = ("requests", "far", "peer", "arrivals", "dma_reads")
+"""Fifos from which a bank takes requests: of near CUs, far CUs, banks with copies, other GPUs, and DMA engines."""
+
 L2_BANK = host_record(
     [
         # constants
@@ -48,6 +50,8 @@ L2_BANK = host_record(
         ("sends", "i8"),  # requests that serving one request may put into one fifo towards the channel
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
+        ("inputs", "i8"),  # number of fifos from which it takes requests
+        ("input", "i8", len(INPUTS)),  # these fifos; of equally old requests the first goes first
         ("requests", "i8"),  # fifo from the NoC
         ("arrivals", "i8"),  # fifo of stores from other GPUs, -1 = none
         ("dma_reads", "i8"),  # fifo of reads of DMA engines, -1 = none
@@ -75,7 +79,7 @@ L2_BANK = host_record(
         ("reads_out", "i8"),  # reads sent to DRAM (or to homes of copies) and not yet answered
         ("copies_used", "i8"),  # of the lines in flight, those whose home is another bank
         ("copies_out", "i8"),  # of the reads sent, those to homes of copies
-        ("free_waiter", "i8"),
+        ("free_miss", "i8"),  # first waiting place of the next free miss entry, -1 = none
         ("flush_set", "i8"),  # next set to write back, -1 when not flushing
         # counters
         ("read_sectors", "i8"),
@@ -130,16 +134,18 @@ def make_l2_banks(machine, wiring):
     banks["arrivals"] = banks["dma_reads"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1
     for name, fifos in wiring.items():
         banks[name] = fifos
+    present = [banks[name] for name in INPUTS if banks[name][0] >= 0]
+    banks["inputs"], banks["input"][:, : len(present)] = len(present), np.stack(present, 1)
     banks["number"] = np.arange(count)
     banks["other"] = (np.arange(count) + count // spec.partitions) % count
     banks["other_peer"] = banks["peer"][banks["other"]]
     banks["cus"] = machine.cu.count
     banks["far_ps"] = far_ps(machine)
-    places, distance = waiting_places(spec), waiting_places(spec) + SPACING
-    waiters = host_aligned(count * distance, REQUEST)
-    waiters["next"] = np.arange(1, count * distance + 1)
-    waiters["next"][places - 1 :: distance] = -1
-    banks["free_waiter"] = np.arange(count) * distance
+    entry = spec.mshr_merges | 1  # odd, so entries begin at different places of the host's cache
+    waiters = host_aligned((count, spec.mshrs, entry), REQUEST)
+    first = np.arange(waiters.size).reshape(waiters.shape)[:, :, 0]
+    waiters["next"][:, :-1, 0], waiters["next"][:, -1, 0] = first[:, 1:], -1
+    banks["free_miss"], waiters = first[:, 0], waiters.reshape(-1)
     banks["flush_set"] = -1
     banks["sent_ps"] = banks["asked_ps"] = NEVER
     banks["blocked_since_ps"] = -1

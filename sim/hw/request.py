@@ -59,7 +59,7 @@ REQUEST = np.dtype(
         ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays here
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
         ("need", "i1"),  # while it waits in L2: missing sectors; of an atomic on its way: lanes at one address (D12)
-        ("next", "i4"),  # and the next request that waits for the same line, -1 = none; or the next free place
+        ("next", "i4"),  # of a place for requests that wait: the next free one; in use: see there
         ("share", "i4"),  # of a store: share of the tile's sum (split-K), 0 = the first or only one (ledger); of a
         # multicast load or a packet to a CU: what it brings to transaction barriers (`sim.hw.signals`), 0 = nothing
     ],

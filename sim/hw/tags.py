@@ -13,7 +13,14 @@ part is searched, the upper part confirms the match.
 
 import numpy as np
 
-from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, trailing_zeros
+from sim.hw.bits import (
+    BLOCK,
+    at_least_in_block,
+    equal_in_block,
+    greatest_in_block,
+    least_in_block,
+    trailing_zeros,
+)
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record, prefetch
 from tracer.compile.jit import compiled
 
@@ -38,8 +45,8 @@ CACHE_SET = host_record(
         ("low", "i4", MAX_WAYS),  # line number, lower bits
         ("block", WAY_BLOCK, MAX_WAYS // BLOCK),
         ("way", SECTORS, MAX_WAYS),
-        ("waiter", "i4", MAX_WAYS),  # L2: first request that waits for pending sectors, -1 = none (nothing is pending)
-        ("waits", "i2", MAX_WAYS),  # and the number of such requests
+        ("waiter", "i4", MAX_WAYS),  # first request that waits for pending sectors (its place)
+        ("waits", "i2", MAX_WAYS),  # L2: and the number of such requests
     ]
 )
 
@@ -188,12 +195,13 @@ def victim_way(cache_set, ways):
 
 
 @compiled
-def free_ways(cache_set, ways):
-    """Number of ways that are not held. Reads: cache_set."""
-    count = 0
-    for way in range(ways):
-        count += cache_set.block[way >> 4].age[way & 15] < HELD
-    return count
+def two_are_free(cache_set, ways):
+    """Are two ways or more not held? Reads: cache_set."""
+    held = at_least_in_block(cache_set.block[0].age, 0, HELD)
+    if ways > BLOCK:
+        held |= at_least_in_block(cache_set.block[1].age, 0, HELD) << BLOCK
+    free = ~held & ((1 << ways) - 1)
+    return free & (free - 1) != 0
 
 
 @compiled

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.host.gpu import Gpu
-from sim.hw.fifo import SPACING
 from sim.run.one_gpu import simulate
 from tests.support.programs import (
     SMALL,
@@ -72,8 +71,7 @@ def check_rest(gpu):
         assert sorted(free) == list(range(free.size))
     joiners = zip(node.l1s["joiner_next"], node.l1s["free_joiner"], strict=True)
     assert all(_length(links, head) == links.size for links, head in joiners)
-    places = len(node.waiters) // len(node.banks) - SPACING
-    assert all(_length(node.waiters["next"], head) == places for head in node.banks["free_waiter"])
+    assert all(_length(node.waiters["next"], bank["free_miss"]) == bank["misses"] for bank in node.banks)
 
 
 def _length(links, head):
