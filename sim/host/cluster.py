@@ -32,7 +32,7 @@ from sim.machine.build import Output
 from sim.machine.deadlock import deadlock
 from sim.machine.engine import Status, next_act_ps
 from sim.machine.memory import check_memory
-from sim.machine.rest import check_policy, check_rest
+from sim.machine.rest import check_policy
 from sim.spec import DmaPolicy, Machine
 from traces.errors import UserError
 
@@ -158,7 +158,7 @@ class Cluster:
             gpu = self.gpus[stuck]
             raise deadlock(gpu.node, gpu.fifo_names, f"collective, GPU {self.plans[stuck].gpu}")
         for gpu, plan in zip(self.gpus, self.plans, strict=True):
-            check_rest(gpu.node, gpu.fifo_names, f"collective, GPU {plan.gpu}")
+            gpu.come_to_rest(f"collective, GPU {plan.gpu}")
 
     def _round(self, progress: Progress | None) -> list[Status]:
         """Run all GPUs to the horizon. Each thread takes the next GPU when it has done one."""

@@ -333,7 +333,7 @@ class Gpu:
 
     def counters(self) -> dict[str, np.ndarray]:
         """Unit of the counter registry -> its records, counted up to the current time."""
-        settle(self.node)
+        settle(self.node, self.now_ps)
         return units_of(self.node)
 
     def counted(self) -> dict[str, np.ndarray]:
@@ -384,6 +384,11 @@ class Gpu:
     def _check_done(self, status: Status, what: str) -> None:
         check_policy(self.node)
         if status == Status.IDLE and self.done:
-            check_rest(self.node, self.fifo_names, what)
+            self.come_to_rest(what)
             return
         raise deadlock(self.node, self.fifo_names, what)
+
+    def come_to_rest(self, what: str) -> None:
+        """Check that `what` has left nothing, and count refreshes of idle time up to a time that no window changes."""
+        check_rest(self.node, self.fifo_names, what)
+        settle(self.node, self.rest_ps)

@@ -210,10 +210,10 @@ def rest_ps(node):
 
 
 @compiled
-def settle(node):
-    """Update counters that are integrals over time to the current time. Writes: node.channels, node.log."""
+def settle(node, now_ps):
+    """Update counters that are integrals over time to now_ps. Writes: node.channels, node.log."""
     for h in range(len(node.channels)):
-        channel_settle(node.channels[h], node.engine[0].now_ps, node.log)
+        channel_settle(node.channels[h], now_ps, node.log)
 
 
 @compiled

@@ -26,6 +26,7 @@ from tracer.compile.process import machine_text, process_costs
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown
+from traces.source import KernelSource
 from traces.units import PS_PER_US
 from validation.bench.engine_profile import TimedGpu
 from validation.bench.units import LOOPS, ROUNDS, request_ns
@@ -73,7 +74,7 @@ def end_to_end(workload: str, preset: str) -> dict[str, Any]:
     """
     Gpu(load_preset(preset).machine).run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)
     problem = named_sublayer(workload)[0]
-    runs = [_replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
+    runs = [replay(GemmSource(problem, DEFAULT_KERNEL), preset) for _ in range(RUNS)]
     fastest = min(runs, key=lambda run: run["cpu_s"])
     return fastest | {
         "workload": f"{workload} ({problem.m} x {problem.n} x {problem.k}) on {preset}",
@@ -82,7 +83,8 @@ def end_to_end(workload: str, preset: str) -> dict[str, Any]:
     }
 
 
-def _replay(source: GemmSource, preset: str) -> dict[str, Any]:
+def replay(source: KernelSource, preset: str) -> dict[str, Any]:
+    """Simulate a kernel once on one thread: its requests, times and yardsticks, and the peak memory of the process."""
     step_ns, gpu = lookup_ns(), Gpu(load_preset(preset).machine, threads=1)
     wall_s, cpu_s = perf_counter(), process_time()
     time_ps = gpu.run_kernel(source, 0, None)
@@ -108,7 +110,7 @@ def scale(preset: str) -> list[dict[str, Any]]:
     sources = {
         times: GemmSource(aligned_problem(*SCALE_SHAPE, SCALE_K * times), DEFAULT_KERNEL) for times in SCALE_TIMES
     }
-    return [{"times": times} | _replay(source, preset) for times, source in sources.items()]
+    return [{"times": times} | replay(source, preset) for times, source in sources.items()]
 
 
 def profile(workload: str, preset: str) -> dict[str, Any]:

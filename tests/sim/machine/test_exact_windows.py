@@ -84,6 +84,13 @@ def test_on_every_preset(name):
     check(lambda: outcome(machine, source))
 
 
+@pytest.mark.parametrize("refresh_clk", [134, 166, 184, 200])
+def test_refreshes_behind_the_last_request(refresh_clk):
+    """Of an idle channel: they are counted up to a time that the windows do not change."""
+    machine = small_preset(f"hbm.timing.REFI={refresh_clk}", "hbm.timing.RFC=30").machine
+    check(lambda: outcome(machine, KERNELS["copy"]), [{"length": 0.0}, {"seed": 3}])
+
+
 HAS_BULK = ("cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11")
 CLUSTER_GEMM = GemmSource(
     GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, cluster_m=2, cluster_n=2)
