@@ -106,18 +106,18 @@ class ElementMap(EvenKernel):
         moved = sum(t.bytes * (t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ)) for t in self.tensors)
         return self.rows * self.cols * moved // LINE_BYTES + 1
 
-    @property
+    @cached_property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
         widest = VECTOR_BYTES // max(tensor.bytes for tensor in self.tensors)
         return self.vector or min(max(1, widest), self.cols & -self.cols)
 
-    @property
+    @cached_property
     def row_lanes(self) -> int:
         """Lanes that a row needs."""
         return -(-self.cols // self.lane_elements)
 
-    @property
+    @cached_property
     def fold(self) -> int:
         """Rows that one access covers: a power of two."""
         fold = 1
@@ -126,22 +126,22 @@ class ElementMap(EvenKernel):
             fold *= 2
         return fold
 
-    @property
+    @cached_property
     def row_accesses(self) -> int:
         """Accesses that cover a row (`fold` rows)."""
         return -(-self.row_lanes // self.lanes)
 
-    @property
+    @cached_property
     def accesses(self) -> int:
         """Accesses of the whole work to each tensor."""
         return -(-self.rows // self.fold) * self.row_accesses
 
-    @property
+    @cached_property
     def all_turns(self) -> int:
         """Turns of a workgroup."""
         return -(-self.row_accesses // (self.warps * self.unroll)) if self.whole_rows else self.turns
 
-    @property
+    @cached_property
     def workgroup_accesses(self) -> int:
         """Accesses of a workgroup to each tensor."""
         return self.row_accesses if self.whole_rows else self.turns * self.warps * self.unroll
