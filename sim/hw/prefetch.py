@@ -37,7 +37,9 @@ def host_record(fields):
 
 
 def in_huge_pages(arrays):
-    """Copies of arrays, by name, in one block of huge pages if the system has them. Each is aligned to a cache line.
+    """Move arrays, by name, into one block of huge pages if the system has them. Each is aligned to a cache line.
+
+    `arrays` is empty afterwards, so what nobody else holds is released.
 
     A run goes through all records of its machine in every time window. In pages of 4 KB the translation of their
     addresses takes 7 % of the CPU time.
@@ -52,7 +54,8 @@ def in_huge_pages(arrays):
     room = np.frombuffer(block, np.uint8)
     first = -room.ctypes.data % HUGE_PAGE_BYTES
     copies = {}
-    for (name, array), size in zip(arrays.items(), sizes, strict=True):
+    for name, size in zip(list(arrays), sizes, strict=True):
+        array = arrays.pop(name)
         copies[name] = room[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
         copies[name].view(np.uint8)[...] = array.view(np.uint8)
         first += size

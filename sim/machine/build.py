@@ -359,7 +359,11 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         wires=np.zeros(0, WIRE) if wires is None else wires,
         arriving=np.zeros(1, REQUEST),
     )
-    node = node._replace(**in_huge_pages({field: getattr(node, field) for field in LARGE}))
+    large: dict[str, Any] = {field: getattr(node, field) for field in LARGE}
+    released: dict[str, Any] = dict.fromkeys(LARGE)
+    node = node._replace(**released)
+    del l1s, l2_banks, warps, waiters  # memory of an array is free once it has been copied
+    node = node._replace(**in_huge_pages(large))
     return node._replace(copy_banks=node.banks[:copies]), fifos.names
 
 
