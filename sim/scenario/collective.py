@@ -65,6 +65,9 @@ class Collective:
             names = dict.fromkeys((PLAIN, own))
             raise UserError(f"library: found {self.library!r}, allowed are {', '.join(names)}: {self.preset.name} has "
                             f"collective.library = {row}")  # fmt: skip
+        if self.row == PLAIN and self.name == "broadcast":
+            plain = ", ".join(kind for kind in KINDS if kind != self.name)
+            raise UserError(f"collective: found {self.name} with the library plain, allowed are {plain}: T3 has none")
         if self.row == PLAIN and (self.algorithm, self.protocol, self.channels) != (None, None, None):
             raise UserError("algorithm, protocol, channels: found one with the library plain, which has no choice")
 

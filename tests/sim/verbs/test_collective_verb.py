@@ -54,6 +54,10 @@ def test_a_wrong_name_is_answered_with_the_nearest(text, said):
         ("all_gather --gpus 12 --bytes 64", "gpus: found 12, allowed are 2 to 8, or 8 in each of 2 to 8 nodes"),
         ("all_gather --gpus 2 --bytes 64 --channels 500", "channels: found 500, allowed are 1 to 108"),
         ("all_gather --gpus 2 --bytes 64 --preset t3_2024 --library nccl", "t3_2024 has collective.library = plain"),
+        (
+            "broadcast --gpus 2 --bytes 64 --preset t3_2024",
+            "found broadcast with the library plain, allowed are all_red",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(text, said):
