@@ -1,6 +1,6 @@
 """Benchmark of many GPUs: `python -m validation.bench.t3` prints tables, `--save` writes them to `tables/bench_t3.md`.
 
-First the runs of a sub-layer in all five configurations. Then the fused GEMM of one shape on N GPUs: every GPU
+First the runs of a sub-layer in the five configurations of the paper. Then the fused GEMM of one shape on N GPUs: every GPU
 simulated (explicit) or one GPU for all (symmetric). Each row runs in a separate process, so its peak memory belongs to
 that row. Times are CPU times of one core, without compilation.
 """
@@ -16,8 +16,8 @@ from typing import Any
 
 from sim.host.team import use_threads
 from sim.presets import load_preset
-from sim.scenario.result import RUNS
-from sim.scenario.scenario import Scenario
+from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.scenario import Scenario, runs_of
 from tracer.compile.process import machine_text, process_costs
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Heading, Table, Text, to_markdown
@@ -83,7 +83,7 @@ def _cells(name: str, row: dict[str, Any]) -> list[str]:
 
 def report(workload: str) -> str:
     """All rows as Markdown."""
-    run_rows = [_cells(run, _row(["--row", workload, run])) for run in RUNS]
+    run_rows = [_cells(run, _row(["--row", workload, run])) for run in runs_of(CONFIGURATIONS)]
     shape = "x".join(map(str, SCALE_SHAPE))
     scale = [_cells(f"{mode} N = {gpus}", _row(["--scale-row", mode, str(gpus)])) for mode, gpus in SCALE_ROWS]
     text = (
