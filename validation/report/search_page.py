@@ -93,7 +93,7 @@ def read_revisions(path: Path) -> dict[str, list[str]]:
 
 def _read(path: Path) -> pd.DataFrame:
     types = {"machine": str, REVISION: str}
-    return pd.read_csv(path, dtype=types, index_col=["search", "machine"], float_precision="round_trip")
+    return pd.read_csv(path, dtype=types, index_col=["search", "machine"])
 
 
 def together(found: AllAnswers) -> tuple[Search, dict[str, float]]:
