@@ -2,8 +2,8 @@
 
 `t3sim validate --only search` takes hours, so the answers of all searches are committed too (`tables/search.csv`, a row
 per machine). `--answers FOLDER --revision COMMIT` adds those in the `validation.h5` of a report to the table, or puts
-them in the place of older ones of the same machine. A test makes the page again from the table. `--propose N` prints the
-machines to which the effects point, as entries of the space.
+them in the place of older ones of the same machine. A test makes the page again from the table. `--propose N` prints
+the machines to which the effects point, as entries of the space.
 """
 
 from collections.abc import Mapping, Sequence
