@@ -112,7 +112,7 @@ def page(found: AllAnswers, revisions: Mapping[str, Sequence[str]]) -> str:
     experiment, answers = together(found)
     code = "; ".join(f"{revision} ({', '.join(names)})" for revision, names in revisions.items())
     blocks: list[Block] = [Heading("Which machine did the authors simulate?", 1), Text(HEAD)]
-    blocks += [Text(f"Answers are of the code of these commits: {code}."), notes(NOTES)]
+    blocks += [Text(f"Answers come from these commits: {code}."), notes(NOTES)]
     machines = surface(experiment, answers)
     blocks += [Heading(experiment.title, 2), FRONT, *summary_blocks(experiment, machines)]
     blocks += [Text(_trade_off(machines))]
