@@ -14,7 +14,8 @@ from sim.run import many_gpus as jobs
 from sim.run.many_gpus import run_collective, run_fused
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
-from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, padded_leading_dimension
+from tracer.gemm.source import GemmKernel, GemmSource, Layout
+from tracer.workloads import aligned_problem
 
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
 TILE = GemmKernel(tile_m=32, tile_n=32, tile_k=32, warps_m=1, warps_n=1)
@@ -27,10 +28,9 @@ NARROW = (
 """Every buffer between two GPUs so small that it fills."""
 
 
-def fp16_problem(m, n, k):
-    """Rows of C begin at sectors, so that tiles share none."""
-    inner, outer = padded_leading_dimension(k, 2, 16), padded_leading_dimension(n, 2, SECTOR_BYTES)
-    return GemmProblem(m, n, k, lda=inner, ldb=outer, ldc=outer)
+def fp16_problem(m, n, k, layout=Layout.ROW):
+    """Rows (columns, in this layout) of C begin at sectors, so that tiles share none."""
+    return aligned_problem(m, n, k, c_layout=layout)
 
 
 @dataclass
@@ -40,6 +40,7 @@ class T3Case:
     Attributes:
         sizes: tiles of each chunk; empty = even chunks.
         settings: overrides of the small machine.
+        layout: of the output.
     """
 
     m: int
@@ -51,6 +52,7 @@ class T3Case:
     settings: tuple[str, ...] = ()
     arbiter: Arbiter = Arbiter.MCA
     explicit: bool = True
+    layout: Layout = Layout.ROW
     machine: object = field(init=False)
 
     def __post_init__(self):
@@ -58,7 +60,7 @@ class T3Case:
 
     @property
     def source(self) -> GemmSource:
-        return GemmSource(fp16_problem(self.m, self.n, self.k), self.kernel)
+        return GemmSource(fp16_problem(self.m, self.n, self.k, self.layout), self.kernel)
 
     @property
     def chunks(self) -> Chunks:

@@ -9,7 +9,6 @@ from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Scenario, assemble, runs_of
-from tracer.gemm.source import GemmProblem
 from tracer.kernels import make_gemm
 from tracer.workloads import PAPER_CASES, named_sublayer
 from traces.units import PS_PER_NS
@@ -27,7 +26,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     Attributes:
         preset: name of a preset.
         overrides: "unit.field=value".
-        kernel: fields of the GEMM to replace (`tracer.kernels`).
+        kernel: fields of the GEMM to replace (`tracer.kernels`), of its kernel or of its matrices.
         tokens: M of all GEMMs; None = M of the model.
         interval_ns: interval of the time series.
         series: scenarios with time series. Scenarios of the same shape have them too.
@@ -47,17 +46,19 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             UserError: an unknown workload, preset or field.
         """
         preset = load_preset(self.preset, self.overrides)
-        timed = {(self._with_tokens(problem), gpus) for problem, gpus in map(named_sublayer, self.series)}
+        timed = {self._extents(name) for name in self.series}
         scenarios = {}
         for name in scenario_names(names):
-            source, gpus = make_gemm(f"gemm:workload={name}", **self.kernel)
-            problem = self._with_tokens(source.problem)
-            interval_ps = self.interval_ns * PS_PER_NS if (problem, gpus) in timed else 0
-            scenarios[name] = Scenario(preset, problem, source.kernel, gpus, interval_ps=interval_ps)
+            shape, gpus = extents = self._extents(name)
+            source, _ = make_gemm("gemm", shape=shape, **self.kernel)
+            interval_ps = self.interval_ns * PS_PER_NS if extents in timed else 0
+            scenarios[name] = Scenario(preset, source.problem, source.kernel, gpus, interval_ps=interval_ps)
         return scenarios
 
-    def _with_tokens(self, problem: GemmProblem) -> GemmProblem:
-        return problem if self.tokens is None else replace(problem, m=self.tokens)
+    def _extents(self, name: str) -> tuple[tuple[int, int, int], int]:
+        """M, N and K of a scenario, and its number of GPUs."""
+        problem, gpus = named_sublayer(name)
+        return (self.tokens or problem.m, problem.n, problem.k), gpus
 
 
 def scenario_run(scenario: Scenario, name: str) -> Run:

@@ -17,7 +17,7 @@ from sim.spec import Arbiter
 from tests.support.paths import ROOT
 from tests.support.t3_cases import FOUR_WARPS, NARROW, PARTS, TILE, T3Case, check_traffic, clusters
 from tests.support.t3_plain import FIELDS, outcome
-from tracer.gemm.source import Epilogue
+from tracer.gemm.source import Epilogue, Layout, TileOrder
 from traces.errors import UserError
 
 SMALL_TILE = replace(TILE, tile_m=16, tile_n=16, tile_k=16)
@@ -29,14 +29,17 @@ def cases(draw):
     """Anything: shape, N, tile, chunks, policies, links, Tracker, jitter, buffers."""
     gpus = draw(st.sampled_from([2, 2, 3, 4, 8]))
     tile_m, tile_n = draw(st.sampled_from([16, 32, 64])), draw(st.sampled_from([16, 32, 64]))
-    wide = tile_n // 2 * 2 % SECTOR_BYTES == 0  # else two warps along a row would share sectors
+    layout = draw(st.sampled_from(Layout))
+    along = tile_n if layout == Layout.ROW else tile_m
+    halves = [1, 2] if along // 2 * 2 % SECTOR_BYTES == 0 else [1]  # two warps along a row may not share sectors
     kernel = replace(
         TILE,
         tile_m=tile_m,
         tile_n=tile_n,
         tile_k=16,
-        warps_m=draw(st.sampled_from([1, 2])),
-        warps_n=draw(st.sampled_from([1, 2] if wide else [1])),
+        warps_m=draw(st.sampled_from(halves if layout == Layout.COLUMN else [1, 2])),
+        warps_n=draw(st.sampled_from(halves if layout == Layout.ROW else [1, 2])),
+        order=draw(st.sampled_from(TileOrder)),
         epilogue=draw(st.sampled_from([Epilogue.DIRECT, Epilogue.DIRECT, Epilogue.STAGED])),
     )
     across, down = draw(st.integers(1, 5)), draw(st.integers(1, 5))
@@ -80,6 +83,7 @@ def cases(draw):
         settings=(*chosen, f"tracker.entries={entries}", f"tracker.ways={ways}", "tracker.counter_bits=20", *narrow),
         arbiter=draw(st.sampled_from(list(Arbiter)[:5])),
         explicit=draw(st.booleans()),
+        layout=layout,
     )
 
 
@@ -131,6 +135,19 @@ def test_no_way_to_memory_changes_the_traffic(way, part):
             of_cus = int(node.noc["request_packets"].sum()) - (sent - lines)  # the others leave over links
             of_fabric = lines + arrived if "l2.fabric=through" in settings_ else 0
             assert int(node.banks["requests_served"].sum()) == of_cus + of_fabric
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_column_major_output_is_the_transposed_one(part):
+    """With tiles down the columns, chunks are those of the row-major product of swapped M and N: equal collectives."""
+    across = T3Case(100, 168, 64, 3, replace(TILE, tile_m=16, tile_n=64), sizes=(2, 8, 11))
+    down = replace(TILE, tile_m=64, tile_n=16, order=TileOrder.COLUMN)
+    column = T3Case(168, 100, 64, 3, down, sizes=(2, 8, 11), layout=Layout.COLUMN)
+    (found, cluster), (wanted, _) = column.run(part), across.run(part)
+    check_traffic(column, part, found, cluster)
+    assert found.link_bytes == wanted.link_bytes and (found.dram_bytes[1:] == wanted.dram_bytes[1:]).all()
+    if part != "t3":  # the GEMM also loads A and B, whose order is another one
+        assert found.time_ps == wanted.time_ps
 
 
 FLAT = ("hbm.channels=1", "l2.banks=1", "link.GB_per_s=10.0")
@@ -337,6 +354,15 @@ def test_kernels_that_the_tracker_cannot_follow_are_refused(kernel, words):
     case = T3Case(96, 96, 32, 3, replace(TILE, **kernel))
     with pytest.raises(UserError, match=words):
         run_fused(case.machine, case.source, case.chunks, Arbiter.MCA)
+
+
+def test_warps_share_sectors_along_the_columns_of_a_column_major_output():
+    kernel = replace(TILE, tile_m=16, tile_n=16, warps_m=2, warps_n=2)
+    case = T3Case(96, 96, 32, 3, kernel, layout=Layout.COLUMN)
+    with pytest.raises(UserError, match="warps_m = 2: warps would store 16 adjacent bytes"):
+        run_fused(case.machine, case.source, case.chunks, Arbiter.MCA)
+    apart = replace(case, kernel=replace(kernel, warps_m=1))
+    assert run_fused(apart.machine, apart.source, apart.chunks, Arbiter.MCA).exactly_once
 
 
 def test_a_tracker_with_fewer_counters_than_wavefronts_is_refused():

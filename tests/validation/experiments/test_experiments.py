@@ -67,6 +67,8 @@ def test_keys_tell_apart_what_differs():
     assert keys(Workbench(tokens=256)) == base
     assert not keys(Workbench(tokens=512)) & base
     assert len(keys(Workbench(tokens=256, overrides=("link.GB_per_s=75.0",))) & base) == 1  # a GEMM has no link
+    column = Workbench(tokens=256, kernel={"a_layout": "column", "c_layout": "column"}).scenarios((NAME,))[NAME].problem
+    assert (column.lda, column.ldc) == (256, 256)  # of the tokens that are simulated
     deeper = keys(Workbench(tokens=256, kernel={"pipeline_depth": 3}))
     assert len(deeper & base) == 3  # collectives do not see the kernel
     timed = keys(Workbench(tokens=256, series=(NAME,)))

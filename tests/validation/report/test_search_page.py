@@ -9,22 +9,31 @@ from validation.report.search_page import (
     FRONT,
     SCREENING,
     TABLE,
+    add_answers,
     page,
     read_answers,
+    read_revisions,
     searches,
-    write_answers,
 )
 
 
 def test_answers_are_kept_to_the_last_bit(tmp_path):
     found = {"search": {"0/max/T3/speedup": 1 / 3, "base/geomean/T3": 2.0}, "search_seeds": {"0, seed 2/x": 1e-300}}
-    write_answers(tmp_path / "a.csv", found)
+    add_answers(tmp_path / "a.csv", found, "1")
     assert read_answers(tmp_path / "a.csv") == found
+
+
+def test_new_answers_take_the_place_of_old_ones_of_the_same_machine(tmp_path):
+    table = tmp_path / "a.csv"
+    add_answers(table, {"search": {"0/x": 1 / 3, "0/gone": 1.0, "1/x": 1e-300}}, "0012345")
+    add_answers(table, {"search": {"0/x": 2 / 3}, "search_near": {"a/x": 3.0}}, "abc")
+    assert read_answers(table) == {"search": {"0/x": 2 / 3, "1/x": 1e-300}, "search_near": {"a/x": 3.0}}
+    assert read_revisions(table) == {"0012345": ["search"], "abc": ["search", "search_near"]}
 
 
 @pytest.mark.slow
 def test_the_committed_page_is_made_from_the_committed_answers():
-    assert TABLE.read_text(encoding="utf-8") == page(read_answers(ANSWERS))
+    assert TABLE.read_text(encoding="utf-8") == page(read_answers(ANSWERS), read_revisions(ANSWERS))
     assert all((TABLE.parent / picture.path).exists() for picture in (FRONT, EFFECTS))
 
 
