@@ -1,8 +1,8 @@
 """Benchmark of many GPUs: `python -m validation.bench.t3` prints tables, `--save` writes them to `tables/bench_t3.md`.
 
-First the runs of a sub-layer in the five configurations of the paper. Then the fused GEMM of one shape on N GPUs: every GPU
-simulated (explicit) or one GPU for all (symmetric). Each row runs in a separate process, so its peak memory belongs to
-that row. Times are CPU times of one core, without compilation.
+First the runs of a sub-layer in the five configurations of the paper. Then the fused GEMM of one shape on N GPUs: each
+GPU simulated (explicit) or one GPU for all (symmetric). Each row runs in a separate process, so its peak memory belongs
+to that row. Times are CPU times of one core, without compilation.
 """
 
 import argparse
