@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from sim.hw.bits import BLOCK, equal_in_block, greatest_in_block, least_in_block, quotient, remainder, trailing_zeros
+from sim.hw.bits import (
+    BLOCK,
+    at_least_in_block,
+    equal_in_block,
+    greatest_in_block,
+    least_in_block,
+    quotient,
+    remainder,
+    trailing_zeros,
+)
 from tests.support.plain_records import kernel_view
 from tracer.compile.jit import compiled
 
@@ -21,7 +30,7 @@ def test_trailing_zeros(bit):
 
 @compiled
 def searched(numbers, first, value, count, mask):
-    found = equal_in_block(numbers, first, value)
+    found = equal_in_block(numbers, first, value), at_least_in_block(numbers, first, value)
     return found, least_in_block(numbers, first, count), greatest_in_block(numbers, first, mask)
 
 
@@ -32,8 +41,9 @@ def test_searches_of_a_block(kind):
         numbers = random.integers(-9, 9, 3 * BLOCK).astype(kind)
         numbers[:2] = np.iinfo(kind).min  # outside the block
         block = numbers[5 : 5 + BLOCK]
-        found, least, greatest = searched(kernel_view(numbers), 5, 3, count, 6)
-        assert [(found >> k) & 1 for k in range(BLOCK + 1)] == [*(block == 3).astype(int), 0]
+        (equal, above), least, greatest = searched(kernel_view(numbers), 5, 3, count, 6)
+        for found, wanted in ((equal, block == 3), (above, block >= 3)):
+            assert [(found >> k) & 1 for k in range(BLOCK + 1)] == [*wanted.astype(int), 0]
         assert least == block[:count].min() and greatest == (block & 6).max()
 
 

@@ -15,6 +15,7 @@ from sim.hw.tags import (
     release,
     sectors_in,
     touch,
+    two_are_free,
     victim_way,
 )
 from tests.support.plain_records import kernel_view
@@ -38,6 +39,7 @@ def test_replacement_against_an_ordered_list(ways):
         else:
             victim = victim_way(cache_set, ways)
             free = [one for one in order if one not in held]
+            assert two_are_free(cache_set, ways) == (ways - len(held) >= 2)
             if len(order) == ways and not free:
                 assert victim == -1
             else:
