@@ -27,7 +27,8 @@ READ_AHEAD = 64
 
 ADDRESS_BYTES = 8
 PROGRAMS = 4
-"""Programs of a kernel that its next workgroups may share: of inner tiles, of two edges and of a corner."""
+"""Programs of equal length that the next workgroups of a kernel may share: of inner tiles, of two edges and of a
+corner. So many of the latest programs stay in the window without a workgroup that runs."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,9 @@ class Feed:
     Attributes:
         read: number of workgroups taken from the trace so far.
         inside: number of them in the window.
-        users: for each slab: workgroups that run on it, plus one if it holds a program to share.
-        programs: programs that the next workgroups may share, latest first.
+        users: for each slab: workgroups that run on it, plus one if its program is held.
+        programs: (events, warps) -> programs in the window that the next workgroups may share, latest first.
+        held: the latest programs; they stay in the window.
     """
 
     def __init__(self, launch: Launch, first_slab: int, room: int):
@@ -87,20 +89,21 @@ class Feed:
         self.free = list(range(self.end_slab - 1, first_slab - 1, -1))
         self.users = [0] * slabs
         self.inside = 0
-        self.programs: list[Program] = []
+        self.programs: dict[tuple[int, int], list[Program]] = {}
+        self.held: list[Program] = []
         self.read = 0
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
 
     def facts(self) -> dict[str, Any]:
         """State that the machine's records lack: the number of workgroups read, and of workgroups on each slab."""
         users = list(self.users)
-        for program in self.programs:
+        for program in self.held:
             users[program.slab - self.first_slab] -= 1
         return {"read": self.read, "users": users}
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Restore the facts of a feed of the same kernel. The next workgroup is the first one not yet read."""
-        self.read, self.users, self.programs = facts["read"], list(facts["users"]), []
+        self.read, self.users, self.programs, self.held = facts["read"], list(facts["users"]), {}, []
         self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]
         self.inside = sum(self.users)
         self.workgroups = self.launch.source.workgroups(self.read)
@@ -110,19 +113,26 @@ class Feed:
         self.users[slab - self.first_slab] += 1
 
     def release(self, slab: int) -> None:
-        """Remove a user of the slab. Without users the slab is free."""
+        """Remove a user of the slab. Without users the slab is free and its program is gone."""
         self.users[slab - self.first_slab] -= 1
         if not self.users[slab - self.first_slab]:
             self.free.append(slab)
+            for programs in self.programs.values():
+                programs[:] = [one for one in programs if one.slab != slab]
 
     def keep(self, program: Program, instead: int | None) -> None:
         """Keep a program for sharing. instead: slab of a program that it replaces."""
-        gone = [one for one in self.programs if one.slab == instead]
-        self.programs = [program, *(one for one in self.programs if one not in gone)]
+        alike = self.programs.setdefault((program.events, program.warps), [])
+        alike[:] = [program, *(one for one in alike if one.slab != instead)][:PROGRAMS]
+        gone = [one for one in self.held if one.slab == instead]
+        held = [program, *(one for one in self.held if one.slab != instead)]
+        self.held = held[:PROGRAMS]
         self.hold(program.slab)
-        for other in gone + self.programs[PROGRAMS:]:
+        for other in gone + held[PROGRAMS:]:
             self.release(other.slab)
-        del self.programs[PROGRAMS:]
+
+    def slabs_in_use(self) -> list[int]:
+        return [self.first_slab + k for k, users in enumerate(self.users) if users]
 
 
 class TraceWindow:
@@ -161,12 +171,12 @@ class TraceWindow:
             UserError: the workgroups in the window do not fit into the available memory.
         """
         if self.node.events.shape[1] < events or self.node.addresses.shape[1] < addresses:
-            used = 1 + self.slabs - sum(len(feed.free) for feed in self.feeds)
-            check_window_memory(used, events, addresses)
-        if self.node.events.shape[1] < events:
-            self.node = self.node._replace(events=_widened(self.node.events, events))
-        if self.node.addresses.shape[1] < addresses:
-            self.node = self.node._replace(addresses=_widened(self.node.addresses, addresses))
+            used = [slab for feed in self.feeds for slab in feed.slabs_in_use()]
+            check_window_memory(1 + len(used), events, addresses)
+            self.node = self.node._replace(
+                events=_widened(self.node.events, events, used),
+                addresses=_widened(self.node.addresses, addresses, used),
+            )
 
     def fill(self) -> None:
         """Stage workgroups until the window is full or the traces end."""
@@ -229,11 +239,10 @@ class TraceWindow:
     def _program(self, feed: Feed, workgroup: Workgroup, shift_bytes: np.ndarray) -> tuple[Match, Program | None]:
         """A program of a slab that equals the workgroup's, or one whose arrays the workgroup splits further."""
         words = words_of(workgroup.events)
-        for program in feed.programs:
-            if program.events == len(words) and program.warps == len(workgroup.warp):
-                found = Match(match(words, self._words(program), shift_bytes))
-                if found != Match.OTHER:
-                    return found, program
+        for program in feed.programs.get((len(words), len(workgroup.warp)), []):
+            found = Match(match(words, self._words(program), shift_bytes))
+            if found != Match.OTHER:
+                return found, program
         return Match.OTHER, None
 
     def _words(self, program: Program) -> np.ndarray:
@@ -279,7 +288,11 @@ def check_window_memory(slabs: int, events: int, addresses: int) -> None:
         )
 
 
-def _widened(old: np.ndarray, width: int) -> np.ndarray:
+def _widened(old: np.ndarray, width: int, rows: Sequence[int]) -> np.ndarray:
+    """`old` with rows of at least `width`. Only `rows` are copied: the others take no memory before their first use."""
+    if old.shape[1] >= width:
+        return old
     new = host_aligned((len(old), width), old.dtype)
-    new[:, : old.shape[1]] = old
+    for row in rows:
+        new[row, : old.shape[1]] = old[row]
     return new

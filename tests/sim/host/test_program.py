@@ -123,7 +123,7 @@ def test_slabs_come_back_when_nobody_needs_them(monkeypatch):
     window = gpu._window
     window.fill()  # takes note of the last workgroups that ended
     (feed,) = window.feeds
-    programs = [program.slab for program in feed.programs]
+    programs = [program.slab for program in feed.held]
     assert 30 < len(copied) < 60 and len(source.items) == 120
     assert sorted([*feed.free, *programs]) == [*range(feed.end_slab)] and feed.inside == 0
     assert feed.users == [int(slab in programs) for slab in range(feed.end_slab)]
@@ -142,3 +142,12 @@ def test_a_gemm_keeps_a_handful_of_slabs(monkeypatch):
     assert 4 <= slabs_written() <= 10
     monkeypatch.setattr(sim.host.window, "PROGRAMS", 0)
     assert slabs_written() == GemmSource(problem, gemm_kernel).info.workgroups
+
+
+def test_programs_of_more_lengths_than_are_held_are_shared_while_they_run():
+    """As in causal attention: all heads have the same lengths, one after the other."""
+    lengths = 2 * sim.host.window.PROGRAMS
+    groups = [[[load(A + 4096 * k, slot=1), *[compute(2, wait=[1])] * (1 + k % lengths)]] for k in range(6 * lengths)]
+    gpu = Gpu(small_preset().machine)
+    gpu.run_kernel(kernel(groups), 0, None)
+    assert int((gpu.node.events["kind"] != 0).any(axis=1).sum()) == lengths
