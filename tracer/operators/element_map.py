@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
@@ -163,18 +163,21 @@ class ElementMap(EvenKernel):
         numbers = np.arange(self.warps, dtype=np.uint16)
         program, tensor, slice_, turn = self._program
         whole = np.arange(0, (self.warps + 1) * len(program), len(program))
-        for index in range(start, self.info.workgroups):
-            begin = index * self.workgroup_accesses
-            end = min(begin + self.workgroup_accesses, self.accesses)
+        step = max(1, EVENTS_TOGETHER // (self.warps * len(program)))
+        for first in range(start, self.info.workgroups, step):
+            together = range(first, min(first + step, self.info.workgroups))
+            begin = np.array(together)[:, None, None] * self.workgroup_accesses
             place = begin + np.arange(self.warps)[:, None] * self.unroll + turn
-            events = np.tile(program, (self.warps, 1))
+            events = np.tile(program, (len(together), self.warps, 1))
             self._set_addresses(events, tensor, slice_, place)
-            kept = (turn < 0) | (place < end)
-            if kept.all():
-                yield Workgroup(index, numbers, whole, events.ravel(), _NO_ADDRESSES)
-                continue
-            first_event = np.append(0, np.cumsum(kept.sum(axis=1)))
-            yield Workgroup(index, numbers, first_event, events[kept], _NO_ADDRESSES)
+            kept = (turn < 0) | (place < np.minimum(begin + self.workgroup_accesses, self.accesses))
+            complete = kept.all(axis=(1, 2))
+            for k, index in enumerate(together):
+                if complete[k]:
+                    yield Workgroup(index, numbers, whole, events[k].ravel(), _NO_ADDRESSES)
+                else:
+                    first_event = np.append(0, np.cumsum(kept[k].sum(axis=1)))
+                    yield Workgroup(index, numbers, first_event, events[k][kept[k]], _NO_ADDRESSES)
 
     def _set_addresses(self, events: np.ndarray, tensor: np.ndarray, slice_: np.ndarray, place: np.ndarray) -> None:
         """Base and lanes of the memory events. place: number of the access of each event."""
@@ -182,14 +185,14 @@ class ElementMap(EvenKernel):
         element = column * (self.lanes * self.lane_elements)
         for number, each in enumerate(self.tensors):
             mine = tensor == number
-            base = each.address + row[:, mine] // each.share * each.pitch(self.cols)
-            base += slice_[mine] * each.step_bytes + (0 if each.per_row else element[:, mine] * each.bytes)
-            events["base"][:, mine] = base
+            base = each.address + row[..., mine] // each.share * each.pitch(self.cols)
+            base += slice_[mine] * each.step_bytes + (0 if each.per_row else element[..., mine] * each.bytes)
+            events["base"][..., mine] = base
         rows = np.minimum(self.rows - row, self.fold)
         lanes = rows * self.row_lanes if self.fold > 1 else np.minimum(self.row_lanes - column * self.lanes, self.lanes)
         per_row = np.array([each.per_row for each in self.tensors])[tensor]
         lanes, memory = np.where(per_row, rows, lanes), tensor >= 0
-        events["mask"][:, memory] = ALL_LANES >> (64 - np.clip(lanes[:, memory], 1, 64)).astype(np.uint64)
+        events["mask"][..., memory] = ALL_LANES >> (64 - np.clip(lanes[..., memory], 1, 64)).astype(np.uint64)
 
     @cached_property
     def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from tracer.parameter_kernel import ParameterKernel
 from traces.source import KernelInfo, Workgroup
 
+EVENTS_TOGETHER = 1 << 12
+"""Small workgroups are made together, up to so many events (64 bytes each)."""
+
 
 class EvenKernel(ParameterKernel, ABC):
     """A kernel (`traces.source.KernelSource`) whose workgroups are alike, so that a part of it stands for the whole."""

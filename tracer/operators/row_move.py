@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EvenKernel
+from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.index import Index
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Pipe
@@ -127,52 +127,69 @@ class RowMove(EvenKernel):
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """Workgroups, starting at number `start`."""
         numbers = np.arange(self.warps, dtype=np.uint16)
-        listed = self.index.listed
-        total = self.index.rows * self.row_accesses
-        for index in range(start, self.info.workgroups):
-            first = index * self.warps * self.unroll
-            warps = [
-                self._warp(np.arange(begin, min(begin + self.unroll, total)), listed)
-                for begin in range(first, first + self.warps * self.unroll, self.unroll)
-            ]
-            first_event = np.cumsum([0, *map(len, warps)])
-            yield Workgroup(index, numbers, first_event, join(warps), _NO_ADDRESSES)
+        listed, total = self.index.listed, self.index.rows * self.row_accesses
+        accesses = self.warps * self.unroll
+        program = len(self._program(self.unroll))
+        first_event = np.arange(0, (self.warps + 1) * program, program)
+        complete, step = total // accesses, max(1, EVENTS_TOGETHER // (self.warps * program))
+        for first in range(start, complete, step):
+            end = min(first + step, complete)
+            places = np.arange(first * accesses, end * accesses).reshape(-1, self.unroll)
+            events = self._warps(places, listed).reshape(end - first, -1)
+            yield from (
+                Workgroup(first + k, numbers, first_event, events[k], _NO_ADDRESSES) for k in range(end - first)
+            )
+        if start <= complete < self.info.workgroups:
+            begins = np.minimum(np.arange(complete * accesses, (complete + 1) * accesses, self.unroll), total)
+            rest = [np.arange(begin, min(begin + self.unroll, total)) for begin in begins]
+            warps = [self._warps(of[None], listed)[0] if len(of) else event(Kind.EXIT) for of in rest]
+            yield Workgroup(complete, numbers, np.cumsum([0, *map(len, warps)]), join(warps), _NO_ADDRESSES)
 
-    def _warp(self, places: np.ndarray, listed: np.ndarray) -> np.ndarray:
-        """Events of a warp that takes these accesses. listed: i8 [rows, each], rows of the table."""
-        if not len(places):
-            return event(Kind.EXIT)
-        each, number = self.index.each, len(places)
+    def _warps(self, places: np.ndarray, listed: np.ndarray) -> np.ndarray:
+        """EVENT [warps, events of a warp].
+
+        Args:
+            places: [warps, accesses of a warp], numbers of accesses.
+            listed: i8 [rows, each], rows of the table.
+        """
+        warps, number = places.shape
         row, part = places // self.row_accesses, places % self.row_accesses
         reach = self.lanes * self.lane_elements
-        lanes = np.minimum(self.cols - part * reach, reach) // self.lane_elements
-        turn = np.arange(number)
-        table_row_bytes = self.cols * (self.table_bytes or self.element_bytes)
-        table = self.table_at + listed[row] * table_row_bytes + (part * reach * self._table_element)[:, None]
-        own = self.rows_at + (row * self.cols + part * reach) * self.element_bytes
-        indices = access(
-            Kind.LOAD,
-            number,
-            lanes=each,
-            width_bytes=INDEX_BYTES,
-            base=self.index_at + row * each * INDEX_BYTES,
-            slot=turn,
-        )
-        ours: dict[str, Any] = {"lanes": lanes, "width_bytes": self.lane_elements * self.element_bytes, "base": own}
-        theirs: dict[str, Any] = {
-            "lanes": np.repeat(lanes, each),
-            "width_bytes": self.lane_elements * self._table_element,
-            "base": table.ravel(),
-        }
-        many = number * each
+        mask = ALL_LANES >> (64 - np.minimum(self.cols - part * reach, reach) // self.lane_elements).astype(np.uint64)
+        table = listed[row] * self.cols + (part * reach)[..., None]
+        indices, ours, theirs = self._parts(number)
+        events = np.tile(self._program(number), (warps, 1))
+        events["base"][:, indices] = self.index_at + row * self.index.each * INDEX_BYTES
+        events["base"][:, ours] = self.rows_at + (row * self.cols + part * reach) * self.element_bytes
+        events["base"][:, theirs] = self.table_at + table.reshape(warps, -1) * self._table_element
+        events["mask"][:, ours] = mask
+        events["mask"][:, theirs] = np.repeat(mask, self.index.each, axis=1)
+        return events
+
+    def _parts(self, number: int) -> tuple[slice, slice, slice]:
+        """Where the accesses to the indices, to our rows and to the table are in `_program`."""
+        many = number * self.index.each
+        if self.move == Move.GATHER:
+            ours = 1 + 2 * number + many  # behind the loads of the table and the sums
+            return slice(1, 1 + number), slice(ours, ours + number), slice(1 + number, 1 + number + many)
+        theirs = 1 + 2 * number
+        return slice(1, 1 + number), slice(1 + number, theirs), slice(theirs, theirs + many)
+
+    def _program(self, number: int) -> np.ndarray:
+        """Events of a warp that takes `number` accesses, without their addresses and lanes."""
+        each, turn = self.index.each, np.arange(number)
+        indices = access(Kind.LOAD, number, lanes=each, width_bytes=INDEX_BYTES, slot=turn)
+        ours: dict[str, Any] = {"lanes": 1, "width_bytes": self.lane_elements * self.element_bytes}
+        theirs: dict[str, Any] = {"lanes": 1, "width_bytes": self.lane_elements * self._table_element}
         add = compute(Pipe.FMA, each * self.lane_elements, LATENCY_CLK, number, wait=1 << (16 + turn))
         if self.move == Move.GATHER:
             slots: dict[str, Any] = {"slot": np.repeat(16 + turn, each), "wait": np.repeat(1 << turn, each)}
-            body = [access(Kind.LOAD, many, **theirs, **slots), add, access(Kind.STORE, number, **ours)]
+            body = [access(Kind.LOAD, number * each, **theirs, **slots), add, access(Kind.STORE, number, **ours)]
         else:
             kind = Kind.STORE if self.move == Move.SCATTER else Kind.REDUCE
             wait = np.repeat(1 << turn | 1 << (16 + turn), each)
-            body = [access(Kind.LOAD, number, **ours, slot=16 + turn), access(kind, many, **theirs, wait=wait)]
+            loads = access(Kind.LOAD, number, **ours, slot=16 + turn)
+            body = [loads, access(kind, number * each, **theirs, wait=wait)]
         setup = compute(Pipe.ALU, SETUP_INSTRUCTIONS + ACCESS_INSTRUCTIONS * number, LATENCY_CLK)
         return join([setup, indices, *body, event(Kind.EXIT)])
 
