@@ -73,8 +73,9 @@ def test_a_time_series_of_endless_rows_is_refused(monkeypatch):
         Gpu(small_preset().machine, interval_ps=10).run_kernel(one, 10_000_000, None)
 
 
-def test_simulated_time_has_an_end():
+def test_simulated_time_has_an_end(monkeypatch):
     """Twenty events of 2^32 instructions at 10 MHz: a time in femtoseconds would overflow."""
+    monkeypatch.setattr(host, "WINDOWS_PER_LOOK", 1 << 40)  # seven minutes of simulated time pass without work
     long = [compute(count=(1 << 32) - 1)] * 20
     with pytest.raises(UserError, match=r"endless: simulated time [\d,]+ ps, allowed are 4,503,599,627,370,496 ps"):
         Gpu(small_preset("cu.clock_MHz=10").machine).run_kernel(kernel([[long]] * 40, name="endless"), 0, None)
