@@ -78,6 +78,7 @@ class Feed:
         inside: number of them in the window.
         users: for each slab: workgroups that run on it, plus one if its program is held.
         programs: (events, warps) -> programs in the window that the next workgroups may share, latest first.
+        lengths: slab -> (events, warps) of its program.
         held: the latest programs; they stay in the window.
     """
 
@@ -90,6 +91,7 @@ class Feed:
         self.users = [0] * slabs
         self.inside = 0
         self.programs: dict[tuple[int, int], list[Program]] = {}
+        self.lengths: dict[int, tuple[int, int]] = {}
         self.held: list[Program] = []
         self.read = 0
         self.workgroups: Iterator[Workgroup] = launch.source.workgroups()
@@ -103,7 +105,8 @@ class Feed:
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Restore the facts of a feed of the same kernel. The next workgroup is the first one not yet read."""
-        self.read, self.users, self.programs, self.held = facts["read"], list(facts["users"]), {}, []
+        self.read, self.users = facts["read"], list(facts["users"])
+        self.programs, self.lengths, self.held = {}, {}, []
         self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]
         self.inside = sum(self.users)
         self.workgroups = self.launch.source.workgroups(self.read)
@@ -117,13 +120,25 @@ class Feed:
         self.users[slab - self.first_slab] -= 1
         if not self.users[slab - self.first_slab]:
             self.free.append(slab)
-            for programs in self.programs.values():
-                programs[:] = [one for one in programs if one.slab != slab]
+            self._forget(slab)
+
+    def _forget(self, slab: int) -> None:
+        """The program of a slab is gone, or replaced by a better one."""
+        length = self.lengths.pop(slab, None)
+        if length:
+            self.programs[length] = [one for one in self.programs[length] if one.slab != slab]
+            if not self.programs[length]:
+                del self.programs[length]
 
     def keep(self, program: Program, instead: int | None) -> None:
         """Keep a program for sharing. instead: slab of a program that it replaces."""
-        alike = self.programs.setdefault((program.events, program.warps), [])
-        alike[:] = [program, *(one for one in alike if one.slab != instead)][:PROGRAMS]
+        if instead is not None:
+            self._forget(instead)
+        length = program.events, program.warps
+        alike = [program, *self.programs.get(length, [])]
+        self.programs[length], self.lengths[program.slab] = alike, length
+        for other in alike[PROGRAMS:]:
+            self._forget(other.slab)
         gone = [one for one in self.held if one.slab == instead]
         held = [program, *(one for one in self.held if one.slab != instead)]
         self.held = held[:PROGRAMS]

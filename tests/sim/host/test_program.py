@@ -151,3 +151,15 @@ def test_programs_of_more_lengths_than_are_held_are_shared_while_they_run():
     gpu = Gpu(small_preset().machine)
     gpu.run_kernel(kernel(groups), 0, None)
     assert int((gpu.node.events["kind"] != 0).any(axis=1).sum()) == lengths
+
+
+def test_programs_are_forgotten_with_their_slabs():
+    """As in a trace in which hardly two workgroups have the same length."""
+    groups = [[[load(A + 4096 * k, slot=1), *[compute(2, wait=[1])] * (1 + k % 150)]] for k in range(400)]
+    gpu = Gpu(small_preset("cu.workgroups=1").machine)
+    gpu.run_kernel(kernel(groups), 0, None)
+    gpu._window.fill()
+    (feed,) = gpu._window.feeds
+    held = {program.slab for program in feed.held}
+    assert feed.lengths.keys() == held and len(held) == sim.host.window.PROGRAMS
+    assert {one.slab for alike in feed.programs.values() for one in alike} == held and all(feed.programs.values())
