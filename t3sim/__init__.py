@@ -161,7 +161,7 @@ def run(
         flush_l2: write back and empty L2 after every kernel.
         accuracy: "1%": simulate a long kernel in part, if its time has at most this error; "exact": in whole.
         interval_ns: of the time series, 0 = none.
-        threads: None = one, and for explicit GPUs all cores. The result does not depend on it.
+        threads: None = all cores, at most 8 for one GPU. The result does not depend on it.
         fresh: simulate even if the store has the result.
         store: None = the user's store.
         progress: called with (kernel, workgroups done, workgroups).

@@ -18,7 +18,7 @@ from sim.collective.space import make_spaces, make_wavefronts
 from sim.collective.topology import port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
-from sim.host.team import Team, chosen, threads
+from sim.host.team import Team, threads, threads_of_each
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
 from sim.hw.dma import COMMAND, DESCRIPTOR
@@ -67,8 +67,8 @@ class Cluster:
         check_memory(machine, len(plans), ports)
         self.wires = np.zeros(len(plans) * ports, WIRE)
         self._team = Team(min(threads(), len(plans)))
-        of_each = max(1, (chosen() or 1) // len(plans))
-        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=of_each) for _ in plans]
+        each = threads_of_each(len(plans))
+        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=each) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))

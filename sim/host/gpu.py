@@ -11,7 +11,7 @@ from sim.host.crew import Crew
 from sim.host.prefill import prefill_ranges
 from sim.host.recorded import Recorded
 from sim.host.state import State, named_arrays, with_arrays
-from sim.host.team import chosen
+from sim.host.team import threads_of_each
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
 from sim.hw.peers import MESSAGE, groups_of, mail_places
@@ -67,11 +67,11 @@ class Gpu:
         wires: np.ndarray | None = None,
         threads: int | None = None,
     ):
-        """threads: number that run it; None = as `sim.host.team.chosen`, else one."""
+        """threads: number that run it; None = as `sim.host.team.threads_of_each`."""
         check_machine(machine)
         check_memory(machine, ports=ports)
         self.machine = machine
-        self.threads = max(1, min(threads or chosen() or 1, machine.cu.count // CUS_PER_THREAD))
+        self.threads = max(1, min(threads or threads_of_each(), machine.cu.count // CUS_PER_THREAD))
         self._crew = Crew(self.threads)
         self.node, self.fifo_names = build(machine, ports, wires)
         self.line_trace = line_trace

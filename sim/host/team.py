@@ -23,6 +23,9 @@ Failed = Callable[[], None]
 VARIABLE = "T3SIM_THREADS"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 MOST_THREADS = 256
+GPU_THREADS = 8
+"""Most threads of one GPU if nobody has chosen a number: more wait for the phases that have one thread
+(`validation/tables/bench_threads.md`)."""
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -72,6 +75,12 @@ def threads() -> int:
     if PLAIN:
         return 1  # plain Python cannot share records between threads
     return chosen() or min(cores(), MOST_THREADS)
+
+
+def threads_of_each(gpus: int = 1) -> int:
+    """Number of threads of each of some GPUs that are simulated at once."""
+    count = max(1, threads() // gpus)
+    return count if chosen() else min(count, GPU_THREADS)
 
 
 def cores() -> int:

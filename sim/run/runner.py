@@ -69,7 +69,7 @@ def run_all(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
-    threads: int = 1,
+    threads: int | None = None,
     fresh: bool = False,
     in_order: bool = False,
     progress: Progress | None = None,
@@ -81,7 +81,7 @@ def run_all(
         store: results are stored there; workers must see its folder.
         workers: processes of a local Dask cluster; 0 or 1 = this process, without Dask; None = one per core.
         scheduler: address of a Dask scheduler to use instead.
-        threads: of each run.
+        threads: of each run; None = one on several workers, all cores in this process.
         fresh: simulate runs that the store has too; the new results replace the old ones.
         in_order: begin them in the order of `runs`; else the longest first, which ends sooner.
         progress: see Progress.
@@ -100,8 +100,9 @@ def run_all(
         left = dict(sorted(left.items(), key=lambda item: -item[1].cost))
     ended = _recorder(outcomes, len(left), progress)
     if left:
-        work = partial(do_run, store=store, fresh=fresh, threads=threads)
-        if scheduler is None and workers <= 1:
+        here = scheduler is None and workers <= 1
+        work = partial(do_run, store=store, fresh=fresh, threads=threads if here else threads or 1)
+        if here:
             _run_here(work, left, ended)
         else:
             run_on_workers(work, left, ended, min(workers, len(left)), scheduler)
@@ -137,7 +138,7 @@ def _run_here(work: Callable[[Run, str], str], runs: dict[str, Run], ended: Call
         ended(key, failed, lost)
 
 
-def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int = 1) -> str:
+def do_run(run: Run, key: str, *, store: Store, fresh: bool, threads: int | None = 1) -> str:
     """Simulate one run and store its result. Returns why it failed; "" = it did not.
 
     Raises:

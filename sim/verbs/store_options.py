@@ -15,7 +15,7 @@ INTERVAL_NS = click.IntRange(1, int(STUDY_BOUNDS["interval_ns"].most))
 with_threads = click.option(
     "--threads",
     type=click.IntRange(1, MOST_THREADS),
-    help="Threads of a run; the results do not depend on it.  [one; explicit GPUs: all cores]",
+    help="Threads of a run; the results do not depend on it.  [all cores; one GPU: at most 8]",
 )
 """Decorator: add the option to a click command."""
 _OPTIONS = (

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.host import team
 from sim.host.gpu import Gpu
 from sim.host.state import State, named_arrays
 from sim.host.team import use_threads
@@ -199,10 +200,12 @@ def test_an_interrupt_between_windows_ends_a_run_on_several_threads():
     assert np.array_equal(again.node.banks, fresh.node.banks)
 
 
-def test_one_gpu_has_one_thread_unless_a_number_is_chosen(monkeypatch):
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 2), (8, 8), (64, 8)])
+def test_one_gpu_has_all_cores_up_to_eight_unless_a_number_is_chosen(cores, threads, monkeypatch):
     monkeypatch.delenv("T3SIM_THREADS")
+    monkeypatch.setattr(team, "cores", lambda: cores)
     machine = load_preset("v100").machine
-    assert Gpu(machine).threads == 1
-    with use_threads(2):
-        assert Gpu(machine).threads == 2
+    assert Gpu(machine).threads == threads
+    with use_threads(12):
+        assert Gpu(machine).threads == 12
     assert Gpu(machine, threads=3).threads == 3
