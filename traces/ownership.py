@@ -5,6 +5,8 @@ import stat
 
 OWN_FOLDER = 0o700
 """Mode of a new folder for files that only this user writes."""
+OWN_FILE = 0o600
+"""Mode of a file that only this user reads and writes."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -28,7 +28,7 @@ from sim.results.archive import write_runs
 from sim.run.hold import held_keys
 from sim.run.result import ResultsError, RunResult
 from sim.run.run import Run
-from tracer.compile.cache import user_cache
+from tracer.compile.folder import user_cache
 from traces.errors import UserError
 from traces.output import remove_leftovers
 from traces.ownership import OWN_FOLDER, foreign

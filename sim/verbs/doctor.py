@@ -17,7 +17,7 @@ from sim.presets import presets
 from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
 from sim.run.store import VARIABLE as STORE_VARIABLE
 from t3sim_packages import PACKAGES, other_owners
-from tracer.compile.cache import CACHE_VARIABLE, cache_root
+from tracer.compile.folder import CACHE_VARIABLE, cache_root
 from tracer.compile.process import is_compiled, machine_text
 from tracer.compile.shipped import is_shipped
 from tracer.gemm.tiles import write_workgroup

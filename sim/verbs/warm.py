@@ -8,7 +8,7 @@ from sim.run.dram import run_stream
 from sim.run.dram_stream import Stream
 from sim.run.one_gpu import simulate
 from tracer.accelsim.reader import open_accelsim
-from tracer.compile.cache import cache_root
+from tracer.compile.folder import cache_root
 from tracer.compile.jit import compile_seconds, compiled_functions
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence

@@ -16,10 +16,8 @@ import hashlib
 import os
 import pickle
 import platform
-import sys
 import warnings
 from functools import lru_cache
-from pathlib import Path
 
 import llvmlite
 import numba
@@ -30,33 +28,14 @@ from numba.core.compiler import compile_result
 from numba.core.serialize import dumps
 
 from tracer.compile.fingerprint import source_fingerprint
+from tracer.compile.folder import cache_root, foreign_file, refused
 from tracer.compile.library import Part, PartLibrary, ProgramLibrary
 from tracer.compile.shipped import shipped, shipped_cpu
 from traces.errors import UserError
 from traces.output import replacing
-from traces.ownership import OWN_FOLDER, foreign
+from traces.ownership import OWN_FILE, OWN_FOLDER
 
-CACHE_VARIABLE = "T3SIM_CACHE_DIR"
-OWN_FILE = 0o600
 _DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-def cache_root():
-    """Folder of all compiled functions (Path). It may not exist yet."""
-    folder = os.environ.get(CACHE_VARIABLE)
-    return Path(folder).absolute() if folder else user_cache()
-
-
-def user_cache():
-    """The user's cache folder of t3sim (Path). It may not exist yet."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "t3sim"
 
 
 def compiler_settings():
@@ -164,12 +143,12 @@ class KernelCache(_Cache):
         key = _key(args, codegen)
         try:
             with open(self._file(kind, key), "rb") as file:
-                refused = self._refused() or _foreign(os.fstat(file.fileno()))
-                content = b"" if refused else file.read()
+                reason = refused(self._directory) or foreign_file(os.fstat(file.fileno()))
+                content = b"" if reason else file.read()
         except OSError:
             return None
-        if refused:
-            _warn_once(refused)
+        if reason:
+            _warn_once(reason)
             return None
         return _checked(content, key)
 
@@ -194,18 +173,13 @@ class KernelCache(_Cache):
         try:
             cache_root().mkdir(OWN_FOLDER, parents=True, exist_ok=True)
             self._directory.mkdir(OWN_FOLDER, exist_ok=True)
-            if refused := self._refused():
-                _warn_once(refused)
+            if reason := refused(self._directory):
+                _warn_once(reason)
                 return
             with replacing(self._file(kind, key), OWN_FILE) as temporary:
                 temporary.write_bytes(hashlib.sha256(payload).digest() + payload)
         except (OSError, UserError) as problem:
             _warn_once(f"compiled functions cannot be kept in {cache_root()}: {problem}")
-
-    def _refused(self):
-        """Reason why code of the folder must not run; "" if it may run."""
-        folders = (cache_root(), self._directory)
-        return next((reason for folder in folders if (reason := _foreign(os.stat(folder)))), "")
 
     def _file(self, kind, key):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.{kind}"
@@ -256,10 +230,6 @@ def _program(target_context, stored, fndesc, environment, signature, reload_init
         objectmode=False,
         reload_init=reload_init,
     )
-
-
-def _foreign(status):
-    return foreign(status, "compiled functions", cache_root())
 
 
 @lru_cache(maxsize=1)

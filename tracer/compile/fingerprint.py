@@ -5,12 +5,13 @@ A compiled function contains the code of the functions that it calls and the val
 *project* modules that this module imports, directly or indirectly. The imports are read from the syntax tree.
 """
 
-import ast
 import hashlib
 import os
 import sysconfig
 from functools import cache
 from pathlib import Path
+
+from tracer.compile.source_facts import source_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = Path(sysconfig.get_path("purelib")).resolve()
@@ -59,7 +60,7 @@ def import_closure(module_name, path):
     pending = [module_name]
     while pending:
         name = pending.pop()
-        for imported in _imports_of(closure[name], name) - closure.keys():
+        for imported in source_facts(closure[name], name).imports - closure.keys():
             root = places.get(imported.partition(".")[0], elsewhere)
             source = _find(imported, root) if root else None
             if source is not None:
@@ -76,40 +77,6 @@ def _find(module_name, root):
         if candidate.is_file():
             return candidate
     return None
-
-
-def _imports_of(path, module_name):
-    """Dotted names that a file may import. `from a import b` gives both a and a.b."""
-    stat = os.stat(path)
-    package = module_name if path.name == "__init__.py" else module_name.rpartition(".")[0]
-    return _parsed_imports(path, package, stat.st_mtime_ns, stat.st_size)
-
-
-@cache
-def _parsed_imports(path, package, _mtime_ns, _file_bytes):
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except (SyntaxError, ValueError):
-        return frozenset()  # a user's file; sim.hw.policy runs it and reports the error
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = _absolute(node, package)
-            names.add(origin)
-            names.update(f"{origin}.{alias.name}" for alias in node.names)
-    parents = {name[:dot] for name in names for dot in range(len(name)) if name[dot] == "."}
-    return frozenset(names | parents)
-
-
-def _absolute(node, package):
-    """Absolute module name of a `from ... import`. Leading dots are relative to `package`."""
-    if node.level == 0:
-        return node.module
-    anchor = package.split(".")
-    anchor = anchor[: len(anchor) - (node.level - 1)]
-    return ".".join(anchor + ([node.module] if node.module else []))
 
 
 @cache

@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from sim.run.code import code_key, syntax
+from sim.run.code import code_key
 from sim.scenario.result import CONFIGURATIONS, T3_MCA
 from tests.support.doc_blocks import file_of
 from tests.support.fake_runs import TIMES_US, fake_results
+from tracer.compile.source_facts import parsed_facts
 from tracer.models.schedule import OperatorClass
 from tracer.workloads import DEFAULT_KERNEL
 from traces.errors import UserError
@@ -76,6 +77,9 @@ def test_keys_tell_apart_what_differs():
 
 
 def test_words_do_not_change_a_key_but_code_does():
+    def syntax(source):
+        return parsed_facts(source.encode(), "").syntax_hash
+
     source = '"""Old."""\n\nWAYS = 8  # many\n"""Of a set."""\n\ndef f(x):\n    """Old."""\n    return x + WAYS\n'
     words = source.replace("Old", "New").replace("# many", "# few").replace("Of a set", "Ways")
     assert syntax(source) == syntax(words)
