@@ -74,10 +74,7 @@ class KernelCache(_Cache):
     """
 
     def __init__(self, function, path):
-        fingerprint = hashlib.sha256(
-            f"{source_fingerprint(function.__module__, path)}; {compiler_settings()}".encode()
-        ).hexdigest()
-        self.folder = f"{function.__module__}-{fingerprint[:20]}"
+        self.folder = _folder_name(function, path)
         self._directory = cache_root() / self.folder
         self._name = f"{function.__qualname__.replace('<locals>', 'local')}.{function.__code__.co_firstlineno}"
 
@@ -183,6 +180,20 @@ class KernelCache(_Cache):
 
     def _file(self, kind, key):
         return self._directory / f"{self._name}-{hashlib.sha256('; '.join(key).encode()).hexdigest()[:20]}.{kind}"
+
+
+def _folder_name(function, path):
+    """Module and fingerprint of a function. The fingerprint is made once whenever Python loads the module."""
+    module, loading = function.__module__, function.__globals__.get("__spec__")  # a new object whenever it is loaded
+    if getattr(loading, "origin", None) != path:  # a script, or code that another file made
+        loading = None
+    name = getattr(loading, "t3sim_folder", None)
+    if name is None:
+        text = f"{source_fingerprint(module, path)}; {compiler_settings()}"
+        name = f"{module}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
+        if loading is not None:
+            loading.t3sim_folder = name
+    return name
 
 
 def signature_text(args):

@@ -1,10 +1,10 @@
 """What the text of a source file says: which modules it may import, and a hash of its syntax.
 
 To parse all sources of the simulator takes a second. So the facts of a file are kept in the cache folder:
-`<root>/sources-<version>/<hash of package and content>.facts` has the SHA-256 of the rest, the syntax hash and the imports,
-one in a line. The version is a hash of this file and of Python's version. An entry is written once, atomically.
-Facts decide which machine code and which stored result belong to a source, so an entry that another user may have
-written is not used.
+`<root>/sources-<version>/<hash of package and content>.facts` has the SHA-256 of the rest, the syntax hash and the
+imports, one in a line. The version is a hash of this file and of Python's version. An entry is written once,
+atomically. Facts decide which machine code and which stored result belong to a source, so an entry that another user
+may have written is not used.
 """
 
 import ast

@@ -1,5 +1,6 @@
 """The kernel decorator: what makes it compile again, what does not, and what several processes see."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def run(folder, *arguments, **settings):
 
 def entries(cache):
     """Files of compiled functions."""
-    return [path for path in cache.rglob("*") if path.is_file()]
+    return [path for path in cache.rglob("*") if path.suffix in (".kernel", ".part")]
 
 
 def replace_in(path, old, new):
@@ -279,6 +280,20 @@ def test_users_policy_is_part_of_the_key(monkeypatch, tmp_path):
     found.append(fingerprints())
     assert len({with_slot for with_slot, _ in found}) == 3
     assert len({without_slot for _, without_slot in found}) == 1
+
+
+def test_functions_of_a_module_share_a_fingerprint_until_it_is_loaded_again(modules, monkeypatch):
+    monkeypatch.syspath_prepend(str(modules))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    many = OTHER + "@compiled\ndef second(x):\n    return x\n"
+    (modules / "reloaded.py").write_text(many)
+    module = importlib.import_module("reloaded")
+    folders = {module.alone._cache.folder}
+    assert module.second._cache.folder in folders
+    (modules / "reloaded.py").write_text(many.replace("-x", "x - 1"))
+    folders.add(importlib.reload(module).alone._cache.folder)
+    assert len(folders) == 2 and module.second._cache.folder in folders
+    assert module.alone(7) == 6
 
 
 def test_closure_follows_every_form_of_import(tmp_path):
