@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.tensor import Tensor
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
@@ -173,13 +173,21 @@ class RowKernel(EvenKernel):
         """Workgroups, starting at number `start`. They differ only in the addresses of their rows."""
         numbers = np.arange(self.warps, dtype=np.uint16)
         program, warp, step, row = self._program
+        whole = np.searchsorted(warp, np.arange(self.warps + 1))
         rows = self.warps // self.row_warps
-        for index in range(start, self.info.workgroups):
-            events = program.copy()
-            events["base"] += (step * index).astype(np.uint64)
-            kept = row + index * rows < self.rows
-            edges = np.searchsorted(warp[kept], np.arange(self.warps + 1))
-            yield Workgroup(index, numbers, edges, events if kept.all() else events[kept], _NO_ADDRESSES)
+        several = max(1, EVENTS_TOGETHER // len(program))
+        for first in range(start, self.info.workgroups, several):
+            together = np.arange(first, min(first + several, self.info.workgroups))[:, None]
+            events = np.tile(program, (len(together), 1))
+            events["base"] += (step * together).astype(np.uint64)
+            kept = row + together * rows < self.rows
+            complete = kept.all(axis=1)
+            for k, index in enumerate(together[:, 0].tolist()):
+                if complete[k]:
+                    yield Workgroup(index, numbers, whole, events[k], _NO_ADDRESSES)
+                else:
+                    edges = np.searchsorted(warp[kept[k]], np.arange(self.warps + 1))
+                    yield Workgroup(index, numbers, edges, events[k][kept[k]], _NO_ADDRESSES)
 
     @cached_property
     def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
