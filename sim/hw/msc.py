@@ -24,10 +24,13 @@ from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_
 from sim.hw.lanes import LANES, lane_head_ps, note_shared
 from sim.hw.prefetch import host_aligned
 from sim.hw.request import LINE_BYTES, NEVER, REQUEST, SECTOR_BYTES, STREAMS, Op, Stream
-from sim.hw.tags import claim_way, find_way, hold, line_of, random_way, release, sectors_in, touch, victim_way
+from sim.hw.tags import claim_way, expect, find_way, hold, line_of, random_way, release, sectors_in, touch, victim_way
 from sim.spec import Replacement
 from tracer.compile.jit import compiled
 from traces.units import whole_period_ps
+
+AHEAD = 8
+"""The sets of so many requests of a fifo are prefetched on the host."""
 
 COUNTERS = {
     "requests": "requests taken, per stream",
@@ -138,6 +141,15 @@ def _room_ps(msc, fifos, pool, stream):
 
 
 @compiled
+def msc_expect(msc, sets, fifos, pool):
+    """Prefetch the sets of a slice with storage that is simulated soon. Reads: msc, sets, fifos, pool."""
+    for place in range(STREAMS + 1):
+        fifo = fifos[msc.lanes.in_fifo[place] if place < STREAMS else msc.fills]
+        for number in range(fifo.head, min(fifo.tail, fifo.head + AHEAD)):
+            expect(_set_of(msc, sets, fifo_request(fifo, pool, number).line), msc.ways)
+
+
+@compiled
 def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     """Take the data from memory that are due, then at most one request.
 
@@ -162,10 +174,11 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     chosen_ps = NEVER
     for stream in range(STREAMS):
         head_ps = lane_head_ps(msc.lanes, stream, fifos, pool)
-        room_ps = _room_ps(msc, fifos, pool, stream)
         if head_ps > now_ps:
             wake_ps = min(wake_ps, head_ps)
-        elif room_ps > now_ps:
+            continue
+        room_ps = _room_ps(msc, fifos, pool, stream)
+        if room_ps > now_ps:
             msc.blocked = 1
             msc.room_ps = min(msc.room_ps, room_ps)
             _block(msc, stream, now_ps)

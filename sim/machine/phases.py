@@ -17,7 +17,7 @@ from sim.hw.l2_record import BANK_LINES
 from sim.hw.l2_wait import l2_retry_ps, waits_for_room, waits_longer
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
-from sim.hw.msc import msc_retry_ps, msc_step
+from sim.hw.msc import msc_expect, msc_retry_ps, msc_step
 from sim.hw.noc import noc_answers, noc_requests, noc_wake_ps
 from sim.hw.prefetch import prefetch_lines
 from sim.hw.request import NEVER
@@ -291,6 +291,8 @@ def run_mscs(node, first, last, end_ps):
         if now_ps >= end_ps:
             continue
         msc = node.mscs[h]
+        if len(node.msc_sets) > 0 and h + 1 < last and node.msc_wake_ps[h + 1] < end_ps:
+            msc_expect(node.mscs[h + 1], node.msc_sets, node.fifos, node.pool)
         while now_ps < end_ps:
             now_ps = msc_step(msc, node.msc_sets, node.msc_waiters, node.fifos, node.pool, now_ps)
         node.msc_wake_ps[h] = now_ps

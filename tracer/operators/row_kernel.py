@@ -180,7 +180,7 @@ class RowKernel(EvenKernel):
             together = np.arange(first, min(first + several, self.info.workgroups))[:, None]
             events = np.tile(program, (len(together), 1))
             events["base"] += (step * together).astype(np.uint64)
-            kept = row + together * rows < self.rows
+            kept = np.less(row + together * rows, self.rows)
             complete = kept.all(axis=1)
             for k, index in enumerate(together[:, 0].tolist()):
                 if complete[k]:
