@@ -180,10 +180,9 @@ class RowKernel(EvenKernel):
             together = np.arange(first, min(first + several, self.info.workgroups))[:, None]
             events = np.tile(program, (len(together), 1))
             events["base"] += (step * together).astype(np.uint64)
-            kept = np.less(row + together * rows, self.rows)
-            complete = kept.all(axis=1)
+            kept = row + together * rows < self.rows
             for k, index in enumerate(together[:, 0].tolist()):
-                if complete[k]:
+                if kept[k].all():
                     yield Workgroup(index, numbers, whole, events[k], _NO_ADDRESSES)
                 else:
                     edges = np.searchsorted(warp[kept[k]], np.arange(self.warps + 1))
