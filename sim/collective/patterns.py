@@ -1,7 +1,7 @@
 """Plans beyond the reduce-scatter of T3, as data: regions of buffers of all GPUs. There is no timing here.
 
     all_to_all         blocks of a GEMM's output go to all other GPUs when they are complete
-    gathered_rows      a GEMM whose workgroups wait, panel by panel, for an all-gather of its rows of A
+    gathered_rows      a GEMM whose tiles wait for their rows of A, which an all-gather brings
     split_k            a GEMM whose shares of K are added in memory, fused with a reduce-scatter
 
 `sim.collective.chunks` defines steps and chunks. `sim.run.many_gpus.run_plan` runs the plans. Traffic is given for one
@@ -65,73 +65,75 @@ def all_to_all(
     return planned([Buffer(OUTPUT, output), Buffer(RECEIVED, apart, shares=0)], chunks, gpu, topology, regions)
 
 
-def row_chunks(source: GemmSource, gpus: int) -> Chunks:
-    """Chunks of whole rows of tiles, for a GEMM whose walk makes them one after the other.
-
-    Raises:
-        UserError: the walk is different, or there are fewer rows of tiles than GPUs.
-    """
-    if source.tiles_m < gpus:
-        raise UserError(f"gpus: found {gpus} for {source.tiles_m} rows of tiles; allowed is one per GPU at least")
-    edges = [source.tiles_m * k // gpus for k in range(gpus + 1)]
-    parts = np.split(source.output_tiles()["row"], [edge * source.tiles_n for edge in edges[1:-1]])
-    if any(part.min() < begin or part.max() >= end for part, begin, end in zip(parts, edges, edges[1:], strict=False)):
-        raise UserError("gathered rows: the GEMM does not walk its tiles row by row; allowed is the order row")
-    return Chunks(gpus, tuple(edge * source.tiles_n for edge in edges))
-
-
 def gathered_rows(
     source: GemmSource, chunks: Chunks, gpu: int, topology: AnyTopology, gate_delay_ps: int = 0
 ) -> tuple[Plan, np.ndarray]:
-    """Each GPU owns the rows of A for its first chunk of the output. DMA engines send them to all other GPUs.
+    """Each GPU owns a panel of A, 1 / N of its rows. DMA engines send the panel to all other GPUs.
 
-    A GPU makes the chunk of its own rows first, without waiting. Then it makes the chunks whose rows come from the GPU
-    behind, from the next GPU behind, and so on. A gate opens with the last of a panel's rows. On a ring, GPUs forward
-    the panels.
+    A GPU begins its walk at the tiles of its own panel. A tile waits for the rows of other GPUs that it reads: a row of
+    tiles may lie across several panels. Rows of tiles that read the same panels have one gate, which opens with the
+    last of their rows. On a ring, GPUs forward the panels, so that of the GPU behind comes first.
 
-    Traffic, with S = bytes of A, `own` = bytes of a GPU's own rows, `last` = bytes of the panel that it waits for last:
+    Traffic, with S = bytes of A, `own` = bytes of the GPU's panel, `last` = bytes of the panel that comes last:
         DMA reads              ring: S - last; else (N - 1) own
         arriving stores        S - own
         links                  same as DMA reads
         stores of the GEMM     D bytes of output, through L2
 
     Args:
-        chunks: `row_chunks` of the source.
+        chunks: where the walk of each GPU begins. A walk along rows of tiles waits least.
         gate_delay_ps: time from the last byte to the start of a workgroup.
 
     Returns:
         The plan, and the gate of each output tile, i8 [tiles], -1 = none.
+
+    Raises:
+        UserError: A has fewer rows than there are GPUs.
     """
-    rows = _bands(source)
-    across = source.tiles_n
-    last = chunks.gpus - 1
-    gates = np.full(chunks.tiles, -1)
-    regions = []
-    for local in range(chunks.gpus):
-        span = chunks.span(gpu, local)
-        first, end = span.start // across, span.stop // across
-        if local == 0:
-            far = range(1, chunks.gpus) if is_direct(topology) else (1,)
-            sends = tuple(Send(to, Op.WRITE) for to in far)
-            regions.append(Region(first, end, to=(), sends=sends, buffer=ROWS))
-            continue
-        gates[span.start : span.stop] = local - 1
-        sends = () if is_direct(topology) or local == last else (Send(1, Op.WRITE),)
-        regions.append(Region(first, end, to=(), expects=1, sends=sends, gate=local - 1, buffer=ROWS, chunk=local))
-    buffers = [Buffer(OUTPUT, source.output_tiles()), Buffer(ROWS, rows, shares=0)]
-    return planned(buffers, chunks, gpu, topology, regions, gate_delay_ps), gates
+    pieces, panel, needed = _pieces(source, chunks.gpus)
+    local, last = (panel + gpu) % chunks.gpus, chunks.gpus - 1
+    kinds, kind = np.unique((needed + gpu) % chunks.gpus, axis=0, return_inverse=True)  # of rows of tiles
+    gate = kind.ravel() - (not kinds[0].any())  # the first kind reads the GPU's panel only, if there are such rows
+    own = np.flatnonzero(local == 0)
+    far = range(1, chunks.gpus) if is_direct(topology) else (1,)
+    sends = tuple(Send(to, Op.WRITE) for to in far)
+    regions = [Region(int(own[0]), int(own[-1]) + 1, to=(), sends=sends, buffer=ROWS)]
+    opened = gate[pieces["row"]]
+    edges = np.flatnonzero(np.diff(panel, prepend=-1) | np.diff(opened, prepend=-2))
+    for first, end in zip(edges.tolist(), [*edges[1:].tolist(), len(pieces)], strict=True):
+        place = int(local[first])
+        if place > 0:
+            sends = () if is_direct(topology) or place == last else (Send(1, Op.WRITE),)
+            opens = int(opened[first])
+            regions.append(Region(first, end, to=(), expects=1, sends=sends, gate=opens, buffer=ROWS, chunk=place))
+    output = source.output_tiles()
+    buffers = [Buffer(OUTPUT, output), Buffer(ROWS, pieces, shares=0)]
+    return planned(buffers, chunks, gpu, topology, regions, gate_delay_ps), gate[output["row"]]
 
 
-def _bands(source: GemmSource) -> np.ndarray:
-    """OUTPUT_TILE records of A: the rows of A for each row of tiles."""
+def _pieces(source: GemmSource, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, cut where a row of tiles or a panel begins.
+
+    Returns:
+        OUTPUT_TILE [pieces], `row` = row of tiles; panel of each piece; first and last panel of each row of tiles.
+
+    Raises:
+        UserError: A has fewer rows than there are GPUs.
+    """
     a, high = source.problem.a, source.kernel.tile_m
-    found = np.zeros(source.tiles_m, OUTPUT_TILE)
-    found["row"] = np.arange(source.tiles_m)
-    found["runs"] = np.minimum(high, a.rows - found["row"] * high)
+    if a.rows < gpus:
+        raise UserError(f"gpus: found {gpus} for {a.rows} rows of A; allowed is one row per GPU at least")
+    panels = np.arange(gpus) * a.rows // gpus
+    begin = np.union1d(panels, np.arange(0, a.rows, high))
+    found = np.zeros(len(begin), OUTPUT_TILE)
+    found["row"], found["runs"] = begin // high, np.diff(begin, append=a.rows)
     found["run_bytes"], found["pitch_bytes"] = a.columns * a.element_bytes, a.pitch_bytes
-    found["address"] = a.address + found["row"] * high * a.pitch_bytes
-    found["parts"] = [(high, a.columns * a.element_bytes, 1, 1, 1)] * source.tiles_m
-    return found
+    found["address"] = a.address + begin * a.pitch_bytes
+    found["parts"] = [(high, a.columns * a.element_bytes, 1, 1, 1)] * len(begin)
+    panel = np.searchsorted(panels, begin, side="right") - 1
+    rows = np.flatnonzero(np.diff(found["row"], prepend=-1))
+    needed = np.stack([panel[rows], panel[np.append(rows[1:], len(begin)) - 1]], axis=1)
+    return found, panel, needed
 
 
 def split_k(

@@ -62,8 +62,7 @@ class SoftwareRun(GpusRun):
     """One of the runs of this file.
 
     Attributes:
-        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER (with chunks of `row_chunks`), AG_COPIES
-            or IN_SWITCH.
+        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER, AG_COPIES or IN_SWITCH.
     """
 
     kind: str

@@ -1,8 +1,7 @@
 """GEMM and collective fused by software (FLUX) on 8 A100, against measurements.
 
-`python -m validation.against.overlap` simulates a sample of the measured rows (results in the store are used) and
-writes `tables/overlap.md`. The sample was chosen by cost: both layers of each kind, few M, at most
-OPERATIONS_MAX operations.
+`python -m validation.against.overlap` simulates all measured rows (results in the store are used) and writes
+`tables/overlap.md`.
 
 Calibrated, and so no prediction: the rate of the links from the slope of the measured collective (CALIBRATION_BYTES);
 two times from the row CALIBRATION, added to all rows: what a GEMM takes longer than ours (launch, cold start), and what
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.patterns import row_chunks
 from sim.collective.software import FLUX
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
@@ -38,7 +36,6 @@ GPUS = 8
 LINK_GB_PER_S = 300.0
 """12 NVLink 3 of 25 GB/s each way (A100 white paper)."""
 SCATTER, GATHER = "GEMM+RS", "AG+GEMM"
-OPERATIONS_MAX = 350e9
 CALIBRATION_BYTES = (201326592, 402653184)
 GOAL = 0.10
 LARGE_M = 1024
@@ -73,12 +70,6 @@ class Ours(NamedTuple):
     fused_us: float
 
 
-SAMPLE = {
-    (SCATTER, "GPT-3 OP"): (16, 128, 512, 1024, 2048, 4096),
-    (SCATTER, "GPT-3 FC-2"): (16, 128, 512, 1024, 2048),
-    (GATHER, "GPT-3 QKV"): (1024, 2048),
-    (GATHER, "GPT-3 FC-1"): (1024,),
-}
 CALIBRATION = (SCATTER, "GPT-3 OP", 16)
 
 
@@ -94,12 +85,6 @@ def measured() -> tuple[Row, ...]:
             )
             for row in csv.DictReader(file)
         )
-
-
-def sample() -> list[Row]:
-    """The rows that are simulated."""
-    rows = [row for row in measured() if row.m in SAMPLE.get((row.pattern, row.layer), ())]
-    return [row for row in rows if row.operations <= OPERATIONS_MAX]
 
 
 @cache
@@ -125,19 +110,14 @@ def machine(clock_MHz: float) -> Preset:
 def source_of(row: Row, preset: Preset, gpus: int = GPUS) -> tuple[GemmSource, Chunks]:
     """The GEMM of one GPU with the library's best kernel without split-K, and its chunks.
 
-    For AG + GEMM the walk finishes the rows of one GPU before those of the next.
+    For AG + GEMM the walk finishes the rows of one GPU before those of the next, as far as tiles allow it.
     """
     problem = GemmProblem(row.m, row.n, row.k)
     kernel = choose_kernel(problem, gpu_facts(preset.machine), splits=(1,))
-    if row.pattern == SCATTER:
-        source = GemmSource(problem, kernel)
-        return source, even_chunks(source.tiles, gpus)
-    rows = row.m // gpus
-    tile_m = min(kernel.tile_m, rows)
-    warps_m = max(1, kernel.warps_m * tile_m // kernel.tile_m)
-    kernel = replace(kernel, tile_m=tile_m, warps_m=warps_m, order=TileOrder.GROUPED, group=rows // tile_m)
+    if row.pattern == GATHER:
+        kernel = replace(kernel, order=TileOrder.GROUPED, group=max(1, row.m // gpus // kernel.tile_m))
     source = GemmSource(problem, kernel)
-    return source, row_chunks(source, gpus)
+    return source, even_chunks(source.tiles, gpus)
 
 
 def runs_of(row: Row, gpus: int = GPUS) -> tuple[Run, ...]:
@@ -233,7 +213,7 @@ def _cells(row: Row, ours: Ours, predicted: bool) -> list[str]:
 
 def main() -> None:
     store = Store()
-    write_page(TABLE, table({row: simulate(row, store) for row in sample()}))
+    write_page(TABLE, table({row: simulate(row, store) for row in measured()}))
 
 
 if __name__ == "__main__":

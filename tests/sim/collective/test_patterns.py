@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of, even_chunks
-from sim.collective.patterns import RECEIVED, ROWS, all_to_all, gathered_rows, row_chunks, split_k
+from sim.collective.patterns import RECEIVED, ROWS, all_to_all, gathered_rows, split_k
 from sim.collective.plans import planned
 from sim.hw.request import NEVER, SECTOR_BYTES, Stream
 from sim.hw.spans import SpanKind
@@ -65,8 +65,8 @@ def exchange(topology="fully_connected", order=TileOrder.ROW, *overrides):
 
 def gathered(topology, m=256, *overrides, delay_ps=0):
     machine = machine_of(topology, *overrides)
-    source = GemmSource(fp16_problem(m, 96, 80), TILE)
-    chunks = row_chunks(source, N)
+    source = GemmSource(fp16_problem(m, 256, 80), replace(TILE, tile_n=64))
+    chunks = even_chunks(source.tiles, N)
     made = [gathered_rows(source, chunks, gpu, machine.link.topology, delay_ps) for gpu in range(N)]
     return Pattern(source, [plan for plan, _ in made], machine, [gates for _, gates in made])
 
@@ -118,29 +118,53 @@ def test_an_all_to_all_moves_each_block_once(topology, order):
     assert columns == 0  # stores, not additions
 
 
+def owner_of_row(row, rows):
+    """GPU g owns the panel -g mod N of A."""
+    return next(-panel % N for panel in range(N) if row < rows * (panel + 1) // N)
+
+
 @pytest.mark.parametrize("delay_ps", [0, 300_000])
-@pytest.mark.parametrize("m", [256, 232])
+@pytest.mark.parametrize("m", [256, 232, 96, 20])
 @pytest.mark.parametrize("topology", ["ring", "fully_connected"])
-def test_workgroups_wait_panel_by_panel_for_the_rows_of_a(topology, m, delay_ps):
+def test_tiles_wait_for_the_rows_of_a(topology, m, delay_ps):
+    """Tiles have 32 rows: panels of two rows of tiles, of parts of them, three rows for four GPUs, one for all."""
     pattern = gathered(topology, m, delay_ps=delay_ps)
     result, cluster = pattern.run(interval_ps=1_000_000)
     assert result.exactly_once, result.wrong
-    rows = [pattern.plans[0].chunks.edges[k] // pattern.source.tiles_n * 32 for k in range(N + 1)]
-    panel = [(min(rows[k + 1], m) - rows[k]) * 160 for k in range(N)]  # 80 halves per row
+    owners = [owner_of_row(row, m) for row in range(m)]
+    panel = [160 * owners.count(number) for number in range(N)]  # 80 halves per row
     for number, gpu in enumerate(cluster.gpus):
-        waits = [panel[(local - number) % N] for local in range(N)]
-        leaves = sum(panel) - waits[-1] if topology == "ring" else (N - 1) * waits[0]
-        assert moved(gpu)[1:] == (leaves, sum(panel) - waits[0], leaves)
+        leaves = sum(panel) - panel[(number + 1) % N] if topology == "ring" else (N - 1) * panel[number]
+        assert moved(gpu)[1:] == (leaves, sum(panel) - panel[number], leaves)
         gates, tags = gpu.node.output.gates, pattern.gates[number]
-        assert len(gates) == N - 1 and (gates["open_ps"] < NEVER).all()
+        assert (gates["open_ps"] < NEVER).all()
         spans = gpu.spans()
         started = {int(s["tag"]): int(s["start_ps"]) for s in spans if s["kind"] == SpanKind.WORKGROUP}
         assert len(started) == pattern.source.tiles
         for tile, start_ps in started.items():
             opened_ps = gates["open_ps"][tags[tile]] + delay_ps if tags[tile] >= 0 else START_PS
-            assert start_ps >= opened_ps and (tags[tile] < 0) == (tile in pattern.plans[number].chunks.span(number, 0))
+            assert start_ps >= opened_ps
         gpu.flush_l2()
         assert moved_bytes(gpu)[Stream.COMPUTE_WRITE] == sum(tile_bytes(pattern.source))
+
+
+@pytest.mark.parametrize("m", [256, 232, 96, 20])
+def test_a_gate_needs_all_rows_of_other_gpus_that_its_tiles_read(m):
+    pattern = gathered("switch", m)
+    rows_of_tile = pattern.source.output_tiles()["row"]
+    for number, (plan, tags) in enumerate(zip(pattern.plans, pattern.gates, strict=True)):
+        needed, brought = ({gate: set() for gate in range(len(plan.gates))} for _ in range(2))
+        for tile, gate in enumerate(tags.tolist()):
+            first = int(rows_of_tile[tile]) * 32
+            read = {row for row in range(first, min(first + 32, m)) if owner_of_row(row, m) != number}
+            assert (gate < 0) == (not read)
+            if read:
+                needed[gate] |= read
+        begins = np.cumsum([0, *plan.buffers[1].tiles["runs"]])
+        for region in plan.regions:
+            if region.gate is not None:
+                brought[region.gate] |= set(range(begins[region.first], begins[region.end]))
+        assert needed == brought
 
 
 @pytest.mark.parametrize("epilogue", list(Epilogue))
@@ -301,16 +325,13 @@ def test_chunks_that_are_not_alike_cannot_be_exchanged():
         exchange("ring")
 
 
-def test_rows_are_gathered_for_a_walk_along_rows_only():
-    columns = GemmSource(fp16_problem(128, 128, 32), replace(TILE, order=TileOrder.COLUMN))
-    with pytest.raises(UserError, match="does not walk its tiles row by row"):
-        row_chunks(columns, N)
-    with pytest.raises(UserError, match="gpus: found 5 for 4 rows of tiles"):
-        row_chunks(GemmSource(fp16_problem(128, 128, 32), TILE), 5)
+def test_each_gpu_has_rows_to_send():
+    with pytest.raises(UserError, match="gpus: found 4 for 3 rows of A"):
+        gathered("switch", 3)
 
 
 def test_one_gpu_for_all_takes_a_second_buffer_of_equal_parts():
-    for pattern in (exchange(), gathered("ring")):
+    for pattern in (exchange(), gathered("ring"), gathered("switch", 32)):
         one, every = (run_plan(pattern.machine, pattern.plans, pattern.kernels, explicit=e) for e in (False, True))
         assert one.exactly_once and (one.figures["simulated_gpus"], every.figures["simulated_gpus"]) == (1, N)
         assert one.link_bytes == every.link_bytes

@@ -7,7 +7,6 @@ import pytest
 
 from sim.collective.check import follow
 from sim.collective.chunks import even_chunks
-from sim.collective.patterns import row_chunks
 from sim.collective.software import COPY_ENGINES, DECOMPOSED, FLUX, OVERLAPS, scattered
 from sim.collective.space import Send
 from sim.hw.request import Op, Stream
@@ -26,7 +25,7 @@ SOURCE = GemmSource(fp16_problem(M, N, K), TILE)
 
 
 def software(kind, gpus, topology="switch", *overrides, explicit=False):
-    chunks = row_chunks(SOURCE, gpus) if kind == FLUX_GATHER else even_chunks(SOURCE.tiles, gpus)
+    chunks = even_chunks(SOURCE.tiles, gpus)
     preset = small_preset(f"link.topology={topology}", *overrides)
     return SoftwareRun(preset=preset, source=SOURCE, chunks=chunks, kind=kind, explicit=explicit).execute()
 
