@@ -2,17 +2,36 @@
 
 from collections.abc import Callable
 
-from sim.host.team import Team
+from sim.host.team import Team, threads
+from sim.machine.build import Node
+from sim.machine.engine import run_engine
+from sim.machine.phases import run_banks
+from sim.machine.shares import run_jobs
 from sim.machine.team import ABANDONED, HERE, make_team
+from tracer.compile.ahead import Helper
+from tracer.compile.process import is_compiled
 
 
 class Crew:
     """Runs the engine of one GPU on a number of threads."""
 
+    _helped = False
+    """Has a crew of this process had a helper that compiles? One is enough."""
+
     def __init__(self, count: int):
         """count: threads."""
         self._team = Team(count)
         self._words = make_team(count)
+        self._helper: Helper | None = None
+
+    def compile_ahead(self, node: Node) -> None:
+        """Begin to compile half of the engine in another process, if it is not compiled and there is a second core.
+
+        The second half of a time window and the banks take as long as all that comes before them.
+        """
+        if threads() > 1 and not Crew._helped and is_compiled(run_engine) is False:
+            Crew._helped = True
+            self._helper = Helper([(run_jobs, (node, self._words, 0, 0, 0, 0)), (run_banks, (node, 0, 0, 0))])
 
     def run(self, engine: Callable[..., int], until_ps: int) -> int:
         """Call engine(words, number of the thread, until_ps) on each thread. Returns its result."""
@@ -22,4 +41,9 @@ class Crew:
         def failed() -> None:
             words[ABANDONED] = 1
 
-        return self._team.run(lambda me: engine(words, me, until_ps), failed)
+        try:
+            return self._team.run(lambda me: engine(words, me, until_ps), failed)
+        finally:
+            if self._helper is not None:
+                self._helper.stop()
+                self._helper = None

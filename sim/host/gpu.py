@@ -88,6 +88,7 @@ class Gpu:
                 stalls=make_stalls(),
             )
         self.node.dispatch["wake_ps"] = NEVER
+        self._crew.compile_ahead(self.node)
 
     @property
     def now_ps(self) -> int:

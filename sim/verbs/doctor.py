@@ -171,7 +171,5 @@ def _compile_state(kernel: Any) -> str:
     if found is None:
         return "runs as plain Python (NUMBA_DISABLE_JIT)"
     if found:
-        return "compiled"
-    if is_shipped(kernel._cache.folder):
-        return "came compiled with the installation"
+        return "came compiled with the installation" if is_shipped(kernel._cache.folder) else "compiled"
     return "not yet compiled: the first run compiles it, or t3sim warm"

@@ -16,6 +16,7 @@ from numba.core import config, types
 from numba.core.event import Listener, register
 from numba.np import arrayobj
 
+from tracer.compile import kept  # noqa: F401
 from tracer.compile.dispatcher import Dispatcher
 from tracer.compile.fingerprint import import_closure
 

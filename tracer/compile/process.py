@@ -8,6 +8,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from tracer.compile.jit import compile_seconds
+from tracer.compile.shipped import is_shipped
 
 try:
     import resource
@@ -42,9 +43,12 @@ def machine_text() -> str:
 
 
 def is_compiled(function: Any) -> bool | None:
-    """Has the cache the machine code of a compiled function? None = it runs as plain Python (NUMBA_DISABLE_JIT)."""
+    """Is there machine code of a compiled function, in the cache or with the installation?
+
+    None = it runs as plain Python (NUMBA_DISABLE_JIT).
+    """
     cache = getattr(function, "_cache", None)
-    return None if cache is None else any(Path(cache.cache_path).glob("*.kernel"))
+    return None if cache is None else any(Path(cache.cache_path).glob("*.kernel")) or is_shipped(cache.folder)
 
 
 def _peak_rss_bytes() -> int | None:
