@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from sim.host.team import Team, threads
 from sim.machine.build import Node
-from sim.machine.engine import run_engine
-from sim.machine.phases import run_banks
+from sim.machine.engine import run_dispatchers, run_engine
 from sim.machine.shares import run_jobs
 from sim.machine.team import ABANDONED, HERE, make_team
 from tracer.compile.ahead import Helper
@@ -27,11 +26,11 @@ class Crew:
     def compile_ahead(self, node: Node) -> None:
         """Begin to compile half of the engine in another process, if it is not compiled and there is a second core.
 
-        The second half of a time window and the banks take as long as all that comes before them.
+        The second half of a time window and the dispatchers take as long as all that this process compiles meanwhile.
         """
         if threads() > 1 and not Crew._helped and is_compiled(run_engine) is False:
             Crew._helped = True
-            self._helper = Helper([(run_jobs, (node, self._words, 0, 0, 0, 0)), (run_banks, (node, 0, 0, 0))])
+            self._helper = Helper([(run_dispatchers, (node, 0)), (run_jobs, (node, self._words, 0, 0, 0, 0))])
 
     def run(self, engine: Callable[..., int], until_ps: int) -> int:
         """Call engine(words, number of the thread, until_ps) on each thread. Returns its result."""

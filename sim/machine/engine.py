@@ -57,7 +57,7 @@ def next_act_ps(node):
 
 
 @compiled
-def _run_dispatchers(node, end_ps):
+def run_dispatchers(node, end_ps):
     """Dispatch workgroups that are due before end_ps, in the order of time. Returns False if a queue needs the host.
 
     At equal times the queue goes first whose turn it is (`sim.hw.residency`), else the lower one.
@@ -107,7 +107,7 @@ def open_window(node, until_ps):
         if not close_interval(node):
             return Status.SERIES_FULL, begin_ps, begin_ps
     end_ps = _end_ps(node, begin_ps, until_ps)
-    if not _run_dispatchers(node, end_ps):
+    if not run_dispatchers(node, end_ps):
         engine.resume_ps = begin_ps  # after a request to the host the same window begins again
         return Status.NEEDS_WORKGROUPS, begin_ps, end_ps
     engine.now_ps = end_ps

@@ -1,8 +1,9 @@
 """Benchmark of compilation: `python -m validation.bench.compile` prints a table, `--save` writes it to `tables/`.
 
-The smallest run of the simulator in new processes: with an empty compile cache, with the filled cache, and with an
-empty cache and the machine code of a wheel (`tracer.compile.shipped`). `--before` names a checkout of another revision,
-measured in the same turns. Its times are the base of the ratios.
+The smallest run of the simulator in new processes: with an empty compile cache, the same on one core (without the
+process that compiles ahead, `tracer.compile.ahead`), with the filled cache, and with an empty cache and the machine
+code of a wheel (`tracer.compile.shipped`). `--before` names the command `t3sim` of an environment with another
+revision, measured in the same turns. Its times are the base of the ratios.
 """
 
 import argparse
@@ -20,20 +21,20 @@ from typing import Any
 from tracer.compile import shipped
 from tracer.compile.process import machine_text
 from traces.command.document import Heading, Table, Text, to_markdown
-from validation.bench.run import START
 
-HERE = Path(__file__).parents[2]
-TABLE = HERE / "validation" / "tables" / "bench_compile.md"
+COMMAND = Path(sys.executable).with_name("t3sim")
+TABLE = Path(__file__).parents[1] / "tables" / "bench_compile.md"
+RATIOS = {"cpu_s": "CPU, ratio to before", "wall_s": "wall, ratio to before"}
 TARGET = {"NUMBA_CPU_NAME": shipped.TARGET, "NUMBA_CPU_FEATURES": ""}
 
 
-def start(checkout: Path, cache: Path, **settings: str) -> dict[str, Any]:
+def start(command: Path, cache: Path, **settings: str) -> dict[str, Any]:
     """Time of the smallest run in a new process: CPU and wall in seconds, and compile_s of its own report."""
     with tempfile.TemporaryDirectory() as store:
-        environment = {**os.environ, "PYTHONPATH": str(checkout), "T3SIM_CACHE_DIR": str(cache), "T3SIM_STORE": store}
+        environment = {**os.environ, "T3SIM_CACHE_DIR": str(cache), "T3SIM_STORE": store}
         before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
-        command = [sys.executable, "-c", START]
-        done = subprocess.run(command, env=environment | settings, capture_output=True, text=True, check=True, cwd="/")
+        words = [command, "run", "--gemm", "64x64x32", "--json"]
+        done = subprocess.run(words, env=environment | settings, capture_output=True, text=True, check=True, cwd=store)
         after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter() - began_s
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {"cpu_s": cpu_s, "wall_s": wall_s, "compile_s": json.loads(done.stdout)["compile_s"]}
@@ -41,49 +42,52 @@ def start(checkout: Path, cache: Path, **settings: str) -> dict[str, Any]:
 
 def measure(before: Path | None) -> list[dict[str, Any]]:
     """All rows. The starts with compilation run first, of both revisions, one after the other."""
-    revisions = {"before": before, "now": HERE} if before else {"now": HERE}
+    revisions = {"before": before, "now": COMMAND} if before else {"now": COMMAND}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for what in ("empty cache", "filled cache"):
             rows += [
-                {"revision": name, "start": what} | start(checkout, Path(folder) / name)
-                for name, checkout in revisions.items()
+                {"revision": name, "start": what} | start(command, Path(folder) / name)
+                for name, command in revisions.items()
             ]
+        alone = start(COMMAND, Path(folder) / "alone", T3SIM_THREADS="1")
+        rows.append({"revision": "now", "start": "empty cache, one core"} | alone)
         rows.append({"revision": "now", "start": "empty cache, shipped code"} | _shipped(Path(folder)))
     return rows
 
 
 def _shipped(folder: Path) -> dict[str, Any]:
     """Compile for the target of a wheel, pack the programs, and start with them."""
-    start(HERE, folder / "target", **TARGET)
+    start(COMMAND, folder / "target", **TARGET)
     shipped.pack(folder / "target")
     try:
-        return start(HERE, folder / "none")
+        return start(COMMAND, folder / "none")
     finally:
         shipped.FILE.unlink()
 
 
 def document(rows: list[dict[str, Any]]) -> str:
     """The table as Markdown."""
-    base = {row["start"]: row["cpu_s"] for row in rows if row["revision"] == "before"}
-    columns = ("revision", "start", "CPU s", "wall s", "of it compiling, wall s", "CPU, ratio to before")
+    base = {row["start"]: row for row in rows if row["revision"] == "before"}
+    columns = ("revision", "start", "CPU s", "wall s", "of it compiling, wall s", *RATIOS.values())
     lines = []
     for row in rows:
-        before_s = base.get(row["start"].partition(",")[0])
-        ratio = f"{row['cpu_s'] / before_s:.2f}" if before_s else "-"
+        before = base.get(row["start"].partition(",")[0])
+        ratios = [f"{row[name] / before[name]:.2f}" if before else "-" for name in RATIOS]
         seconds = [f"{row[name]:.1f}" for name in ("cpu_s", "wall_s", "compile_s")]
-        lines.append([row["revision"], row["start"], *seconds, ratio])
+        lines.append([row["revision"], row["start"], *seconds, *ratios])
     made = (
         f"Generated by `python -m validation.bench.compile --save` on {date.today()}; {machine_text()}, shared and\n"
-        "noisy. A 64 x 64 x 32 GEMM on v100 in new processes, one after the other. Shipped code: see\n"
-        "`tracer/compile/shipped.py`. Its ratio is to a start with an empty cache."
+        "noisy. A 64 x 64 x 32 GEMM on v100 in new processes, one after the other. CPU: of all processes. One core:\n"
+        "without the second process that compiles (`tracer/compile/ahead.py`). Shipped code: see\n"
+        "`tracer/compile/shipped.py`. The ratios of these two are to a start with an empty cache."
     )
     return to_markdown([Heading("Benchmark of compilation", 1), Text(made), Table(columns, lines, ())])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="checkout of another revision")
+    parser.add_argument("--before", type=Path, help="the command t3sim of another revision")
     parser.add_argument("--save", action="store_true", help=f"write tables/{TABLE.name}")
     arguments = parser.parse_args()
     text = document(measure(arguments.before and arguments.before.resolve()))

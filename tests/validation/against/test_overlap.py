@@ -5,18 +5,18 @@ import re
 import pytest
 
 from validation.against import overlap
-from validation.against.overlap import CALIBRATION, GATHER, SCATTER, TABLE, Ours, Row, calibrated, errors, measured
+from validation.against.overlap import GATHER, SCATTER, TABLE, Ours, Row, calibrated, calibrates, errors, measured
 
 ROWS = measured()
 
 
 def fake(row):
-    return Ours(row.gemm_us - 10.0, row.fused_us - 40.0)
+    return Ours(row.gemm_us - 10.0, row.fused_us - (40.0 if row.pattern == SCATTER else 90.0))
 
 
-def test_all_measured_rows_are_simulated_and_one_of_them_calibrates():
-    assert len(ROWS) == 58 and {row.pattern for row in ROWS} == {SCATTER, GATHER}
-    assert sum((row.pattern, row.layer, row.m) == CALIBRATION for row in ROWS) == 1
+def test_all_measured_rows_are_simulated_and_one_of_each_kind_calibrates():
+    assert len(ROWS) == 58
+    assert [row.pattern for row in ROWS if calibrates(row)] == [SCATTER, GATHER]
 
 
 def test_the_rate_of_the_links_is_the_measured_slope():
@@ -24,11 +24,11 @@ def test_the_rate_of_the_links_is_the_measured_slope():
     assert overlap.link_efficiency() == pytest.approx(176_160_768 / 797.7e3 / 300, abs=0.001)
 
 
-def test_one_row_calibrates_and_all_others_are_predicted():
+def test_all_rows_that_do_not_calibrate_are_predicted():
     times = calibrated({row: fake(row) for row in ROWS})
     assert all(tuple(ours) == pytest.approx((row.gemm_us, row.fused_us)) for row, ours in times.items())
     wrong = errors({row: Ours(ours.gemm_us, 1.1 * ours.fused_us) for row, ours in times.items()})
-    assert len(wrong) == len(ROWS) - 1 and list(wrong.values()) == pytest.approx([0.1] * len(wrong))
+    assert len(wrong) == len(ROWS) - 2 and list(wrong.values()) == pytest.approx([0.1] * len(wrong))
 
 
 def test_apart_and_ideal_are_of_gemm_and_collective():
