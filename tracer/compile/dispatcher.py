@@ -10,7 +10,7 @@ import importlib
 from contextlib import contextmanager
 from typing import ClassVar
 
-from numba.core import compiler, typing
+from numba.core import compiler, types, typing
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.event import trigger_event
@@ -52,10 +52,15 @@ class Dispatcher(CPUDispatcher):
             return super().compile(sig)
 
     def get_call_template(self, args, kws):
-        """Get the types of a call. numba calls this when it infers the types of a caller."""
+        """Get the types of a call. numba calls this when it infers the types of a caller.
+
+        A constant is passed like any number. numba would compile the function anew for each constant, but where the
+        constant matters, LLVM finds it after it has inlined the function.
+        """
         pysig, args = self.fold_argument_types(args, kws)
+        args = tuple(types.unliteral(kind) for kind in args)
         name = self.py_func.__name__
-        signatures = [self.part(tuple(args)).signature]
+        signatures = [self.part(args).signature]
         return typing.make_concrete_template(name, key=name, signatures=signatures), pysig, args, {}
 
     def get_overload(self, sig):
