@@ -174,8 +174,8 @@ def _play(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> Flo
 def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limits) -> None:
     """Check that kernels cannot wait for each other's Tracker entries.
 
-    With fewer entries than tiles, one kernel must make the tiles of one buffer in the order of the walk. Other kernels
-    could hold the entries, or the places on CUs, that it waits for.
+    With fewer entries than tiles, one kernel must make the tracked tiles of one buffer in the order of the walk. Other
+    kernels could hold the entries, or the places on CUs, that it waits for.
     """
     entry = tables.nodes["entry"][:-1]
     most = int(np.bincount(entry[entry >= 0], minlength=1).max())
@@ -189,12 +189,17 @@ def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limit
             f"tracker.ways: found {limits.ways}, but {most} tiles share a set, of {len(tracked)} buffers and "
             f"{len(kernels)} kernels at once: they could wait for each other; allowed is an entry for each tile"
         )
+    held, first_tags = entry.reshape(tables.gpus, -1) >= 0, np.cumsum([0, *(len(b.tiles) for b in tables.buffers)])
     for queue in queues or ():
-        for buffer in (b for b in tables.buffers if b.name in tracked):
+        for buffer, first_tag in zip(tables.buffers, first_tags, strict=False):
+            if buffer.name not in tracked:
+                continue
+            waits = held[queue.gpu, first_tag : first_tag + len(buffer.tiles)]
             made = queue.tags % len(buffer.tiles)
             _, first = np.unique(made, return_index=True)
+            made = made[np.sort(first)]
             in_order = (queue.start + np.arange(len(buffer.tiles))) % len(buffer.tiles)
-            if not np.array_equal(made[np.sort(first)], in_order):
+            if not np.array_equal(made[waits[made]], in_order[waits[in_order]]):
                 raise UserError(
                     f"plan: the kernel of GPU {queue.gpu} does not make the tiles of {buffer.name} in their order from "
                     f"{queue.start} on, in which the Tracker keeps entries for them; allowed is an entry for each tile"

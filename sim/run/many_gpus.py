@@ -36,6 +36,7 @@ from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import QUEUES
 from sim.machine.memory import check_plan_memory
 from sim.run.cluster_result import cluster_result
+from sim.run.launches import scattering_launch
 from sim.run.result import RunResult
 from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
@@ -257,7 +258,7 @@ def fused_cluster(
     start_ps = machine.dispatch.launch_ps
     cluster, launches = plan_cluster(
         *(machine, fused_plans(machine, source, chunks, own)),
-        lambda plan: [staggered_launch(source, plan, start_ps)],
+        lambda plan: [scattering_launch(source, plan, start_ps)],
         explicit=explicit,
         interval_ps=interval_ps,
         stands_for_all=stands_for_all,
@@ -370,20 +371,6 @@ def replace_unit(machine: Machine, **units: dict) -> Machine:
     """A copy of a machine with changed values: replace_unit(m, hbm={"arbiter": ...})."""
     changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
     return msgspec.structs.replace(machine, **changed)
-
-
-def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.ndarray | None = None) -> Launch:
-    """The GEMM of one GPU; its tile order starts at the first chunk of the GPU.
-
-    Args:
-        gates: i8 [tiles], gate for which the workgroups of each tile wait, -1 = none; None = no gates.
-    """
-    start, tiles = plan.chunks.start_tile(plan.gpu), plan.chunks.tiles
-    number = np.arange(tiles * source.kernel.split_k)
-    tile = (number + start) % tiles
-    staggered = GemmSource(source.problem, replace(source.kernel, start_tile=start))
-    tags = number // tiles * tiles + tile
-    return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
 
 
 def _cluster(

@@ -6,32 +6,27 @@ all_gather_copies                 all-gather alone
 in_switch                         GEMM whose stores are added in the switch (`sim.collective.nvls`)
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
-
-import numpy as np
 
 from sim.collective import nvls
 from sim.collective.chunks import Chunks
 from sim.collective.own_plan import OwnPlan
 from sim.collective.patterns import gathered_rows
-from sim.collective.software import all_gather_copies, scattered
+from sim.collective.software import FLUX, all_gather_copies, scattered
 from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
-from sim.host.window import Launch
 from sim.hw.warp import MAX_WARPS
 from sim.machine.memory import check_plan_memory
 from sim.run.inputs import gemm_input
-from sim.run.many_gpus import check_kernel_is_tracked, replace_unit, run_plan, staggered_launch
+from sim.run.launches import ordered_launch, scattering_launch, staggered_launch
+from sim.run.many_gpus import check_kernel_is_tracked, replace_unit, run_plan
 from sim.run.result import RunResult
 from sim.run.run import GpusRun, gemm_cost
 from sim.spec import DmaPolicy, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
-from traces.source import Workgroup
 
 AG_COPIES, FLUX_GATHER, IN_SWITCH = "all_gather_copies", "flux_gather", "in_switch"
 COUNTER_BITS = 48
@@ -106,28 +101,11 @@ class SoftwareRun(GpusRun):
         else:
             gap_ps = machine.dispatch.gap_ps
             made = [scattered(self.kind, output, self.chunks, gpu, topology, gap_ps) for gpu in gpus]
+        if self.kind == FLUX:
+            plans = [plan for plan, _ in made]
+            return run_plan(machine, plans, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
         return run_plan(
             *(machine, [plan for plan, _ in made]),
             lambda plan: [staggered_launch(self.source, plan, start_ps, made[plan.gpu][1])],
             **settings,
         )
-
-
-class Reordered:
-    """A GEMM whose workgroups make its tiles in another order (`traces.source.KernelSource`)."""
-
-    def __init__(self, source: GemmSource, order: np.ndarray):
-        """order: i8 [tiles], the tile of each workgroup."""
-        self.source, self.order, self.info = source, order, source.info
-
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        for index in range(start, len(self.order)):
-            yield self.source.workgroup(int(self.order[index]))._replace(index=index)
-
-    def fingerprint(self) -> str:
-        return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
-
-
-def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
-    """The GEMM of one GPU with its tiles in a given order."""
-    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)

@@ -1,10 +1,11 @@
 """Blind predictions: layers of Llama-3-70B on 4 and 8 A100, GEMM and collective apart, fused by software, and ideal.
 
 `python -m validation.against.overlap_predictions` writes `predictions/overlap_llama3_70b_a100.csv`. Machine, links and
-the two added times are those of `validation.against.overlap`, which were calibrated on GPT-3's layers. The file was
+the added times are those of `validation.against.overlap`, which were calibrated on GPT-3's layers. The file was
 committed before any measurement of these layers was at hand. SIMULATED says which M are simulated. Where these are two,
 larger M are extrapolated along the line through them (kind: extrapolated). The clock is 1410 MHz: under long GEMMs a
-real A100 is slower. The collective alone is simulated too, with the launch that makes CALIBRATION's collective exact.
+real A100 is slower. The collective alone is simulated too, with the launch that makes that of the calibrating row of
+GEMM + RS exact.
 """
 
 import csv
@@ -17,12 +18,12 @@ from sim.run.run import CollectiveRun
 from sim.run.store import Store, run_or_get
 from traces.units import PS_PER_US
 from validation.against.overlap import (
-    CALIBRATION,
     GATHER,
     SCATTER,
     Ours,
     Row,
     added,
+    calibrates,
     machine,
     measured,
     simulate,
@@ -91,15 +92,15 @@ def collective_us(row: Row, gpus: int, store: Store) -> float:
 
 def predicted(store: Store) -> dict[tuple[int, Row], Times]:
     """Times of the simulated layers."""
-    first = next(row for row in measured() if (row.pattern, row.layer, row.m) == CALIBRATION)
-    more = added({first: simulate(first, store)})
+    first, second = (row for row in measured() if calibrates(row))
+    times_added = added({row: simulate(row, store) for row in (first, second)})
     launch_us = first.collective_us - collective_us(first, 8, store)
     found = {}
     for (gpus, layer), sizes in SIMULATED.items():
         for m in sizes:
             row = next(row for row in layers(gpus, m) if row.layer == layer)
             ours: Ours = simulate(row, store, gpus)
-            alone_us = collective_us(row, gpus, store) + launch_us
+            more, alone_us = times_added[row.pattern], collective_us(row, gpus, store) + launch_us
             found[gpus, row] = Times(ours.gemm_us + more.gemm_us, alone_us, ours.fused_us + more.fused_us)
     return found
 

@@ -33,7 +33,7 @@ def start(command: Path, cache: Path, **settings: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as store:
         environment = {**os.environ, "T3SIM_CACHE_DIR": str(cache), "T3SIM_STORE": store}
         before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
-        words = [command, "run", "--gemm", "64x64x32", "--json"]
+        words: list[str | Path] = [command, "run", "--gemm", "64x64x32", "--json"]
         done = subprocess.run(words, env=environment | settings, capture_output=True, text=True, check=True, cwd=store)
         after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter() - began_s
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

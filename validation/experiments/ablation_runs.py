@@ -28,7 +28,8 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.request import Op, Stream
 from sim.run.cluster_result import moved_bytes
-from sim.run.many_gpus import replace_unit, staggered_launch
+from sim.run.launches import staggered_launch
+from sim.run.many_gpus import replace_unit
 from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter, Topology
 from tracer.gemm.source import GemmSource

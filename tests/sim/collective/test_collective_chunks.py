@@ -83,3 +83,10 @@ def test_ports_lead_where_they_say(gpus):
 def test_a_neighbour_that_no_link_leads_to_is_refused(distance):
     with pytest.raises(UserError, match=rf"ring of 8 GPUs: no link to the GPU {distance} ahead; allowed are 1, 7"):
         port_to(Topology.RING, 8, distance)
+
+
+def test_in_turn_each_chunk_gives_a_tile():
+    assert even_chunks(8, 4).in_turn(0).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert even_chunks(8, 4).in_turn(1).tolist() == [6, 0, 2, 4, 7, 1, 3, 5]
+    assert sorted(chunks_of((1, 4, 2)).in_turn(2)) == list(range(7))
+    assert chunks_of((1, 4, 2)).in_turn(0).tolist() == [0, 1, 5, 2, 3, 6, 4]

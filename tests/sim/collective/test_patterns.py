@@ -11,7 +11,8 @@ from sim.collective.plans import planned
 from sim.hw.request import NEVER, SECTOR_BYTES, Stream
 from sim.hw.spans import SpanKind
 from sim.run.cluster_result import moved_bytes
-from sim.run.many_gpus import run_plan, staggered_launch
+from sim.run.launches import staggered_launch
+from sim.run.many_gpus import run_plan
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, check_empty, clusters, fp16_problem, moved
 from tracer.gemm.source import Epilogue, GemmSource, TileOrder

@@ -19,7 +19,8 @@ from sim.hw.request import NEVER, Op
 from sim.hw.spans import SpanKind
 from sim.machine.build import QUEUES
 from sim.machine.deadlock import DeadlockError
-from sim.run.many_gpus import run_plan, staggered_launch
+from sim.run.launches import staggered_launch
+from sim.run.many_gpus import run_plan
 from sim.spec import Granularity, Topology
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, check_empty, clusters, expected_ring, fp16_problem, moved

@@ -1,0 +1,60 @@
+"""The GEMM of one GPU of several, with its workgroups in the order in which its plan wants the tiles."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+
+from sim.collective.plans import Plan
+from sim.host.window import Launch
+from sim.policies import Topology
+from tracer.gemm.source import GemmSource
+from traces.source import Workgroup
+
+
+class Reordered:
+    """A GEMM whose workgroups come in another order (`traces.source.KernelSource`)."""
+
+    def __init__(self, source: GemmSource, order: np.ndarray):
+        """order: i8 [workgroups], their numbers."""
+        self.source, self.order, self.info = source, order, source.info
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        for index in range(start, len(self.order)):
+            yield self.source.workgroup(int(self.order[index]))._replace(index=index)
+
+    def fingerprint(self) -> str:
+        return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
+
+
+def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
+    """The GEMM of one GPU with its workgroups in a given order."""
+    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)
+
+
+def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.ndarray | None = None) -> Launch:
+    """The GEMM of one GPU; its tile order starts at the first chunk of the GPU.
+
+    Args:
+        gates: i8 [tiles], gate for which the workgroups of each tile wait, -1 = none; None = no gates.
+    """
+    start, tiles = plan.chunks.start_tile(plan.gpu), plan.chunks.tiles
+    number = np.arange(tiles * source.kernel.split_k)
+    tile = (number + start) % tiles
+    staggered = GemmSource(source.problem, replace(source.kernel, start_tile=start))
+    tags = number // tiles * tiles + tile
+    return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
+
+
+def scattering_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
+    """The GEMM of one GPU that sends each tile to the owner of its chunk as soon as it is made.
+
+    With a link to each other GPU, one chunk after the other would use one link after the other. So tiles of all chunks
+    take turns there (assumed). On a ring or a switch a GPU makes chunk after chunk (T3, section 4.4).
+    """
+    if plan.topology != Topology.FULLY_CONNECTED:
+        return staggered_launch(source, plan, start_ps)
+    tiles = plan.chunks.in_turn(plan.gpu)
+    splits = np.arange(source.kernel.split_k)[:, None]
+    return ordered_launch(source, (splits * len(tiles) + tiles).ravel(), start_ps)
