@@ -57,10 +57,10 @@ class Chunks:
         return self.span(gpu, 0).start
 
     def in_turn(self, gpu: int) -> np.ndarray:
-        """All tiles, i8: the first of each local chunk, then the second of each, and so on. Longer chunks go faster."""
+        """All tiles, i8: the first of each local chunk, then the second of each, and so on."""
         spans = [np.array(self.span(gpu, local)) for local in range(self.gpus)]
-        shares = np.concatenate([np.arange(len(span)) / len(span) for span in spans])
-        return np.concatenate(spans)[np.argsort(shares, kind="stable")]
+        places = np.concatenate([np.arange(len(span)) for span in spans])
+        return np.concatenate(spans)[np.argsort(places, kind="stable")]
 
     def owner_distance(self, local: int) -> int:
         """Distance from a GPU ahead to the owner of its local chunk."""

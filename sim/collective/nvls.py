@@ -94,20 +94,15 @@ def all_reduce(
     return build.plan(step_ps)
 
 
-def fused(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology) -> tuple[Plan, np.ndarray]:
+def fused(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology) -> Plan:
     """A GEMM whose stores are added in the switch: no store stays, and the owner of a tile gets its sum once.
 
     Traffic, with D = bytes of the output: links D up and D / N down, stores of the GEMM 0, arriving stores D / N.
-
-    Returns:
-        The plan, and the tile of each workgroup in launch order, i8 [tiles]: the tiles of the chunks in turn, so that
-        all GPUs make a tile at about the same time.
     """
     last = chunks.gpus - 1
-    regions, places = [], np.zeros((2, chunks.tiles))
+    regions = []
     for local in range(chunks.gpus):
         span, far = chunks.span(gpu, local), chunks.owner_distance(local) or chunks.gpus
         expects = chunks.gpus if local == last else 0
         regions.append(Region(span.start, span.stop, to=(far,), op=Op.COMBINE, expects=expects, polled=True))
-        places[0, span.start : span.stop], places[1, span.start : span.stop] = local, np.arange(len(span))
-    return planned([Buffer(OUTPUT, output)], chunks, gpu, topology, regions), np.lexsort(places)
+    return planned([Buffer(OUTPUT, output)], chunks, gpu, topology, regions)

@@ -7,6 +7,7 @@ from hashlib import sha256
 import numpy as np
 
 from sim.collective.plans import Plan
+from sim.collective.topology import AddingSwitch
 from sim.host.window import Launch
 from sim.policies import Topology
 from tracer.gemm.source import GemmSource
@@ -28,11 +29,6 @@ class Reordered:
         return sha256(self.source.fingerprint().encode() + self.order.tobytes()).hexdigest()
 
 
-def ordered_launch(source: GemmSource, order: np.ndarray, start_ps: int) -> Launch:
-    """The GEMM of one GPU with its workgroups in a given order."""
-    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)
-
-
 def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.ndarray | None = None) -> Launch:
     """The GEMM of one GPU; its tile order starts at the first chunk of the GPU.
 
@@ -51,10 +47,12 @@ def scattering_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
     """The GEMM of one GPU that sends each tile to the owner of its chunk as soon as it is made.
 
     With a link to each other GPU, one chunk after the other would use one link after the other. So tiles of all chunks
-    take turns there (assumed). On a ring or a switch a GPU makes chunk after chunk (T3, section 4.4).
+    take turns there (assumed). In this way a switch that adds gets a tile from all GPUs at about the same time. On a
+    ring or a plain switch a GPU makes chunk after chunk.
     """
-    if plan.topology != Topology.FULLY_CONNECTED:
+    if plan.topology != Topology.FULLY_CONNECTED and not isinstance(plan.topology, AddingSwitch):
         return staggered_launch(source, plan, start_ps)
     tiles = plan.chunks.in_turn(plan.gpu)
     splits = np.arange(source.kernel.split_k)[:, None]
-    return ordered_launch(source, (splits * len(tiles) + tiles).ravel(), start_ps)
+    order = (splits * len(tiles) + tiles).ravel()
+    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)

@@ -20,7 +20,7 @@ from sim.host.state import SavePoints
 from sim.hw.warp import MAX_WARPS
 from sim.machine.memory import check_plan_memory
 from sim.run.inputs import gemm_input
-from sim.run.launches import ordered_launch, scattering_launch, staggered_launch
+from sim.run.launches import scattering_launch, staggered_launch
 from sim.run.many_gpus import check_kernel_is_tracked, replace_unit, run_plan
 from sim.run.result import RunResult
 from sim.run.run import GpusRun, gemm_cost
@@ -90,20 +90,16 @@ class SoftwareRun(GpusRun):
         check_kernel_is_tracked(self.source)
         if self.kind == IN_SWITCH:
             switch = adding_switch(machine.link, self.chunks.gpus)
-            added = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
-            return run_plan(
-                *(machine, [plan for plan, _ in added]),
-                lambda plan: [ordered_launch(self.source, added[plan.gpu][1], start_ps)],
-                **settings,
-            )
+            sent = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
+            return run_plan(machine, sent, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
         if self.kind == FLUX_GATHER:
             made = [gathered_rows(self.source, self.chunks, gpu, topology) for gpu in gpus]
         else:
             gap_ps = machine.dispatch.gap_ps
             made = [scattered(self.kind, output, self.chunks, gpu, topology, gap_ps) for gpu in gpus]
         if self.kind == FLUX:
-            plans = [plan for plan, _ in made]
-            return run_plan(machine, plans, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
+            sent = [plan for plan, _ in made]
+            return run_plan(machine, sent, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
         return run_plan(
             *(machine, [plan for plan, _ in made]),
             lambda plan: [staggered_launch(self.source, plan, start_ps, made[plan.gpu][1])],

@@ -68,6 +68,16 @@ def test_copy_engines_gather_each_chunk_once(topology):
     assert result.link_bytes == 3 * own and result.time_ps > shortest_ps(result, 3 * own)
 
 
+def test_a_fused_gemm_keeps_all_links_busy_at_once():
+    """Its time is that of the bytes on one link. Chunk after chunk it would be the sum over three links."""
+    source = GemmSource(fp16_problem(1024, 256, K), TILE)
+    preset = small_preset("link.topology=fully_connected", *SLOW_LINK)
+    result = SoftwareRun(preset=preset, source=source, chunks=even_chunks(source.tiles, 4), kind=FLUX).execute()
+    assert result.exactly_once, result.wrong
+    bytes_of_a_link = source.problem.output_bytes // 4
+    assert 1.0 < result.time_ps / shortest_ps(result, bytes_of_a_link) < 1.5
+
+
 @pytest.mark.parametrize(("engines", "links"), [(3, 3), (1, 1)])
 def test_as_many_links_are_busy_as_there_are_copy_engines(engines, links):
     """A copy to one GPU is the work of one engine, so three copies need three."""
