@@ -1,6 +1,7 @@
 """The threads that run one GPU."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from sim.host.team import Team, threads
 from sim.machine.build import Node
@@ -30,7 +31,8 @@ class Crew:
         """
         if threads() > 1 and not Crew._helped and is_compiled(run_engine) is False:
             Crew._helped = True
-            self._helper = Helper([(run_dispatchers, (node, 0)), (run_jobs, (node, self._words, 0, 0, 0, 0))])
+            with suppress(OSError):  # the system starts no process, or it ended at once: all is compiled here
+                self._helper = Helper([(run_dispatchers, (node, 0)), (run_jobs, (node, self._words, 0, 0, 0, 0))])
 
     def run(self, engine: Callable[..., int], until_ps: int) -> int:
         """Call engine(words, number of the thread, until_ps) on each thread. Returns its result."""

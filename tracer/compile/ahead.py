@@ -22,7 +22,11 @@ class Helper:
     """A process that compiles parts. It ends when it has compiled all, with `stop`, and with this process."""
 
     def __init__(self, calls):
-        """calls: (compiled function, arguments of one of its calls) of each part, in this order."""
+        """calls: (compiled function, arguments of one of its calls) of each part, in this order.
+
+        Raises:
+            OSError: the system starts no process, or the process ended at once.
+        """
         asked = [
             (function.__module__, function.__qualname__, tuple(numba.typeof(value) for value in arguments))
             for function, arguments in calls

@@ -128,3 +128,16 @@ def test_a_helper_is_asked_for_parts_that_the_engine_has(monkeypatch):
     for function, arguments in asked:
         kinds = tuple(numba.typeof(value) for value in arguments)
         assert function._cache._file("part", _key(kinds, function.targetctx.codegen())).is_file()
+
+
+@pytest.mark.skipif(PLAIN, reason="plain Python")
+def test_a_run_does_without_a_helper_that_cannot_start(monkeypatch):
+    def refused(calls):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(crew.Crew, "_helped", False)
+    monkeypatch.setattr(crew, "is_compiled", lambda function: False)
+    monkeypatch.setattr(crew, "Helper", refused)
+    with use_threads(2):
+        gpu = Gpu(small_preset().machine)
+    assert gpu.threads >= 1 and crew.Crew._helped
