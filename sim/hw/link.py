@@ -29,7 +29,7 @@ from traces.units import PS_PER_NS, whole_period_ps
 
 FS_PER_PS = 1000
 FS_PER_NS = FS_PER_PS * PS_PER_NS
-MAX_CREDITS = 4096
+MAX_CREDITS = 16384
 PAD = HOST_LINE_BYTES // 8 - 2
 """What the two ends write is in different cache lines of the host: they may be simulated at the same time."""
 
@@ -43,8 +43,9 @@ WIRE = np.dtype(
         ("taken", "i8"),  # packets that the receiver has passed to its memory
         ("known_sent", "i8"),  # packets sent, as far as the receiver knows
         ("receiver_pad", "i8", PAD),
-        ("packet", REQUEST, MAX_CREDITS),  # ring: packets sent and not yet taken; ready_ps = arrival
-        ("taken_ps", "i8", MAX_CREDITS),  # ring: when packet n was taken
+        # rings: packet n has place n & mask, so memory of the host that the credits do not need is never touched
+        ("packet", REQUEST, MAX_CREDITS),  # packets sent and not yet taken; ready_ps = arrival
+        ("taken_ps", "i8", MAX_CREDITS),  # when packet n was taken
     ],
     align=True,
 )
@@ -74,8 +75,10 @@ PORT = np.dtype(
         ("header_bytes", "i8"),
         ("latency_ps", "i8"),
         ("credits", "i8"),
-        ("in_fs_per_byte", "i8"),  # of packets that arrive; they may come over a link of the other kind
+        ("mask", "i8"),  # of the wire's rings: places - 1
+        ("in_fs_per_byte", "i8"),  # of packets that arrive, maybe over a link of the other kind
         ("in_header_bytes", "i8"),
+        ("in_mask", "i8"),
         ("through_l2", "i8"),  # 1: all packets that arrive go to banks of L2
         ("request_ps", "i8"),  # from the link to the memory controller, or to L2
         ("to_all", "i8"),  # 1: the port to the switch itself, which copies stores to all GPUs
@@ -134,7 +137,13 @@ def set_links(port, machine, leaves, arrives):
     out, into = (machine.network if far else machine.link for far in (leaves, arrives))
     port["fs_per_byte"], port["in_fs_per_byte"] = _fs_per_byte(out), _fs_per_byte(into)
     port["header_bytes"], port["in_header_bytes"] = out.header_bytes, into.header_bytes
+    port["mask"], port["in_mask"] = (ring_places(spec.credits) - 1 for spec in (out, into))
     port["latency_ps"], port["credits"] = out.latency_ps, out.credits
+
+
+def ring_places(credits):
+    """Places of the rings of a wire: a power of two."""
+    return 1 << (credits - 1).bit_length()
 
 
 def set_lanes(ports, machine, far):
@@ -167,7 +176,7 @@ def _credit_ps(port, wire):
         return np.int64(0)
     if before >= wire.known_taken:
         return NEVER
-    return wire.taken_ps[before % MAX_CREDITS] + port.latency_ps
+    return wire.taken_ps[before & port.mask] + port.latency_ps
 
 
 @compiled
@@ -247,17 +256,18 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
     arrival_ps = (lane.free_fs + FS_PER_PS - 1) // FS_PER_PS + port.latency_ps
     if port.to_all == 1 and request.op == Op.WRITE:
         for q in range(len(ports)):
-            _put(wires[ports[q].out_wire], sends, request, arrival_ps)
+            _put(ports[q], wires[ports[q].out_wire], sends, request, arrival_ps)
     else:
-        _put(wires[port.out_wire], sends, request, arrival_ps)
+        _put(port, wires[port.out_wire], sends, request, arrival_ps)
     fifo_take(fifo, pool, start_fs // FS_PER_PS)
 
 
 @compiled
-def _put(wire, sends, request, arrival_ps):
-    """Put a packet on a wire, with the tile and the address at the receiver."""
-    packet = wire.packet[wire.sent % MAX_CREDITS]
-    wire.packet[wire.sent % MAX_CREDITS] = request
+def _put(port, wire, sends, request, arrival_ps):
+    """Put a packet on the wire of a port, with the tile and the address at the receiver."""
+    place = wire.sent & port.mask
+    packet = wire.packet[place]
+    wire.packet[place] = request
     if request.load >= 0:
         send = sends[request.load]
         packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
@@ -296,7 +306,7 @@ def arrival_ps(ports, p, wires):
     wire = wires[ports[p].in_wire]
     if wire.taken == wire.known_sent:
         return NEVER
-    arrival_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
+    arrival_fs = _arrival_fs(ports, p, wire.packet[wire.taken & ports[p].in_mask])
     return (arrival_fs + FS_PER_PS - 1) // FS_PER_PS
 
 
@@ -308,7 +318,7 @@ def port_peek(ports, p, wires, space, mirrors, place):
     """
     port = ports[p]
     wire = wires[port.in_wire]
-    packet = wire.packet[wire.taken % MAX_CREDITS]
+    packet = wire.packet[wire.taken & port.in_mask]
     place[0] = packet
     _received(port, p, space, mirrors, packet, place[0])
 
@@ -324,8 +334,9 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     fifo_push_copy(fifo, pool, request, now_ps + port.request_ps)
     port.blocked_ps += now_ps - max(arrival_ps(ports, p, wires), port.took_ps)
     port.took_ps = now_ps
-    ports[port.in_lane].in_free_fs = _arrival_fs(ports, p, wire.packet[wire.taken % MAX_CREDITS])
-    wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
+    place = wire.taken & port.in_mask
+    ports[port.in_lane].in_free_fs = _arrival_fs(ports, p, wire.packet[place])
+    wire.taken_ps[place] = now_ps
     wire.taken += 1
     port.target_fifo = -1
     port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
@@ -344,7 +355,7 @@ def part_ps(ports, p, wires):
     Reads: ports, wires.
     """
     wire = wires[ports[p].in_wire]
-    return np.int64(wire.packet[wire.taken % MAX_CREDITS].ready_ps)
+    return np.int64(wire.packet[wire.taken & ports[p].in_mask].ready_ps)
 
 
 @compiled
@@ -353,7 +364,7 @@ def port_add(ports, p, wires, request, now_ps):
     port = ports[p]
     wire = wires[port.in_wire]
     port.took_ps = now_ps
-    wire.taken_ps[wire.taken % MAX_CREDITS] = now_ps
+    wire.taken_ps[wire.taken & port.in_mask] = now_ps
     wire.taken += 1
     port.target_fifo = -1
     port.added_bytes += sectors_in(request.sectors) * SECTOR_BYTES

@@ -7,7 +7,7 @@ from sim.hw.cu_record import CU
 from sim.hw.hbm.record import CHANNEL
 from sim.hw.l1 import L1
 from sim.hw.l2_record import waiting_places
-from sim.hw.link import WIRE
+from sim.hw.link import ring_places
 from sim.hw.lsu_record import LSU
 from sim.hw.peers import MESSAGE, mail_places
 from sim.hw.request import LINE_BYTES, REQUEST
@@ -33,6 +33,7 @@ def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
     """Bytes of one GPU by the fields that decide them."""
     cu, l1, l2, msc = machine.cu, machine.l1, machine.l2, machine.msc
     rings = sum(1 << (depth - 1).bit_length() for depth in wire(machine, ports)[0].depths)
+    credits = max(machine.link.credits, machine.network.credits if machine.network.node_gpus else 0)
     sets = {"l1": l1.bytes // (l1.ways * LINE_BYTES) * cu.count, "l2": l2.bytes // (l2.ways * LINE_BYTES)}
     return {
         "fifos (l2.mshrs, l2.mshr_merges, fifo depths)": rings * REQUEST.itemsize,
@@ -45,7 +46,7 @@ def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
         ),
         "cu.count": cu.count * sum(record.itemsize for record in (CU, LSU, L1, WARPS)),
         "hbm.channels": machine.hbm.channels * CHANNEL.itemsize,
-        "links": ports * WIRE.itemsize,
+        "link.credits": ports * ring_places(credits) * (REQUEST.itemsize + 8),
     }
 
 

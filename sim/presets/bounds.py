@@ -125,7 +125,7 @@ BOUNDS: dict[str, Bound] = {
     "link.latency_ps": PATH_PS._replace(least=1000, why="GPUs run alone for this time; a longer one is a wrong unit"),
     "link.header_bytes": PACKET_BYTES,
     "link.egress_fifo": FIFO,
-    "link.credits": Bound(1, 4096, RECORD),
+    "link.credits": Bound(1, 16 * KIB, RECORD),
     "network.node_gpus": Bound(0, 1024, WIDER),
     "network.GB_per_s": Bound(0.1, 100_000, f"{SLOW}, a faster one is none"),
     "network.efficiency": Bound(0.01, 1, "a share; some of the link must be left for packets"),
@@ -133,7 +133,7 @@ BOUNDS: dict[str, Bound] = {
         least=1000, why="GPUs run alone for this time; a longer one is a wrong unit"
     ),
     "network.header_bytes": PACKET_BYTES,
-    "network.credits": Bound(1, 4096, RECORD),
+    "network.credits": Bound(1, 16 * KIB, RECORD),
     "tracker.entries": Bound(0, 4 * MIB, f"at most {RECORD}; 0 = no limit"),
     "tracker.ways": Bound(1, 1024, WIDER),
     "tracker.wavefronts": Bound(1, 64, "the warps of a CU"),

@@ -126,7 +126,7 @@ def test_a_packet_waits_for_a_credit_and_goes_when_it_is_back():
     assert bench.send(back_ps) == back_ps and bench.wire_records[0]["sent"] == 2
     assert bench.send(back_ps + 1) == NEVER and bench.wire_records[0]["sent"] == 3
     assert bench.port_records[0]["credit_stalls"] == 1
-    assert bench.wire_records[0]["packet"]["ready_ps"][2] == back_ps + -(-128 * 6667 // FS_PER_PS) + LATENCY_PS
+    assert bench.wire_records[0]["packet"]["ready_ps"][0] == back_ps + -(-128 * 6667 // FS_PER_PS) + LATENCY_PS
 
 
 packets = st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 15)), max_size=25)

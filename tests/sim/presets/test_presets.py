@@ -5,6 +5,7 @@ import math
 import pytest
 
 from sim import spec
+from sim.hw.request import LINE_BYTES
 from sim.presets import assumed, borrowed, load_preset, preset_from_dict, presets
 from sim.presets.load import FOLDER, PresetError
 from sim.presets.preset import BORROWED, KINDS
@@ -42,6 +43,15 @@ def test_peaks_are_those_of_the_machine(name, dram_GBps, tensor_TFLOPs, l2_bytes
     assert math.isclose(peaks.dram_bytes_per_s / 1e9, dram_GBps, rel_tol=1e-3)
     assert math.isclose(peaks.tensor_flop_per_s / 1e12, tensor_TFLOPs, rel_tol=1e-3)
     assert peaks.l2_bytes == l2_bytes
+
+
+@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("unit", ["link", "network"])
+def test_credits_do_not_limit_the_rate_of_an_idle_link(name, unit):
+    """Rows of a tile that begin in the middle of a line make packets of two thirds of a line on average."""
+    wire = getattr(load_preset(name).machine, unit)
+    in_flight_bytes = wire.GB_per_s * wire.efficiency * 2 * wire.latency_ps / 1000
+    assert wire.credits * LINE_BYTES * 2 / 3 >= in_flight_bytes
 
 
 def test_machines_say_what_they_borrow_from_the_paper():
