@@ -1,10 +1,15 @@
-"""Random small GEMMs for property tests."""
+"""Small GEMMs of tests: random ones for property tests, and the sites of a program."""
+
+import itertools
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, Layout, TileOrder
+from tracer.gemm.plan import Site
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 
+SMALL = GemmProblem(32, 32, 96)
+LOADS, STEP = ["LOAD_A", "LOAD_B"], ["FRAGMENTS", "TENSOR"]
 layouts = st.sampled_from(Layout)
 
 
@@ -58,3 +63,10 @@ def gemms(draw):
 
 def at_site(workgroup, *sites):
     return workgroup.events[np.isin(workgroup.events["pc"], [16 * site for site in sites])]
+
+
+def program(kernel, problem=SMALL):
+    """Sites of warp 0, repeated ones once."""
+    workgroup = GemmSource(problem, kernel).workgroup(0)
+    events = workgroup.events[: workgroup.first_event[1]]
+    return [Site(pc // 16).name for pc, _ in itertools.groupby(events["pc"].tolist())]

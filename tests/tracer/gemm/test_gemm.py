@@ -1,6 +1,5 @@
 """Programs, order, resources and errors of synthesised GEMMs."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,27 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.gemm_cases import at_site, gemms
+from tests.support.gemm_cases import LOADS, SMALL, STEP, at_site, gemms, program
 from tests.support.gemm_twin import naive_walk
 from tests.support.lane_twin import lane_addresses
-from tracer.gemm.plan import PC_STEP, Site, Slot
+from tracer.gemm.plan import Site, Slot
 from tracer.gemm.raster import walk
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Kind, Pipe, Space
 
-SMALL = GemmProblem(32, 32, 96)
 ONE_WARP = GemmKernel(32, 32, 32, 1, 1, registers=128)  # three K-steps
-
-
-def program(kernel, problem=SMALL):
-    """Sites of warp 0, repeated ones once."""
-    workgroup = GemmSource(problem, kernel).workgroup(0)
-    events = workgroup.events[: workgroup.first_event[1]]
-    return [Site(pc // 16).name for pc, _ in itertools.groupby(events["pc"].tolist())]
-
-
-LOADS, STEP = ["LOAD_A", "LOAD_B"], ["FRAGMENTS", "TENSOR"]
 
 
 def test_double_buffered_program_loads_one_step_ahead():
@@ -70,154 +58,6 @@ def test_one_buffer_is_written_when_all_warps_have_read_it():
     assert reuse["wait"].astype(bool).all()  # its own reads have come
     sizes = [GemmSource(SMALL, replace(kernel, copy=copy)).info.shared_bytes for copy in Copy]
     assert sizes == [2 * sizes[2], 3 * sizes[2], 2 * 2 * 32 * 32, 3 * sizes[2]]
-
-
-BULK_WARP = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=2, copy=Copy.BULK, registers=128)
-
-
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_bulk_copies_fill_stages_that_were_released(pieces):
-    loads = [*LOADS, "FILLED"]
-    after = ["AWAIT_DATA", *STEP, "RELEASED"]
-    steps = ["AWAIT_DATA", *loads, *STEP, "RELEASED", "AWAIT_DATA", "AWAIT_STAGE", *loads, *STEP, "RELEASED", *after]
-    if pieces == 2:  # loads follow the arithmetic of the first piece
-        middle, end = ["AWAIT_STAGE", *loads], [*STEP, "RELEASED"]
-        steps = ["AWAIT_DATA", *STEP, *loads, "AWAIT_DATA", *end, *STEP, *middle, "AWAIT_DATA", *end, *STEP, *end]
-    kernel = replace(BULK_WARP, fragment_pieces=pieces)
-    found = program(kernel)
-    assert [one for one in found if one not in STEP] == [
-        "SETUP", *loads, *[one for one in steps if one not in STEP], "CONVERT", "STORE", "EXIT"
-    ]  # fmt: skip
-
-
-def test_phases_of_bulk_copies_count_on_over_the_tiles_of_a_persistent_workgroup():
-    kernel = replace(BULK_WARP, persistent=1)
-    workgroup = GemmSource(GemmProblem(64, 32, 96), kernel).workgroup(0)  # two tiles of three K-steps
-    waits = at_site(workgroup, Site.AWAIT_DATA)
-    assert list(zip(waits["slot"].tolist(), waits["work"].tolist(), strict=True)) == [
-        (0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)
-    ]  # fmt: skip
-    free = at_site(workgroup, Site.AWAIT_STAGE)
-    assert list(zip(free["slot"].tolist(), free["work"].tolist(), strict=True)) == [(2, 1), (3, 1), (2, 2), (3, 2)]
-    copies = at_site(workgroup, Site.LOAD_A)
-    assert copies["inner"].tolist() == copies["slot"].tolist() == [0, 1, 0, 1, 0, 1]
-
-
-@pytest.mark.parametrize("layout", Layout)
-@pytest.mark.parametrize("pieces", [1, 4])
-def test_bulk_copies_read_the_bytes_that_other_copies_read(layout, pieces):
-    problem = GemmProblem(200, 136, 104, b_layout=layout)
-    kernel = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, fragment_pieces=pieces, copy=Copy.ASYNC)
-
-    def sectors(copy):
-        found: dict = {}
-        for workgroup in GemmSource(problem, replace(kernel, copy=copy)).workgroups():
-            for site in (Site.LOAD_A, Site.LOAD_B):
-                read = map(bytes_of, at_site(workgroup, site))
-                found[workgroup.index, site] = set().union(*read)
-        return found
-
-    assert sectors(Copy.BULK) == sectors(Copy.ASYNC)
-
-
-CLUSTERS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (1, 4)]
-
-
-@pytest.mark.parametrize("layout", Layout)
-@pytest.mark.parametrize("cluster", CLUSTERS)
-@pytest.mark.parametrize("order", TileOrder)
-def test_workgroups_of_a_cluster_get_their_tiles_and_each_byte_once(layout, cluster, order):
-    """What the copies of all workgroups bring to a workgroup is what it loads alone, and as much as it expects."""
-    problem = GemmProblem(232, 240, 104, b_layout=layout)
-    kernel = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.BULK, order=order, group=2)
-    clustered = GemmSource(problem, replace(kernel, cluster_m=cluster[0], cluster_n=cluster[1]))
-    size = clustered.info.cluster
-    assert size == cluster[0] * cluster[1]
-    plain = GemmSource(problem, kernel)
-    addresses = plain.output_tiles()["address"].tolist()
-    alone = {address: loaded(one) for address, one in zip(addresses, plain.workgroups(), strict=True)}
-    workgroups, tiles = list(clustered.workgroups()), clustered.output_tiles()
-    for first in range(0, len(workgroups), size):
-        members = workgroups[first : first + size]
-        rows = {int(tiles[first + r]["row"]) for r in range(size)}
-        columns = {int(tiles[first + r]["column"]) for r in range(size)}
-        assert (len(rows), len(columns)) == cluster
-        for rank, workgroup in enumerate(members):
-            brought = [brought_to(rank, own, other) for own, other in enumerate(members)]
-            got = [byte for steps in brought for step in steps for byte in step]
-            assert sorted(got) == alone[int(tiles[first + rank]["address"])]
-            others = [steps for own, steps in enumerate(brought) if own != rank]
-            expected = [sum(map(len, step)) for step in zip(*others, strict=True)] or [0] * 4  # K-steps
-            assert at_site(workgroup, Site.FILLED)["row_stride"].tolist() == expected
-
-
-def brought_to(rank, own, workgroup):
-    """Addresses that the copies of a workgroup bring to that of another rank, a list for each K-step."""
-    steps: list = [[]]
-    for event in workgroup.events[: workgroup.first_event[1]]:
-        if event["kind"] == Kind.BULK and (int(event["cycles"]) or 1 << own) >> rank & 1:
-            steps[-1] += bytes_of(event)
-        elif event["pc"] == PC_STEP * Site.FILLED:
-            steps.append([])
-    return steps[:-1]
-
-
-def loaded(workgroup):
-    """Addresses that the bulk copies of a workgroup read, sorted, each as often as it is read."""
-    copies = workgroup.events[workgroup.events["kind"] == Kind.BULK]
-    return sorted(byte for copy in copies for byte in bytes_of(copy))
-
-
-def test_warps_release_a_stage_where_its_data_came_from():
-    kernel = replace(BULK_WARP, tile_m=16, tile_n=16, cluster_m=2, cluster_n=2)
-    source = GemmSource(GemmProblem(64, 64, 96), kernel)
-    for workgroup in source.workgroups():
-        rank = workgroup.index % 4
-        released = at_site(workgroup, Site.RELEASED)
-        row, column = [r for r in range(4) if r % 2 == rank % 2], [r for r in range(4) if r // 2 == rank // 2]
-        assert set(released["cycles"].tolist()) == {sum(1 << r for r in {*row, *column})}
-        assert set(released["work"].tolist()) == {3}  # one warp of each of them
-        assert len(at_site(workgroup, Site.CLUSTER_HERE)) == len(at_site(workgroup, Site.CLUSTER_ALL)) == 1
-
-
-@pytest.mark.parametrize(
-    ("problem", "fields", "message"),
-    [
-        (GemmProblem(96, 64, 64), {"cluster_m": 2}, "cluster = 2x1: rows of tiles = 3, allowed are multiples of 2"),
-        (GemmProblem(64, 96, 64), {"cluster_n": 2}, "cluster = 1x2: columns of tiles = 3"),
-        (GemmProblem(64, 64, 64), {"cluster_m": 2, "start_tile": 1}, "start_tile = 1"),
-        (GemmProblem(64, 64, 64), {"cluster_m": 2, "persistent": 3}, "persistent = 3"),
-        (GemmProblem(512, 512, 64), {"cluster_m": 8, "cluster_n": 4}, "at most 16 workgroups"),
-        (GemmProblem(64, 64, 64), {"cluster_m": 2, "copy": Copy.ASYNC}, "needs copy = bulk"),
-        (GemmProblem(512, 64, 64), {"cluster_m": 16}, "does not fit B: row of a tile of 4 bytes"),
-    ],
-)
-def test_clusters_that_do_not_divide_are_refused(problem, fields, message):
-    with pytest.raises(UserError, match=message):
-        GemmSource(problem, replace(BULK_WARP, **fields))
-
-
-def bytes_of(event):
-    """Addresses that a copy reads."""
-    base, stride, pitch = (int(event[name]) for name in ("base", "stride", "row_stride"))
-    if event["kind"] == Kind.BULK:
-        return {base + r * pitch + b for r in range(int(event["work"])) for b in range(stride)}
-    inner, width = int(event["inner"]), int(event["width_bytes"])
-    lanes = range(int(event["mask"]).bit_count())
-    return {base + k % inner * stride + k // inner * pitch + b for k in lanes for b in range(width)}
-
-
-@pytest.mark.parametrize(
-    ("problem", "fields", "message"),
-    [
-        (SMALL, {"pipeline_depth": 9}, "with bulk copies at most 8"),
-        (GemmProblem(32, 32, 100), {}, "does not fit A: pitch of 200 bytes"),
-        (SMALL, {"tile_k": 4, "vector_bytes": 8}, "does not fit A: row of a tile of 8 bytes"),
-    ],
-)
-def test_tiles_that_bulk_copies_cannot_copy_are_refused(problem, fields, message):
-    with pytest.raises(UserError, match=message):
-        GemmSource(problem, replace(BULK_WARP, **fields))
 
 
 def test_pieces_add_up_to_the_work_and_bytes_of_the_whole():
