@@ -12,8 +12,10 @@ from sim.scenario.result import (
     T3,
     T3_NVLS,
 )
+from sim.spec import Topology
 from tracer.workloads import PAPER_CASES
 from traces.errors import UserError
+from traces.units import PS_PER_US
 from validation.against import software
 from validation.against.software import ALIKE, MACHINES, NOTES, TABLE, Case, Figures, asked_cases, over, published
 
@@ -75,9 +77,18 @@ def test_figures_obey_what_no_machine_can_break():
         assert figures[IDEAL].time_ps < sequence.time_ps
 
 
+def test_a_fused_gemm_is_not_slower_than_gemm_and_transfer_one_after_the_other():
+    """Too few credits of a link made it so (2048 where NVLink 4 needs 4,400)."""
+    for case, figures in FOUND.items():
+        (problem, gpus), link = software.sub_layers()[case.sub_layer], software.scenario(case).preset.machine.link
+        links = gpus - 1 if link.topology == Topology.FULLY_CONNECTED else 1
+        bytes_per_us = link.GB_per_s * link.efficiency * links * 1000
+        transfer_us = problem.output_bytes * (gpus - 1) / gpus / bytes_per_us
+        apart_us = figures[SEQUENTIAL].gemm_ps / PS_PER_US + transfer_us
+        assert figures[FLUX].gemm_ps / PS_PER_US < 1.05 * apart_us, case
+
+
 def test_software_has_links_to_all_owners():
     for machine in MACHINES:
-        assert software.load_preset(machine, MACHINES[machine]).machine.link.topology.name in (
-            "SWITCH",
-            "FULLY_CONNECTED",
-        )
+        topology = software.load_preset(machine, MACHINES[machine]).machine.link.topology
+        assert topology in (Topology.SWITCH, Topology.FULLY_CONNECTED)
