@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from sim.hw.request import LINE_BYTES
 from sim.presets import Preset, assumed, borrowed
 from sim.results import ResultsArchive, RunResult
 from sim.spec import Arbiter
 from tracer.gemm.source import GemmKernel
-from traces.units import time_text
+from traces.units import GIGA, bytes_per_s, time_text
 
 SHAPE = ("tile_m", "tile_n", "tile_k", "warps_m", "warps_n")
 NAMED = ("pipeline_depth", "copy", "epilogue", "order")
@@ -26,12 +27,19 @@ def origins_text(preset: Preset) -> str:
 
 
 def links_text(preset: Preset) -> str:
-    """Topology, rate and latency of the links, the thresholds of MCA, and the kinds of their values."""
+    """Topology, rate and latency of the links, the thresholds of MCA, and the kinds of their values.
+
+    A link whose credits do not suffice for its rate says so.
+    """
     link, mca = preset.machine.link, preset.machine.mca
     topology = link.topology.name.lower().replace("_", " ")
     limits = f"{mca.threshold}" if preset.machine.hbm.arbiter == Arbiter.MCA_FIXED else _limits(mca)
+    most_GB_per_s = bytes_per_s(link.credits * LINE_BYTES, 2 * link.latency_ps) / GIGA
+    held = most_GB_per_s < link.GB_per_s * link.efficiency
+    credits_text = f", at most {most_GB_per_s:.0f} GB/s with {link.credits:,} credits" * held
     return (
-        f"link: {topology}, {link.GB_per_s:g} GB/s each way, {time_text(link.latency_ps)} ({_kinds(preset, 'link')})\n"
+        f"link: {topology}, {link.GB_per_s:g} GB/s each way{credits_text}, {time_text(link.latency_ps)} "
+        f"({_kinds(preset, 'link')})\n"
         f"MCA: thresholds {limits} entries ({_kinds(preset, 'mca')})"
     )
 

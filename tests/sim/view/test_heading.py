@@ -21,8 +21,15 @@ def test_links_and_mca_with_the_kinds_of_their_values():
     ]
     other = load_preset("h200", ["link.GB_per_s=300", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
     link, mca = links_text(other).splitlines()
-    assert link == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 4 borrowed, 2 override, 2 assumed)"
+    assert link == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 3 assumed, 3 borrowed, 2 override)"
     assert mca == "MCA: thresholds 10 entries (8 values: 8 borrowed)"
+
+
+def test_a_link_whose_credits_hold_it_below_its_rate_says_so():
+    fast = links_text(load_preset("t3_2024", ["link.GB_per_s=450"]))
+    assert fast.startswith("link: ring, 450 GB/s each way, at most 262 GB/s with 2,048 credits, 500 ns (8 values: ")
+    enough = links_text(load_preset("t3_2024", ["link.GB_per_s=450", "link.credits=4096"]))
+    assert enough.startswith("link: ring, 450 GB/s each way, 500 ns ")
 
 
 def test_the_kernel_of_a_gemm():
