@@ -6,7 +6,7 @@ ready at their source. Within a clock the sources take turns: the clock's number
 (D8).
 
 A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
-credit, and all requests behind it wait too. So a bank's places go to the requests in the order in which they asked.
+credit, and all requests behind it wait too (D55). So a bank's places go to requests in the order in which they asked.
 Answers always have room, because a CU reserves a place for every read that it sends. The answer to a multicast load
 goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs.
 """
