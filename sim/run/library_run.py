@@ -20,7 +20,6 @@ from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch
-from sim.hw.link import MAX_CREDITS
 from sim.machine.memory import check_plan_memory
 from sim.presets import Preset
 from sim.presets.check import check_machine
@@ -35,6 +34,8 @@ from traces.errors import UserError
 
 IN_SWITCH = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
 """Plans of NVLS."""
+CREDITS = 16_384
+"""2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
 TREE_WORKGROUPS = 2
 """Workgroups on a CU in a tree: one goes up while one goes down."""
 BARE_PS = "bare_time_ps"
@@ -282,7 +283,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "link.GB_per_s": (row.GB_per_s, "standard"),
         "link.efficiency": (choice.software.efficiency or row.efficiency, "calibrated"),
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
-        "link.credits": (MAX_CREDITS, "assumed"),  # fewer would limit links of 300 GB/s and more
+        "link.credits": (CREDITS, "assumed"),
         "collective.cus": (choice.channels, "assumed"),
         "collective.workgroups": (1, "standard"),
         "collective.warps": (choice.warps, "standard"),
@@ -295,7 +296,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
             "network.node_gpus": (row.gpus, "standard"),
             "network.GB_per_s": (row.cards_GB_per_s, "standard"),
             "network.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
-            "network.credits": (MAX_CREDITS, "assumed"),
+            "network.credits": (CREDITS, "assumed"),
         }
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
     machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})

@@ -34,12 +34,12 @@ def links_text(preset: Preset) -> str:
     link, mca = preset.machine.link, preset.machine.mca
     topology = link.topology.name.lower().replace("_", " ")
     limits = f"{mca.threshold}" if preset.machine.hbm.arbiter == Arbiter.MCA_FIXED else _limits(mca)
+    rate = f"{link.GB_per_s:g} GB/s each way"
     most_GB_per_s = bytes_per_s(link.credits * LINE_BYTES, 2 * link.latency_ps) / GIGA
-    held = most_GB_per_s < link.GB_per_s * link.efficiency
-    credits_text = f", at most {most_GB_per_s:.0f} GB/s with {link.credits:,} credits" * held
+    if most_GB_per_s < link.GB_per_s * link.efficiency:
+        rate += f", at most {most_GB_per_s:.0f} GB/s with {link.credits:,} credits"
     return (
-        f"link: {topology}, {link.GB_per_s:g} GB/s each way{credits_text}, {time_text(link.latency_ps)} "
-        f"({_kinds(preset, 'link')})\n"
+        f"link: {topology}, {rate}, {time_text(link.latency_ps)} ({_kinds(preset, 'link')})\n"
         f"MCA: thresholds {limits} entries ({_kinds(preset, 'mca')})"
     )
 

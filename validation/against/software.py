@@ -3,7 +3,7 @@
 `python -m validation.against.software --run MACHINE/SUB-LAYER` simulates a case in every configuration that its
 machine has (results in the store are used), and keeps its figures in `tables/software.csv`. `--run MACHINE` means all
 of its cases, `--configuration NAME` only that configuration. Without `--run` the figures are only written as the page
-`tables/software.md`; cases without figures are *not run*.
+`tables/software.md`.
 
 Software sends each chunk straight to its owner. So the GPUs of the paper's machine are joined by a switch here, with
 the bandwidth of the preset's link. Published ratios of another simulator stand beside ours
@@ -42,7 +42,7 @@ from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmProblem
 from tracer.models.catalogue import load_model
 from tracer.workloads import PAPER_CASES, named_sublayer
-from traces.command.document import Block, Bullets, Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.errors import UserError
 from traces.output import replacing
 from traces.units import PS_PER_US
@@ -116,7 +116,7 @@ def sub_layers() -> dict[str, tuple[GemmProblem, int]]:
 
 
 def cases() -> list[Case]:
-    """All cases, run or not."""
+    """All cases."""
     return [Case(machine, name) for machine in MACHINES for name in sub_layers()]
 
 
@@ -218,9 +218,6 @@ def table(found: Found) -> str:
     blocks += [Heading("Beside another simulator", 2), _beside(found), notes(NOTES), Heading("All cases", 1)]
     for case, results in found.items():
         blocks += [Heading(f"{case.sub_layer} on {case.machine}", 2), Table(COLUMNS, rows_of(results))]
-    missing = [f"`{case.name}`" for case in cases() if case not in found]
-    if missing:
-        blocks += [Heading("Not run", 2), Bullets(missing)]
     return to_markdown(blocks)
 
 

@@ -1,97 +1,18 @@
 """Tracker: thresholds of wavefronts, the one trigger, full sets, descriptors in order, and the ledger's counts."""
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sim.collective.space import make_wavefronts
-from sim.hw.dma import COMMAND, DESCRIPTOR
+from sim.hw.dma import COMMAND
 from sim.hw.request import NEVER, Op, Stream
-from sim.hw.space import GATE, SPACE, TILE, contributor_weight, fingerprint
-from sim.hw.tracker import counts, make_tracker, tracker_grant
-from sim.hw.tracker_count import tracker_count
+from sim.hw.space import contributor_weight, fingerprint
+from sim.hw.tracker import counts
 from sim.spec import DmaPolicy, Granularity
 from tests.support.fifo_bench import request
 from tests.support.plain_records import kernel_view
-from tests.support.programs import small_preset
-from tests.support.tracker_twin import TrackerTwin
+from tests.support.tracker_bench import LINE, TrackerBench
 
-LINE = 128
 LATENCY_PS = 1429
-
-
-class TrackerBench:
-    """A Tracker and tiles of `lines` lines; every tile gets `updates` updates of each byte.
-
-    A tile is one run, of which each wavefront stores `part_bytes` (0: one wavefront stores all).
-    """
-
-    def __init__(
-        self,
-        tiles,
-        *overrides,
-        updates=2,
-        lines=2,
-        start=0,
-        gpus=4,
-        policy=DmaPolicy.TILE,
-        chunks=1,
-        part_bytes=0,
-        granularity=Granularity.WORKGROUP,
-    ):
-        spec = small_preset(*overrides).machine.tracker
-        self.record, self.tile_records = make_tracker(spec, policy), np.zeros(tiles, TILE)
-        self.record["tiles"], self.record["first_tile"] = tiles, start
-        self.lines = lines
-        self.tile_records["address"] = np.arange(tiles) * lines * LINE
-        self.tile_records["runs"], self.tile_records["run_bytes"] = 1, lines * LINE
-        self.tile_records["bytes"] = self.tile_records["pitch_bytes"] = lines * LINE
-        parts, part_bytes = self.tile_records["parts"], part_bytes or lines * LINE
-        parts["runs"], parts["bytes"], parts["byte_step"] = 1, part_bytes, 1
-        parts["warps"] = -(-lines * LINE // part_bytes)
-        self.tile_records["granularity"] = granularity
-        self.tile_records["sends"], self.tile_records["entry"], self.tile_records["gate"] = 1, 1, -1
-        self.tile_records["threshold_bytes"] = lines * LINE * updates
-        self.tile_records["chunk"] = np.arange(tiles) * chunks // tiles
-        space = np.zeros(1, SPACE)
-        space["gpus"], space["set_mask"] = gpus, (1 << gpus) - 1
-        self.gate_records = np.zeros(2, GATE)
-        self.gate_records["open_ps"] = NEVER
-        self.counters = make_wavefronts(self.tile_records)
-        self.tile_records["counting"] = (self.counters["threshold_bytes"] > 0).sum(axis=1)
-        self.released_records = np.zeros((2 * self.counters.size, DESCRIPTOR), np.int64)
-        self.left = np.bincount(self.tile_records["chunk"], minlength=chunks).astype(np.int64)
-        self.tracker, self.space = kernel_view(self.record)[0], kernel_view(space)[0]
-        arrays = (self.tile_records, self.counters, self.gate_records, self.released_records, self.left)
-        self.arrays = tuple(map(kernel_view, arrays))
-        self.tiles = self.arrays[0]
-
-    def grant(self, tile):
-        return bool(tracker_grant(self.tracker, self.tiles, tile, 0))
-
-    def count(self, tile, line=0, sectors=15, port=None, contributors=0b10, now_ps=0, wavefront=0, share=0):
-        """An update of a line of the tile by a wavefront (-1: by several); `port`: it came over that link."""
-        link = 0 if port is None else 1 + port
-        address = int(self.tile_records[tile]["address"]) + line * LINE
-        fields = {"op": Op.UPDATE, "link": link, "contributors": contributors, "wavefront": wavefront, "share": share}
-        one = request(tag=tile, line=address, sectors=sectors, **fields)
-        return bool(tracker_count(self.tracker, self.space, *self.arrays, kernel_view(one)[0], now_ps))
-
-    def whole(self, tile, now_ps=0, **fields):
-        for line in range(self.lines):
-            self.count(tile, line, now_ps=now_ps, **fields)
-
-    @property
-    def descriptors(self):
-        """(tile, wavefront, ready_ps) of the descriptors released so far."""
-        return [tuple(int(part) for part in one[:3]) for one in self.released_records[: self.record[0]["released"]]]
-
-    @property
-    def ready(self):
-        """(tile, ready_ps) of those, which are of whole tiles."""
-        assert all(wavefront == -1 for _, wavefront, _ in self.descriptors)
-        return [(tile, ready_ps) for tile, _, ready_ps in self.descriptors]
 
 
 def test_the_last_byte_triggers_once_and_a_latency_later_the_descriptor_is_ready():
@@ -327,76 +248,3 @@ def test_bytes_and_sectors_are_counted_by_side_and_share():
 )
 def test_what_counts(fields, expected):
     assert bool(counts(kernel_view(request(**fields))[0])) == expected
-
-
-KINDS = ["grant", "local", "arrive", "packet"]
-moves = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 19), st.integers(1, 15)), max_size=160)
-
-
-@pytest.mark.slow
-@given(
-    moves=moves,
-    by_wavefront=st.booleans(),
-    start=st.integers(0, 19),
-    size=st.sampled_from([(0, 1), (1, 1), (2, 1), (2, 2), (8, 2), (64, 8)]),
-    untracked=st.sets(st.integers(0, 19), max_size=6),
-)
-@settings(max_examples=80, deadline=None, derandomize=True)
-def test_same_grants_and_triggers_as_the_twin(moves, by_wavefront, start, size, untracked):
-    """Any order of first stores, updates and arrivals; updates come only after their grant, as in the machine.
-
-    A tile is a line, a sector of each of four wavefronts; packets without a wavefront hold any of them.
-    """
-    tiles, (entries, ways) = 20, size
-    granularity = Granularity.WAVEFRONT if by_wavefront else Granularity.WORKGROUP
-    machine = (f"tracker.entries={entries}", f"tracker.ways={ways}")
-    bench = TrackerBench(tiles, *machine, start=start, lines=1, gpus=32, part_bytes=32, granularity=granularity)
-    for name in ("threshold_bytes", "entry"):
-        bench.tile_records[name][list(untracked)] = 0
-    walk = [(start + k) % tiles for k in range(tiles)]
-    thresholds = [[0] * 4 if tile in untracked else [64] * 4 for tile in range(tiles)]
-    twin = TrackerTwin(walk, thresholds, entries=entries, ways=ways, by_wavefront=by_wavefront)
-    done = set()
-    for kind, tile, mask in moves:
-        if kind == "grant":
-            assert bench.grant(tile) == twin.grant(tile)
-            continue
-        if kind == "local" and not twin.grant(tile):
-            continue
-        assert kind != "local" or bench.grant(tile)
-        side = "local" if kind == "local" else "arrive"
-        new = [wavefront for wavefront in range(4) if mask >> wavefront & 1 and (side, tile, wavefront) not in done]
-        done |= {(side, tile, wavefront) for wavefront in new}
-        requests = [(-1, sum(1 << one for one in new))] if kind == "packet" else [(one, 1 << one) for one in new]
-        for wavefront, sectors in requests:
-            if sectors:
-                bench.count(tile, sectors=sectors, wavefront=wavefront, port=None if side == "local" else 0)
-        for wavefront in new:
-            twin.count(tile, wavefront, 32)
-        assert bench.record[0]["live"] == twin.live
-    assert [(tile, wavefront) for tile, wavefront, _ in bench.descriptors] == twin.sent
-    for tile in set(range(tiles)) - untracked:
-        assert bench.counters["counted_bytes"][tile].tolist() == [twin.counted.get((tile, k), 0) for k in range(4)]
-
-
-@pytest.mark.slow
-@given(seed=st.integers(0, 1 << 32), size=st.sampled_from([(1, 1), (2, 1), (4, 2)]))
-@settings(max_examples=30, deadline=None, derandomize=True)
-def test_the_smallest_tracker_makes_progress_whatever_stores_first(seed, size):
-    """A machine full of workgroups that ask in any order again and again: all tiles trigger."""
-    random = np.random.default_rng(seed)
-    bench = TrackerBench(24, f"tracker.entries={size[0]}", f"tracker.ways={size[1]}", start=int(random.integers(24)))
-    waiting = [(k + int(bench.record[0]["first_tile"])) % 24 for k in range(24)]
-    for tile in range(24):
-        bench.whole(tile, port=0)
-    rounds = 0
-    while waiting:
-        rounds += 1
-        assert rounds <= 24, "the Tracker is stuck"
-        resident = waiting[:6]
-        random.shuffle(resident)
-        for tile in resident:
-            if bench.grant(tile):
-                bench.whole(tile)
-                waiting.remove(tile)
-    assert bench.record[0]["triggers"] == 24 and not bench.record[0]["used"].any()
