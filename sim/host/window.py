@@ -284,8 +284,10 @@ def check_bulk(node: Node, info: KernelInfo, workgroup: Workgroup) -> None:
     where = f"kernel {info.name}, workgroup {workgroup.index}: found a bulk copy"
     if len(events) and not len(node.bulk_units):
         raise UserError(f"{where}, but the machine has none (cu.bulk_lines_per_clk = 0); h100_sxm has")
-    if len(node.output.tiles) and (events["space"] != Bulk.LOAD).any():
-        raise UserError(f"{where} that stores, in a run with outputs for other GPUs: allowed are bulk loads")
+    tiles = node.output.tiles
+    to_several = tiles["routed"] * (tiles["stay"] + tiles["stores"]) > 1
+    if to_several.any() and np.isin(events["space"], (Bulk.STORE, Bulk.REDUCE)).any():
+        raise UserError(f"{where} that stores, in a run whose stores go to several GPUs: allowed are bulk loads")
 
 
 def check_window_memory(slabs: int, events: int, addresses: int) -> None:

@@ -10,6 +10,10 @@ A multicast load brings its data to several workgroups of the cluster: L2 reads 
 delivers it to all their CUs (`sim.hw.peers.deliver`). A copy to the shared memory of another workgroup leaves through
 the port towards the other CUs. Both signal the transaction barriers of the workgroups that get the data.
 
+A copy that stores into a tile with a destination (`sim.hw.space`) follows it: to near-memory updates here, or to
+another GPU. Nobody acknowledges its lines, and its slot is clear when all have left. Copies to another GPU have a unit
+record and a port of their own: they wait for the link in shared memory, and all others of the CU go on.
+
 Source: NVIDIA PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk and mbarrier. Left out: tensor maps, swizzles,
 im2col, and the port of shared memory (D47).
 """
@@ -19,16 +23,17 @@ import numpy as np
 from sim.hw.barrier import copy_begins
 from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_has_room, l1_miss
-from sim.hw.lsu import LINES_AT_ONCE
+from sim.hw.lsu import LINES_AT_ONCE, finish_load
 from sim.hw.lsu_lines import open_load, send, send_to_peer
 from sim.hw.lsu_record import MAX_LOADS
 from sim.hw.prefetch import host_record
 from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
 from sim.hw.signals import pack_signal
+from sim.hw.space import space_of
 from sim.hw.tags import canonical, sectors_in
 from tracer.coalesce import sector_masks
 from tracer.compile.jit import compiled
-from traces.schema import NO_SLOT, Bulk
+from traces.schema import NO_SLOT, Bulk, Cache
 
 COPY = np.dtype(
     [
@@ -48,6 +53,12 @@ COPY = np.dtype(
         ("barrier", "i1"),
         ("place", "i1"),  # of its workgroup in the CU
         ("cluster", "i8"),
+        # of a copy into a tile with a destination (`sim.hw.space`)
+        ("routed", "i1"),  # 1: nobody acknowledges its lines
+        ("contributors", "i8"),
+        ("share", "i8"),
+        ("link", "i8"),  # as in the load/store unit
+        ("send", "i8"),
     ],
     align=True,
 )
@@ -70,11 +81,16 @@ BULK = host_record(
         ("noc_port", "i8"),  # fifo towards the NoC ...
         ("peer_port", "i8"),  # ... and towards other CUs of the cluster, -1 = none
         ("cu", "i8"),
-        ("contributors", "i8"),  # 0, as `link`: the copy stays on this GPU
-        ("link", "i8"),
+        ("leaves", "i8"),  # 1: for copies to other GPUs, which have a port of their own
         # state
+        ("leaving", "i8"),  # copies of the CU to other GPUs, in this unit or the other
         ("port", "i8"),  # fifo of the current copy
-        ("share", "i8"),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing
+        (
+            "share",
+            "i8",
+        ),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing; of a tile
+        ("contributors", "i8"),  # of the current copy, as the next one
+        ("link", "i8"),
         ("head", "i8"),  # copies sent so far
         ("tail", "i8"),  # copies taken in so far
         ("free_ps", "i8"),  # when the next line may leave
@@ -98,27 +114,62 @@ BULK = host_record(
 )
 
 
-def make_bulks(spec, period_ps, ports, peer_ports):
-    """One BULK per CU.
+def make_bulks(spec, period_ps, ports, peer_ports, leave_ports):
+    """BULK [2, CUs]: for all copies of each CU except those to other GPUs, and for these.
 
     Args:
         spec: sim.spec.ComputeUnit.
         ports: fifo number of each CU's NoC port.
         peer_ports: and of its port towards other CUs, empty without clusters.
+        leave_ports: and of its port for copies to other GPUs, empty without such.
     """
-    bulks = np.zeros(len(ports), BULK)
+    bulks = np.zeros((2, len(ports)), BULK)
     if spec.bulk_lines_per_clk:
         bulks["line_ps"] = max(1, round(period_ps / spec.bulk_lines_per_clk))
     bulks["latency_ps"] = spec.bulk_latency_clk * period_ps
-    bulks["port"] = bulks["noc_port"] = ports
+    bulks["noc_port"] = ports
+    bulks["noc_port"][1] = leave_ports if len(leave_ports) else -1
+    bulks["port"], bulks["leaves"][1] = bulks["noc_port"], 1
     bulks["peer_port"] = peer_ports if len(peer_ports) else -1
     bulks["cu"], bulks["blocked_since_ps"] = np.arange(len(ports)), -1
     return bulks
 
 
 @compiled
-def bulk_start(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
-    """Take in the bulk copy of warp w. The load table must have room. Writes: bulk, cu, lsu, warps."""
+def bulk_start(bulk, leaving, cu, lsu, warps, w, event, base, tag, wavefront, output, now_ps):
+    """Take in the bulk copy of warp w. The load table must have room.
+
+    Args:
+        tag: of its workgroup, which selects its output tile.
+        output: its configuration applies to copies that store into a buffer.
+
+    Reads: output. Writes: bulk, leaving, cu, lsu, warps.
+    """
+    number = -1
+    if event.space == Bulk.STORE or event.space == Bulk.REDUCE:
+        number = space_of(output.space, canonical(base & -LINE_BYTES))
+    if number < 0:
+        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
+        _signal(copy, cu, lsu, warps, w, event)
+        return
+    space = output.space[number]
+    share = tag // space.tiles
+    tile_tag = space.first_tag + tag - share * space.tiles
+    tile = output.tiles[tile_tag]
+    if tile.routed == 1 and tile.stay == 0:
+        copy = _take_in(leaving, cu, lsu, warps, w, event, base, tile_tag, wavefront, now_ps)
+        bulk.leaving += 1
+        copy.send, copy.link = tile.first_store, 1 + output.sends[tile.first_store].port
+    else:
+        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tile_tag, wavefront, now_ps)
+    copy.share = share
+    if tile.routed == 1:
+        copy.routed, copy.op, copy.cache, copy.contributors = 1, tile.op, Cache.UNCACHED, 1
+
+
+@compiled
+def _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
+    """Put the bulk copy of warp w into the ring of a unit. Returns its COPY."""
     copy = bulk.copy[bulk.tail & (MAX_LOADS - 1)]
     bulk.tail += 1
     bulk.copies += 1
@@ -137,8 +188,15 @@ def bulk_start(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
     elif event.space == Bulk.REDUCE:
         copy.op = Op.REDUCE
     copy.load = open_load(lsu, warps, w, event.slot, now_ps)
-    own_data = event.space == Bulk.LOAD
     copy.ranks, copy.peer = 0, -1
+    copy.routed, copy.contributors, copy.share, copy.link, copy.send = 0, 0, 0, 0, -1
+    return copy
+
+
+@compiled
+def _signal(copy, cu, lsu, warps, w, event):
+    """Set at which transaction barriers a copy signals."""
+    own_data = event.space == Bulk.LOAD
     if event.cycles > 0:
         own_data = _start_in_cluster(copy, cu.resident[warps.warp[w].workgroup], event, warps.warp[w].workgroup)
     if event.inner != NO_SLOT and own_data:
@@ -166,20 +224,27 @@ def bulk_idle(bulk):
 
 @compiled
 def bulk_advance(bulk, lsu, l1, fifos, pool, now_ps):
-    """Send the next lines of the oldest copy. There must be one. Writes: bulk, lsu, l1, fifos, pool."""
+    """Send the next lines of the oldest copy. There must be one.
+
+    Returns:
+        True if the last line of a copy without acknowledgements has left: `bulk_left` must be called.
+
+    Writes: bulk, lsu, l1, fifos, pool.
+    """
     copy = bulk.copy[bulk.head & (MAX_LOADS - 1)]
     if max(bulk.free_ps, copy.start_ps) > now_ps:
-        return
+        return False
     bulk.tag, bulk.op, bulk.cache, bulk.wavefront = copy.tag, copy.op, copy.cache, copy.wavefront
-    bulk.port, bulk.share = bulk.noc_port if copy.peer < 0 else bulk.peer_port, 0
+    bulk.port, bulk.share = bulk.noc_port if copy.peer < 0 else bulk.peer_port, copy.share
+    bulk.contributors, bulk.link = copy.contributors, copy.link
     bulk.stream = Stream.COMPUTE_READ if copy.op == Op.READ else Stream.COMPUTE_WRITE
     for k in range(LINES_AT_ONCE):
-        if not _has_room(bulk, lsu, l1, fifos, pool, now_ps):
+        if not _has_room(bulk, copy, lsu, l1, fifos, pool, now_ps):
             if k > 0:  # it looks again when the next line is due
                 bulk.port_room_ps = 0
             elif bulk.blocked_since_ps < 0:
                 bulk.blocked_since_ps = now_ps
-            return
+            return False
         if bulk.blocked_since_ps >= 0:
             bulk.blocked_ps += now_ps - bulk.blocked_since_ps
             bulk.blocked_since_ps = -1
@@ -188,14 +253,26 @@ def bulk_advance(bulk, lsu, l1, fifos, pool, now_ps):
         if copy.rows_left == 0:
             lsu.load_table[copy.load].open = 0
             bulk.head += 1
-            return
+            return copy.routed == 1
+    return False
+
+
+@compiled
+def bulk_left(bulk, lsu, warps):
+    """The last line of the last copy of a unit has left: its shared memory is free. Returns as `finish_load`.
+
+    Writes: lsu, warps.
+    """
+    number = np.int64(bulk.copy[(bulk.head - 1) & (MAX_LOADS - 1)].load)
+    lsu.load_table[number].done_ps = bulk.free_ps
+    return finish_load(lsu, warps, number)
 
 
 @compiled(inline=True)
-def _has_room(bulk, lsu, l1, fifos, pool, now_ps):
+def _has_room(bulk, copy, lsu, l1, fifos, pool, now_ps):
     """Is there room for a line? If the port is full: `port_room_ps` is when it has room."""
     bulk.port_room_ps = 0
-    if lsu.port_room_ps > 0 or not l1_has_room(l1):
+    if (bulk.leaves == 0 and lsu.port_room_ps > 0) or (copy.routed == 0 and not l1_has_room(l1)):
         return False
     room_ps = fifo_room_ps(fifos[bulk.port], pool, fifos[bulk.port].tail)
     if room_ps > now_ps:
@@ -217,9 +294,13 @@ def _send_line(bulk, copy, lsu, l1, fifos, pool, leave_ps, now_ps):
         copy.row_left = copy.row_bytes
         copy.next += copy.skip_bytes
     bulk.line_requests += 1
+    line = canonical(line)
+    if copy.routed == 1:
+        bulk.write_sectors += sectors_in(sectors)
+        send(bulk, fifos, pool, copy.send, line, sectors, full, leave_ps, now_ps)
+        return
     lsu.load_table[copy.load].answers += 1
     ready_ps = leave_ps
-    line = canonical(line)
     entry = l1_miss(l1, line, sectors, np.int64(copy.load), 0)
     if copy.ranks != 0:
         bulk.share = pack_signal(copy.ranks, copy.place, copy.barrier, taken)

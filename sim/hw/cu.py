@@ -12,7 +12,7 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 import numpy as np
 
 from sim.hw.barrier import arrive, phase_arrival, warp_exit
-from sim.hw.bulk import bulk_advance, bulk_idle, bulk_start, bulk_wake_ps
+from sim.hw.bulk import bulk_advance, bulk_idle, bulk_left, bulk_start, bulk_wake_ps
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_request
 from sim.hw.l1 import l1_expect_answer
@@ -43,7 +43,7 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.compile.jit import compiled
-from traces.schema import EVENT, PHASE_ARRIVE, Kind, Space
+from traces.schema import EVENT, PHASE_ARRIVE, Bulk, Kind, Space
 
 EVENT_BYTES = EVENT.itemsize
 CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
@@ -66,13 +66,21 @@ def _takes_load(event):
 
 
 @compiled(inline=True)
+def _stores(event):
+    """Does the event store, perhaps into a tile that needs an entry of the Tracker?"""
+    if event.kind == Kind.BULK:
+        return event.space == Bulk.STORE or event.space == Bulk.REDUCE
+    return (event.kind == Kind.STORE or event.kind == Kind.REDUCE) and event.space < Space.SHARED
+
+
+@compiled(inline=True)
 def _arrives_elsewhere(event):
     """Does the event arrive at transaction barriers of other workgroups?"""
     return event.kind == Kind.BARRIER and event.space == PHASE_ARRIVE and event.cycles > 0
 
 
 @compiled(inline=True)
-def _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     lsu.wavefront = w - resident.first_warp
@@ -103,7 +111,7 @@ def _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, no
 
 
 @compiled(inline=True)
-def _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
+def _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or goes to sleep until it can."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
@@ -121,7 +129,7 @@ def _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, events, addresses, ou
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
-    if event.kind == Kind.STORE or event.kind == Kind.REDUCE:
+    if _stores(event):
         granted_ps = _granted_ps(cu, warp, event, output, now_ps)
         if granted_ps > now_ps:
             if granted_ps < NEVER:
@@ -133,7 +141,7 @@ def _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, events, addresses, ou
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
         return
-    _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+    _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
@@ -143,7 +151,7 @@ def _granted_ps(cu, warp, event, output, now_ps):
     The first store of a workgroup into a tile asks the Tracker for an entry (`sim.machine.tracking`).
     """
     resident = cu.resident[warp.workgroup]
-    if resident.comm or event.space >= Space.SHARED:
+    if resident.comm:
         return 0
     number = space_of(output.space, np.int64(event.base) + resident.shift_bytes[event.array])
     if number < 0:
@@ -173,7 +181,7 @@ def wake_stores(cu, warps, place, granted_ps):
 
 
 @compiled(inline=True)
-def _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+def _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
     """Execute the event. All resources that it needs are free."""
     warp = warps.warp[w]
     warp.event += 1
@@ -190,27 +198,29 @@ def _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, o
     else:
         warp_ready(warps, w, free_ps)
         if _is_memory(event) or kind == Kind.BARRIER:
-            _start_memory(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
         elif kind == Kind.BULK:
             resident = cu.resident[warp.workgroup]
             base = np.int64(event.base) + resident.shift_bytes[event.array]
-            bulk_start(bulk, cu, lsu, warps, w, event, base, resident.tag, w - resident.first_warp, now_ps)
+            bulk_start(
+                *(bulk, leaving, cu, lsu, warps, w, event, base, resident.tag, w - resident.first_warp, output, now_ps)
+            )
         elif kind <= Kind.ASYNC_COPY and event.mask != np.uint64(0):
             access_shared(cu, warps, w, event, now_ps)
 
 
 @compiled(inline=True)
-def _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
+def _serve_lsu_queue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, events, addresses, output, now_ps):
     """Start queued memory events as the load/store unit becomes free."""
     while lsu.queue_head != lsu.queue_tail and lsu_idle(lsu, now_ps):
         w = np.int64(lsu.queue[lsu.queue_head & (MAX_WARPS - 1)])
         lsu.queue_head += 1
         event = events[warps.warp[w].slab, warps.warp[w].event]
-        _execute(cu, lsu, bulk, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
 
 
 @compiled(inline=True)
-def _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps):
+def _take_answers(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps):
     """Take answers from now_ps on, each at its time, while no other action of the CU is due earlier.
 
     Returns:
@@ -221,6 +231,8 @@ def _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, now_p
     other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
     if not bulk_idle(bulk):
         other_ps = min(other_ps, bulk_wake_ps(bulk))
+    if bulk.leaving > 0:
+        other_ps = min(other_ps, bulk_wake_ps(leaving))
     if cu.clustered == 1:
         other_ps = min(other_ps, mail_ps(peer, mail))
     while True:
@@ -260,7 +272,9 @@ def cu_expect_work(lsu, l1, sets, warps, answers, pool):
 
 
 @compiled(inline=True)
-def cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, events, addresses, output, now_ps, end_ps):
+def cu_step(
+    cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, mail, events, addresses, output, now_ps, end_ps
+):
     """Take the answers that come first, then do all other actions of the CU that are due at that time.
 
     Args:
@@ -270,11 +284,11 @@ def cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, events, add
     Returns:
         When the CU can act next. NEVER if it waits for an answer or for room in its port.
 
-    Reads: events, addresses, mail, output.sends, output.space. Writes: cu, lsu, bulk, l1, sets, fifos, pool,
-    warps, peer, output.tiles.
+    Reads: events, addresses, mail, output.sends, output.space. Writes: cu, lsu, bulk, leaving, l1, sets, fifos,
+    pool, warps, peer, output.tiles.
     """
     if lsu.blocked_since_ps < 0:
-        now_ps = _take_answers(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps)
+        now_ps = _take_answers(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps)
         if now_ps >= end_ps:
             return now_ps
     answers = fifos[cu.answers]
@@ -285,14 +299,34 @@ def cu_step(cu, lsu, bulk, l1, sets, fifos, pool, warps, peer, mail, events, add
     if cu.clustered == 1:
         cu.slot_stall_ps += read_mail(cu, lsu, l1, sets, warps, peer, mail, now_ps)
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
-    if not bulk_idle(bulk):
-        bulk_advance(bulk, lsu, l1, fifos, pool, now_ps)
-    _serve_lsu_queue(cu, lsu, bulk, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
+    if not bulk_idle(bulk) and bulk_advance(bulk, lsu, l1, fifos, pool, now_ps):
+        cu.slot_stall_ps += bulk_left(bulk, lsu, warps)
+    if bulk.leaving > 0 and bulk_advance(leaving, lsu, l1, fifos, pool, now_ps):
+        cu.slot_stall_ps += bulk_left(leaving, lsu, warps)
+        bulk.leaving -= 1
+    _serve_lsu_queue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
     key = next_warp(warps)
     while key >> WARP_BITS <= now_ps:
-        _issue(cu, lsu, bulk, l1, sets, fifos, pool, warps, key & (MAX_WARPS - 1), events, addresses, output, now_ps)
+        _issue(
+            cu,
+            lsu,
+            bulk,
+            leaving,
+            l1,
+            sets,
+            fifos,
+            pool,
+            warps,
+            key & (MAX_WARPS - 1),
+            events,
+            addresses,
+            output,
+            now_ps,
+        )
         key = next_warp(warps)
     wake_ps = min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
     if cu.clustered == 1:
         wake_ps = min(wake_ps, mail_ps(peer, mail))
+    if bulk.leaving > 0:
+        wake_ps = min(wake_ps, bulk_wake_ps(leaving))
     return wake_ps if bulk_idle(bulk) else min(wake_ps, bulk_wake_ps(bulk))

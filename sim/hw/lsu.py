@@ -134,7 +134,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
 
 
 @compiled(inline=True)
-def _finish_load(lsu, warps, number):
+def finish_load(lsu, warps, number):
     """Close load-table entry `number`, which has all its answers. Returns the time its warp slept, or 0."""
     load = lsu.load_table[number]
     slept_ps = slot_done(warps, np.int64(load.warp), np.int64(load.slot), load.done_ps)
@@ -161,7 +161,7 @@ def lsu_answer(cu, lsu, l1, sets, warps, entry, now_ps):
         load.answers -= 1
         load.done_ps = max(load.done_ps, now_ps)
         if load.answers == 0 and load.open == 0:
-            stalled_ps += _finish_load(lsu, warps, number)
+            stalled_ps += finish_load(lsu, warps, number)
             if load.barrier >= 0:
                 copy_ends(cu, warps, np.int64(load.warp), np.int64(load.barrier), load.done_ps)
         number = -1
@@ -266,7 +266,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
         load = lsu.load_table[lsu.load]
         load.open = 0
         if load.answers == 0:
-            stalled_ps = _finish_load(lsu, warps, lsu.load)
+            stalled_ps = finish_load(lsu, warps, lsu.load)
         lsu.load = -1
     return stalled_ps
 

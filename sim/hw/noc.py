@@ -7,6 +7,8 @@ ready at their source. Within a clock the sources take turns: the clock's number
 
 A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
 credit, and all requests behind it wait too (D55). So a bank's places go to requests in the order in which they asked.
+Bulk copies to other GPUs are a further source per CU. They use the CU's port when it is free, and wait for the link in
+a queue of their own (`sim.hw.bulk`).
 Answers always have room, because a CU reserves a place for every read that it sends. The answer to a multicast load
 goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs.
 """
@@ -54,7 +56,7 @@ def _port_ps(noc, data_bytes, bytes_per_clk):
 
 @compiled(inline=True)
 def _departure_ps(noc, c, fifos, pool):
-    """When the oldest request of CU c can leave, as far as known; NEVER if there is none or its credit is not known."""
+    """When the oldest request of source c can leave; NEVER if there is none or its credit is not known."""
     if noc.claim[c] < 0:
         return fifo_head_ps(fifos[noc.first_port_fifo + c], pool)
     if noc.claim_ps[c] == NEVER:
@@ -67,7 +69,7 @@ def noc_wake_ps(noc, fifos, pool):
     """When the first request that waits for room can leave, as far as known. Reads: noc, fifos, pool."""
     wake_ps = NEVER
     if noc.waiting > 0:
-        for c in range(noc.cus):
+        for c in range(noc.sources):
             if noc.claim[c] >= 0:
                 wake_ps = min(wake_ps, _departure_ps(noc, c, fifos, pool))
     return wake_ps
@@ -75,7 +77,7 @@ def noc_wake_ps(noc, fifos, pool):
 
 @compiled(inline=True)
 def _claim(noc, c, number, pool, target, slot_end_ps, port_ps):
-    """Claim a place in fifo `number` for the oldest request of CU c, or use its claim.
+    """Claim a place in fifo `number` for the oldest request of source c, or use its claim.
 
     Returns:
         True if the request can leave in this slot: there is room, and the CU's port is free at port_ps.
@@ -140,21 +142,22 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
 
 @compiled
 def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
-    """Move the oldest request of CU c, a store to another GPU, to its link, when the CU's port is free.
+    """Move the oldest request of source c, a store to another GPU, to its link, when the port of its CU is free.
 
     Returns:
         As `_send`.
     """
+    cu = c if c < noc.cus else c - noc.cus
     number = noc.first_link_fifo + np.int64(request.link) - 1
     target = fifos[number]
-    if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[c]):
+    if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[cu]):
         return max(noc.claim_ps[c], noc.claim_port_ps[c])
     volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[c], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
-    noc.cu_out_ps[c] = left_ps
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    noc.cu_out_ps[cu] = left_ps
     fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_take(port, pool, now_ps)
     return SENT
@@ -188,19 +191,19 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     """
     calendar = noc.requests
     next_ps = NEVER
-    for c in range(noc.cus):
+    for c in range(noc.sources):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
             leaves_ps = _enter(calendar, c, fifos[noc.first_port_fifo + c], pool, begin_ps, end_ps)
         next_ps = min(next_ps, leaves_ps)
-    words = (noc.cus + WORD_SOURCES - 1) >> WORD_BITS
+    words = (noc.sources + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
     slot = 0
     while calendar.busy >> slot != 0:
         if (calendar.busy >> slot) & 1:
             slot_ps = begin_ps + slot * noc.period_ps
-            first = (clock + slot) % noc.cus
+            first = (clock + slot) % noc.sources
             for step in range(words + 1):
                 word, bits = slot_sources(calendar, slot, first, step, words)
                 while bits != 0:
@@ -218,7 +221,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
 @compiled(inline=True)
 def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
-    """Send the requests of CU c that can leave in a slot.
+    """Send the requests of source c that can leave in a slot.
 
     Returns:
         When the next one can leave if it waits for room (NEVER: not known); NEVER if none waits.

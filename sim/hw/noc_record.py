@@ -9,6 +9,7 @@ from traces.units import whole_period_ps
 
 MAX_CUS = 512
 MAX_BANKS = 512
+MAX_SOURCES = 2 * MAX_CUS
 """The answers of a bank have two sources: hits and late answers. Far answers have one source per CU."""
 
 COUNTERS = {
@@ -31,7 +32,8 @@ NOC = np.dtype(
         # constants
         ("cus", "i8"),
         ("banks", "i8"),
-        ("first_port_fifo", "i8"),  # of CU 0, towards the banks
+        ("sources", "i8"),  # of requests: the CUs, and their bulk copies to other GPUs if there are such
+        ("first_port_fifo", "i8"),  # of source 0
         ("first_request_fifo", "i8"),  # of bank 0
         ("first_far_fifo", "i8"),  # of bank 0, requests of other partitions; -1 = none
         ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, their late answers, far answers by CU
@@ -62,12 +64,16 @@ NOC = np.dtype(
         ("bank_in_ps", "i8", MAX_BANKS),
         ("far_out_ps", "i8", MAX_CUS),
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
-        ("waiting", "i8"),  # CUs whose oldest request waits with a claim
-        ("departed_ps", "i8", MAX_CUS),  # when the last request of each CU left
-        ("claim", "i8", MAX_CUS),  # of each CU: number of the place that its oldest request has claimed, -1 = none ...
-        ("claim_fifo", "i8", MAX_CUS),  # ... in this fifo ...
-        ("claim_ps", "i8", MAX_CUS),  # ... and when there is room for it, NEVER = not known yet
-        ("claim_port_ps", "i8", MAX_CUS),  # when the CU's port is free for it
+        ("waiting", "i8"),  # sources whose oldest request waits with a claim
+        ("departed_ps", "i8", MAX_SOURCES),  # when the last request of each source left
+        (
+            "claim",
+            "i8",
+            MAX_SOURCES,
+        ),  # of each source: number of the place that its oldest request has claimed, -1 = none ...
+        ("claim_fifo", "i8", MAX_SOURCES),  # ... in this fifo ...
+        ("claim_ps", "i8", MAX_SOURCES),  # ... and when there is room for it, NEVER = not known yet
+        ("claim_port_ps", "i8", MAX_SOURCES),  # when the CU's port is free for it
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
         ("refused", "i8"),
@@ -89,11 +95,12 @@ NOC = np.dtype(
 )
 
 
-def make_noc(machine, **first_fifos):
+def make_noc(machine, sources, **first_fifos):
     """The NOC record of one GPU (an array of one).
 
     Args:
         machine: sim.spec.Machine.
+        sources: of requests, the CUs or twice as many.
         first_fifos: `first_*_fifo` fields of NOC.
     """
     noc = np.zeros(1, NOC)
@@ -102,7 +109,7 @@ def make_noc(machine, **first_fifos):
     noc["requests_ps"] = noc["answers_ps"] = NEVER
     noc["claim"] = -1
     spec, hbm = machine.noc, machine.hbm
-    noc["cus"], noc["banks"] = machine.cu.count, machine.l2.banks
+    noc["cus"], noc["banks"], noc["sources"] = machine.cu.count, machine.l2.banks, sources
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
     noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
     noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * LINE_BYTES)

@@ -194,7 +194,10 @@ class Node(NamedTuple):
     cus: np.ndarray
     lsus: np.ndarray
     bulks: np.ndarray
-    bulk_units: np.ndarray  # the same memory; empty if the machine has no bulk copies
+    leaving: np.ndarray  # BULK [CUs]: their copies to other GPUs
+    bulk_units: (
+        np.ndarray
+    )  # the same memory, those of copies to other GPUs last; empty if the machine has no bulk copies
     peers: np.ndarray
     peer_units: np.ndarray  # the same memory; empty if the machine has no clusters of workgroups
     mail: np.ndarray  # MESSAGE [CUs, places]: of the CUs, a ring each; empty if no kernel has clusters
@@ -289,6 +292,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     dispatch["cus"], dispatch["groups"] = cus, machine.cu.groups
     noc = make_noc(
         machine,
+        cus + len(number["leave_port"]),
         first_port_fifo=number["port"][0],
         first_request_fifo=number["requests"][0],
         first_far_fifo=number["far"][0] if "far" in number else -1,
@@ -297,7 +301,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         first_answer_fifo=number["cu_answers"][0],
         first_link_fifo=number["stores"][0] if ports else 0,
     )
-    bulks = make_bulks(machine.cu, clock_ps, number["port"], number["peer_port"])
+    bulks = make_bulks(machine.cu, clock_ps, number["port"], number["peer_port"], number["leave_port"])
     peers = make_peers(machine, number["peer_port"])
     node = Node(
         engine=make_engine(
@@ -325,8 +329,9 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         staged=np.zeros((QUEUES, STAGED_WORKGROUPS), STAGED),
         cus=make_cus(machine.cu, number["cu_answers"]),
         lsus=make_lsus(machine.cu, clock_ps, number["port"], machine.l2.atomics_per_clk > 0, number["peer_port"]),
-        bulks=bulks,
-        bulk_units=bulks[: cus if machine.cu.bulk_lines_per_clk else 0],
+        bulks=bulks[0],
+        leaving=bulks[1],
+        bulk_units=bulks.reshape(-1)[: cus + len(number["leave_port"]) if machine.cu.bulk_lines_per_clk else 0],
         peers=peers,
         peer_units=peers[: cus if machine.cu.groups else 0],
         mail=np.zeros((0, 0), MESSAGE),

@@ -35,8 +35,8 @@ def run_cus(node, first, last, end_ps):
     """Run CUs, each with its load/store unit and L1. Returns 1 if a workgroup has ended, else 0.
 
     Reads: node.addresses, node.events, node.mail. Writes: node.bulks, node.cu_told_ps, node.cu_wake_ps, node.cus,
-    node.fifos, node.l1_sets, node.l1s, node.lsus, node.news, node.output, node.peers, node.pool, node.steps,
-    node.warps.
+    node.fifos, node.l1_sets, node.l1s, node.leaving, node.lsus, node.news, node.output, node.peers, node.pool,
+    node.steps, node.warps.
     """
     ended = 0
     for c in range(first, last):
@@ -45,13 +45,13 @@ def run_cus(node, first, last, end_ps):
         if now_ps >= end_ps:
             continue
         node.cu_told_ps[c] = NEVER
-        cu, lsu, bulk, l1, warps = node.cus[c], node.lsus[c], node.bulks[c], node.l1s[c], node.warps[c]
-        peer = node.peers[c]
+        cu, lsu, l1, warps = node.cus[c], node.lsus[c], node.l1s[c], node.warps[c]
+        bulk, leaving, peer = node.bulks[c], node.leaving[c], node.peers[c]
         steps = 0
         while now_ps < end_ps:
             steps += 1
             now_ps = cu_step(
-                *(cu, lsu, bulk, l1, node.l1_sets, node.fifos, node.pool, warps, peer, node.mail),
+                *(cu, lsu, bulk, leaving, l1, node.l1_sets, node.fifos, node.pool, warps, peer, node.mail),
                 *(node.events, node.addresses, node.output, now_ps, end_ps),
             )
         node.steps[c] += steps
@@ -59,6 +59,7 @@ def run_cus(node, first, last, end_ps):
         if cu.collected < cu.ended:
             ended = 1
         waits = lsu.port_room_ps == NEVER or bulk.port_room_ps == NEVER
+        waits |= bulk.leaving > 0 and leaving.port_room_ps == NEVER
         news = (WORKGROUP_ASKS if cu.asking > 0 else 0) | (PORT_WAITS if waits else 0)
         if node.news[c] != news:
             node.news[c] = news
@@ -328,8 +329,8 @@ def retry_memory(node, first, last, end_ps):
 def retry_blocked(node):
     """CUs and requests at the crossbar that wait for room continue when their credits come.
 
-    Reads: node.fifos, node.news, node.pool. Writes: node.bulks, node.cu_wake_ps, node.lsus,
-    node.noc.
+    Reads: node.fifos, node.news, node.pool. Writes: node.bulks, node.cu_wake_ps, node.leaving,
+    node.lsus, node.noc.
     """
     for c in range(len(node.cus)):
         if node.news[c] & PORT_WAITS != 0:
@@ -338,6 +339,9 @@ def retry_blocked(node):
                 node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
             if node.bulks[c].port_room_ps == NEVER:
                 retry_ps = bulk_retry_ps(node.bulks[c], node.fifos, node.pool)
+                node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
+            if node.bulks[c].leaving > 0 and node.leaving[c].port_room_ps == NEVER:
+                retry_ps = bulk_retry_ps(node.leaving[c], node.fifos, node.pool)
                 node.cu_wake_ps[c] = min(node.cu_wake_ps[c], retry_ps)
     noc = node.noc[0]
     noc.requests_ps = min(noc.requests_ps, noc_wake_ps(noc, node.fifos, node.pool))

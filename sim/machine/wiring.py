@@ -70,9 +70,14 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     peer_depth = machine.noc.bank_fifo + -(-credit_ps // whole_period_ps(machine.noc.clock_MHz))
     bank_depth, far_clocks = peer_depth + machine.noc.latency_clk, machine.l2.far_latency_clk
     fills = machine.l2.mshrs * 2
+    leaves = ports > 0 and machine.cu.bulk_lines_per_clk > 0
     out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
     numbers = {
         "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
+        # It follows the ports: a further source of the crossbar (`sim.hw.noc`) for each CU.
+        "leave_port": fifos.add(
+            "cu.leave_port", cus if leaves else 0, machine.noc.cu_fifo + lines_per_credit, credit_ps
+        ),
         "peer_port": fifos.add(
             "cu.peer_port", cus if machine.cu.groups else 0, machine.noc.cu_fifo + lines_per_credit, credit_ps
         ),

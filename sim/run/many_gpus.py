@@ -322,7 +322,7 @@ def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
     rows_of_c = source.problem.c_layout == Layout.ROW
     name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)
     part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
-    if kernel.epilogue == Epilogue.DIRECT and parts > 1 and part_bytes % SECTOR_BYTES:
+    if kernel.epilogue != Epilogue.STAGED and parts > 1 and part_bytes % SECTOR_BYTES:
         raise UserError(
             f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, and "
             f"updates could not be counted; allowed are multiples of {SECTOR_BYTES}, or the epilogue staged"

@@ -69,6 +69,8 @@ def run_cu(
     fifos, pool = kernel_view(node.fifos), kernel_view(node.pool)
     arrays = (node.cus, node.lsus, node.bulks, node.l1s)
     cu, lsu, bulk, l1 = (kernel_view(array)[0] for array in arrays)
+    node.leaving["noc_port"] = node.bulks["noc_port"]  # its copies are seen at the same port
+    leaving = kernel_view(node.leaving)[0]
     sets, warps, events, addresses = map(kernel_view, (node.l1_sets, node.warps, node.events, node.addresses))
     peer, mail = kernel_view(node.peers)[0], kernel_view(node.mail)
     output = Output(*map(kernel_view, node.output))
@@ -77,7 +79,7 @@ def run_cu(
     left, now_ps = [], 0
     while now_ps < NEVER:
         _dispatch(node, now_ps)
-        units = cu, lsu, bulk, l1, sets, fifos, pool, warps[0], peer, mail
+        units = cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps[0], peer, mail
         wake_ps = int(cu_step(*units, events, addresses, output, now_ps, now_ps + 1))
         if node.cus[0]["asking"]:
             node.news[0] = WORKGROUP_ASKS
@@ -99,6 +101,7 @@ def run_cu(
                 fifo_push_copy(answers, pool, kernel_view(carrier)[0], int(request["ready_ps"]) + memory_ps)
                 wake_ps = min(wake_ps, int(request["ready_ps"]) + memory_ps)
         wake_ps = min(wake_ps, int(lsu_retry_ps(lsu, fifos, pool)), int(bulk_retry_ps(bulk, fifos, pool)))
+        wake_ps = min(wake_ps, int(bulk_retry_ps(leaving, fifos, pool)))
         if port["tail"] > port["head"]:
             wake_ps = min(wake_ps, max(port_open_ps, now_ps + 1))
         now_ps = max(wake_ps, now_ps + 1)

@@ -14,7 +14,7 @@ from sim.run import many_gpus as jobs
 from sim.run.many_gpus import run_collective, run_fused
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
-from tracer.gemm.source import GemmKernel, GemmSource, Layout
+from tracer.gemm.source import Epilogue, GemmKernel, GemmSource, Layout
 from tracer.workloads import aligned_problem
 
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
@@ -26,6 +26,8 @@ NARROW = (
     *("noc.cu_fifo=2", "dma.outstanding=2", "hbm.queue_entries=8", "l2.mshrs=3"),
 )
 """Every buffer between two GPUs so small that it fills."""
+COPIES = ("cu.bulk_lines_per_clk=0.7", "cu.bulk_latency_clk=11")
+"""CUs that make bulk copies, as the epilogue bulk needs them."""
 
 
 def fp16_problem(m, n, k, layout=Layout.ROW):
@@ -56,7 +58,8 @@ class T3Case:
     machine: object = field(init=False)
 
     def __post_init__(self):
-        self.machine = small_preset(*self.settings).machine
+        copies = COPIES if self.kernel.epilogue == Epilogue.BULK else ()
+        self.machine = small_preset(*copies, *self.settings).machine
 
     @property
     def source(self) -> GemmSource:

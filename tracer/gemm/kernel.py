@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
-from tracer.gemm.problem import GemmProblem, Layout
+from tracer.gemm.problem import GemmProblem, Layout, Matrix
 from tracer.gemm.raster import TileOrder
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
@@ -68,6 +68,7 @@ class Epilogue(IntEnum):
 
     DIRECT = 0  # each warp stores its own part from registers; rows have the width of the warp's part
     STAGED = 1  # through shared memory; rows have the width of the workgroup's tile
+    BULK = 2  # each warp puts its own part into shared memory, from where one bulk copy (TMA) stores it
 
 
 @dataclass(frozen=True)
@@ -180,15 +181,19 @@ def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
 
 
 def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """The given size, or the larger of the operand tiles and a staged output tile (they use the same space)."""
+    """The given size, or that of the tiles in shared memory."""
     if kernel.shared_bytes is not None:
         return kernel.shared_bytes
     return shared_bytes_needed(problem, kernel)
 
 
 def shared_bytes_needed(problem: GemmProblem, kernel: GemmKernel) -> int:
-    staged = kernel.tile_m * kernel.tile_n * problem.c_bytes if kernel.epilogue == Epilogue.STAGED else 0
-    return max(kernel.shared_stages * stage_bytes(problem, kernel), staged)
+    """Size of the operand tiles, or of an output tile in the same place. A persistent workgroup loads the next operands
+    while bulk copies of its output wait, so both have their place."""
+    staged = kernel.tile_m * kernel.tile_n * problem.c_bytes if kernel.epilogue != Epilogue.DIRECT else 0
+    operands = kernel.shared_stages * stage_bytes(problem, kernel)
+    apart = kernel.epilogue == Epilogue.BULK and kernel.persistent is not None
+    return operands + staged if apart else max(operands, staged)
 
 
 def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
@@ -198,6 +203,8 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         UserError: names the field, its value and what is allowed.
     """
     _check_vectors(problem, kernel)
+    if kernel.epilogue == Epilogue.BULK:
+        _check_box(problem.c, "epilogue", kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n)
     if kernel.copy == Copy.BULK:
         _check_bulk(problem, kernel)
         _check_cluster(problem, kernel)
@@ -256,19 +263,23 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
         "B": (kernel.tile_k, kernel.tile_n // kernel.cluster_m),
     }
     for matrix in (problem.a, problem.b):
-        rows, columns = extents[matrix.name]
-        run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
-        for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
-            if found % BULK_ALIGN:
-                raise UserError(
-                    f"kernel copy = bulk does not fit {matrix.name}: {what} of {found} bytes, allowed are multiples of "
-                    f"{BULK_ALIGN}"
-                )
-        if rows * columns * matrix.element_bytes > BULK_BYTES:
+        _check_box(matrix, "copy", *extents[matrix.name])
+
+
+def _check_box(matrix: Matrix, field: str, rows: int, columns: int) -> None:
+    """Refuse a part of a matrix that a bulk copy cannot copy. field: of the kernel, that asks for it."""
+    run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+    for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
+        if found % BULK_ALIGN:
             raise UserError(
-                f"kernel copy = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
-                f"bytes, allowed are {BULK_BYTES:,}"
+                f"kernel {field} = bulk does not fit {matrix.name}: {what} of {found} bytes, allowed are multiples of "
+                f"{BULK_ALIGN}"
             )
+    if rows * columns * matrix.element_bytes > BULK_BYTES:
+        raise UserError(
+            f"kernel {field} = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
+            f"bytes, allowed are {BULK_BYTES:,}"
+        )
 
 
 def _check_cluster(problem: GemmProblem, kernel: GemmKernel) -> None:

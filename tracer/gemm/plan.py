@@ -12,7 +12,18 @@ from tracer.events import VECTOR_BYTES, access, compute, event
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
-from traces.schema import CLUSTER_ARRIVE, CLUSTER_WAIT, EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind, Pipe, Space
+from traces.schema import (
+    CLUSTER_ARRIVE,
+    CLUSTER_WAIT,
+    EVENT,
+    NO_SLOT,
+    PHASE_ARRIVE,
+    PHASE_WAIT,
+    Bulk,
+    Kind,
+    Pipe,
+    Space,
+)
 
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
 """Multiply-accumulates of one warp instruction, m16n8k16 (assumed for every machine). The pipe's rate uses `work`."""
@@ -34,6 +45,7 @@ class Slot(IntEnum):
     SOURCE = 34  # old C
     OUTPUT = 35  # converted results
     NEXT_FRAGMENTS = 36  # operands of the next piece, if a K-step has several pieces
+    COPIED = 37  # bulk copies that store
 
 
 PC_STEP = 16
@@ -97,6 +109,8 @@ PLAN = np.dtype(
             "readers",  # set of the workgroups of the cluster whose copies bring data of the current tile; 0 = its own
             "before",  # K-steps of the workgroup before the current tile, less the tile's first K-step
             "staged",  # epilogue through shared memory
+            "boxes",  # epilogue by bulk copies
+            "apart",  # they have shared memory of their own
             "with_c",
             "load_bytes",  # per lane
             "store_bytes",  # per lane
@@ -134,6 +148,8 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)
     plan["single"] = kernel.shared_stages == 1 and kernel.copy != Copy.BULK
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
+    plan["boxes"] = kernel.epilogue == Epilogue.BULK
+    plan["apart"] = kernel.persistent is not None
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     if kernel.split_k > 1:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
@@ -153,6 +169,13 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     part_bytes = part * problem.c_bytes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
     lanes = kernel.lanes
+    stage_out = _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
+    save = access(store, lanes=lanes, cache=kernel.store_cache, wait=output)
+    if kernel.epilogue == Epilogue.BULK:
+        stage_out = _shared(Kind.STORE, lanes, part_bytes, slot=Slot.FRAGMENTS, wait=output | 1 << Slot.COPIED)
+        save = event(Kind.BULK, slot=Slot.COPIED, wait=1 << Slot.FRAGMENTS)
+        save["space"] = Bulk.STORE if kernel.split_k == 1 else Bulk.REDUCE
+        save["cache"] = kernel.store_cache
     return {
         Site.SETUP: compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
         Site.LOAD_A: access(load, lanes=lanes, cache=kernel.load_cache),
@@ -169,10 +192,10 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         ),
         Site.REUSE_BARRIER: event(Kind.BARRIER, slot=0),
         Site.LOAD_SOURCE: access(Kind.LOAD, lanes=lanes, cache=kernel.load_cache, slot=Slot.SOURCE),
-        Site.STAGE_OUT: _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS),
+        Site.STAGE_OUT: stage_out,
         Site.STAGE_IN: _shared(Kind.LOAD, lanes, part_bytes, slot=Slot.FRAGMENTS),
         Site.CONVERT: compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
-        Site.STORE: access(store, lanes=lanes, cache=kernel.store_cache, wait=output),
+        Site.STORE: save,
         Site.EXIT: event(Kind.EXIT),
         Site.FILLED: _phase(PHASE_ARRIVE, 1),
         Site.AWAIT_DATA: _phase(PHASE_WAIT),

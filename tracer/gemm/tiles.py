@@ -257,6 +257,12 @@ def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
         at = put(events, at, plan.stage_barrier, NOTHING, 0)
         at = put(events, at, plan.stage_in, NOTHING, plan.stage_in.slot)
     at = put(events, at, plan.convert, plan.convert.wait, plan.convert.slot)
+    if plan.boxes:
+        if not plan.apart:  # all warps have read the operands, whose place the results take
+            at = put(events, at, plan.reuse_barrier, NOTHING, 0)
+        at = put(events, at, plan.stage_out, plan.stage_out.wait, plan.stage_out.slot)
+        cut_part(plan, rectangle, plan.c, plan.store_bytes, row, column, warp)
+        return put_store_box(events, at, plan.store, rectangle)
     return write_output(plan, rectangle, plan.c, plan.store, plan.store_bytes, row, column, warp, events, at)
 
 
@@ -266,8 +272,25 @@ def write_output(plan, rectangle, matrix, access, vector_bytes, row, column, war
     if plan.staged:
         cut_rectangle(rectangle, matrix, row, column, plan.tile_m, plan.tile_n, vector_bytes)
         return write_accesses(events, at, access, rectangle, plan.lanes, warp, plan.warps_m * plan.warps_n)
+    cut_part(plan, rectangle, matrix, vector_bytes, row, column, warp)
+    return write_accesses(events, at, access, rectangle, plan.lanes, 0, 1)
+
+
+@compiled
+def cut_part(plan, rectangle, matrix, vector_bytes, row, column, warp):
+    """Fill `rectangle` with a warp's own part of the output tile."""
     part_m, part_n = plan.tile_m // plan.warps_m, plan.tile_n // plan.warps_n
     row += warp // plan.warps_n * part_m
     column += warp % plan.warps_n * part_n
     cut_rectangle(rectangle, matrix, row, column, part_m, part_n, vector_bytes)
-    return write_accesses(events, at, access, rectangle, plan.lanes, 0, 1)
+
+
+@compiled
+def put_store_box(events, at, template, rectangle):
+    """Append a bulk copy that stores what exists of a rectangle."""
+    if rectangle.rows == 0 or rectangle.run_bytes == 0:
+        return at
+    template.base, template.row_stride = rectangle.address, rectangle.pitch_bytes
+    template.stride, template.work = rectangle.run_bytes, rectangle.rows
+    template.inner, template.mask, template.width_bytes = NO_SLOT, ONE, 0
+    return put(events, at, template, template.wait, template.slot)

@@ -181,7 +181,7 @@ def coalesce_loop(requests: int) -> Loop:
 
 @compiled
 def _drive_cu(
-    output, cus, lsus, bulks, l1s, sets, fifos, pool, warps, clusters, events, addresses, window_ps, memory_ps
+    output, cus, lsus, bulks, leaving, l1s, sets, fifos, pool, warps, clusters, events, addresses, window_ps, memory_ps
 ):
     """Run the workgroup on a CU to its end, window by window. Each answer comes memory_ps after its request."""
     cu, lsu, bulk, l1 = cus[0], lsus[0], bulks[0], l1s[0]
@@ -192,7 +192,8 @@ def _drive_cu(
         end_ps = now_ps + window_ps
         while now_ps < end_ps:
             now_ps = cu_step(
-                *(cu, lsu, bulk, l1, sets, fifos, pool, warps[0], peer, mail, events, addresses, output, now_ps, end_ps)
+                *(cu, lsu, bulk, leaving[0], l1, sets, fifos, pool, warps[0], peer, mail),
+                *(events, addresses, output, now_ps, end_ps),
             )
         while fifo_fill(port) > 0:
             request = fifo_head(port, pool)
@@ -210,7 +211,7 @@ def cu_loop(requests: int, buffer_bytes: int = 16384) -> Loop:
     gpu.launch([Launch(BufferStream(Flow.READ, buffer_bytes, workgroup_count=1, passes=passes))])
     node = gpu.node
     dispatch_step(node.dispatch, 0, node.cus, node.warps, node.staged[0], node.output.gates, NEVER)
-    units = node.cus, node.lsus, node.bulks, node.l1s
+    units = node.cus, node.lsus, node.bulks, node.leaving, node.l1s
     state: tuple[Any, ...] = (*units, node.l1_sets, node.fifos, node.pool, node.warps)
     slab = slice(int(node.staged[0][0]["slab"]) + 1)  # the first slab: the rest of the trace window is empty
     numbers = ((node.peers, node.mail), node.events[slab], node.addresses[slab], lookahead_ps(machine), MEMORY_PS)

@@ -239,6 +239,12 @@ def test_thresholds_of_wavefronts_are_what_each_of_them_stores_times_the_updates
         for warp in range(kernel.warps):
             events = workgroup.events[workgroup.first_event[warp] : workgroup.first_event[warp + 1]]
             stored = 0
+            for copy in events[events["kind"] == Kind.BULK]:
+                rows, row_bytes = int(copy["work"]), int(copy["stride"])
+                stored += sum(
+                    32 * len({(int(copy["base"]) + r * int(copy["row_stride"]) + b) // 32 for b in range(row_bytes)})
+                    for r in range(rows)
+                )
             for event in events[(events["kind"] == Kind.STORE) & (events["space"] != Space.SHARED)]:
                 count = coalesce(kernel_view(np.array([event]))[0], workgroup.addresses, line, sectors, full)
                 stored += 32 * sum(int(mask).bit_count() for mask in sectors[:count])

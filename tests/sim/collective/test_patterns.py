@@ -14,7 +14,7 @@ from sim.run.cluster_result import moved_bytes
 from sim.run.launches import staggered_launch
 from sim.run.many_gpus import run_plan
 from tests.support.programs import small_preset
-from tests.support.t3_cases import TILE, check_empty, clusters, fp16_problem, moved
+from tests.support.t3_cases import COPIES, TILE, check_empty, clusters, fp16_problem, moved
 from tracer.gemm.source import Epilogue, GemmSource, TileOrder
 from traces.errors import UserError
 
@@ -53,7 +53,7 @@ class Pattern:
 
 
 def machine_of(topology, *overrides):
-    return small_preset(f"link.topology={topology}", *overrides).machine
+    return small_preset(*COPIES, f"link.topology={topology}", *overrides).machine
 
 
 def exchange(topology="fully_connected", order=TileOrder.ROW, *overrides):

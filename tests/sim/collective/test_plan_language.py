@@ -23,8 +23,8 @@ from sim.run.launches import staggered_launch
 from sim.run.many_gpus import run_plan
 from sim.spec import Granularity, Topology
 from tests.support.programs import small_preset
-from tests.support.t3_cases import TILE, check_empty, clusters, expected_ring, fp16_problem, moved
-from tracer.gemm.source import OUTPUT_TILE, GemmSource
+from tests.support.t3_cases import COPIES, TILE, check_empty, clusters, expected_ring, fp16_problem, moved
+from tracer.gemm.source import OUTPUT_TILE, Epilogue, GemmSource
 from traces.errors import UserError
 
 N = 4
@@ -114,6 +114,18 @@ def test_stores_to_a_set_of_gpus_are_an_all_reduce(topology):
     assert all(moved(gpu) == (d, 0, (N - 1) * d, (N - 1) * d) for gpu in cluster.gpus)
     with pytest.raises(UserError, match="waits for 4 contributions to tile 0 of output, but 3 come"):
         follow([[region]] * 3 + [[replace(region, to=(0, 1, 2))]], [Buffer(OUTPUT, output)])
+
+
+def test_bulk_copies_to_a_set_of_gpus_are_refused():
+    machine = small_preset(*COPIES, "link.topology=switch").machine
+    source = GemmSource(fp16_problem(96, 80, 32), replace(TILE, epilogue=Epilogue.BULK))
+    chunks, buffers = even_chunks(source.tiles, N), [Buffer(OUTPUT, source.output_tiles())]
+    region = Region(0, source.tiles, to=tuple(range(N)), op=Op.UPDATE, expects=N)
+    plans = [planned(buffers, chunks, gpu, machine.link.topology, [region]) for gpu in range(N)]
+    with pytest.raises(
+        UserError, match="workgroup 0: found a bulk copy that stores, in a run whose stores go to several"
+    ):
+        ran(machine, plans, lambda plan: [staggered_launch(source, plan, 0)])
 
 
 def test_two_ways_to_the_same_sums():

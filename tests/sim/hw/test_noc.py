@@ -287,6 +287,24 @@ def test_a_full_link_holds_its_cu_and_no_other():
     assert bench.held("link.stores0")["ready_ps"][0] == 20_000 + 5 * CLOCK_PS + LATENCY_PS
 
 
+def test_a_full_link_holds_the_bulk_copies_of_a_cu_but_not_its_loads():
+    """They share the bytes of the CU's port: a copy leaves when the load has passed, and the next copy after it."""
+    bench = NocBench("link.egress_fifo=1", "cu.bulk_lines_per_clk=1.0", links=1)
+    for tag in (0, 1):
+        bench.push("cu.leave_port1", line=bench.line_of(0), op=Op.UPDATE, tag=tag, link=1, source=1)
+    bench.push("cu.port1", line=bench.line_of(0), op=Op.READ, tag=2, source=1)
+    bench.push("cu.port1", line=bench.line_of(0), op=Op.WRITE, tag=3, source=1)
+    assert bench.requests(0, 30_000) == NEVER
+    assert list(bench.held("link.stores0")["tag"]) == [0] and list(bench.held("l2.requests0")["tag"]) == [2, 3]
+    clocks = 1 + 5 + 5  # a header of 8 bytes, then twice 136 bytes at 32 per clock; the copy after the load and store
+    assert bench.held("link.stores0")["ready_ps"][0] == clocks * CLOCK_PS + LATENCY_PS
+    assert list(bench.held("cu.leave_port1")["tag"]) == [1]
+    bench.drop("link.stores0", 1, room_ps=40_000)
+    bench.requests(30_000, 60_000)
+    assert list(bench.held("link.stores0")["tag"]) == [1]
+    assert bench.held("link.stores0")["ready_ps"][0] == 40_000 + 5 * CLOCK_PS + LATENCY_PS
+
+
 def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
     """A CU whose port is booked beyond the window waits: nobody's later store stands before a sooner one."""
     bench = NocBench("link.egress_fifo=64", links=1)

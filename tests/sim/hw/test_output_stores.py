@@ -9,10 +9,10 @@ from sim.hw.tracker import make_tracker
 from sim.hw.warp import ON_TRACKER
 from sim.machine.build import no_output
 from sim.spec import DmaPolicy
-from tests.support.cu_bench import run_cu
+from tests.support.cu_bench import CLOCK_PS, run_cu
 from tests.support.plain_records import kernel_view
-from tests.support.programs import lines, load, row, small_preset, store, wait
-from traces.schema import Cache, Kind, Space
+from tests.support.programs import bulk, lines, load, row, small_preset, store, wait
+from traces.schema import Bulk, Cache, Kind, Space
 
 FIRST, TILE_BYTES, ELSEWHERE = 1 << 20, 4096, 1 << 16
 PEER, BUFFER = 2 << PEER_BITS, (1 << BUFFER_BITS) + BUFFER_SKEW_BYTES
@@ -175,3 +175,42 @@ def test_tiles_that_leave_at_once_need_no_entry():
     output = output_of([AWAY] * 3, "tracker.entries=1", "tracker.ways=1")
     bench = run_cu([[[store(FIRST + TILE_BYTES * w)]] for w in range(3)], output=output)
     assert len(bench.requests) == 3 and output.tracker[0]["begun"] == output.tracker[0]["stalls"] == 0
+
+
+COPIES = ("cu.bulk_lines_per_clk=1.0", "cu.bulk_latency_clk=7")
+
+
+@pytest.mark.parametrize("kind", [Bulk.STORE, Bulk.REDUCE])
+@pytest.mark.parametrize(
+    ("place", "op", "link", "send"),
+    [(AWAY, Op.UPDATE, 2, 0), (HERE, Op.UPDATE, 0, -1), ({**AWAY, "op": Op.WRITE}, Op.WRITE, 2, 0)],
+)
+def test_a_bulk_copy_goes_where_its_tile_is_mapped(place, op, link, send, kind):
+    """Nobody acknowledges its lines; the slot is clear when the last one has left, and then a store may follow."""
+    program = [bulk(FIRST, 3, 256, 512, kind=kind, slot=1), store(ELSEWHERE, wait=[1])]
+    output = output_of([place])
+    bench = run_cu([[program]], *COPIES, output=output, memory_ps=NEVER // 4)
+    *copied, after = bench.requests
+    assert [int(r["line"]) - FIRST for r in copied] == [0, 128, 512, 640, 1024, 1152]
+    names = ("op", "cache", "link", "contributors", "tag", "sectors", "full", "load", "wavefront", "stream")
+    expected = [op, Cache.UNCACHED, link, 1, 0, 15, 15, send, 0, Stream.COMPUTE_WRITE]
+    assert all([int(r[name]) for name in names] == expected for r in copied)
+    left_ps = int(copied[-1]["ready_ps"])
+    assert left_ps < int(after["born_ps"]) <= left_ps + 2 * CLOCK_PS
+    assert bench.lsu["loads_used"] == 0 and bench.lsu["load_table"]["open"].sum() == 0
+
+
+def test_a_bulk_copy_into_a_plain_tile_is_acknowledged():
+    program = [bulk(FIRST, 1, 256, kind=Bulk.STORE, slot=1), store(ELSEWHERE, wait=[1])]
+    requests = run_cu([[program]], *COPIES, output=output_of([PLAIN]), memory_ps=10_000_000).requests
+    assert requests["op"].tolist() == [Op.WRITE] * 3 and requests["cache"].tolist() == [Cache.DEFAULT] * 3
+    assert requests["born_ps"][2] >= 10_000_000
+
+
+def test_a_bulk_copy_waits_for_the_entry_of_its_tile():
+    """The Tracker has one entry: the second workgroup's copy is not sent."""
+    output = output_of([HERE, HERE], "tracker.entries=1", "tracker.ways=1")
+    programs = [[[bulk(FIRST + k * TILE_BYTES, 1, 128, kind=Bulk.STORE, slot=1)]] for k in range(2)]
+    bench = run_cu(programs, *COPIES, output=output)
+    assert bench.requests["tag"].tolist() == [0]
+    assert bench.states.tolist().count(ON_TRACKER) == 1

@@ -40,7 +40,7 @@ def cases(draw):
         warps_m=draw(st.sampled_from(halves if layout == Layout.COLUMN else [1, 2])),
         warps_n=draw(st.sampled_from(halves if layout == Layout.ROW else [1, 2])),
         order=draw(st.sampled_from(TileOrder)),
-        epilogue=draw(st.sampled_from([Epilogue.DIRECT, Epilogue.DIRECT, Epilogue.STAGED])),
+        epilogue=draw(st.sampled_from([Epilogue.DIRECT, Epilogue.BULK, Epilogue.STAGED])),
     )
     across, down = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     tiles = across * down
@@ -69,7 +69,7 @@ def cases(draw):
         "collective.unroll": [1, 4, 16],
         "collective.warps": [1, 4],
     }
-    if kernel.epilogue == Epilogue.DIRECT and draw(st.booleans()):
+    if kernel.epilogue != Epilogue.STAGED and draw(st.booleans()):
         choices |= {"tracker.granularity": ["wavefront"], "dma.policy": ["tile", "paced"]}
     chosen = [f"{name}={draw(st.sampled_from(values))}" for name, values in choices.items()]
     narrow = NARROW if draw(st.integers(0, 2)) == 0 else ()

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.gemm_cases import LOADS, SMALL, STEP, at_site, program
 from tracer.gemm.plan import PC_STEP, Site
-from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
-from traces.schema import Kind
+from traces.schema import Bulk, Kind
 
 BULK_WARP = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=2, copy=Copy.BULK, registers=128)
 
@@ -156,3 +156,48 @@ def bytes_of(event):
 def test_tiles_that_bulk_copies_cannot_copy_are_refused(problem, fields, message):
     with pytest.raises(UserError, match=message):
         GemmSource(problem, replace(BULK_WARP, **fields))
+
+
+BOX_WARPS = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.ASYNC, epilogue=Epilogue.BULK)
+
+
+def test_results_pass_through_shared_memory_and_leave_by_bulk_copies():
+    after = ["CONVERT", "REUSE_BARRIER", "STAGE_OUT", "STORE", "EXIT"]
+    assert program(replace(BOX_WARPS, tile_m=32, tile_n=32, warps_m=1, warps_n=1))[-5:] == after
+    persistent = program(replace(BOX_WARPS, tile_m=32, tile_n=32, warps_m=1, warps_n=1, persistent=1))
+    assert persistent[-4:] == ["CONVERT", "STAGE_OUT", "STORE", "EXIT"]  # its results have a place of their own
+
+
+@pytest.mark.parametrize("split_k", [1, 2])
+@pytest.mark.parametrize("layout", Layout)
+def test_bulk_copies_store_the_bytes_that_the_warps_would_store(layout, split_k):
+    problem = GemmProblem(200, 136, 104, c_layout=layout)
+
+    def stored(epilogue):
+        kernel = replace(BOX_WARPS, epilogue=epilogue, split_k=split_k)
+        found: dict = {}
+        for workgroup in GemmSource(problem, kernel).workgroups():
+            for warp in range(kernel.warps):
+                first, end = workgroup.first_event[warp : warp + 2]
+                events = workgroup.events[first:end]
+                events = events[events["pc"] == PC_STEP * Site.STORE]
+                found[workgroup.index, warp] = set().union(*map(bytes_of, events))
+                if epilogue == Epilogue.BULK:
+                    kinds = {Bulk.STORE if split_k == 1 else Bulk.REDUCE}
+                    assert len(events) <= 1 and set(events["space"]) <= kinds
+        return found
+
+    assert stored(Epilogue.BULK) == stored(Epilogue.DIRECT)
+
+
+def test_shared_memory_of_results_that_wait():
+    """One place for operands and results, or two if the next operands are loaded while the results wait."""
+    problem, operands, results = GemmProblem(256, 256, 256), 3 * (64 + 64) * 32 * 2, 64 * 64 * 2
+    assert GemmSource(problem, BOX_WARPS).info.shared_bytes == operands
+    assert GemmSource(problem, replace(BOX_WARPS, persistent=2)).info.shared_bytes == operands + results
+    assert GemmSource(problem, replace(BOX_WARPS, pipeline_depth=1, tile_k=16)).info.shared_bytes == results
+
+
+def test_results_that_bulk_copies_cannot_store_are_refused():
+    with pytest.raises(UserError, match="epilogue = bulk does not fit C: pitch of 200 bytes"):
+        GemmSource(GemmProblem(100, 100, 64), BOX_WARPS)
