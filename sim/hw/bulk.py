@@ -83,7 +83,6 @@ BULK = host_record(
         ("cu", "i8"),
         ("leaves", "i8"),  # 1: for copies to other GPUs, which have a port of their own
         # state
-        ("leaving", "i8"),  # copies of the CU to other GPUs, in this unit or the other
         ("port", "i8"),  # fifo of the current copy
         (
             "share",
@@ -91,6 +90,7 @@ BULK = host_record(
         ),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing; of a tile
         ("contributors", "i8"),  # of the current copy, as the next one
         ("link", "i8"),
+        ("leaving", "i8"),  # copies of the CU to other GPUs
         ("head", "i8"),  # copies sent so far
         ("tail", "i8"),  # copies taken in so far
         ("free_ps", "i8"),  # when the next line may leave
