@@ -84,10 +84,7 @@ BULK = host_record(
         ("leaves", "i8"),  # 1: for copies to other GPUs, which have a port of their own
         # state
         ("port", "i8"),  # fifo of the current copy
-        (
-            "share",
-            "i8",
-        ),  # what the current line brings to the transaction barriers of a cluster, 0 = nothing; of a tile
+        ("share", "i8"),  # share of a tile, or what the current line brings to transaction barriers; 0 = nothing
         ("contributors", "i8"),  # of the current copy, as the next one
         ("link", "i8"),
         ("leaving", "i8"),  # copies of the CU to other GPUs
