@@ -101,7 +101,7 @@ def _claim(noc, c, number, pool, target, slot_end_ps, port_ps):
 
 @compiled(inline=True)
 def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
-    """Move the oldest request of CU c to its bank.
+    """Move the oldest request of source c to its bank.
 
     Returns:
         SENT, or the time at which it can leave (NEVER if it is not known yet).
@@ -111,7 +111,8 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     if request.link > 0:
         return _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps)
     home = home_bank(noc, request.line)
-    bank, far = route(noc, c, home, request)
+    cu = c >> noc.cu_bits
+    bank, far = route(noc, cu, home, request)
     number = (noc.first_far_fifo if far == FAR else noc.first_request_fifo) + bank
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps, 0):
@@ -122,12 +123,12 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[c], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
-    noc.cu_out_ps[c] = left_ps
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    noc.cu_out_ps[cu] = left_ps
     path_ps = noc.latency_ps
     if far == FAR:
-        left_ps = max(noc.far_out_ps[c] + _port_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
-        noc.far_out_ps[c] = left_ps
+        left_ps = max(noc.far_out_ps[cu] + _port_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
+        noc.far_out_ps[cu] = left_ps
         path_ps += noc.far_ps
         noc.far_requests += 1
     in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
@@ -147,7 +148,7 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     Returns:
         As `_send`.
     """
-    cu = c if c < noc.cus else c - noc.cus
+    cu = c >> noc.cu_bits
     number = noc.first_link_fifo + np.int64(request.link) - 1
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[cu]):
@@ -203,7 +204,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
     while calendar.busy >> slot != 0:
         if (calendar.busy >> slot) & 1:
             slot_ps = begin_ps + slot * noc.period_ps
-            first = (clock + slot) % noc.sources
+            first = (clock + slot) % noc.cus << noc.cu_bits
             for step in range(words + 1):
                 word, bits = slot_sources(calendar, slot, first, step, words)
                 while bits != 0:

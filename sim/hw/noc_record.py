@@ -32,7 +32,8 @@ NOC = np.dtype(
         # constants
         ("cus", "i8"),
         ("banks", "i8"),
-        ("sources", "i8"),  # of requests: the CUs, and their bulk copies to other GPUs if there are such
+        ("sources", "i8"),  # of requests: one or two for each CU
+        ("cu_bits", "i8"),  # source >> cu_bits = its CU
         ("first_port_fifo", "i8"),  # of source 0
         ("first_request_fifo", "i8"),  # of bank 0
         ("first_far_fifo", "i8"),  # of bank 0, requests of other partitions; -1 = none
@@ -95,12 +96,12 @@ NOC = np.dtype(
 )
 
 
-def make_noc(machine, sources, **first_fifos):
+def make_noc(machine, cu_ports, **first_fifos):
     """The NOC record of one GPU (an array of one).
 
     Args:
         machine: sim.spec.Machine.
-        sources: of requests, the CUs or twice as many.
+        cu_ports: of each CU for requests, 1, or 2: one for bulk copies to other GPUs.
         first_fifos: `first_*_fifo` fields of NOC.
     """
     noc = np.zeros(1, NOC)
@@ -109,7 +110,8 @@ def make_noc(machine, sources, **first_fifos):
     noc["requests_ps"] = noc["answers_ps"] = NEVER
     noc["claim"] = -1
     spec, hbm = machine.noc, machine.hbm
-    noc["cus"], noc["banks"], noc["sources"] = machine.cu.count, machine.l2.banks, sources
+    noc["cus"], noc["banks"], noc["sources"] = machine.cu.count, machine.l2.banks, cu_ports * machine.cu.count
+    noc["cu_bits"] = cu_ports - 1
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
     noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
     noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * LINE_BYTES)

@@ -292,7 +292,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
     dispatch["cus"], dispatch["groups"] = cus, machine.cu.groups
     noc = make_noc(
         machine,
-        cus + len(number["leave_port"]),
+        2 if len(number["leave_port"]) else 1,
         first_port_fifo=number["port"][0],
         first_request_fifo=number["requests"][0],
         first_far_fifo=number["far"][0] if "far" in number else -1,

@@ -22,12 +22,12 @@ class Fifos:
         self.credits_ps: list[int] = []
         self.names: list[str] = []
 
-    def add(self, name: str, count: int, depth: int, credit_ps: int = 0) -> np.ndarray:
-        """`count` fifos called name0, name1, ...; returns their numbers."""
+    def add(self, name: str, count: int, depth: int, credit_ps: int = 0, of: int = 0) -> np.ndarray:
+        """`count` fifos called name0, name1, ..., or from number `of` on; returns their numbers."""
         first = len(self.depths)
         self.depths += [depth] * count
         self.credits_ps += [credit_ps] * count
-        self.names += [f"{name}{k}" for k in range(count)]
+        self.names += [f"{name}{of + k}" for k in range(count)]
         return np.arange(first, first + count)
 
 
@@ -72,15 +72,13 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
     fills = machine.l2.mshrs * 2
     leaves = ports > 0 and machine.cu.bulk_lines_per_clk > 0
     out = fills * (banks // channels) + _dma_reads(machine, ports if machine.msc.bytes else 0)
+    roles, port_depth = ("port", "leave_port") if leaves else ("port",), machine.noc.cu_fifo + lines_per_credit
+    # Those of one CU are neighbours: sources of the crossbar (`sim.hw.noc`).
+    cu_ports = [int(fifos.add(f"cu.{role}", 1, port_depth, credit_ps, cu)[0]) for cu in range(cus) for role in roles]
     numbers = {
-        "port": fifos.add("cu.port", cus, machine.noc.cu_fifo + lines_per_credit, credit_ps),
-        # It follows the ports: a further source of the crossbar (`sim.hw.noc`) for each CU.
-        "leave_port": fifos.add(
-            "cu.leave_port", cus if leaves else 0, machine.noc.cu_fifo + lines_per_credit, credit_ps
-        ),
-        "peer_port": fifos.add(
-            "cu.peer_port", cus if machine.cu.groups else 0, machine.noc.cu_fifo + lines_per_credit, credit_ps
-        ),
+        "port": np.array(cu_ports[:: len(roles)]),
+        "leave_port": np.array(cu_ports[1::2] if leaves else [], np.int64),
+        "peer_port": fifos.add("cu.peer_port", cus if machine.cu.groups else 0, port_depth, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
         "requests": fifos.add("l2.requests", banks, bank_depth, credit_ps),
         # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.

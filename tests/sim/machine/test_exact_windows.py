@@ -22,7 +22,7 @@ from tests.support.programs import (
     small_preset,
     store,
 )
-from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case
+from tests.support.t3_cases import COPIES, FOUR_WARPS, NARROW, T3Case
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.schema import Bulk, Kind
@@ -180,6 +180,15 @@ def test_windows_and_calls_change_no_byte_of_joined_gpus(name, explicit):
     epilogue = Epilogue.BULK if name.startswith("bulk") else Epilogue.DIRECT
     case = T3Case(192, columns, 64, 3, replace(FOUR_WARPS, epilogue=epilogue), settings=settings, explicit=explicit)
     check(lambda: fabric_outcome(case, part))
+
+
+@pytest.mark.parametrize("settings", [(), NARROW])
+def test_a_unit_for_bulk_copies_that_nobody_uses_changes_nothing(settings):
+    """CUs take turns at the crossbar as without their ports for bulk copies."""
+    results = [T3Case(192, 192, 64, 3, FOUR_WARPS, settings=(*more, *settings)).run("t3")[0] for more in ((), COPIES)]
+    assert results[0].time_ps == results[1].time_ps
+    copies, without = (dict(one.totals) for one in reversed(results))
+    assert {name: copies[name] for name in without} == without
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.003])
