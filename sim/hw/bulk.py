@@ -10,9 +10,10 @@ A multicast load brings its data to several workgroups of the cluster: L2 reads 
 delivers it to all their CUs (`sim.hw.peers.deliver`). A copy to the shared memory of another workgroup leaves through
 the port towards the other CUs. Both signal the transaction barriers of the workgroups that get the data.
 
-A copy that stores into a tile with a destination (`sim.hw.space`) follows it: to near-memory updates here, or to
-another GPU. Nobody acknowledges its lines, and its slot is clear when all have left. Copies to another GPU have a unit
-record and a port of their own: they wait for the link in shared memory, and all others of the CU go on.
+A tile of the output may have a destination (`sim.hw.space`): near-memory updates here, or another GPU. A copy that
+stores into it goes there. Its lines are not acknowledged; its slot is clear when the last one has left. Each CU has a
+second record, with a second NoC port, for the copies to other GPUs. They wait in shared memory until the link has room.
+Meanwhile the other copies and the loads of the CU continue.
 
 Source: NVIDIA PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk and mbarrier. Left out: tensor maps, swizzles,
 im2col, and the port of shared memory (D47).
@@ -29,7 +30,7 @@ from sim.hw.lsu_record import MAX_LOADS
 from sim.hw.prefetch import host_record
 from sim.hw.request import LINE_BYTES, NEVER, Op, Stream
 from sim.hw.signals import pack_signal
-from sim.hw.space import space_of
+from sim.hw.space import space_of, tile_of
 from sim.hw.tags import canonical, sectors_in
 from tracer.coalesce import sector_masks
 from tracer.compile.jit import compiled
@@ -149,16 +150,14 @@ def bulk_start(bulk, leaving, cu, lsu, warps, w, event, base, tag, wavefront, ou
         copy = _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
         _signal(copy, cu, lsu, warps, w, event)
         return
-    space = output.space[number]
-    share = tag // space.tiles
-    tile_tag = space.first_tag + tag - share * space.tiles
-    tile = output.tiles[tile_tag]
+    tag, share = tile_of(output.space[number], tag)
+    tile = output.tiles[tag]
     if tile.routed == 1 and tile.stay == 0:
-        copy = _take_in(leaving, cu, lsu, warps, w, event, base, tile_tag, wavefront, now_ps)
+        copy = _take_in(leaving, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
         bulk.leaving += 1
         copy.send, copy.link = tile.first_store, 1 + output.sends[tile.first_store].port
     else:
-        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tile_tag, wavefront, now_ps)
+        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
     copy.share = share
     if tile.routed == 1:
         copy.routed, copy.op, copy.cache, copy.contributors = 1, tile.op, Cache.UNCACHED, 1

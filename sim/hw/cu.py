@@ -29,7 +29,7 @@ from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch, prefetch_lines
 from sim.hw.remote import lsu_start_remote
 from sim.hw.request import NEVER
-from sim.hw.space import space_of
+from sim.hw.space import space_of, tile_of
 from sim.hw.warp import (
     MAX_WARPS,
     ON_LSU,
@@ -156,8 +156,7 @@ def _granted_ps(cu, warp, event, output, now_ps):
     number = space_of(output.space, np.int64(event.base) + resident.shift_bytes[event.array])
     if number < 0:
         return 0
-    space = output.space[number]
-    tag = space.first_tag + resident.tag % space.tiles
+    tag, _ = tile_of(output.space[number], resident.tag)
     tile = output.tiles[tag]
     if tile.entry == 0:
         return 0

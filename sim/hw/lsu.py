@@ -21,7 +21,7 @@ from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors,
 from sim.hw.lsu_lines import op_of, open_load, send
 from sim.hw.remote import send_remote
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of
+from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of, tile_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
@@ -124,9 +124,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         else:
             number = space_of(spaces, lsu.line[0])
             if number >= 0:
-                space = spaces[number]
-                lsu.share = tag // space.tiles
-                lsu.tag = space.first_tag + tag - lsu.share * space.tiles
+                lsu.tag, lsu.share = tile_of(spaces[number], tag)
                 _route_store(lsu, tiles[lsu.tag], sends)
             elif event.slot != NO_SLOT:
                 lsu.load = open_load(lsu, warps, w, event.slot, now_ps)

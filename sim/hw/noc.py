@@ -151,6 +151,9 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     cu = c >> noc.cu_bits
     number = noc.first_link_fifo + np.int64(request.link) - 1
     target = fifos[number]
+    if noc.claim[c] >= 0 and noc.cu_out_ps[cu] >= slot_end_ps:  # the CU's other source has booked the port
+        noc.claim_port_ps[c] = noc.cu_out_ps[cu]
+        return noc.claim_port_ps[c]
     if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[cu]):
         return max(noc.claim_ps[c], noc.claim_port_ps[c])
     volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES

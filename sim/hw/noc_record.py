@@ -8,8 +8,9 @@ from sim.hw.request import LINE_BYTES, NEVER
 from traces.units import whole_period_ps
 
 MAX_CUS = 512
-MAX_BANKS = 512
 MAX_SOURCES = 2 * MAX_CUS
+"""Of requests."""
+MAX_BANKS = 512
 """The answers of a bank have two sources: hits and late answers. Far answers have one source per CU."""
 
 COUNTERS = {
@@ -67,11 +68,8 @@ NOC = np.dtype(
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
         ("waiting", "i8"),  # sources whose oldest request waits with a claim
         ("departed_ps", "i8", MAX_SOURCES),  # when the last request of each source left
-        (
-            "claim",
-            "i8",
-            MAX_SOURCES,
-        ),  # of each source: number of the place that its oldest request has claimed, -1 = none ...
+        # of each source: number of the place that its oldest request has claimed, -1 = none ...
+        ("claim", "i8", MAX_SOURCES),
         ("claim_fifo", "i8", MAX_SOURCES),  # ... in this fifo ...
         ("claim_ps", "i8", MAX_SOURCES),  # ... and when there is room for it, NEVER = not known yet
         ("claim_port_ps", "i8", MAX_SOURCES),  # when the CU's port is free for it

@@ -140,6 +140,13 @@ def space_of(spaces, address):
     return -1
 
 
+@compiled(inline=True)
+def tile_of(space, workgroup):
+    """(tag of the tile that a workgroup stores into, share of its sum). Reads: space."""
+    share = workgroup // space.tiles
+    return space.first_tag + workgroup - share * space.tiles, share
+
+
 @compiled
 def fingerprint(tile, line, sectors):
     """Sum, over the sectors of a line, of a hash of their position in the tile (splitmix64).

@@ -195,9 +195,7 @@ class Node(NamedTuple):
     lsus: np.ndarray
     bulks: np.ndarray
     leaving: np.ndarray  # BULK [CUs]: their copies to other GPUs
-    bulk_units: (
-        np.ndarray
-    )  # the same memory, those of copies to other GPUs last; empty if the machine has no bulk copies
+    bulk_units: np.ndarray  # the same memory: bulks, then leaving; empty if the machine has no bulk copies
     peers: np.ndarray
     peer_units: np.ndarray  # the same memory; empty if the machine has no clusters of workgroups
     mail: np.ndarray  # MESSAGE [CUs, places]: of the CUs, a ring each; empty if no kernel has clusters

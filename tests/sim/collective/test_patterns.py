@@ -341,6 +341,8 @@ def test_one_gpu_for_all_takes_a_second_buffer_of_equal_parts():
 
 def test_the_ledger_follows_each_share():
     """Odd weights: of two shares, the same one twice is not both."""
-    plan = SPLIT.plans[0]
+    pattern = split("ring")
+    pattern.run()
+    plan = pattern.plans[0]
     assert set(plan.counts.local) == {2} and set(plan.counts.local_weight) == {1 + 3}
     assert np.unique(plan.counts.contributors).tolist() == [0, 0b10, 0b110, 0b1110]

@@ -1,11 +1,14 @@
 """GPUs that are put back into the state they had in the middle of a collective end in the same records, bit for bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sim.host.cluster import Cluster
 from sim.host.state import ClusterState, State, named_arrays
-from tests.support.t3_cases import NARROW, T3Case, clusters
+from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case, clusters
+from tracer.gemm.source import Epilogue
 
 
 class Stop(Exception):
@@ -49,6 +52,7 @@ def records(cluster):
     [
         ("t3", T3Case(128, 128, 64, gpus=4)),
         ("t3", T3Case(128, 128, 64, gpus=4, explicit=False)),
+        ("t3", T3Case(192, 192, 64, 3, replace(FOUR_WARPS, epilogue=Epilogue.BULK), settings=NARROW)),
         ("all_reduce", T3Case(96, 96, 32, gpus=3, settings=NARROW)),
     ],
 )

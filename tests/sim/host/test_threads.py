@@ -21,8 +21,8 @@ from tests.support.programs import (
     random_kernel,
     small_preset,
 )
-from tests.support.t3_cases import NARROW, T3Case
-from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
+from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 
@@ -143,6 +143,15 @@ def test_gpus_with_links_give_the_same_bytes(part, explicit, way):
     one = after_collective(case, part, 1)
     for threads in THREADS:
         assert differing(one, after_collective(case, part, threads)) == [], threads
+
+
+def test_bulk_copies_to_other_gpus_give_the_same_bytes():
+    kernel = replace(FOUR_WARPS, epilogue=Epilogue.BULK)
+    case = T3Case(192, 192, 64, 3, kernel, settings=(*NARROW, "cu.count=32", "link.topology=switch"))
+    one = after_collective(case, "t3", 1)
+    assert one["exactly once"]
+    for threads in THREADS:
+        assert differing(one, after_collective(case, "t3", threads)) == [], threads
 
 
 @pytest.mark.slow

@@ -305,6 +305,18 @@ def test_a_full_link_holds_the_bulk_copies_of_a_cu_but_not_its_loads():
     assert bench.held("link.stores0")["ready_ps"][0] == 40_000 + 5 * CLOCK_PS + LATENCY_PS
 
 
+def test_a_bulk_copy_waits_again_if_its_cu_has_used_the_port_meanwhile():
+    bench = NocBench("cu.bulk_lines_per_clk=1.0", links=1)
+    for tag, ready_ps in ((0, 0), (1, 0), (2, 8_000)):  # five clocks of the port each
+        bench.push("cu.port0", line=bench.line_of(tag), op=Op.WRITE, tag=tag, ready_ps=ready_ps)
+    bench.push("cu.leave_port0", line=bench.line_of(0), op=Op.UPDATE, tag=3, link=1)
+    bench.requests(0, 12_000)  # it could leave at 10 clocks, but the third write has booked the port up to 15
+    assert list(bench.held("cu.leave_port0")["tag"]) == [3] and len(bench.held("cu.port0")) == 0
+    bench.requests(12_000, 24_000)
+    assert list(bench.held("link.stores0")["tag"]) == [3]
+    assert bench.held("link.stores0")["ready_ps"][0] == 20 * CLOCK_PS + LATENCY_PS
+
+
 def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
     """A CU whose port is booked beyond the window waits: nobody's later store stands before a sooner one."""
     bench = NocBench("link.egress_fifo=64", links=1)
