@@ -77,7 +77,7 @@ class Kind(IntEnum):
     BARRIER = 5  # workgroup barrier; slot = its number, work = threads expected (0 = all); see PHASE_ARRIVE
     COMPUTE = 6  # `count` instructions of one pipe
     WAIT = 7  # only waits for its `wait` mask (DEPBAR, s_waitcnt)
-    EXIT = 8  # last event of every warp
+    EXIT = 8  # last event of every warp, after all its slots but its `slot`, which the next warp in its place inherits
     BULK = 9  # one instruction copies a box of rows between global and shared memory (TMA); see Bulk
 
 

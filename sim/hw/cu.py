@@ -4,7 +4,7 @@ Each warp scheduler has one issue slot and one pipe of each kind. Both are booke
 scheduler is busy is tried again when the scheduler is free. Shared memory (LDS) has one port per CU. An arithmetic
 event is a run of `count` instructions that occupies its pipe. A matrix event occupies the tensor pipe for work / rate.
 Memory events go to the load/store unit. Barriers synchronise the warps of a workgroup. EXIT waits for all outstanding
-events.
+events, or leaves those of one slot to the next warp in its place.
 
 Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register-file ports (D4).
 """
@@ -43,7 +43,7 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.compile.jit import compiled
-from traces.schema import EVENT, PHASE_ARRIVE, Bulk, Kind, Space
+from traces.schema import EVENT, NO_SLOT, PHASE_ARRIVE, Bulk, Kind, Space
 
 EVENT_BYTES = EVENT.itemsize
 CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
@@ -111,11 +111,19 @@ def _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, no
 
 
 @compiled(inline=True)
+def slots_needed(event):
+    """Slots that must be clear before the event issues. An EXIT waits for all but its own (`Kind.EXIT`)."""
+    if event.kind != Kind.EXIT:
+        return event.wait
+    return ALL_SLOTS if event.slot == NO_SLOT else ALL_SLOTS ^ (np.uint64(1) << np.uint64(event.slot))
+
+
+@compiled(inline=True)
 def _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps):
     """Warp w issues its next event at now_ps, or goes to sleep until it can."""
     warp = warps.warp[w]
     event = events[warp.slab, warp.event]
-    wait = ALL_SLOTS if event.kind == Kind.EXIT else event.wait
+    wait = slots_needed(event)
     if warp.pending & wait != np.uint64(0):
         clear_ps = slots_clear_ps(warp, wait, now_ps)
         if clear_ps >= NEVER:

@@ -287,7 +287,6 @@ def _settle(dispatch, queue, cu, warps, staged, start_ps):
         warp = warps.warp[w]
         warp.event = staged.first_event[i]
         warp.slab = staged.slab
-        warp.pending = 0
         warp.workgroup = place
         warp_ready(warps, w, start_ps)
     return place

@@ -8,9 +8,10 @@ from enum import IntEnum
 
 import numpy as np
 
+from sim.hw.cu import slots_needed
 from sim.hw.warp import IDLE, ON_BARRIER, ON_LSU, ON_TRACKER, READY, slots_clear_ps
 from tracer.compile.jit import compiled
-from traces.schema import MAX_WARPS, Kind
+from traces.schema import MAX_WARPS
 
 
 class Stall(IntEnum):
@@ -36,7 +37,6 @@ STALL_ROWS = 1 << 14
 """Rows of the table for keys. Before them stands a row for each kind, which takes what finds no row."""
 PROBES = 64
 OTHER_PC = -1
-ALL_SLOTS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @compiled
@@ -75,8 +75,7 @@ def _waits_for(warp, events, time_ps):
         return Stall.TRACKER
     if warp.state == READY:
         event = events[warp.slab, warp.event]
-        wait = ALL_SLOTS if event.kind == Kind.EXIT else event.wait
-        if slots_clear_ps(warp, wait, time_ps) <= time_ps:
+        if slots_clear_ps(warp, slots_needed(event), time_ps) <= time_ps:
             return Stall.PIPE
     return Stall.DATA
 

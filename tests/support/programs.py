@@ -124,8 +124,8 @@ EXIT = row(Kind.EXIT)
 
 
 def workgroup(index, warps, numbers=None):
-    """A Workgroup of warps, each a list of Row (EXIT is added); `numbers`: warp numbers, 0, 1, ... if not given."""
-    programs = [[*rows, EXIT] for rows in warps]
+    """A Workgroup of warps, each a list of Row (EXIT is added if missing); `numbers`: of the warps, None = 0, 1, ..."""
+    programs = [[*rows] if rows and rows[-1].record["kind"] == Kind.EXIT else [*rows, EXIT] for rows in warps]
     rows = [one for program in programs for one in program]
     events = np.array([one.record for one in rows], EVENT)
     first = 0

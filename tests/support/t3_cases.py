@@ -14,7 +14,7 @@ from sim.run import many_gpus as jobs
 from sim.run.many_gpus import run_collective, run_fused
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
-from tracer.gemm.source import Epilogue, GemmKernel, GemmSource, Layout
+from tracer.gemm.source import GemmKernel, GemmSource, Layout
 from tracer.workloads import aligned_problem
 
 PARTS = ("t3", "rs", "rs_nmc", "ag", "all_reduce")
@@ -58,7 +58,7 @@ class T3Case:
     machine: object = field(init=False)
 
     def __post_init__(self):
-        copies = COPIES if self.kernel.epilogue == Epilogue.BULK else ()
+        copies = COPIES if self.kernel.boxes else ()
         self.machine = small_preset(*copies, *self.settings).machine
 
     @property

@@ -69,6 +69,8 @@ class Epilogue(IntEnum):
     DIRECT = 0  # each warp stores its own part from registers; rows have the width of the warp's part
     STAGED = 1  # through shared memory; rows have the width of the workgroup's tile
     BULK = 2  # each warp puts its own part into shared memory, from where one bulk copy (TMA) stores it
+    DETACHED = 3  # as BULK, but the workgroup ends before its copies do: the next one of its place computes meanwhile.
+    # Both stand for one persistent workgroup that takes the next tile (a counter, or cluster launch control).
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,16 @@ class GemmKernel:
         return self.cluster_m * self.cluster_n
 
     @property
+    def boxes(self) -> bool:
+        """Do bulk copies store the results?"""
+        return self.epilogue in (Epilogue.BULK, Epilogue.DETACHED)
+
+    @property
+    def apart(self) -> bool:
+        """Have the results a place of their own in shared memory, because the next operands come while copies wait?"""
+        return self.epilogue == Epilogue.DETACHED or (self.boxes and self.persistent is not None)
+
+    @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
         buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1, Copy.BULK: self.pipeline_depth}
@@ -188,12 +200,10 @@ def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
 
 
 def shared_bytes_needed(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """Size of the operand tiles, or of an output tile in the same place. A persistent workgroup loads the next operands
-    while bulk copies of its output wait, so both have their place."""
+    """Size of the operand tiles, and of an output tile in the same place or apart."""
     staged = kernel.tile_m * kernel.tile_n * problem.c_bytes if kernel.epilogue != Epilogue.DIRECT else 0
     operands = kernel.shared_stages * stage_bytes(problem, kernel)
-    apart = kernel.epilogue == Epilogue.BULK and kernel.persistent is not None
-    return operands + staged if apart else max(operands, staged)
+    return operands + staged if kernel.apart else max(operands, staged)
 
 
 def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
@@ -203,7 +213,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         UserError: names the field, its value and what is allowed.
     """
     _check_vectors(problem, kernel)
-    if kernel.epilogue == Epilogue.BULK:
+    if kernel.boxes:
         _check_box(problem.c, "epilogue", kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n)
     if kernel.copy == Copy.BULK:
         _check_bulk(problem, kernel)
@@ -268,18 +278,14 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
 
 def _check_box(matrix: Matrix, field: str, rows: int, columns: int) -> None:
     """Refuse a part of a matrix that a bulk copy cannot copy. field: of the kernel, that asks for it."""
+    where = f"kernel {field}: a bulk copy does not fit {matrix.name}"
     run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
     for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
         if found % BULK_ALIGN:
-            raise UserError(
-                f"kernel {field} = bulk does not fit {matrix.name}: {what} of {found} bytes, allowed are multiples of "
-                f"{BULK_ALIGN}"
-            )
-    if rows * columns * matrix.element_bytes > BULK_BYTES:
-        raise UserError(
-            f"kernel {field} = bulk does not fit {matrix.name}: a tile of {rows * columns * matrix.element_bytes:,} "
-            f"bytes, allowed are {BULK_BYTES:,}"
-        )
+            raise UserError(f"{where}: {what} of {found} bytes, allowed are multiples of {BULK_ALIGN}")
+    part_bytes = rows * columns * matrix.element_bytes
+    if part_bytes > BULK_BYTES:
+        raise UserError(f"{where}: a tile of {part_bytes:,} bytes, allowed are {BULK_BYTES:,}")
 
 
 def _check_cluster(problem: GemmProblem, kernel: GemmKernel) -> None:

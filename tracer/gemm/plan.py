@@ -148,8 +148,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)
     plan["single"] = kernel.shared_stages == 1 and kernel.copy != Copy.BULK
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
-    plan["boxes"] = kernel.epilogue == Epilogue.BULK
-    plan["apart"] = kernel.persistent is not None
+    plan["boxes"], plan["apart"] = kernel.boxes, kernel.apart
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     if kernel.split_k > 1:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
@@ -171,7 +170,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     lanes = kernel.lanes
     stage_out = _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
     save = access(store, lanes=lanes, cache=kernel.store_cache, wait=output)
-    if kernel.epilogue == Epilogue.BULK:
+    if kernel.boxes:
         stage_out = _shared(Kind.STORE, lanes, part_bytes, slot=Slot.FRAGMENTS, wait=output | 1 << Slot.COPIED)
         save = event(Kind.BULK, slot=Slot.COPIED, wait=1 << Slot.FRAGMENTS)
         save["space"] = Bulk.STORE if kernel.split_k == 1 else Bulk.REDUCE
@@ -196,7 +195,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.STAGE_IN: _shared(Kind.LOAD, lanes, part_bytes, slot=Slot.FRAGMENTS),
         Site.CONVERT: compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
         Site.STORE: save,
-        Site.EXIT: event(Kind.EXIT),
+        Site.EXIT: event(Kind.EXIT, slot=Slot.COPIED if kernel.epilogue == Epilogue.DETACHED else NO_SLOT),
         Site.FILLED: _phase(PHASE_ARRIVE, 1),
         Site.AWAIT_DATA: _phase(PHASE_WAIT),
         Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * (kernel.cluster_m + kernel.cluster_n - 1)),

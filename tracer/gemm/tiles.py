@@ -88,7 +88,7 @@ def write_warp(plan, rectangle, index, warp, events, at):
         else:
             at = write_main_loop(plan, rectangle, row, column, first, end, warp, events, at)
         at = write_epilogue(plan, rectangle, row, column, plan.with_c and split == 0, warp, events, at)
-    return put(events, at, plan.exit, NOTHING, NO_SLOT)
+    return put(events, at, plan.exit, NOTHING, plan.exit.slot)
 
 
 @compiled

@@ -52,7 +52,7 @@ def records(cluster):
     [
         ("t3", T3Case(128, 128, 64, gpus=4)),
         ("t3", T3Case(128, 128, 64, gpus=4, explicit=False)),
-        ("t3", T3Case(192, 192, 64, 3, replace(FOUR_WARPS, epilogue=Epilogue.BULK), settings=NARROW)),
+        ("t3", T3Case(192, 192, 64, 3, replace(FOUR_WARPS, epilogue=Epilogue.DETACHED), settings=NARROW)),
         ("all_reduce", T3Case(96, 96, 32, gpus=3, settings=NARROW)),
     ],
 )

@@ -146,7 +146,7 @@ def test_gpus_with_links_give_the_same_bytes(part, explicit, way):
 
 
 def test_bulk_copies_to_other_gpus_give_the_same_bytes():
-    kernel = replace(FOUR_WARPS, epilogue=Epilogue.BULK)
+    kernel = replace(FOUR_WARPS, epilogue=Epilogue.DETACHED)
     case = T3Case(192, 192, 64, 3, kernel, settings=(*NARROW, "cu.count=32", "link.topology=switch"))
     one = after_collective(case, "t3", 1)
     assert one["exactly once"]

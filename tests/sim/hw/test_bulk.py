@@ -5,9 +5,20 @@ import pytest
 
 from sim.host.gpu import Gpu
 from tests.support.cu_bench import CLOCK_PS, run_cu
-from tests.support.programs import barrier, bulk, kernel, lines, load, phase_arrive, phase_wait, small_preset, store
+from tests.support.programs import (
+    barrier,
+    bulk,
+    kernel,
+    lines,
+    load,
+    phase_arrive,
+    phase_wait,
+    row,
+    small_preset,
+    store,
+)
 from traces.errors import UserError
-from traces.schema import Bulk, Cache, Kind
+from traces.schema import NO_SLOT, Bulk, Cache, Kind
 
 L1_PS = 30 * CLOCK_PS
 MEMORY_PS = 100_000
@@ -21,9 +32,9 @@ def twin_lines(base, rows, row_bytes, pitch_bytes):
     if pitch_bytes == row_bytes:
         rows, row_bytes = 1, rows * row_bytes
     found = []
-    for row in range(rows):
+    for k in range(rows):
         touched: dict = {}
-        for address in range(base + row * pitch_bytes, base + row * pitch_bytes + row_bytes):
+        for address in range(base + k * pitch_bytes, base + k * pitch_bytes + row_bytes):
             touched.setdefault(address // 128 * 128, {}).setdefault(address % 128 // 32, set()).add(address)
         for line, sectors in touched.items():
             full = sum(1 << s for s, seen in sectors.items() if len(seen) == 32)
@@ -129,6 +140,18 @@ def test_full_buffers_delay_and_lose_nothing(limit, kind):
     expected = [A + 128 * k for k in range(32)] + [B + 128 * k for k in range(8)] + [C, D]
     assert sorted(bench.requests["line"]) == expected
     assert bench.bulk["blocked_ps"] > 0 and bench.requests["line"][-1] == D
+
+
+@pytest.mark.parametrize("left", [NO_SLOT, 5, 6])
+def test_an_exit_leaves_the_copies_of_one_slot_to_the_next_workgroup_of_its_place(left):
+    """Two workgroups, one place. The second one's store to D waits for slot 5, in which the first one's copy is."""
+    first = [bulk(A, 1, 512, kind=Bulk.STORE, slot=5), row(Kind.EXIT, slot=left)]
+    second = [store(C), store(D, wait=[5])]
+    bench = run_cu([[first], [second]], *HAS, memory_ps=MEMORY_PS, places=1)
+    acknowledged_ps = bench.left_ps(A + 384)[0] + MEMORY_PS
+    began_ps, waited_ps = bench.issued_ps(C)[0], bench.issued_ps(D)[0]
+    assert began_ps < acknowledged_ps == waited_ps if left == 5 else acknowledged_ps < began_ps <= waited_ps
+    assert bench.lsu["loads_used"] == 0
 
 
 def test_cache_policy_and_workgroup_go_with_the_request():

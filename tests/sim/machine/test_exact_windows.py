@@ -150,7 +150,7 @@ FABRIC = {
     "a small tracker": ("t3", ("tracker.entries=2", "tracker.ways=1", "dispatch.jitter_ps=400000")),
     "narrow": ("t3", NARROW),
     "bulk": ("t3", ("link.topology=switch", "dispatch.jitter_ps=400000")),
-    "bulk, narrow": ("t3", (*NARROW, "l1.mshrs=3", "cu.loads_outstanding=2")),
+    "detached": ("t3", (*NARROW, "l1.mshrs=3", "cu.loads_outstanding=2")),
     "switch": ("all_reduce", ("link.topology=switch", "link.credits=3", "link.GB_per_s=20.0")),
     "direct": ("t3", ("link.topology=fully_connected", "dma.policy=chunk", "dma.engines=3", "hbm.arbiter=mca_fixed")),
     "collective": ("rs", ("collective.slices=2", "collective.step_ps=10000")),
@@ -177,7 +177,7 @@ def fabric_outcome(case, part):
 def test_windows_and_calls_change_no_byte_of_joined_gpus(name, explicit):
     part, settings = FABRIC[name]
     columns = 128 if explicit else 192  # all three GPUs are simulated: two tiles of each chunk are enough
-    epilogue = Epilogue.BULK if name.startswith("bulk") else Epilogue.DIRECT
+    epilogue = {"bulk": Epilogue.BULK, "detached": Epilogue.DETACHED}.get(name, Epilogue.DIRECT)
     case = T3Case(192, columns, 64, 3, replace(FOUR_WARPS, epilogue=epilogue), settings=settings, explicit=explicit)
     check(lambda: fabric_outcome(case, part))
 

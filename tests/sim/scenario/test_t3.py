@@ -40,7 +40,7 @@ def cases(draw):
         warps_m=draw(st.sampled_from(halves if layout == Layout.COLUMN else [1, 2])),
         warps_n=draw(st.sampled_from(halves if layout == Layout.ROW else [1, 2])),
         order=draw(st.sampled_from(TileOrder)),
-        epilogue=draw(st.sampled_from([Epilogue.DIRECT, Epilogue.BULK, Epilogue.STAGED])),
+        epilogue=draw(st.sampled_from(Epilogue)),
     )
     across, down = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     tiles = across * down

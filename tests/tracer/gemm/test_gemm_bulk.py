@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.gemm_cases import LOADS, SMALL, STEP, at_site, program
-from tracer.gemm.plan import PC_STEP, Site
+from tracer.gemm.plan import PC_STEP, Site, Slot
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
-from traces.schema import Bulk, Kind
+from traces.schema import NO_SLOT, Bulk, Kind
 
 BULK_WARP = GemmKernel(32, 32, 32, 1, 1, pipeline_depth=2, copy=Copy.BULK, registers=128)
 
@@ -166,6 +166,15 @@ def test_results_pass_through_shared_memory_and_leave_by_bulk_copies():
     assert program(replace(BOX_WARPS, tile_m=32, tile_n=32, warps_m=1, warps_n=1))[-5:] == after
     persistent = program(replace(BOX_WARPS, tile_m=32, tile_n=32, warps_m=1, warps_n=1, persistent=1))
     assert persistent[-4:] == ["CONVERT", "STAGE_OUT", "STORE", "EXIT"]  # its results have a place of their own
+    detached = replace(BOX_WARPS, tile_m=32, tile_n=32, warps_m=1, warps_n=1, epilogue=Epilogue.DETACHED)
+    assert program(detached)[-4:] == persistent[-4:]
+
+
+@pytest.mark.parametrize(("epilogue", "left"), [(Epilogue.BULK, NO_SLOT), (Epilogue.DETACHED, Slot.COPIED)])
+def test_a_detached_workgroup_leaves_the_slot_of_its_copies_to_the_next_one(epilogue, left):
+    events = GemmSource(GemmProblem(64, 64, 64), replace(BOX_WARPS, epilogue=epilogue)).workgroup(0).events
+    stores, exits = events[events["kind"] == Kind.BULK], events[events["kind"] == Kind.EXIT]
+    assert set(stores["slot"]) == {Slot.COPIED} and set(exits["slot"]) == {left}
 
 
 @pytest.mark.parametrize("split_k", [1, 2])
@@ -182,12 +191,12 @@ def test_bulk_copies_store_the_bytes_that_the_warps_would_store(layout, split_k)
                 events = workgroup.events[first:end]
                 events = events[events["pc"] == PC_STEP * Site.STORE]
                 found[workgroup.index, warp] = set().union(*map(bytes_of, events))
-                if epilogue == Epilogue.BULK:
+                if kernel.boxes:
                     kinds = {Bulk.STORE if split_k == 1 else Bulk.REDUCE}
                     assert len(events) <= 1 and set(events["space"]) <= kinds
         return found
 
-    assert stored(Epilogue.BULK) == stored(Epilogue.DIRECT)
+    assert stored(Epilogue.BULK) == stored(Epilogue.DETACHED) == stored(Epilogue.DIRECT)
 
 
 def test_shared_memory_of_results_that_wait():
@@ -195,9 +204,10 @@ def test_shared_memory_of_results_that_wait():
     problem, operands, results = GemmProblem(256, 256, 256), 3 * (64 + 64) * 32 * 2, 64 * 64 * 2
     assert GemmSource(problem, BOX_WARPS).info.shared_bytes == operands
     assert GemmSource(problem, replace(BOX_WARPS, persistent=2)).info.shared_bytes == operands + results
+    assert GemmSource(problem, replace(BOX_WARPS, epilogue=Epilogue.DETACHED)).info.shared_bytes == operands + results
     assert GemmSource(problem, replace(BOX_WARPS, pipeline_depth=1, tile_k=16)).info.shared_bytes == results
 
 
 def test_results_that_bulk_copies_cannot_store_are_refused():
-    with pytest.raises(UserError, match="epilogue = bulk does not fit C: pitch of 200 bytes"):
+    with pytest.raises(UserError, match="epilogue: a bulk copy does not fit C: pitch of 200 bytes"):
         GemmSource(GemmProblem(100, 100, 64), BOX_WARPS)
