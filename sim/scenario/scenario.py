@@ -38,8 +38,11 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
-COLLECTIVES = {"ag": "all_gather", "add": "local_reduce", "ar_nvls": ALL_REDUCE, "ag_nvls": ALL_GATHER}
-"""Run -> collective on CUs, for all but the reduce-scatters."""
+COLLECTIVES = {
+    **{"rs": "reduce_scatter", "rs_nmc": "reduce_scatter", "ag": "all_gather", "add": "local_reduce"},
+    **{"ar_nvls": ALL_REDUCE, "ag_nvls": ALL_GATHER},
+}
+"""Run -> collective on CUs."""
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""
 
@@ -139,8 +142,8 @@ class Scenario:
             return SoftwareRun(source=self.source(), kind=IN_SWITCH, **common)
         if name == "ar_library":
             return self._library_run()
-        kind = COLLECTIVES.get(name, "reduce_scatter")
-        return CollectiveRun(source=self._shortest_source(), kind=kind, update=name == "rs_nmc", **common)
+        update = name == "rs_nmc"
+        return CollectiveRun(source=self._shortest_source(), kind=COLLECTIVES[name], update=update, **common)
 
     def _library_run(self) -> LibraryRun:
         """The all-reduce of the output by the library of the machine.
