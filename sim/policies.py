@@ -155,6 +155,13 @@ class KernelOrder(IntEnum):
     IN_TURN = 1  # of the kernels that wait, the one that got its last place first
 
 
+class ChunkOrder(IntEnum):
+    """The order in which a GEMM makes tiles that go straight to their owners. On a ring: chunk after chunk."""
+
+    IN_TURN = 0  # a tile of each chunk in turn, so that each owner gets from all GPUs all the time
+    ONE_BY_ONE = 1  # chunk after chunk, each GPU from another one on
+
+
 class WorkgroupOrder(IntEnum):
     """The order in which workgroups are placed on CUs."""
 

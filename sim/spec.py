@@ -12,6 +12,7 @@ from sim.policies import (
     BankHash,
     BankMap,
     CacheIndex,
+    ChunkOrder,
     CollectiveCache,
     CountAt,
     DmaPolicy,
@@ -199,6 +200,7 @@ class Dispatch(Unit, frozen=True, kw_only=True):
 
     order: WorkgroupOrder
     kernels: KernelOrder
+    chunks: ChunkOrder
     launch_ps: int  # kernel launch to first workgroup, first kernel
     gap_ps: int  # end of a kernel to the first workgroup of the next
     workgroup_ps: int  # between two dispatches

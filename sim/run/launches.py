@@ -7,9 +7,9 @@ from hashlib import sha256
 import numpy as np
 
 from sim.collective.plans import Plan
-from sim.collective.topology import AddingSwitch
+from sim.collective.topology import AddingSwitch, is_direct
 from sim.host.window import Launch
-from sim.policies import Topology
+from sim.spec import ChunkOrder, Dispatch
 from tracer.gemm.source import GemmSource
 from traces.source import Workgroup
 
@@ -43,16 +43,17 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.nd
     return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
 
 
-def scattering_launch(source: GemmSource, plan: Plan, start_ps: int) -> Launch:
+def scattering_launch(source: GemmSource, plan: Plan, dispatch: Dispatch) -> Launch:
     """The GEMM of one GPU that sends each tile to the owner of its chunk as soon as it is made.
 
-    With a link to each other GPU, one chunk after the other would use one link after the other. So tiles of all chunks
-    take turns there (assumed). In this way a switch that adds gets a tile from all GPUs at about the same time. On a
-    ring or a plain switch a GPU makes chunk after chunk.
+    Chunk after chunk would use one link after the other where there is one to each GPU, and GPUs that fall out of step
+    on a switch would send to the same owner. So tiles of all chunks take turns there (`dispatch.chunks`). In this way a
+    switch that adds gets a tile from all GPUs at about the same time. On a ring a GPU makes chunk after chunk.
     """
-    if plan.topology != Topology.FULLY_CONNECTED and not isinstance(plan.topology, AddingSwitch):
-        return staggered_launch(source, plan, start_ps)
+    straight = is_direct(plan.topology) or isinstance(plan.topology, AddingSwitch)
+    if not straight or dispatch.chunks == ChunkOrder.ONE_BY_ONE:
+        return staggered_launch(source, plan, dispatch.launch_ps)
     tiles = plan.chunks.in_turn(plan.gpu)
     splits = np.arange(source.kernel.split_k)[:, None]
     order = (splits * len(tiles) + tiles).ravel()
-    return Launch(Reordered(source, order), tags=order, start_ps=start_ps)
+    return Launch(Reordered(source, order), tags=order, start_ps=dispatch.launch_ps)

@@ -258,7 +258,7 @@ def fused_cluster(
     start_ps = machine.dispatch.launch_ps
     cluster, launches = plan_cluster(
         *(machine, fused_plans(machine, source, chunks, own)),
-        lambda plan: [scattering_launch(source, plan, start_ps)],
+        lambda plan: [scattering_launch(source, plan, machine.dispatch)],
         explicit=explicit,
         interval_ps=interval_ps,
         stands_for_all=stands_for_all,

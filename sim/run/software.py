@@ -13,10 +13,12 @@ from sim.collective import nvls
 from sim.collective.chunks import Chunks
 from sim.collective.own_plan import OwnPlan
 from sim.collective.patterns import gathered_rows
+from sim.collective.plans import Plan
 from sim.collective.software import FLUX, all_gather_copies, scattered
 from sim.collective.topology import adding_switch
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
+from sim.host.window import Launch
 from sim.hw.warp import MAX_WARPS
 from sim.machine.memory import check_plan_memory
 from sim.run.inputs import gemm_input
@@ -91,7 +93,7 @@ class SoftwareRun(GpusRun):
         if self.kind == IN_SWITCH:
             switch = adding_switch(machine.link, self.chunks.gpus)
             sent = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
-            return run_plan(machine, sent, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
+            return run_plan(machine, sent, self._scattered, **settings)
         if self.kind == FLUX_GATHER:
             made = [gathered_rows(self.source, self.chunks, gpu, topology) for gpu in gpus]
         else:
@@ -99,9 +101,12 @@ class SoftwareRun(GpusRun):
             made = [scattered(self.kind, output, self.chunks, gpu, topology, gap_ps) for gpu in gpus]
         if self.kind == FLUX:
             sent = [plan for plan, _ in made]
-            return run_plan(machine, sent, lambda plan: [scattering_launch(self.source, plan, start_ps)], **settings)
+            return run_plan(machine, sent, self._scattered, **settings)
         return run_plan(
             *(machine, [plan for plan, _ in made]),
             lambda plan: [staggered_launch(self.source, plan, start_ps, made[plan.gpu][1])],
             **settings,
         )
+
+    def _scattered(self, plan: Plan) -> list[Launch]:
+        return [scattering_launch(self.source, plan, self.preset.machine.dispatch)]

@@ -39,8 +39,12 @@ from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
 COLLECTIVES = {
-    **{"rs": "reduce_scatter", "rs_nmc": "reduce_scatter", "ag": "all_gather", "add": "local_reduce"},
-    **{"ar_nvls": ALL_REDUCE, "ag_nvls": ALL_GATHER},
+    "rs": "reduce_scatter",
+    "rs_nmc": "reduce_scatter",
+    "ag": "all_gather",
+    "add": "local_reduce",
+    "ar_nvls": ALL_REDUCE,
+    "ag_nvls": ALL_GATHER,
 }
 """Run -> collective on CUs."""
 Progress = Callable[[str, int, int], None]

@@ -37,6 +37,8 @@ GPUS = 8
 LINK_GB_PER_S = 300.0
 """12 NVLink 3 of 25 GB/s each way (A100 white paper)."""
 SCATTER, GATHER = "GEMM+RS", "AG+GEMM"
+FLUX_ORDER = "dispatch.chunks=one_by_one"
+"""FLUX (arXiv 2406.06858) makes chunk after chunk, and each GPU begins with another one."""
 CALIBRATION_BYTES = (201326592, 402653184)
 GOAL = 0.10
 LARGE_M = 1024
@@ -103,10 +105,10 @@ def link_efficiency() -> float:
 
 
 def machine(clock_MHz: float) -> Preset:
-    """Eight A100 on their switches, with the clock of the row."""
+    """Eight A100 on their switches, with the clock of the row, and FLUX's order of chunks."""
     clocks = [f"{unit}.clock_MHz={clock_MHz}" for unit in ("cu", "noc", "l2")]
     links = ["link.topology=switch", f"link.GB_per_s={LINK_GB_PER_S}", f"link.efficiency={link_efficiency()}"]
-    return load_preset("a100_80g", [*clocks, *links, "collective.cus=108"])
+    return load_preset("a100_80g", [*clocks, *links, "collective.cus=108", FLUX_ORDER])
 
 
 def source_of(row: Row, preset: Preset, gpus: int = GPUS) -> tuple[GemmSource, Chunks]:

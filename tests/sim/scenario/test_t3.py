@@ -64,6 +64,7 @@ def cases(draw):
         "l2.dram_order": ["streams", "in_order"],
         "l2.fabric": ["past", "through"],
         "dispatch.jitter_ps": [0, 200_000, 3_000_000],
+        "dispatch.chunks": ["in_turn", "one_by_one"],
         "collective.slices": [1, 2, 5],
         "collective.step_ps": [0, 100_000],
         "collective.unroll": [1, 4, 16],
