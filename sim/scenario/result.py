@@ -17,6 +17,7 @@ link between any two GPUs (`sim.collective.software`):
 and of a switch that adds and copies (`sim.collective.nvls`, `link.in_switch`):
 
     NVLS                    GEMM, then an all-reduce on CUs: the switch adds, and copies the sums as they come
+    SP-NVLS                 GEMM, then a reduce-scatter and an all-gather in the switch (sequence parallelism)
     T3-NVLS                 a GEMM whose stores are added in the switch, in place of near memory; then the switch copies
 
 To add is a kernel of the owner, after the GEMM and all arrivals: it reads its sum and N - 1 receive buffers.
@@ -42,16 +43,16 @@ from traces.units import ps_to_ns
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
 IDEAL, IDEAL_NMC = "Ideal-GEMM-RS-Overlap", "Ideal-RS+NMC"
 LIBRARY, DECOMPOSED, COPY_ENGINES, FLUX = "Library", "Decomposed", "Copy-engines", "FLUX"
-NVLS, T3_NVLS = "NVLS", "T3-NVLS"
+NVLS, SP_NVLS, T3_NVLS = "NVLS", "SP-NVLS", "T3-NVLS"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
 """Those of the paper. They are simulated if nothing else is asked for."""
 SOFTWARE = (DECOMPOSED, COPY_ENGINES, FLUX)
-IN_SWITCH = (NVLS, T3_NVLS)
+IN_SWITCH = (NVLS, SP_NVLS, T3_NVLS)
 """Those that need a switch that adds and copies."""
 ALL_CONFIGURATIONS = (*CONFIGURATIONS, LIBRARY, *SOFTWARE, *IN_SWITCH)
 RUNS = (
     *("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies"),
-    *("ar_nvls", "ag_nvls", "t3_nvls", "ar_library"),
+    *("ar_nvls", "ag_nvls", "t3_nvls", "ar_library", "rs_nvls"),
 )
 """Names of the runs from which the configurations are computed."""
 NEEDS = {
@@ -65,6 +66,7 @@ NEEDS = {
     COPY_ENGINES: ("copy_engines", "add", "ag_copies"),
     FLUX: ("flux", "add", "ag"),
     NVLS: ("gemm", "ar_nvls"),
+    SP_NVLS: ("gemm", "rs_nvls", "ag_nvls"),
     T3_NVLS: ("t3_nvls", "ag_nvls"),
 }
 """Runs of each configuration. The last one is the all-gather, of REDUCE_AT_ONCE the all-reduce."""
@@ -185,9 +187,9 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     *before, gather = needed
     gemm_ps = before[0].time_ps
     traffic = np.sum([run.dram_bytes for run in before], axis=0)
-    if name in (SEQUENTIAL, IDEAL, IDEAL_NMC):
+    if name in (SEQUENTIAL, SP_NVLS, IDEAL, IDEAL_NMC):
         rs_ps = before[1].time_ps
-        overlapped_ps = gemm_ps + rs_ps if name == SEQUENTIAL else max(gemm_ps, rs_ps)
+        overlapped_ps = max(gemm_ps, rs_ps) if name in (IDEAL, IDEAL_NMC) else gemm_ps + rs_ps
     elif name in REDUCE_AT_ONCE:
         rs_ps, overlapped_ps = 0, gemm_ps
     else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.library import PLAIN, choose
-from sim.collective.nvls import ALL_GATHER, ALL_REDUCE
+from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import DECOMPOSED, OVERLAPS
 from sim.presets import Preset
@@ -19,17 +19,17 @@ from sim.run.library_run import LibraryRun, library_preset
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
-from sim.run.software import AG_COPIES, IN_SWITCH, SoftwareRun, check_software
+from sim.run.software import AG_COPIES, SoftwareRun, check_software
+from sim.run.software import IN_SWITCH as FUSED_IN_SWITCH
 from sim.run.store import Store, run_or_get
 from sim.scenario.result import (
     CONFIGURATIONS,
+    IN_SWITCH,
     LIBRARY,
     NEEDS,
-    NVLS,
     RUNS,
     T3,
     T3_MCA,
-    T3_NVLS,
     ScenarioResult,
     put_together,
 )
@@ -44,6 +44,7 @@ COLLECTIVES = {
     "ag": "all_gather",
     "add": "local_reduce",
     "ar_nvls": ALL_REDUCE,
+    "rs_nvls": REDUCE_SCATTER,
     "ag_nvls": ALL_GATHER,
 }
 """Run -> collective on CUs."""
@@ -143,7 +144,7 @@ class Scenario:
         if name == "ag_copies":
             return SoftwareRun(source=self._shortest_source(), kind=AG_COPIES, **common)
         if name == "t3_nvls":
-            return SoftwareRun(source=self.source(), kind=IN_SWITCH, **common)
+            return SoftwareRun(source=self.source(), kind=FUSED_IN_SWITCH, **common)
         if name == "ar_library":
             return self._library_run()
         update = name == "rs_nmc"
@@ -197,8 +198,8 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
     for name in set(runs_of(configurations)) & set(OVERLAPS):
         source, cut = scenario.pieces() if name == DECOMPOSED else (scenario.source(), chunks)
         check_software(scenario.preset.machine, name, source, cut, scenario.own)
-    if {NVLS, T3_NVLS} & set(configurations):
-        check_software(scenario.preset.machine, IN_SWITCH, scenario.source(), chunks, scenario.own)
+    if {*IN_SWITCH} & set(configurations):
+        check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.source(), chunks, scenario.own)
     if LIBRARY in configurations:
         scenario.run("ar_library")
 

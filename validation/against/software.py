@@ -32,6 +32,7 @@ from sim.scenario.result import (
     NEEDS,
     NVLS,
     SEQUENTIAL,
+    SP_NVLS,
     T3,
     T3_NVLS,
     ScenarioResult,
@@ -60,16 +61,16 @@ MACHINES = {
 """Preset -> values in place of its own."""
 TODAY = ("llama-3-70b", "qwen3-32b", "llama-3-405b")
 TODAY_GPUS, TODAY_TOKENS = 8, 2048
-ON_CUS = ("rs", "rs_nmc", "add", "ag", "ar_nvls", "ag_nvls", "ar_library")
+ON_CUS = ("rs", "rs_nmc", "add", "ag", "ar_nvls", "rs_nvls", "ag_nvls", "ar_library")
 """Runs in which CUs only communicate."""
 MEGA, MICRO = 1e6, 1e-6
 COLUMNS = (
     *("configuration", "time (us)", "speed-up", "GEMM (us)", "DRAM (MB)", "link (MB)"),
     *("CUs only communicate (us)", "energy (mJ)"),
 )
-ALIKE = {"TP-NVLS": NVLS, "CoCoNet": DECOMPOSED, "FuseLib": FLUX, "T3-NVLS": T3_NVLS}
+ALIKE = {"TP-NVLS": NVLS, "SP-NVLS": SP_NVLS, "CoCoNet": DECOMPOSED, "FuseLib": FLUX, "T3-NVLS": T3_NVLS}
 """Baseline of the published ratios -> the configuration that is most like it."""
-COMPARED = (SEQUENTIAL, LIBRARY, DECOMPOSED, COPY_ENGINES, FLUX, NVLS, T3_NVLS)
+COMPARED = (SEQUENTIAL, LIBRARY, DECOMPOSED, COPY_ENGINES, FLUX, NVLS, SP_NVLS, T3_NVLS)
 """Configurations over which the speed-up of T3 is shown."""
 
 

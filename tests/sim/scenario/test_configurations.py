@@ -111,11 +111,11 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
         ({"gpus": 2}, {"gemm"}),
         (
             {"problem": fp16_problem(96, 80, 64)},
-            {"rs", "rs_nmc", "ar_nvls", "ag", "ag_nvls", "add", "ag_copies", "ar_library"},
+            {"rs", "rs_nmc", "ar_nvls", "rs_nvls", "ag", "ag_nvls", "add", "ag_copies", "ar_library"},
         ),  # K does not concern collectives
         (
             {"kernel": replace(TILE, pipeline_depth=3)},
-            {"rs", "rs_nmc", "ar_nvls", "ag", "ag_nvls", "add", "ar_library"},
+            {"rs", "rs_nmc", "ar_nvls", "rs_nvls", "ag", "ag_nvls", "add", "ar_library"},
         ),
         ({"kernel": replace(TILE, tile_m=16)}, {"ar_library"}),  # a library knows no tiles
         ({"preset": small_preset(LIBRARY_ROW, "hbm.queue_entries=32")}, set()),
