@@ -5,7 +5,8 @@
 the shapes and the order of chunks were known (all of them make chunk after chunk).
 
 Nothing is fitted on H100. ADDED_US are times that were calibrated on one A100 row of each kind (`tables/overlap.md`).
-Where a GPU has more than STEPS_MAX steps of tiles, times are on the line through two smaller M (kind: extrapolated).
+Where a GPU has more than STEPS_MAX steps of tiles, times are on the line through two smaller M (kind: extrapolated);
+a fused GEMM is not faster than the GEMM alone there.
 Each value is the time of all GPUs; GEMM alone is one GPU. The collective alone is that of the library (NCCL).
 """
 
@@ -123,6 +124,7 @@ def predicted(case: Case, store: Store) -> Times:
     alone, fused = (b + share * (b - a) for a, b in zip(small, large, strict=True))
     kind, columns = ("all_gather", case.k) if case.software == FLUX_GATHER else ("reduce_scatter", case.n)
     collective = simulate_collective(Collective(load_preset(MACHINE[0]), kind, GPUS, 2 * case.m * columns), store)
+    fused = max(fused, alone) if len(sizes) == 2 else fused
     return Times(alone, collective.time_ns / 1000, fused + ADDED_US.get(case.software, 0))
 
 
