@@ -1,8 +1,9 @@
-"""GEMMs fused with a collective on 8 H100: blind predictions.
+"""GEMMs fused with a collective on 8 H100: blind predictions beside what others measured.
 
-`python -m validation.against.fused_h100` simulates CASES (results in the store are used) and writes
-`predictions/fused_h100.csv`. The file was committed before any of the measured values was at hand; only the software,
-the shapes and the order of chunks were known (all of them make chunk after chunk).
+`python -m validation.against.fused_h100` writes `tables/fused_h100.md`. With `--predict` it first simulates all cases
+(results in the store are used) and writes `predictions/fused_h100.csv`. The file was committed (4033ab2) before any of
+the measured values was at hand; only the software, the shapes and the order of chunks were known (all of them make
+chunk after chunk).
 
 Nothing is fitted on H100. ADDED_US are times that were calibrated on one A100 row of each kind (`tables/overlap.md`).
 Where a GPU has more than STEPS_MAX steps of tiles, times are on the line through two smaller M (kind: extrapolated);
@@ -11,7 +12,7 @@ Each value is the time of all GPUs; GEMM alone is one GPU. The collective alone 
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,10 +29,15 @@ from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.scenario import Scenario
 from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
+from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.output import replacing
 from traces.units import PS_PER_US
 
-PREDICTIONS = Path(__file__).parents[1] / "predictions" / "fused_h100.csv"
+HERE = Path(__file__).parents[1]
+PREDICTIONS = HERE / "predictions" / "fused_h100.csv"
+REFERENCE = HERE / "references" / "fused_h100.csv"
+NOTES = HERE / "against" / "fused_h100_notes.md"
+TABLE = HERE / "tables" / "fused_h100.md"
 MACHINE = ("h100_sxm", ("dispatch.chunks=one_by_one",))
 GPUS = 8
 FLUX, STORE_ADD, COPY_ENGINES, DECOMPOSED = "flux", "store_add", "copy_engines", "decomposed"
@@ -57,6 +63,19 @@ SHAPES = (
 )
 STEPS_MAX = 66_000
 """Steps of 128 x 256 x 64, of one GPU: a run of some minutes."""
+FIGURES = ("gemm_us", "apart_us", "fused_us")
+PATTERNS = {FLUX_GATHER: "AG+GEMM"} | dict.fromkeys(NEEDS, "GEMM+RS")
+MEANS = (
+    ("GEMM alone", "gemm_us", ()),
+    ("GEMM and NCCL, apart", "apart_us", ()),
+    ("fused, all", "fused_us", ()),
+    *((f"fused, {name}", "fused_us", (name,)) for name in ("ThunderKittens", "Triton-distributed", "symm-mem-recipes")),
+    *((f"fused, {name}", "fused_us", (name,)) for name in ("FLUX", "kraken", "PyTorch, asynchronous TP")),
+)
+HEADER = (
+    *("software", "kind", "M", "N", "K", "GEMM (us)", "ours", "error", "apart (us)", "ours", "error"),
+    *("fused (us)", "ours", "error", "prediction"),
+)
 COLUMNS = ("software", "gpus", "m", "n", "k", "gemm_us", "collective_us", "fused_us", "kind")
 
 
@@ -128,16 +147,87 @@ def predicted(case: Case, store: Store) -> Times:
     return Times(alone, collective.time_ns / 1000, fused + ADDED_US.get(case.software, 0))
 
 
-@click.command()
-def main() -> None:
-    """Write the predictions."""
-    found = {case: predicted(case, Store()) for case in cases()}
+def write_predictions(store: Store) -> None:
+    found = {case: predicted(case, store) for case in cases()}
     with replacing(PREDICTIONS) as path, path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for case, times in found.items():
             kind = "simulated" if len(sizes_of(case)) == 1 else "extrapolated"
             writer.writerow((case.software, GPUS, *case[1:], *(f"{value:.1f}" for value in times), kind))
+
+
+def read(path: Path) -> dict[Case, dict[str, str]]:
+    """Case -> its row of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {Case(row["software"], *(int(row[name]) for name in "mnk")): row for row in csv.DictReader(file)}
+
+
+def pairs() -> dict[Case, dict[str, tuple[float, float]]]:
+    """Case -> figure -> measured and predicted time in us, of measured figures."""
+    ours, found = read(PREDICTIONS), {}
+    for case, row in read(REFERENCE).items():
+        times = {name: float(ours[case][name]) for name in ("gemm_us", "collective_us", "fused_us")}
+        times["apart_us"] = times["gemm_us"] + times["collective_us"]
+        found[case] = {name: (float(row[name]), times[name]) for name in FIGURES if row[name]}
+    return found
+
+
+def errors(figure: str, software: Collection[str] = ()) -> list[float]:
+    """Signed relative errors of a figure. software: measured software, () = all."""
+    names = {case: row["measured_software"] for case, row in read(REFERENCE).items()}
+    chosen = [
+        own[figure] for case, own in pairs().items() if figure in own and (not software or names[case] in software)
+    ]
+    return [ours / measured - 1 for measured, ours in chosen]
+
+
+def table() -> str:
+    """The page."""
+    blocks: list[Block] = [
+        Heading("GEMMs fused with a collective on 8 H100", 1),
+        Text(
+            "Generated by `python -m validation.against.fused_h100`. Measured by others: "
+            "`validation/references/fused_h100.csv`. Predicted blind: `validation/predictions/fused_h100.csv`. "
+            "*Apart*: GEMM (cuBLAS), then the collective (NCCL)."
+        ),
+        _means(),
+        notes(NOTES),
+        Heading("All cases", 2),
+    ]
+    ours, rows = read(PREDICTIONS), []
+    for case, row in read(REFERENCE).items():
+        found = pairs()[case]
+        cells = [cell for name in FIGURES for cell in _cells(*found.get(name, ()))]
+        rows.append(
+            [row["measured_software"], PATTERNS[case.software], *map(str, case[1:]), *cells, ours[case]["kind"]]
+        )
+    return to_markdown([*blocks, Table(HEADER, rows)])
+
+
+def _cells(measured_us: float = 0, ours_us: float = 0) -> list[str]:
+    """Measured time, ours and its error; blank if nothing was measured."""
+    if not measured_us:
+        return ["", "", ""]
+    return [f"{measured_us:,.0f}", f"{ours_us:,.0f}", f"{ours_us / measured_us - 1:+.1%}"]
+
+
+def _means() -> Table:
+    rows = []
+    for what, figure, software in MEANS:
+        found = errors(figure, software)
+        mean, signed = sum(map(abs, found)) / len(found), sum(found) / len(found)
+        rows.append([what, str(len(found)), f"{mean:.1%}", f"{signed:+.1%}"])
+    return Table(("figure", "values", "mean absolute error", "mean error"), rows)
+
+
+@click.command()
+@click.option("--predict", is_flag=True, help="Simulate, and write the predictions anew.")
+def main(predict: bool) -> None:
+    """Write the page."""
+    if predict:
+        write_predictions(Store())
+    write_page(TABLE, table())
 
 
 if __name__ == "__main__":
