@@ -65,7 +65,8 @@ def test_figures_obey_what_no_machine_can_break():
             in_switch = name in IN_SWITCH or (name == LIBRARY and one.link_bytes < 1.5 * moved)
             least = problem.output_bytes * (gpus + 1) / gpus if in_switch else 2 * moved
             assert one.link_bytes >= 0.999 * least, (case, name)
-            assert one.time_ps >= max(one.gemm_ps, one.on_cus_ps) and one.gemm_ps >= 0.999 * sequence.gemm_ps
+            # A fused GEMM makes its tiles in another order, and most of its stores leave L2 alone.
+            assert one.time_ps >= max(one.gemm_ps, one.on_cus_ps) and one.gemm_ps >= 0.99 * sequence.gemm_ps
         assert sequence.time_ps == sequence.gemm_ps + sequence.on_cus_ps
         assert figures[IDEAL].time_ps < sequence.time_ps
 
