@@ -27,7 +27,6 @@ from sim.scenario.pair import Pair, refused_in
 from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime, Timeline
-from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
 from tracer.models.deployment import Deployment
@@ -143,10 +142,7 @@ class ModelScenario:
     def _pair(self, text: str, exchange: Exchange) -> Pair:
         (source,) = self.kernels[text]
         assert isinstance(source, GemmSource)
-        gpu, dtype = gpu_facts(self.preset.machine), self.how.dtype
-        kernel = choose_kernel(source.problem, gpu, dtype, splits=(1,))
-        pieces = choose_piece_kernel(source.problem, gpu, exchange.gpus, dtype)
-        scenario = Scenario(self.preset, source.problem, kernel, exchange.gpus, piece_kernel=pieces)
+        scenario = Scenario.of_library(self.preset, source.problem, exchange.gpus, self.how.dtype)
         return Pair(scenario, exchange.kind, self.shown, refused_in(scenario, exchange.kind, self.shown))
 
     @property

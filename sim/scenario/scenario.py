@@ -12,7 +12,9 @@ from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.library import PLAIN, choose
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
-from sim.collective.software import DECOMPOSED, OVERLAPS
+from sim.collective.software import DECOMPOSED, FLUX, OVERLAPS
+from sim.collective.topology import is_direct
+from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.inputs import gemm_input
 from sim.run.library_run import LibraryRun, library_preset
@@ -33,7 +35,9 @@ from sim.scenario.result import (
     ScenarioResult,
     put_together,
 )
-from sim.spec import Arbiter
+from sim.spec import Arbiter, ChunkOrder
+from tracer.data_type import DataType
+from tracer.gemm.library import choose_kernel, choose_piece_kernel, in_turn
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
@@ -66,6 +70,7 @@ class Scenario:
         own: a user's topology and plan, instead of the machine's.
         policy: path of a user's arbiter, "" = the arbiter that this process has bound, if any.
         piece_kernel: kernel of the GEMMs of Decomposed, each of which makes a chunk; None = `kernel`.
+        fused_kernel: kernel of the GEMMs that send each tile as it is made (T3, FLUX, T3-NVLS); None = `kernel`.
     """
 
     preset: Preset
@@ -78,9 +83,28 @@ class Scenario:
     own: OwnPlan | None = None
     policy: str = ""
     piece_kernel: GemmKernel | None = None
+    fused_kernel: GemmKernel | None = None
+
+    @classmethod
+    def of_library(cls, preset: Preset, problem: GemmProblem, gpus: int, dtype: DataType | None = None) -> "Scenario":
+        """The scenario with the kernels that the library of the machine chooses, without split-K.
+
+        Raises:
+            UserError: as `choose_kernel`.
+        """
+        gpu, machine = gpu_facts(preset.machine), preset.machine
+        kernel = choose_kernel(problem, gpu, dtype, splits=(1,))
+        turns = is_direct(machine.link.topology) and machine.dispatch.chunks == ChunkOrder.IN_TURN
+        fused_kernel = in_turn(kernel, problem, gpu, gpus) if turns else None
+        pieces = choose_piece_kernel(problem, gpu, gpus, dtype)
+        return cls(preset, problem, kernel, gpus, piece_kernel=pieces, fused_kernel=fused_kernel)
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
+
+    def fused(self) -> GemmSource:
+        """The GEMM that sends each tile as it is made."""
+        return GemmSource(self.problem, self.fused_kernel or self.kernel)
 
     def pieces(self) -> tuple[GemmSource, Chunks]:
         """The GEMMs of Decomposed, as one whose chunks follow each other."""
@@ -110,6 +134,8 @@ class Scenario:
         plan: dict[str, Any] = {"plan_sha256": self.own.digest} if self.own else {}
         if self.piece_kernel is not None:
             plan["pieces"] = gemm_input(self.pieces()[0])
+        if self.fused_kernel is not None:
+            plan["fused"] = gemm_input(self.fused())
         return gemm_input(self.source()) | {"gpus": self.gpus, "edges": list(self.cut().edges)} | plan
 
     def options(self) -> dict[str, Any]:
@@ -135,16 +161,16 @@ class Scenario:
         }
         if name in ("t3", "t3_mca"):
             arbiter = Arbiter.ROUND_ROBIN if name == "t3" else _mca_of(self.preset.machine.hbm.arbiter)
-            return FusedRun(source=self.source(), arbitration=arbiter, **common)
+            return FusedRun(source=self.fused(), arbitration=arbiter, **common)
         if name == DECOMPOSED:
             source, chunks = self.pieces()
             return SoftwareRun(source=source, kind=name, **common | {"chunks": chunks})
         if name in OVERLAPS:
-            return SoftwareRun(source=self.source(), kind=name, **common)
+            return SoftwareRun(source=self.fused() if name == FLUX else self.source(), kind=name, **common)
         if name == "ag_copies":
             return SoftwareRun(source=self._shortest_source(), kind=AG_COPIES, **common)
         if name == "t3_nvls":
-            return SoftwareRun(source=self.source(), kind=FUSED_IN_SWITCH, **common)
+            return SoftwareRun(source=self.fused(), kind=FUSED_IN_SWITCH, **common)
         if name == "ar_library":
             return self._library_run()
         update = name == "rs_nmc"
@@ -194,12 +220,13 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
     """
     chunks = scenario.cut()
     if {T3, T3_MCA} & set(configurations):
-        fused_plans(scenario.preset.machine, scenario.source(), chunks, scenario.own)
+        fused_plans(scenario.preset.machine, scenario.fused(), chunks, scenario.own)
     for name in set(runs_of(configurations)) & set(OVERLAPS):
-        source, cut = scenario.pieces() if name == DECOMPOSED else (scenario.source(), chunks)
+        whole = scenario.fused() if name == FLUX else scenario.source()
+        source, cut = scenario.pieces() if name == DECOMPOSED else (whole, chunks)
         check_software(scenario.preset.machine, name, source, cut, scenario.own)
     if {*IN_SWITCH} & set(configurations):
-        check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.source(), chunks, scenario.own)
+        check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.fused(), chunks, scenario.own)
     if LIBRARY in configurations:
         scenario.run("ar_library")
 

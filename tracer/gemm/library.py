@@ -165,6 +165,20 @@ def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype:
     return replace(kernel, order=TileOrder.GROUPED, group=max(1, rows // kernel.tile_m))
 
 
+def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, chunks: int) -> GemmKernel:
+    """The kernel whose waves have tiles of all chunks of its walk, with the bands that suit a chunk's share of a wave.
+
+    Args:
+        kernel: the library's choice.
+        chunks: number of them.
+    """
+    if kernel.order != TileOrder.GROUPED:
+        return kernel
+    needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
+    wave = max(1, gpu.cus * gpu.resident(*needs) // chunks)
+    return _ordered(problem, kernel, wave, architecture(gpu.library), gpu.l2_parts)
+
+
 def _candidates(
     problem: GemmProblem,
     gpu: GpuFacts,

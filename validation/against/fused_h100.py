@@ -20,14 +20,12 @@ from typing import NamedTuple
 import click
 
 from sim.collective.chunks import even_chunks
-from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.run import Run
 from sim.run.software import FLUX_GATHER, SoftwareRun
 from sim.run.store import Store, run_or_get
 from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.scenario import Scenario
-from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.output import replacing
@@ -107,15 +105,13 @@ def cases() -> list[Case]:
 def runs_of(case: Case) -> Iterator[Run]:
     """The GEMM alone, then those whose sum is the fused time."""
     preset, problem = load_preset(*MACHINE), GemmProblem(*case[1:])
-    gpu = gpu_facts(preset.machine)
-    kernel, pieces = choose_kernel(problem, gpu, splits=(1,)), choose_piece_kernel(problem, gpu, GPUS)
-    scenario = Scenario(preset, problem, kernel, GPUS, piece_kernel=pieces)
+    scenario = Scenario.of_library(preset, problem, GPUS)
     yield scenario.run("gemm")
     if case.software != FLUX_GATHER:
         yield from map(scenario.run, NEEDS[case.software])
         return
-    group = max(1, case.m // GPUS // kernel.tile_m)
-    source = GemmSource(problem, replace(kernel, order=TileOrder.GROUPED, group=group))
+    group = max(1, case.m // GPUS // scenario.kernel.tile_m)
+    source = GemmSource(problem, replace(scenario.kernel, order=TileOrder.GROUPED, group=group))
     yield SoftwareRun(preset=preset, source=source, chunks=even_chunks(source.tiles, GPUS), kind=FLUX_GATHER)
 
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from sim.collective.library import PLAIN
 from sim.energy import DEFAULT, load_energy
-from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.store import Store
 from sim.scenario.result import (
@@ -39,7 +38,6 @@ from sim.scenario.result import (
 )
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.energy_tables import configuration_energies
-from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.source import GemmProblem
 from tracer.models.catalogue import load_model
 from tracer.workloads import PAPER_CASES, named_sublayer
@@ -124,9 +122,7 @@ def cases() -> list[Case]:
 def scenario(case: Case) -> Scenario:
     """The case with the kernels that the library of the machine chooses, without split-K."""
     preset = load_preset(case.machine, MACHINES[case.machine])
-    (problem, gpus), gpu = sub_layers()[case.sub_layer], gpu_facts(preset.machine)
-    pieces = choose_piece_kernel(problem, gpu, gpus)
-    return Scenario(preset, problem, choose_kernel(problem, gpu, splits=(1,)), gpus, piece_kernel=pieces)
+    return Scenario.of_library(preset, *sub_layers()[case.sub_layer])
 
 
 def configurations(preset: Preset) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of
+from sim.presets import load_preset
 from sim.run.result import KernelResult, RunResult
 from sim.scenario.result import (
     ALL_CONFIGURATIONS,
@@ -27,6 +28,8 @@ from sim.scenario.result import (
 from sim.scenario.scenario import Scenario, assemble, check_scenario, runs_of, simulate_scenario
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
+from tracer.gemm.raster import TileOrder
+from tracer.workloads import aligned_problem
 from traces.errors import UserError
 
 LIBRARY_ROW = "collective.library=nccl_v100"
@@ -129,6 +132,26 @@ def test_what_a_run_depends_on(change, same):
     other = replace(CASE, **change)
     assert {name for name in RUNS if CASE.run(name).key == other.run(name).key} == same
     assert len({CASE.run(name).key for name in RUNS}) == len(RUNS)
+
+
+def test_a_gemm_that_sends_its_tiles_may_have_a_kernel_of_its_own():
+    """Four runs use it; their keys change, and no other."""
+    switch = small_preset(LIBRARY_ROW, "link.topology=switch", "link.in_switch=true")
+    own = replace(CASE, preset=switch, fused_kernel=replace(TILE, order=TileOrder.COLUMN))
+    plain = replace(own, fused_kernel=None)
+    changed = [name for name in RUNS if own.run(name).key != plain.run(name).key]
+    assert changed == ["t3", "t3_mca", "flux", "t3_nvls"] and own.run("flux").source.kernel == own.fused_kernel
+    assert own.input()["fused"] != plain.run("flux").input()["kernel"] and "fused" not in plain.input()
+    assert simulate_scenario(own, [T3, FLUX]).configurations[FLUX].exactly_once
+
+
+@pytest.mark.parametrize(("overrides", "group"), [([], 4), (["dispatch.chunks=one_by_one"], None)])
+def test_the_library_chooses_bands_for_tiles_of_all_chunks_in_turn(overrides, group):
+    scenario = Scenario.of_library(load_preset("h100_sxm", overrides), aligned_problem(8192, 4096, 1024), 8)
+    assert scenario.kernel.group == 16
+    assert scenario.fused_kernel == (replace(scenario.kernel, group=group) if group else None)
+    ring = load_preset("h100_sxm", ["link.topology=ring", "link.in_switch=false", *overrides])
+    assert Scenario.of_library(ring, aligned_problem(8192, 4096, 1024), 8).fused_kernel is None
 
 
 def test_pieces_have_a_kernel_of_their_own():
