@@ -22,7 +22,8 @@ from sim.host.team import Team, threads, threads_of_each
 from sim.host.watchdog import Watchdog
 from sim.host.window import Launch
 from sim.hw.dma import COMMAND, DESCRIPTOR
-from sim.hw.link import WIRE, publish, set_lanes, set_links
+from sim.hw.link import publish
+from sim.hw.link_record import WIRE, set_lanes, set_links
 from sim.hw.mca import watch_first_stage
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.hw.space import MIRROR

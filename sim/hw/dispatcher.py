@@ -19,73 +19,12 @@ import numpy as np
 
 from sim.hw.barrier import clear_phases
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
+from sim.hw.dispatch_cluster import cluster_cu, join_cluster
 from sim.hw.request import NEVER
-from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, took_place, waits_for_turn
-from sim.hw.signals import member, member_cu, member_place
+from sim.hw.residency import free_warps, give_turn, has_room, took_place, waits_for_turn
 from sim.hw.warp import MAX_WARPS, warp_ready
 from sim.spec import WorkgroupOrder
 from tracer.compile.jit import compiled
-from traces.schema import MAX_CLUSTER
-
-QUEUES = 4
-"""Dispatch queues of a GPU: the number of kernels in progress at once."""
-
-STAGED = np.dtype(
-    [
-        ("tag", "i8"),  # workgroup number in the grid, or the output tile it makes
-        ("gate", "i8"),  # 1 + gate that must be open before it starts, 0 = none
-        ("slab", "i4"),
-        ("warps", "i4"),
-        ("warp", "u2", MAX_WARPS),  # number of each warp within the workgroup
-        ("first_event", "i8", MAX_WARPS),  # of each warp, in the slab; a program ends with EXIT
-        ("shift_bytes", "i8", ARRAYS),  # its address - the address in the slab, per array
-    ],
-    align=True,
-)
-"""A workgroup in the trace window, ready to be dispatched."""
-
-DISPATCH = np.dtype(
-    [
-        # constants of the machine
-        ("lookahead_ps", "i8"),
-        ("cus", "i8"),
-        ("groups", "i8"),  # of CUs
-        # constants of the kernel in progress
-        ("first_cu", "i8"),
-        ("last_cu", "i8"),  # one past
-        ("places", "i8"),  # workgroups per CU
-        ("warps", "i8"),  # per workgroup
-        ("order", "i8"),  # WorkgroupOrder
-        ("partitions", "i8"),  # among which workgroups take turns (BY_PARTITION)
-        ("interval_ps", "i8"),
-        ("jitter_ps", "i8"),
-        ("seed", "i8"),
-        ("comm", "i8"),
-        ("shares", "i8"),  # 1: other kernels may run on its CUs
-        ("kernels", "i8"),  # KernelOrder
-        ("cluster", "i8"),  # workgroups of a cluster
-        ("takes", "i8", len(RESOURCES)),  # by a workgroup
-        ("holds", "i8", len(RESOURCES)),  # a CU
-        # state
-        ("wake_ps", "i8"),  # when it can place a workgroup, NEVER = it waits for a free place
-        ("next_ps", "i8"),  # no dispatch before
-        ("staged", "i8"),  # workgroups put into the window so far
-        ("taken", "i8"),  # dispatched so far
-        ("finished", "i8"),
-        ("ended", "i8"),  # 1: the host has staged the last one
-        ("needs", "i8"),  # 1: waits for the host
-        ("gated", "i8"),  # 1: the next workgroup waits for its gate
-        ("last_exit_ps", "i8"),  # when its last workgroup so far ended
-        ("placed", "i8"),  # 1: all its workgroups have got places
-        ("keeps", "i8"),  # places that it keeps, 0 = none: each workgroup takes one and leaves it
-        ("kept", "i8"),  # of them, those that it has ...
-        ("kept_ps", "i8"),  # ... the last one at this time
-        ("turn", "i8"),  # of the kernels that take turns: grows with each place, the lowest one is next
-        ("start_ps", "i8"),  # of the cluster that is being dispatched ...
-        ("members", "i2", MAX_CLUSTER),  # ... and the places of its workgroups
-    ],
-    align=True,
-)
 
 
 @compiled
@@ -185,70 +124,6 @@ def _leave_kept(dispatch, queue, cus, now_ps):
                 cu.taken -= 1
                 return c
     return -1
-
-
-@compiled(inline=True)
-def _group_edge(dispatch, group):
-    """The first CU of a group that the queue may use: pairs of CUs are divided as evenly as possible."""
-    edge = dispatch.cus if group == dispatch.groups else dispatch.cus // 2 * group // dispatch.groups * 2
-    return min(max(edge, dispatch.first_cu), dispatch.last_cu)
-
-
-@compiled
-def choose_group(dispatch, cus):
-    """Group of CUs for the next cluster, -1 if none has room. Breadth-first: the one with most free places.
-
-    Reads: dispatch, cus.
-    """
-    best, most = -1, dispatch.cluster - 1
-    for group in range(dispatch.groups):
-        room = 0
-        for c in range(_group_edge(dispatch, group), _group_edge(dispatch, group + 1)):
-            room += max(0, dispatch.places - cus[c].taken)
-        if room > most:
-            best, most = group, room
-            if dispatch.order == WorkgroupOrder.DEPTH_FIRST:
-                break
-    return best
-
-
-@compiled
-def _choose_in_group(dispatch, cus, group):
-    """CU for the next workgroup of a cluster in a group that has room for it."""
-    best = -1
-    for c in range(_group_edge(dispatch, group), _group_edge(dispatch, group + 1)):
-        if cus[c].taken < dispatch.places and (best < 0 or cus[c].taken < cus[best].taken):
-            best = c
-            if dispatch.order == WorkgroupOrder.DEPTH_FIRST:
-                break
-    return best
-
-
-@compiled
-def _cluster_cu(dispatch, cus):
-    """CU for the next workgroup of a kernel with clusters, -1 if the group of the next cluster has no room."""
-    rank = dispatch.taken % dispatch.cluster
-    group = choose_group(dispatch, cus) if rank == 0 else 0
-    if group < 0:
-        return -1
-    while rank > 0 and _group_edge(dispatch, group + 1) <= member_cu(dispatch.members[0]):
-        group += 1
-    return _choose_in_group(dispatch, cus, group)
-
-
-@compiled
-def _join_cluster(dispatch, queue, cus, c, place):
-    """The workgroup in this place of a CU is the next one of its cluster. The last one tells all who they are."""
-    size, rank = dispatch.cluster, dispatch.taken % dispatch.cluster
-    dispatch.members[rank] = member(c, place)
-    resident = cus[c].resident[place]
-    resident.cluster = (dispatch.taken - rank) * QUEUES + queue
-    resident.rank, resident.size = rank, size
-    if rank == size - 1:
-        for one in range(size):
-            resident = cus[member_cu(dispatch.members[one])].resident[member_place(dispatch.members[one])]
-            for other in range(size):
-                resident.members[other] = dispatch.members[other]
 
 
 @compiled(inline=True)
@@ -353,7 +228,7 @@ def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
     if dispatch.keeps > 0:
         c = _leave_kept(dispatch, queue, cus, now_ps)
     else:
-        c = choose_cu(dispatches, queue, cus) if dispatch.cluster == 1 else _cluster_cu(dispatch, cus)
+        c = choose_cu(dispatches, queue, cus) if dispatch.cluster == 1 else cluster_cu(dispatch, cus)
     if c < 0:
         dispatch.wake_ps = free_ps
         return -1, NEVER
@@ -363,7 +238,7 @@ def dispatch_step(dispatches, queue, cus, warps, staged, gates, end_ps):
             dispatch.start_ps += np.int64(_random_share(dispatch.seed, workgroup.tag) * dispatch.jitter_ps)
     place = _settle(dispatch, queue, cus[c], warps[c], workgroup, dispatch.start_ps)
     if dispatch.cluster > 1:
-        _join_cluster(dispatch, queue, cus, c, place)
+        join_cluster(dispatch, queue, cus, c, place)
     dispatch.taken += 1
     if dispatch.keeps == 0:
         took_place(dispatches, queue)

@@ -12,7 +12,7 @@ of a GPU act in the order of time.
 import numpy as np
 
 from sim.hw.fifo import fifo_push, fifo_room_ps
-from sim.hw.link import fabric_ps
+from sim.hw.link_record import fabric_ps
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
 from sim.hw.tags import sectors_in

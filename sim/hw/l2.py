@@ -21,13 +21,13 @@ from sim.hw.fifo import (
     fifo_fill,
     fifo_head,
     fifo_head_ps,
-    fifo_pop,
     fifo_push_copy,
     fifo_request,
     fifo_take,
 )
 from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
 from sim.hw.l2_far import has_copy_room, later_input_ps, next_input
+from sim.hw.l2_fill import answer, bank_set, take_fills
 from sim.hw.l2_wait import l2_room_ps
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, Op, is_awaited
@@ -37,7 +37,6 @@ from sim.hw.tags import (
     evict_first,
     expect,
     find_way,
-    release,
     sectors_in,
     touch,
     victim_way,
@@ -48,11 +47,6 @@ from traces.schema import Cache
 
 AHEAD = 8
 """The set of a request is prefetched on the host this many requests early."""
-
-
-@compiled(inline=True)
-def _set_of(bank, sets, request):
-    return sets[bank.first_set + request.cache_set]
 
 
 @compiled(inline=True)
@@ -78,15 +72,9 @@ def _place(bank, cache_set, way, fifos, pool, request, now_ps):
 
 
 @compiled(inline=True)
-def _answer(fifo, pool, request, ready_ps):
-    if request.op == Op.READ or request.op == Op.ATOMIC or is_awaited(request):
-        fifo_push_copy(fifo, pool, request, ready_ps)
-
-
-@compiled(inline=True)
 def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     """Read, atomic or reduction. Returns False if the bank must block."""
-    cache_set = _set_of(bank, sets, request)
+    cache_set = bank_set(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0 and cache_set.way[way].pending != 0 and cache_set.waits[way] >= bank.merges:
         return False
@@ -105,7 +93,7 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     if hit == wanted:
         if request.op != Op.READ:
             cache_set.way[way].dirty |= wanted
-        _answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
+        answer(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
         return True
     w = np.int64(cache_set.waiter[way]) + cache_set.waits[way]
     waiters[w] = request
@@ -133,7 +121,7 @@ def _count_read(bank, request, hit, merged, missing):
 @compiled(inline=True)
 def _write(bank, sets, waiters, fifos, pool, request, now_ps):
     """Write into the cache. Acknowledge it if the machine does so, or if a warp waits. False if the bank must block."""
-    cache_set = _set_of(bank, sets, request)
+    cache_set = bank_set(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
@@ -156,7 +144,7 @@ def _write(bank, sets, waiters, fifos, pool, request, now_ps):
 @compiled(inline=True)
 def _pass_through(bank, sets, fifos, pool, request, now_ps):
     """Pass an uncached read, write or update to the channel. A dirty copy goes first; an overwritten one is dropped."""
-    cache_set = _set_of(bank, sets, request)
+    cache_set = bank_set(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     if way >= 0:
         if request.op == Op.WRITE:
@@ -195,66 +183,9 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
 
 
 @compiled(inline=True)
-def _fill(bank, sets, waiters, fifos, pool, fill, now_ps):
-    """Data came from DRAM: mark the sectors valid, and answer each waiting request that now has all its sectors."""
-    bank.reads_out -= 1
-    if is_copy(bank, fill):
-        bank.copies_out -= 1
-    if fill.cache == Cache.UNCACHED:
-        _answer(fifos[bank.late], pool, fill, now_ps)
-        return
-    cache_set = _set_of(bank, sets, fill)
-    way = find_way(cache_set, bank.ways, fill.line)
-    cache_set.way[way].pending &= ~fill.sectors & 15
-    cache_set.way[way].valid |= fill.sectors
-    cache_set.way[way].partial &= ~fill.sectors & 15
-    first, left = np.int64(cache_set.waiter[way]), 0
-    for w in range(first + cache_set.waits[way] - 1, first - 1, -1):  # the last one first
-        waiter = waiters[w]
-        waiter.need &= ~fill.sectors & 15
-        if waiter.need == 0:
-            if waiter.op != Op.READ:
-                cache_set.way[way].dirty |= waiter.sectors
-            _answer(fifos[bank.late], pool, waiter, now_ps)
-        else:
-            left += 1
-    if left > 0:
-        _close_up(waiters, first, first + cache_set.waits[way])
-    cache_set.waits[way] = left
-    if cache_set.way[way].pending == 0:
-        release(cache_set, way)
-        bank.misses_used -= 1
-        if is_copy(bank, fill):
-            bank.copies_used -= 1
-        waiters[first].next = bank.free_miss
-        bank.free_miss = first
-
-
-@compiled
-def _close_up(waiters, first, end):
-    """Of the waiting places from `first` up to `end`, move those still in use to the beginning, in order."""
-    place = first
-    for w in range(first, end):
-        if waiters[w].need != 0:
-            if place != w:
-                waiters[place] = waiters[w]
-            place += 1
-
-
-@compiled
-def _take_fills(bank, sets, waiters, fifos, pool, number, now_ps):
-    """Take the fills that are due from a fifo. Returns when the next one is."""
-    fills = fifos[number]
-    while fifo_head_ps(fills, pool) <= now_ps:
-        _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)
-        fifo_pop(fills)
-    return fifo_head_ps(fills, pool)
-
-
-@compiled(inline=True)
 def l2_expect_data(bank, sets, waiters, data):
     """Hint to the host: data come soon. Reads: bank, data."""
-    cache_set = _set_of(bank, sets, data)
+    cache_set = bank_set(bank, sets, data)
     expect(cache_set, bank.ways)
     prefetch(cache_set, WAITERS_BYTE)
     prefetch(waiters[data.next], 0)
@@ -278,7 +209,7 @@ def l2_expect_queue(bank, sets, waiters, fifos, pool):
 def _expect_first(bank, sets, fifo, pool):
     """Hint to the host: the first requests of a fifo are served soon."""
     for number in range(fifo.head, min(fifo.tail, fifo.head + AHEAD)):
-        expect(_set_of(bank, sets, fifo_request(fifo, pool, number)), bank.ways)
+        expect(bank_set(bank, sets, fifo_request(fifo, pool, number)), bank.ways)
 
 
 @compiled
@@ -331,11 +262,11 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
     """
     wake_ps = fifo_head_ps(fifos[bank.fills], pool)
     if wake_ps <= now_ps:
-        wake_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
+        wake_ps = take_fills(bank, sets, waiters, fifos, pool, bank.fills, now_ps)
     if bank.copy_fills >= 0:
         copy_ps = fifo_head_ps(fifos[bank.copy_fills], pool)
         if copy_ps <= now_ps:
-            copy_ps = _take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps)
+            copy_ps = take_fills(bank, sets, waiters, fifos, pool, bank.copy_fills, now_ps)
         wake_ps = min(wake_ps, copy_ps)
     bank.blocked = 0
     if bank.flush_set >= 0:
@@ -354,7 +285,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             bank.requests_served += 1
             bank.last_request_ps = now_ps
             if fifo_fill(requests) > AHEAD:
-                expect(_set_of(bank, sets, fifo_request(requests, pool, requests.head + AHEAD)), bank.ways)
+                expect(bank_set(bank, sets, fifo_request(requests, pool, requests.head + AHEAD)), bank.ways)
             if bank.blocked_since_ps >= 0:
                 bank.blocked_ps += now_ps - bank.blocked_since_ps
                 bank.blocked_since_ps = -1

@@ -22,15 +22,13 @@ from sim.hw.fifo import (
     fifo_head,
     fifo_head_ps,
     fifo_insert_copy,
-    fifo_pop,
     fifo_push_copy,
     fifo_request,
     fifo_room_ps,
     fifo_take,
 )
-from sim.hw.partition import FAR, home_of, is_far, route
-from sim.hw.peers import asker_gets, deliver
-from sim.hw.request import NEVER, SECTOR_BYTES, Op, is_awaited, is_store
+from sim.hw.partition import FAR, home_of, route
+from sim.hw.request import NEVER, SECTOR_BYTES, Op
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
@@ -50,7 +48,8 @@ def home_set(noc, line):
 
 
 @compiled(inline=True)
-def _port_ps(noc, data_bytes, bytes_per_clk):
+def transfer_ps(noc, data_bytes, bytes_per_clk):
+    """Time that a packet occupies a port."""
     return quotient(data_bytes + bytes_per_clk - 1, bytes_per_clk) * noc.period_ps
 
 
@@ -123,15 +122,15 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[cu] = left_ps
     path_ps = noc.latency_ps
     if far == FAR:
-        left_ps = max(noc.far_out_ps[cu] + _port_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
+        left_ps = max(noc.far_out_ps[cu] + transfer_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
         noc.far_out_ps[cu] = left_ps
         path_ps += noc.far_ps
         noc.far_requests += 1
-    in_ps = max(noc.bank_in_ps[bank] + _port_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
+    in_ps = max(noc.bank_in_ps[bank] + transfer_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
     fifo_push_copy(target, pool, request, in_ps + path_ps)
     sent = fifo_request(target, pool, target.tail - 1)
@@ -160,7 +159,7 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + _port_ps(noc, volume, noc.request_bytes_per_clk)
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_bytes_per_clk)
     noc.cu_out_ps[cu] = left_ps
     fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_take(port, pool, now_ps)
@@ -168,7 +167,7 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
 
 
 @compiled(inline=True)
-def _enter(calendar, source, fifo, pool, begin_ps, end_ps):
+def enter(calendar, source, fifo, pool, begin_ps, end_ps):
     """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER."""
     number = fifo.head
     while number != fifo.tail:
@@ -199,7 +198,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
-            leaves_ps = _enter(calendar, c, fifos[noc.first_port_fifo + c], pool, begin_ps, end_ps)
+            leaves_ps = enter(calendar, c, fifos[noc.first_port_fifo + c], pool, begin_ps, end_ps)
         next_ps = min(next_ps, leaves_ps)
     words = (noc.sources + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
@@ -239,119 +238,3 @@ def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
         if leaves_ps != SENT:
             return leaves_ps
     return NEVER
-
-
-@compiled(inline=True)
-def _volume_bytes(noc, answer):
-    """Bytes of an answer's packet: header and data; of an acknowledgement as the machine says."""
-    sectors = sectors_in(answer.sectors)
-    return sectors * noc.ack_bytes if is_store(answer) else noc.header_bytes + sectors * SECTOR_BYTES
-
-
-@compiled(inline=True)
-def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps):
-    """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
-
-    The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
-    """
-    answer = fifo_head(queue, pool)
-    c = np.int64(answer.source)
-    if source >= 2 * noc.banks:
-        _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, clusters, cu_wake_ps)
-        return
-    bank = source if source < noc.banks else source - noc.banks
-    volume = _volume_bytes(noc, answer)
-    noc.answer_packets += 1
-    noc.answer_bytes += volume
-    out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + _port_ps(noc, volume, noc.bank_bytes_per_clk)
-    noc.bank_out_ps[bank] = out_ps
-    if is_far(noc, bank, c):
-        _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
-        fifo_pop(queue)
-    else:
-        _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps)
-
-
-@compiled(inline=True)
-def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
-    """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
-    if answer.op == Op.READ and answer.share != 0:
-        _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
-        fifo_pop(queue)
-        return
-    in_ps = max(noc.cu_in_ps[c] + _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
-    noc.cu_in_ps[c] = in_ps
-    if is_store(answer):
-        noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
-        if not is_awaited(answer):
-            fifo_pop(queue)
-            return
-    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    fifo_pop(queue)
-    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
-
-
-@compiled
-def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
-    """Move the answer to a multicast load, which leaves its source at out_ps, into CU c and the CUs of its cluster.
-
-    clusters: (cus, peers, mail).
-    """
-    cus, peers, mail = clusters
-    data_ps = _port_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
-    port_ps = data_ps if asker_gets(cus, answer) else _port_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
-    noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + port_ps, out_ps)
-    deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
-
-
-@compiled
-def _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps):
-    """Move an answer towards another partition: to the crossbar there, or into the bank that keeps a copy."""
-    noc.far_answers += 1
-    port_ps = _port_ps(noc, volume, noc.far_bytes_per_clk)
-    if c >= noc.cus:
-        bank = c - noc.cus
-        noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank] + port_ps, out_ps)
-        ready_ps = noc.far_copy_ps[bank] + noc.far_ps
-        fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)
-        copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
-    else:
-        noc.far_in_ps[c] = max(noc.far_in_ps[c] + port_ps, out_ps)
-        ready_ps = noc.far_in_ps[c] + noc.far_ps
-        fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, ready_ps)
-
-
-@compiled
-def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_wake_ps):
-    """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
-
-    clusters: records (cus, peers, mail) for multicast.
-
-    Reads: clusters.cus. Writes: noc, fifos, pool, clusters.peers, clusters.mail, copy_told_ps, cu_wake_ps.
-    """
-    sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
-    calendar = noc.answers
-    next_ps = NEVER
-    for source in range(sources):
-        next_ps = min(next_ps, _enter(calendar, source, fifos[noc.first_hit_fifo + source], pool, begin_ps, end_ps))
-    words = (sources + WORD_SOURCES - 1) >> WORD_BITS
-    clock = begin_ps // noc.period_ps
-    slot = 0
-    while calendar.busy >> slot != 0:
-        if (calendar.busy >> slot) & 1:
-            slot_end_ps = begin_ps + (slot + 1) * noc.period_ps
-            first = (clock + slot) % sources
-            for step in range(words + 1):
-                word, bits = slot_sources(calendar, slot, first, step, words)
-                while bits != 0:
-                    source = (word << WORD_BITS) + trailing_zeros(bits)
-                    bits &= bits - 1
-                    queue = fifos[noc.first_hit_fifo + source]
-                    while fifo_head_ps(queue, pool) < slot_end_ps:
-                        _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
-        slot += 1
-    calendar.busy = 0
-    if noc.first_far_fifo >= 0:  # answers that crossed in this window
-        for c in range(noc.cus):
-            next_ps = min(next_ps, fifo_head_ps(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool))
-    return next_ps

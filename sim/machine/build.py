@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.hw.bulk import BULK, make_bulks
-from sim.hw.bulk import COUNTERS as BULK_COUNTERS
+from sim.hw.bulk_record import BULK, make_bulks
+from sim.hw.bulk_record import COUNTERS as BULK_COUNTERS
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.cu_record import COUNTERS as CU_COUNTERS
 from sim.hw.cu_record import CU, make_cus
-from sim.hw.dispatcher import DISPATCH, QUEUES, STAGED
+from sim.hw.dispatch_record import DISPATCH, QUEUES, STAGED
 from sim.hw.dma import COUNTERS as DMA_COUNTERS
 from sim.hw.dma import DESCRIPTOR, DMA, make_dmas
 from sim.hw.fifo import Pool, make_fifos
@@ -37,13 +37,13 @@ from sim.hw.l1 import COUNTERS as L1_COUNTERS
 from sim.hw.l1 import L1, make_l1s
 from sim.hw.l2_record import COPY_COUNTERS, L2_BANK, make_l2_banks
 from sim.hw.l2_record import COUNTERS as L2_COUNTERS
-from sim.hw.link import COUNTERS as LINK_COUNTERS
-from sim.hw.link import PORT, WIRE, make_ports
+from sim.hw.link_record import COUNTERS as LINK_COUNTERS
+from sim.hw.link_record import PORT, WIRE, make_ports
 from sim.hw.lsu_record import COUNTERS as LSU_COUNTERS
 from sim.hw.lsu_record import LSU, make_lsus
 from sim.hw.mca import make_mca
-from sim.hw.msc import COUNTERS as MSC_COUNTERS
-from sim.hw.msc import MSC, make_mscs
+from sim.hw.msc_record import COUNTERS as MSC_COUNTERS
+from sim.hw.msc_record import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
 from sim.hw.partition import home_banks

@@ -12,7 +12,6 @@ from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.dma import COMMAND, dma_answer, dma_line, dma_load, dma_read, dma_read_ps
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps
 from sim.hw.link import (
-    FS_PER_PS,
     arrival_ps,
     departure_fs,
     goes_to_l2,
@@ -24,6 +23,7 @@ from sim.hw.link import (
     port_send,
     port_take,
 )
+from sim.hw.link_record import FS_PER_PS
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span

@@ -7,7 +7,7 @@ from sim.hw.cu_record import CU
 from sim.hw.hbm.record import CHANNEL
 from sim.hw.l1 import L1
 from sim.hw.l2_record import waiting_places
-from sim.hw.link import ring_places
+from sim.hw.link_record import ring_places
 from sim.hw.lsu_record import LSU
 from sim.hw.peers import MESSAGE, mail_places
 from sim.hw.request import LINE_BYTES, REQUEST

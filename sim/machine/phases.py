@@ -18,7 +18,8 @@ from sim.hw.l2_wait import l2_retry_ps, waits_for_room, waits_longer
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.mca import stage_ended
 from sim.hw.msc import msc_expect, msc_retry_ps, msc_step
-from sim.hw.noc import noc_answers, noc_requests, noc_wake_ps
+from sim.hw.noc import noc_requests, noc_wake_ps
+from sim.hw.noc_answers import noc_answers
 from sim.hw.prefetch import prefetch_lines
 from sim.hw.request import NEVER
 from sim.hw.spans import SpanKind, write_span

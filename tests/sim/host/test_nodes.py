@@ -3,7 +3,7 @@
 import pytest
 
 from sim.host.cluster import Cluster
-from sim.hw.link import FS_PER_NS
+from sim.hw.link_record import FS_PER_NS
 from tests.support.t3_cases import FOUR_WARPS, T3Case
 from traces.errors import UserError
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
-from sim.hw.dispatcher import DISPATCH, STAGED, choose_cu, dispatch_step, free_places
+from sim.hw.dispatch_record import DISPATCH, STAGED
+from sim.hw.dispatcher import choose_cu, dispatch_step, free_places
 from sim.hw.request import NEVER
 from sim.hw.space import GATE
 from sim.machine.build import build

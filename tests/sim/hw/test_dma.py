@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from sim.collective.space import make_wavefronts
 from sim.hw.dma import dma_answer, dma_line, dma_load, dma_read, dma_read_ps, make_dmas
-from sim.hw.link import PORT, WIRE
+from sim.hw.link_record import PORT, WIRE
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import SEND
 from sim.machine.build import build

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.hw.address_map import channel_of
-from sim.hw.link import FS_PER_PS, WIRE, arrival_ps, departure_fs, make_ports, port_peek, port_send, port_take, publish
+from sim.hw.link import arrival_ps, departure_fs, port_peek, port_send, port_take, publish
+from sim.hw.link_record import FS_PER_PS, WIRE, make_ports
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import MIRROR, SEND, SPACE, TILE, fingerprint
 from sim.machine.build import build

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
-from sim.hw.msc import make_mscs, msc_step
+from sim.hw.msc import msc_step
+from sim.hw.msc_record import make_mscs
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import make_sets
 from sim.machine.build import build, units_of

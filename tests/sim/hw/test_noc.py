@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.hw.noc import home_bank, noc_answers, noc_requests, noc_wake_ps
+from sim.hw.noc import home_bank, noc_requests, noc_wake_ps
+from sim.hw.noc_answers import noc_answers
 from sim.hw.peers import MESSAGE, News
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.hw.signals import member, pack_signal

@@ -5,7 +5,7 @@ import pytest
 
 from sim.host.gpu import Gpu
 from sim.host.window import Launch
-from sim.hw.dispatcher import DISPATCH
+from sim.hw.dispatch_record import DISPATCH
 from sim.hw.request import NEVER
 from sim.hw.residency import RESOURCES, free_warps, give_turn, has_room, took_place, waits_for_turn
 from sim.machine.build import build
