@@ -14,7 +14,7 @@ from sim.host.state import State, named_arrays, with_arrays
 from sim.host.team import threads_of_each
 from sim.host.watchdog import WINDOWS_PER_LOOK, WINDOWS_WITHOUT_WORK, Watchdog
 from sim.host.window import Launch, TraceWindow
-from sim.hw.peers import MESSAGE, groups_of, mail_places
+from sim.hw.peers_record import MESSAGE, groups_of, mail_places
 from sim.hw.request import NEVER
 from sim.hw.spans import SPAN
 from sim.hw.tags import empty_sets

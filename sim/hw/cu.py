@@ -11,8 +11,9 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 
 import numpy as np
 
-from sim.hw.barrier import arrive, phase_arrival, warp_exit
+from sim.hw.barrier import arrive, warp_exit
 from sim.hw.bulk import bulk_advance, bulk_idle, bulk_left, bulk_start, bulk_wake_ps
+from sim.hw.cu_memory import arrives_elsewhere, event_stores, is_memory, start_memory, takes_load
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
 from sim.hw.fifo import fifo_fill, fifo_head, fifo_head_ps, fifo_pop, fifo_request
 from sim.hw.l1 import l1_expect_answer
@@ -21,13 +22,11 @@ from sim.hw.lsu import (
     lsu_answer,
     lsu_enqueue,
     lsu_idle,
-    lsu_start,
     lsu_wake_ps,
 )
 from sim.hw.peers import mail_ps, read_mail
 from sim.hw.pipes import access_shared, book_issue, compute
 from sim.hw.prefetch import prefetch, prefetch_lines
-from sim.hw.remote import lsu_start_remote
 from sim.hw.request import NEVER
 from sim.hw.space import space_of, tile_of
 from sim.hw.warp import (
@@ -43,7 +42,7 @@ from sim.hw.warp import (
     warp_sleep,
 )
 from tracer.compile.jit import compiled
-from traces.schema import EVENT, NO_SLOT, PHASE_ARRIVE, Bulk, Kind, Space
+from traces.schema import EVENT, NO_SLOT, Kind
 
 EVENT_BYTES = EVENT.itemsize
 CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
@@ -51,63 +50,6 @@ CU_LINES, LSU_LINES, L1_LINES, KEY_LINES = 12, 5, 2, 9
 ANSWERS_AHEAD = 4
 """L1's state for an answer is prefetched on the host this many answers early."""
 ALL_SLOTS = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@compiled(inline=True)
-def _is_memory(event):
-    """Does the event go to the load/store unit?"""
-    return event.kind <= Kind.ASYNC_COPY and event.space != Space.SHARED and event.mask != np.uint64(0)
-
-
-@compiled(inline=True)
-def _takes_load(event):
-    """Does the event wait for its turn at the load table?"""
-    return _is_memory(event) or event.kind == Kind.BULK or _arrives_elsewhere(event)
-
-
-@compiled(inline=True)
-def _stores(event):
-    """Does the event store, perhaps into a tile that needs an entry of the Tracker?"""
-    if event.kind == Kind.BULK:
-        return event.space == Bulk.STORE or event.space == Bulk.REDUCE
-    return (event.kind == Kind.STORE or event.kind == Kind.REDUCE) and event.space < Space.SHARED
-
-
-@compiled(inline=True)
-def _arrives_elsewhere(event):
-    """Does the event arrive at transaction barriers of other workgroups?"""
-    return event.kind == Kind.BARRIER and event.space == PHASE_ARRIVE and event.cycles > 0
-
-
-@compiled(inline=True)
-def _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
-    warp = warps.warp[w]
-    resident = cu.resident[warp.workgroup]
-    lsu.wavefront = w - resident.first_warp
-    if event.space == Space.REMOTE or event.kind == Kind.BARRIER:
-        _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps)
-        return
-    base = np.int64(event.base) + resident.shift_bytes[event.array]
-    lsu_start(
-        *(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm),
-        *(output.space, output.tiles, output.sends, now_ps),
-    )
-    cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
-
-
-@compiled
-def _start_remote(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, now_ps):
-    """Start an event that goes to other CUs of the cluster. An arrival may mean the own workgroup too."""
-    warp = warps.warp[w]
-    resident = cu.resident[warp.workgroup]
-    if event.kind == Kind.BARRIER:
-        if (np.int64(event.cycles) >> resident.rank) & 1 == 1:
-            arrivals, number = np.int64(event.work), np.int64(event.slot)
-            phase_arrival(cu, warps, resident, number, arrivals, event.row_stride, now_ps)
-        if np.int64(event.cycles) & ~(1 << np.int64(resident.rank)) == 0:
-            return
-    lsu_start_remote(lsu, warps, w, event, addresses[warp.slab], resident, now_ps)
-    cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)
 
 
 @compiled(inline=True)
@@ -137,7 +79,7 @@ def _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addr
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
-    if _stores(event):
+    if event_stores(event):
         granted_ps = _granted_ps(cu, warp, event, output, now_ps)
         if granted_ps > now_ps:
             if granted_ps < NEVER:
@@ -145,7 +87,7 @@ def _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addr
             else:
                 warp_sleep(warps, w, ON_TRACKER, now_ps)
             return
-    if _takes_load(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
+    if takes_load(event) and (lsu.queue_head != lsu.queue_tail or not lsu_idle(lsu, now_ps)):
         lsu_enqueue(lsu, w)
         warp_sleep(warps, w, ON_LSU, now_ps)
         return
@@ -200,12 +142,12 @@ def _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, add
     free_ps = book_issue(cu, w % cu.schedulers, event, now_ps)
     if kind == Kind.EXIT:
         warp_exit(cu, warps, w, now_ps)
-    elif kind == Kind.BARRIER and not _arrives_elsewhere(event):
+    elif kind == Kind.BARRIER and not arrives_elsewhere(event):
         arrive(cu, warps, w, event, now_ps)
     else:
         warp_ready(warps, w, free_ps)
-        if _is_memory(event) or kind == Kind.BARRIER:
-            _start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
+        if is_memory(event) or kind == Kind.BARRIER:
+            start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps)
         elif kind == Kind.BULK:
             resident = cu.resident[warp.workgroup]
             base = np.int64(event.base) + resident.shift_bytes[event.array]

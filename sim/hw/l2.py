@@ -26,13 +26,12 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram, write_back, write_through
+from sim.hw.l2_expect import AHEAD
 from sim.hw.l2_far import has_copy_room, later_input_ps, next_input
 from sim.hw.l2_fill import answer, bank_set, take_fills
 from sim.hw.l2_wait import l2_room_ps
-from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, Op, is_awaited
 from sim.hw.tags import (
-    WAITERS_BYTE,
     claim_way,
     evict_first,
     expect,
@@ -44,9 +43,6 @@ from sim.hw.tags import (
 from sim.spec import WriteMiss
 from tracer.compile.jit import compiled
 from traces.schema import Cache
-
-AHEAD = 8
-"""The set of a request is prefetched on the host this many requests early."""
 
 
 @compiled(inline=True)
@@ -180,50 +176,6 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     if request.op == Op.WRITE:
         return _write(bank, sets, waiters, fifos, pool, request, now_ps)
     return _read(bank, sets, waiters, fifos, pool, request, now_ps)
-
-
-@compiled(inline=True)
-def l2_expect_data(bank, sets, waiters, data):
-    """Hint to the host: data come soon. Reads: bank, data."""
-    cache_set = bank_set(bank, sets, data)
-    expect(cache_set, bank.ways)
-    prefetch(cache_set, WAITERS_BYTE)
-    prefetch(waiters[data.next], 0)
-
-
-@compiled(inline=True)
-def l2_expect_queue(bank, sets, waiters, fifos, pool):
-    """Hint to the host: the first requests in the queue, and those for and from copies, are served soon.
-
-    Reads: bank, fifos, pool.
-    """
-    _expect_first(bank, sets, fifos[bank.requests], pool)
-    if bank.peer >= 0:
-        _expect_first(bank, sets, fifos[bank.peer], pool)
-    if bank.copy_fills >= 0:
-        _expect_first(bank, sets, fifos[bank.copy_fills], pool)
-    prefetch(waiters[max(bank.free_miss, 0)], 0)
-
-
-@compiled(inline=True)
-def _expect_first(bank, sets, fifo, pool):
-    """Hint to the host: the first requests of a fifo are served soon."""
-    for number in range(fifo.head, min(fifo.tail, fifo.head + AHEAD)):
-        expect(bank_set(bank, sets, fifo_request(fifo, pool, number)), bank.ways)
-
-
-@compiled
-def l2_prefill(bank, sets, number, line):
-    """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2).
-
-    Reads: bank. Writes: sets.
-    """
-    cache_set = sets[bank.first_set + number]
-    way = find_way(cache_set, bank.ways, line)
-    if way < 0:
-        way = victim_way(cache_set, bank.ways)
-        claim_way(cache_set, bank.ways, way, line)
-    cache_set.way[way].valid = 15
 
 
 @compiled(inline=True)

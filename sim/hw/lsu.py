@@ -19,13 +19,13 @@ from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
+from sim.hw.lsu_route import next_gpu, route_collective, route_store
 from sim.hw.remote import send_remote
-from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
-from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held, space_of, tile_of
+from sim.hw.request import NEVER, Op, Stream
+from sim.hw.space import space_of, tile_of
 from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
-from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, Cache, Kind
 
@@ -44,47 +44,6 @@ def lsu_enqueue(lsu, w):
     """Warp w joins the queue for the unit. Writes: lsu."""
     lsu.queue[lsu.queue_tail & (MAX_WARPS - 1)] = w
     lsu.queue_tail += 1
-
-
-@compiled(inline=True)
-def _route_collective(lsu, tile):
-    """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window."""
-    port = lsu.line[0] >> PEER_BITS
-    if port > 0:
-        for i in range(lsu.lines):
-            lsu.line[i] -= port << PEER_BITS
-        lsu.link = port
-        lsu.contributors = 1 if tile.alone == 1 else held(tile)
-        if tile.op == Op.COMBINE:
-            lsu.op = Op.COMBINE
-    if lsu.op == Op.REDUCE:
-        lsu.op = Op.UPDATE
-    if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
-        for i in range(lsu.lines):
-            add_field(tile, LOCAL_BYTES, sectors_in(lsu.sectors[i]) * SECTOR_BYTES)
-            add_field(tile, LOCAL_SUM, fingerprint(tile, lsu.line[i], lsu.sectors[i]))
-
-
-@compiled(inline=True)
-def _route_store(lsu, tile, sends):
-    """Set the destination of the current stores from their tile."""
-    if tile.routed == 0:
-        return
-    lsu.op, lsu.cache, lsu.contributors = tile.op, Cache.UNCACHED, 1
-    lsu.stores, lsu.first_store = tile.stores, tile.first_store
-    for k in range(tile.stores):
-        lsu.links[k] = 1 + sends[tile.first_store + k].port
-    if tile.stay == 0:
-        _next_gpu(lsu)
-
-
-@compiled(inline=True)
-def _next_gpu(lsu):
-    """Send the current lines (again), to the next GPU of a set."""
-    lsu.link = np.int64(lsu.links[lsu.store])
-    lsu.send = lsu.first_store + lsu.store
-    lsu.store += 1
-    lsu.next_line = 0
 
 
 @compiled(inline=True)
@@ -120,12 +79,12 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
-            _route_collective(lsu, tiles[lsu.tag])
+            route_collective(lsu, tiles[lsu.tag])
         else:
             number = space_of(spaces, lsu.line[0])
             if number >= 0:
                 lsu.tag, lsu.share = tile_of(spaces[number], tag)
-                _route_store(lsu, tiles[lsu.tag], sends)
+                route_store(lsu, tiles[lsu.tag], sends)
             elif event.slot != NO_SLOT:
                 lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
     lsu.free_ps = now_ps
@@ -255,7 +214,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
         lsu.next_line += 1
         lsu.free_ps += lsu.line_ps
         if lsu.next_line == lsu.lines and lsu.store < lsu.stores:
-            _next_gpu(lsu)
+            next_gpu(lsu)
     if lsu.blocked_since_ps >= 0:
         lsu.blocked_ps += now_ps - lsu.blocked_since_ps
         lsu.blocked_since_ps = -1

@@ -47,8 +47,8 @@ from sim.hw.msc_record import MSC, make_mscs
 from sim.hw.noc_record import COUNTERS as NOC_COUNTERS
 from sim.hw.noc_record import FAR_COUNTERS, NOC, make_noc
 from sim.hw.partition import home_banks
-from sim.hw.peers import COUNTERS as PEERS_COUNTERS
-from sim.hw.peers import MESSAGE, PEERS, make_peers
+from sim.hw.peers_record import COUNTERS as PEERS_COUNTERS
+from sim.hw.peers_record import MESSAGE, PEERS, make_peers
 from sim.hw.prefetch import host_aligned, in_huge_pages
 from sim.hw.request import NEVER, REQUEST
 from sim.hw.space import GATE, MIRROR, SEND, SPACE, TILE, WAVEFRONT

@@ -4,7 +4,8 @@ What it tells a CU comes a latency later at the earliest, which is no shorter th
 """
 
 from sim.hw.cu_record import MAX_WORKGROUPS
-from sim.hw.peers import News, carry_packets, post
+from sim.hw.peers import carry_packets, post
+from sim.hw.peers_record import News
 from sim.hw.signals import member_cu, member_place
 from tracer.compile.jit import compiled
 

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from sim.hw.dispatcher import dispatch_step
 from sim.hw.hbm.channel import channel_settle
-from sim.hw.l2 import l2_prefill
+from sim.hw.l2_expect import l2_prefill
 from sim.hw.mca import choose_limit
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER

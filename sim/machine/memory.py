@@ -9,7 +9,7 @@ from sim.hw.l1 import L1
 from sim.hw.l2_record import waiting_places
 from sim.hw.link_record import ring_places
 from sim.hw.lsu_record import LSU
-from sim.hw.peers import MESSAGE, mail_places
+from sim.hw.peers_record import MESSAGE, mail_places
 from sim.hw.request import LINE_BYTES, REQUEST
 from sim.hw.tags import CACHE_SET
 from sim.hw.warp import WARPS

@@ -12,7 +12,8 @@ from sim.hw.bulk import bulk_retry_ps
 from sim.hw.cu import cu_expect, cu_expect_work, cu_step
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
 from sim.hw.hbm.channel import channel_step
-from sim.hw.l2 import l2_expect_data, l2_expect_queue, l2_step
+from sim.hw.l2 import l2_step
+from sim.hw.l2_expect import l2_expect_data, l2_expect_queue
 from sim.hw.l2_record import BANK_LINES
 from sim.hw.l2_wait import l2_retry_ps, waits_for_room, waits_longer
 from sim.hw.lsu import lsu_retry_ps

@@ -25,7 +25,8 @@ from sim.hw.fifo import (
     fifo_push_copy,
     fifo_take,
 )
-from sim.hw.l2 import l2_prefill, l2_step
+from sim.hw.l2 import l2_step
+from sim.hw.l2_expect import l2_prefill
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.noc import noc_requests
 from sim.hw.prefetch import host_aligned

@@ -5,7 +5,7 @@ import pytest
 
 from sim.hw.noc import home_bank, noc_requests, noc_wake_ps
 from sim.hw.noc_answers import noc_answers
-from sim.hw.peers import MESSAGE, News
+from sim.hw.peers_record import MESSAGE, News
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.hw.signals import member, pack_signal
 from sim.machine.build import build

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sim.hw.fifo import make_fifos
-from sim.hw.peers import MESSAGE, News, carry_packets, groups_of, mail_places, mail_ps, make_peers, post
+from sim.hw.peers import carry_packets, mail_ps, post
+from sim.hw.peers_record import MESSAGE, News, groups_of, mail_places, make_peers
 from sim.hw.request import NEVER, Op
 from sim.hw.signals import pack_signal, unpack_signal
 from tests.support.peers_twin import Packet, carry

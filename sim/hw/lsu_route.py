@@ -1,0 +1,51 @@
+"""Destination of the stores of a load/store unit: the tile says it (`sim.hw.space`), or the window of a collective."""
+
+import numpy as np
+
+from sim.hw.request import SECTOR_BYTES, Op
+from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held
+from sim.hw.tags import sectors_in
+from tracer.compile.atomics import add_field
+from tracer.compile.jit import compiled
+from traces.schema import Cache
+
+
+@compiled(inline=True)
+def route_collective(lsu, tile):
+    """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window."""
+    port = lsu.line[0] >> PEER_BITS
+    if port > 0:
+        for i in range(lsu.lines):
+            lsu.line[i] -= port << PEER_BITS
+        lsu.link = port
+        lsu.contributors = 1 if tile.alone == 1 else held(tile)
+        if tile.op == Op.COMBINE:
+            lsu.op = Op.COMBINE
+    if lsu.op == Op.REDUCE:
+        lsu.op = Op.UPDATE
+    if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
+        for i in range(lsu.lines):
+            add_field(tile, LOCAL_BYTES, sectors_in(lsu.sectors[i]) * SECTOR_BYTES)
+            add_field(tile, LOCAL_SUM, fingerprint(tile, lsu.line[i], lsu.sectors[i]))
+
+
+@compiled(inline=True)
+def route_store(lsu, tile, sends):
+    """Set the destination of the current stores from their tile."""
+    if tile.routed == 0:
+        return
+    lsu.op, lsu.cache, lsu.contributors = tile.op, Cache.UNCACHED, 1
+    lsu.stores, lsu.first_store = tile.stores, tile.first_store
+    for k in range(tile.stores):
+        lsu.links[k] = 1 + sends[tile.first_store + k].port
+    if tile.stay == 0:
+        next_gpu(lsu)
+
+
+@compiled(inline=True)
+def next_gpu(lsu):
+    """Send the current lines (again), to the next GPU of a set."""
+    lsu.link = np.int64(lsu.links[lsu.store])
+    lsu.send = lsu.first_store + lsu.store
+    lsu.store += 1
+    lsu.next_line = 0
