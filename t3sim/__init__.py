@@ -216,17 +216,18 @@ def scenario(
     """
     preset = _machine(machine, changes)
     names_of("scenario: configurations", configurations, ALL_CONFIGURATIONS)
-    source, named_gpus = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
-    if bool(named_gpus) == (gpus is not None):
+    named = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
+    if bool(named.gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario(
         preset=preset,
-        problem=source.problem,
-        kernel=source.kernel,
-        gpus=named_gpus or count_of("scenario: gpus", gpus),
+        problem=named.source.problem,
+        kernel=named.source.kernel,
+        gpus=named.gpus or count_of("scenario: gpus", gpus),
         explicit=explicit,
         interval_ps=count_of("scenario: interval_ns", interval_ns) * PS_PER_NS,
     )
+    description = description.with_library(named.dtype) if named.by_library else description
     with use_threads(threads):
         return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
-from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of
+from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel
 from tracer.gemm.library import GpuFacts, architecture
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -124,8 +124,24 @@ def make_kernels(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> t
     return source.kernels if isinstance(source, Operator) else (source,)
 
 
-def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tuple[GemmSource, int]:
-    """A GEMM as `make_kernel` makes it, and the number of GPUs of its workload (0 without a workload).
+class NamedGemm(NamedTuple):
+    """A GEMM of a text.
+
+    Attributes:
+        source: as `make_kernel` makes it.
+        gpus: of its workload, 0 without a workload.
+        by_library: did the library of the machine choose the kernel?
+        dtype: as the text gives it.
+    """
+
+    source: GemmSource
+    gpus: int
+    by_library: bool
+    dtype: DataType | None
+
+
+def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> NamedGemm:
+    """A GEMM whose output a collective reduces.
 
     Raises:
         UserError: as `make_kernel`, or a kernel that is no GEMM.
@@ -134,7 +150,8 @@ def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> tupl
     source = _source(name, given, gpu)
     if not isinstance(source, GemmSource):
         raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
-    return source, named_sublayer(given["workload"])[1] if "workload" in given else 0
+    gpus = named_sublayer(given["workload"])[1] if "workload" in given else 0
+    return NamedGemm(source, gpus, gpu is not None and not names_kernel(given), given.get("dtype"))
 
 
 def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSource:

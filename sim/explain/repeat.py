@@ -1,7 +1,8 @@
 """Make the simulation of an archive again, on its machine or on a changed one. Results come from or go to the store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sim.collective.chunks import Chunks
 from sim.gemm_facts import gpu_facts
@@ -26,6 +27,8 @@ class Answer:
     speedup: float | None = None
 
 
+OTHER_KERNELS = ("piece_kernel", "fused_kernel")
+"""Fields of a scenario; its input has them, too."""
 Repeat = Callable[[Preset], Answer]
 """Simulate on a machine."""
 
@@ -58,12 +61,13 @@ def repeat_scenario(row: RunResult, configuration: str, store: Store) -> Repeat:
         UserError: a scenario that cannot be made again from the archive alone.
     """
     _check(row)
-    source = make_kernel(kernel_text(row.input))
-    assert isinstance(source, GemmSource)
+    source = _gemm(row.input)
+    others: dict[str, Any] = {name: _gemm(row.input[name]).kernel for name in OTHER_KERNELS if name in row.input}
     cut = Chunks(row.input["gpus"], tuple(row.input["edges"]))
     scenario = Scenario(
         *(row.preset, source.problem, source.kernel, row.input["gpus"], cut), explicit=row.options["explicit"]
     )
+    scenario = replace(scenario, **others)
     wanted = [name for name in (SEQUENTIAL, configuration) if f"{name}.time_ns" in row.figures]
 
     def answer(preset: Preset) -> Answer:
@@ -72,6 +76,12 @@ def repeat_scenario(row: RunResult, configuration: str, store: Store) -> Repeat:
         return Answer(found.configurations[configuration].time_ps, speedup)
 
     return answer
+
+
+def _gemm(described: Mapping[str, Any]) -> GemmSource:
+    source = make_kernel(kernel_text(described))
+    assert isinstance(source, GemmSource)
+    return source
 
 
 def _check(run: RunResult) -> None:

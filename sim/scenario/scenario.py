@@ -70,7 +70,8 @@ class Scenario:
         own: a user's topology and plan, instead of the machine's.
         policy: path of a user's arbiter, "" = the arbiter that this process has bound, if any.
         piece_kernel: kernel of the GEMMs of Decomposed, each of which makes a chunk; None = `kernel`.
-        fused_kernel: kernel of the GEMMs that send each tile as it is made (T3, FLUX, T3-NVLS); None = `kernel`.
+        fused_kernel: kernel of the GEMMs that send each tile as it is made (T3, FLUX, T3-NVLS), with the same tiles;
+            None = `kernel`.
     """
 
     preset: Preset
@@ -92,12 +93,20 @@ class Scenario:
         Raises:
             UserError: as `choose_kernel`.
         """
-        gpu, machine = gpu_facts(preset.machine), preset.machine
-        kernel = choose_kernel(problem, gpu, dtype, splits=(1,))
+        kernel = choose_kernel(problem, gpu_facts(preset.machine), dtype, splits=(1,))
+        return cls(preset, problem, kernel, gpus).with_library(dtype)
+
+    def with_library(self, dtype: DataType | None = None) -> "Scenario":
+        """The scenario with the further kernels that the library chooses, where it has chosen `kernel`.
+
+        Raises:
+            UserError: as `choose_kernel`.
+        """
+        gpu, machine = gpu_facts(self.preset.machine), self.preset.machine
         turns = is_direct(machine.link.topology) and machine.dispatch.chunks == ChunkOrder.IN_TURN
-        fused_kernel = in_turn(kernel, problem, gpu, gpus) if turns else None
-        pieces = choose_piece_kernel(problem, gpu, gpus, dtype)
-        return cls(preset, problem, kernel, gpus, piece_kernel=pieces, fused_kernel=fused_kernel)
+        fused = in_turn(self.kernel, self.problem, gpu, self.gpus) if turns else self.kernel
+        pieces = choose_piece_kernel(self.problem, gpu, self.gpus, dtype)
+        return replace(self, piece_kernel=pieces, fused_kernel=None if fused == self.kernel else fused)
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
@@ -108,7 +117,7 @@ class Scenario:
 
     def pieces(self) -> tuple[GemmSource, Chunks]:
         """The GEMMs of Decomposed, as one whose chunks follow each other."""
-        if self.piece_kernel is None:
+        if self.piece_kernel is None or self.chunks is not None:
             return self.source(), self.cut()
         source = GemmSource(self.problem, self.piece_kernel)
         return source, even_chunks(source.tiles, self.gpus)
@@ -133,9 +142,9 @@ class Scenario:
         """The workload as plain values."""
         plan: dict[str, Any] = {"plan_sha256": self.own.digest} if self.own else {}
         if self.piece_kernel is not None:
-            plan["pieces"] = gemm_input(self.pieces()[0])
+            plan["piece_kernel"] = gemm_input(self.pieces()[0])
         if self.fused_kernel is not None:
-            plan["fused"] = gemm_input(self.fused())
+            plan["fused_kernel"] = gemm_input(self.fused())
         return gemm_input(self.source()) | {"gpus": self.gpus, "edges": list(self.cut().edges)} | plan
 
     def options(self) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.kernel import kernel_fields
-from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm, make_kernels
+from tracer.kernels import NamedGemm, make_gemm, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import Archive, open_archive
 from traces.units import PS_PER_NS
@@ -109,9 +108,8 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     }
     if kind == Kind.T3:
         text, changes = kernel_of(settings)
-        return _asked_scenario(
-            *make_gemm(text, gpu_facts(common["preset"].machine), **changes), part_of(settings, "t3."), common
-        )
+        gemm = make_gemm(text, gpu_facts(common["preset"].machine), **changes)
+        return _asked_scenario(gemm, part_of(settings, "t3."), common)
     if kind == Kind.KERNEL:
         text, changes = kernel_of(settings)
         source: CommandSequence | Archive = CommandSequence(
@@ -156,33 +154,32 @@ def _preset(settings: dict[str, Any], folder: str) -> Preset:
     return Preset(name, loaded.title, loaded.machine, loaded.sources)
 
 
-def _asked_scenario(
-    gemm: GemmSource, workload_gpus: int, options: dict[str, Any], common: dict[str, Any]
-) -> AskedScenario:
-    """A scenario of a GEMM. `workload_gpus` is the number of GPUs of its workload; 0 = take the option `gpus`.
+def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, Any]) -> AskedScenario:
+    """A scenario of a GEMM. Without a workload, which has its number of GPUs, the option `gpus` gives it.
 
     Raises:
         UserError: no number of GPUs or two of them, an unknown configuration, an invalid plan.
     """
-    if bool(workload_gpus) == ("gpus" in options):
+    if bool(gemm.gpus) == ("gpus" in options):
         raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
-    gpus = workload_gpus or options["gpus"]
+    gpus = gemm.gpus or options["gpus"]
     configurations = options.get("configurations", list(CONFIGURATIONS))
     unknown = [name for name in configurations if name not in ALL_CONFIGURATIONS]
     if unknown or not configurations:
         raise StudyError(f"t3.configurations: found {configurations}, allowed are {', '.join(ALL_CONFIGURATIONS)}")
     sizes, explicit = options.get("chunks"), options.get("explicit", False)
     scenario = Scenario(
-        *(common["preset"], gemm.problem, gemm.kernel, gpus),
+        *(common["preset"], gemm.source.problem, gemm.source.kernel, gpus),
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=explicit,
         interval_ps=common["interval_ps"],
         own=load_plan(options["plan"]) if "plan" in options else None,
         policy=common["policy"],
     )
+    scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": explicit}
     content |= {"interval_ps": scenario.interval_ps} if scenario.interval_ps else {}
     content |= {"plan_sha256": scenario.own.digest} if scenario.own else {}
-    content |= {"problem": asdict(gemm.problem), "kernel": kernel_fields(gemm.kernel)}
+    content |= {"problem": asdict(scenario.problem), "kernel": kernel_fields(scenario.kernel)}
     content |= {"policy_sha256": policy_digest(scenario.policy)} if scenario.policy else {}
     return AskedScenario(scenario, configurations, content)

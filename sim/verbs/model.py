@@ -9,8 +9,9 @@ import click
 from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.view.heading import origins_text
@@ -86,8 +87,8 @@ def deployment_options(command: Any) -> Any:
     "--configuration",
     "chosen",
     multiple=True,
-    type=NearChoice(ALL_CONFIGURATIONS),
-    help="Only this configuration beside Sequential; can be repeated.  [those of the T3 paper]",
+    type=NearChoice((*ALL_CONFIGURATIONS, ALL)),
+    help="Only this one beside Sequential; can be repeated. all = also those of software.  [those of the T3 paper]",
 )
 @click.option("--figure", type=click.Path(), help="Draw the classes and the timeline: FILE.svg, .png or .pdf.")
 @with_accuracy("1%")
@@ -135,7 +136,8 @@ def model(
     shape = load_model(name)
     shape = replace(shape, layers=layers) if layers else shape
     how = _deployment(given, gpus, tokens)
-    scenario = ModelScenario(load_preset(preset, overrides), shape, how, accuracy, overlap, chosen or CONFIGURATIONS)
+    machine = load_preset(preset, overrides)
+    scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine))
     runs, store = scenario.runs(), Store()
     with Meter("runs") as meter:
         outcomes = run_all(

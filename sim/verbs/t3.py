@@ -15,8 +15,9 @@ from sim.run.policy_file import check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.bounds import bounds
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
+from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scenario import Scenario, check_scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
@@ -26,8 +27,7 @@ from sim.view.command_text import again
 from sim.view.energy_tables import configuration_energies, show_energies
 from sim.view.scenario_tables import show_scenario
 from tracer.compile.process import process_costs
-from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm
+from tracer.kernels import NamedGemm, make_gemm
 from tracer.workloads import LAYERS, MODELS
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
@@ -55,8 +55,8 @@ from traces.units import PS_PER_NS
     "--configuration",
     "chosen",
     multiple=True,
-    type=NearChoice(ALL_CONFIGURATIONS),
-    help="Only this configuration; can be repeated. Those of software are simulated only if they are named.",
+    type=NearChoice((*ALL_CONFIGURATIONS, ALL)),
+    help="Only this configuration; can be repeated. all = also those of software.  [those of the T3 paper]",
 )
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
@@ -114,29 +114,31 @@ def t3(
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
-    source, count = _gemm(machine, model, layer, tp, kernel, gpus)
+    configurations = asked_configurations(chosen, machine)
+    gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output)
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
-    scenario = Scenario(machine, source.problem, source.kernel, count, cut, explicit, interval_ps, own)
+    scenario = Scenario(machine, gemm.source.problem, gemm.source.kernel, count, cut, explicit, interval_ps, own)
+    scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
     if only_estimate:
-        show_estimates({name: scenario.run(name) for name in runs_of(chosen or CONFIGURATIONS)}, as_json)
+        show_estimates({name: scenario.run(name) for name in runs_of(configurations)}, as_json)
         return
     energies = load_energy(energy or DEFAULT)
-    check_scenario(scenario, chosen or CONFIGURATIONS)
+    check_scenario(scenario, configurations)
     if not as_json:
         print_text(bounds(scenario).text(), err=True)
     if workers > 1:
         if checkpoint_every_s is not None:
             raise UserError("--workers: not with --checkpoint, which saves one run at a time")
-        _simulate_ahead(scenario, chosen or CONFIGURATIONS, workers, fresh)
+        _simulate_ahead(scenario, configurations, workers, fresh)
         fresh = False
     with Meter("workgroups") as meter, use_threads(threads):
         result = simulate_scenario(
             scenario,
-            chosen or CONFIGURATIONS,
+            configurations,
             store=Store(),
             fresh=fresh,
             progress=meter.update,
@@ -184,28 +186,28 @@ def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: 
 
 def _gemm(
     machine: Preset, model: str | None, layer: str | None, tp: int | None, kernel: str | None, gpus: int | None
-) -> tuple[GemmSource, int]:
+) -> tuple[NamedGemm, int]:
     """The GEMM of one GPU and the number of GPUs."""
     named = (model, layer, tp)
     if (kernel is None) == (named == (None, None, None)) or (kernel is None and None in named):
         raise UserError("t3: give --kernel gemm:... and --gpus, or --model, --layer and --tp")
     try:
-        source, count = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}", gpu_facts(machine.machine))
+        gemm = make_gemm(kernel or f"gemm:workload={model}/{layer}/tp{tp}", gpu_facts(machine.machine))
     except UserError as mistake:
         if kernel:
             raise UserError(f"--kernel {kernel}: {mistake}") from None
         own = "for another shape give --kernel gemm:m=M,n=N,k=K --gpus N"
         raise UserError(f"--model {model} --layer {layer} --tp {tp}: {mistake}; {own}") from None
-    if bool(count) == (gpus is not None):
+    if bool(gemm.gpus) == (gpus is not None):
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
-    if count == 1:
+    if gemm.gpus == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
     if gpus is not None:
         try:
-            even_chunks(len(source.output_tiles()), gpus)
+            even_chunks(len(gemm.source.output_tiles()), gpus)
         except UserError as mistake:
             raise UserError(f"--{mistake}") from None
-    return source, count or int(gpus or 0)
+    return gemm, gemm.gpus or int(gpus or 0)
 
 
 def _chunks(text: str, gpus: int) -> Chunks:

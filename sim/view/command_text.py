@@ -70,7 +70,9 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
 def _t3_words(run: RunResult) -> tuple[list[str], list[str]]:
     """Words of `t3sim t3`, and its files. A fused run alone is one configuration."""
     gpus, edges = run.input["gpus"], run.input["edges"]
-    words = ["t3sim", "t3", "--kernel", kernel_text(run.input), "--gpus", str(gpus)]
+    by_library = "piece_kernel" in run.input  # it chooses them again
+    described = {"problem": run.input["problem"]} if by_library else run.input
+    words = ["t3sim", "t3", "--kernel", kernel_text(described), "--gpus", str(gpus)]
     fused = T3 if run.options.get("arbiter") == "round_robin" else T3_MCA
     chosen = [fused] if run.input.get("fused") else run.options["configurations"]
     if list(chosen) != list(CONFIGURATIONS):

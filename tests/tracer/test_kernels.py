@@ -35,7 +35,7 @@ def test_changes_are_added_and_replace():
     expected = LayerNorm(rows=8, cols=128, stats=True).kernel
     assert make_kernel("layernorm:rows=4,cols=128", rows=8, stats=True) == expected
     assert make_kernel("layernorm", rows="8", cols=128, stats="true") == expected
-    assert make_gemm("gemm:m=8,n=8,k=8", order=TileOrder.COLUMN, tile=(64, 64, 32), warps=(2, 2))[0].kernel == (
+    assert make_gemm("gemm:m=8,n=8,k=8", order=TileOrder.COLUMN, tile=(64, 64, 32), warps=(2, 2)).source.kernel == (
         GemmKernel(64, 64, 32, 2, 2, order=TileOrder.COLUMN)
     )
 

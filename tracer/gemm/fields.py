@@ -3,7 +3,7 @@
 One kernel may compute several GEMMs: `batch` equal ones, or `groups` of different numbers of rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -63,7 +63,7 @@ def gemm_of(
     values = _values(given)
     named = {name: values.pop(name) for name in KERNEL_FIELDS if name in values}
     problem = aligned_problem(**values, pad=pad)
-    if gpu is not None and not named and "workload" not in given:
+    if gpu is not None and not names_kernel(given):
         mean = replace(problem, m=-(-problem.m // (len(groups) - groups.count(0)))) if groups else problem
         kernel = choose_kernel(mean, gpu, given.get("dtype"), len(groups) - groups.count(0) if groups else batch)
     else:
@@ -72,6 +72,12 @@ def gemm_of(
     if groups:
         return GroupedGemm(problem, kernel, groups)
     return GemmSource(problem, kernel) if batch == 1 else strided_batch(problem, kernel, batch)
+
+
+def names_kernel(given: Mapping[str, Any]) -> bool:
+    """Does a field name the kernel? Otherwise the library chooses it."""
+    named = {field for name in given for field in STANDS_FOR.get(name, (name,))}
+    return "workload" in given or not named.isdisjoint(KERNEL_FIELDS)
 
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def machine(data: DataSet) -> Preset:
 def source_of(row: Row) -> GemmSource:
     """The GEMM of a row with the kernel that the library chooses."""
     text = f"gemm:m={row.m},n={row.n},k={row.k},dtype=fp16,b_layout={row.data.b_layout.name.lower()}"
-    return make_gemm(text, gpu_facts(machine(row.data).machine))[0]
+    return make_gemm(text, gpu_facts(machine(row.data).machine)).source
 
 
 def run_of(row: Row) -> KernelRun:

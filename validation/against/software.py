@@ -17,16 +17,15 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.collective.library import PLAIN
 from sim.energy import DEFAULT, load_energy
-from sim.presets import Preset, load_preset
+from sim.presets import load_preset
 from sim.run.store import Store
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.result import (
     ALL_CONFIGURATIONS,
     COPY_ENGINES,
     DECOMPOSED,
     FLUX,
-    IN_SWITCH,
     LIBRARY,
     NEEDS,
     NVLS,
@@ -125,13 +124,6 @@ def scenario(case: Case) -> Scenario:
     return Scenario.of_library(preset, *sub_layers()[case.sub_layer])
 
 
-def configurations(preset: Preset) -> list[str]:
-    """Those that a machine has: a library, a switch that adds."""
-    missing = {LIBRARY} if preset.machine.collective.library == PLAIN else set()
-    missing |= set() if preset.machine.link.in_switch else {*IN_SWITCH}
-    return [name for name in ALL_CONFIGURATIONS if name not in missing]
-
-
 def figures_of(result: ScenarioResult) -> dict[str, Figures]:
     """The figures of every configuration.
 
@@ -150,11 +142,10 @@ def figures_of(result: ScenarioResult) -> dict[str, Figures]:
     return figures
 
 
-def simulate(case: Case, store: Store, only: Sequence[str] = ()) -> dict[str, Figures]:
-    """Simulate a case in all configurations of its machine, or in those of them that are in `only`."""
+def simulate(case: Case, store: Store, only: Sequence[str] = (ALL,)) -> dict[str, Figures]:
+    """Simulate a case in all configurations of its machine, or in those in `only`."""
     asked = scenario(case)
-    names = [name for name in configurations(asked.preset) if not only or name in only]
-    return figures_of(simulate_scenario(asked, names, store=store))
+    return figures_of(simulate_scenario(asked, asked_configurations(only, asked.preset), store=store))
 
 
 def read_figures() -> dict[Case, dict[str, Figures]]:
@@ -293,7 +284,7 @@ def main() -> None:
     parser.add_argument("--configuration", action="append", default=[], choices=ALL_CONFIGURATIONS, help="only these")
     asked = parser.parse_args()
     for case in asked_cases(asked.run):
-        figures = simulate(case, Store(), asked.configuration)
+        figures = simulate(case, Store(), asked.configuration or (ALL,))
         found = read_figures()
         write_figures(found | {case: found.get(case, {}) | figures})
         print(case.name, *(f"{name} {one.time_ps / PS_PER_US:.1f} us" for name, one in figures.items()), flush=True)

@@ -95,7 +95,7 @@ def measure(
 
 def problem_of(name: str) -> GemmProblem:
     """The problem of `model/layer/tpN` or `MxNxK`."""
-    return make_gemm(f"gemm:{'workload' if '/' in name else 'shape'}={name}")[0].problem
+    return make_gemm(f"gemm:{'workload' if '/' in name else 'shape'}={name}").source.problem
 
 
 def cells(name: str, gpus: int, every: Measurement, ones: Sequence[Measurement]) -> list[str]:

@@ -50,7 +50,7 @@ class Workbench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         scenarios = {}
         for name in scenario_names(names):
             shape, gpus = extents = self._extents(name)
-            source, _ = make_gemm("gemm", shape=shape, **self.kernel)
+            source = make_gemm("gemm", shape=shape, **self.kernel).source
             interval_ps = self.interval_ns * PS_PER_NS if extents in timed else 0
             scenarios[name] = Scenario(preset, source.problem, source.kernel, gpus, interval_ps=interval_ps)
         return scenarios

@@ -1,6 +1,7 @@
 """t3sim explain: claims are those of runs with the value changed, and are in the store afterwards."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,7 @@ from sim.verbs.explain import explain_verb
 from sim.view.shares import shares
 from tests.support.paths import SMALL_TRACE
 from tests.support.programs import small_preset
+from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmKernel
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
@@ -117,8 +119,12 @@ def test_a_trace_is_needed_and_must_be_the_same(tmp_path):
     assert invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE, "--checks", 0, "--assumed", 0)["how_sure"] == "not checked"
 
 
-def test_a_scenario_is_explained_by_its_fused_run(tmp_path, capsys):
-    case = Scenario(small_preset(), aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+@pytest.mark.parametrize("own_kernels", [False, True])
+def test_a_scenario_is_explained_by_its_fused_run(own_kernels, tmp_path):
+    kernel = GemmKernel(64, 64, 32, 2, 2)
+    case = Scenario(small_preset("link.topology=switch"), aligned_problem(256, 256, 64), kernel, 4)
+    if own_kernels:
+        case = replace(case, fused_kernel=replace(kernel, order=TileOrder.COLUMN), piece_kernel=kernel)
     whole = simulate_scenario(case, ["Sequential", "T3"])
     write_scenario(tmp_path / "a.h5", whole)
     found = invoke(tmp_path / "a.h5", "--checks", 1, "--assumed", 1)

@@ -141,7 +141,7 @@ def test_a_gemm_that_sends_its_tiles_may_have_a_kernel_of_its_own():
     plain = replace(own, fused_kernel=None)
     changed = [name for name in RUNS if own.run(name).key != plain.run(name).key]
     assert changed == ["t3", "t3_mca", "flux", "t3_nvls"] and own.run("flux").source.kernel == own.fused_kernel
-    assert own.input()["fused"] != plain.run("flux").input()["kernel"] and "fused" not in plain.input()
+    assert own.input()["fused_kernel"] != plain.run("flux").input()["kernel"] and "fused_kernel" not in plain.input()
     assert simulate_scenario(own, [T3, FLUX]).configurations[FLUX].exactly_once
 
 
@@ -161,7 +161,10 @@ def test_pieces_have_a_kernel_of_their_own():
     plain = replace(pieces, piece_kernel=None)
     changed = [name for name in RUNS[:-2] if pieces.run(name).key != plain.run(name).key]
     assert changed == ["decomposed"] and pieces.run("decomposed").source.kernel == small
-    assert pieces.input()["pieces"] != plain.run("decomposed").input()["kernel"] and "pieces" not in plain.input()
+    assert (
+        pieces.input()["piece_kernel"] != plain.run("decomposed").input()["kernel"]
+        and "piece_kernel" not in plain.input()
+    )
     result = simulate_scenario(pieces, [DECOMPOSED])
     assert result.configurations[DECOMPOSED].exactly_once
     assert result.runs["decomposed"].link_bytes > 0

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import h5py
 import numpy as np
@@ -112,6 +113,17 @@ def test_only_some_configurations_and_unequal_chunks(capsys):
     assert found["runs"]["t3"]["simulated_gpus"] == 4
     # Over all GPUs every chunk is first once and own once: the mean is that of equal chunks.
     assert [one["dram_bytes"][kind] * 4 // D for kind in TRAFFIC[1:4]] == [3, 2, 3]
+
+
+def test_the_library_chooses_the_kernel_of_the_pieces_too(capsys):
+    """The printed command makes the same result again: it names no kernel either."""
+    chosen = ["--configuration", "Decomposed", "--set", "link.topology=switch"]
+    found = run_json(capsys, "--kernel", "gemm:m=512,n=256,k=32", "--gpus", "4", *chosen)
+    kernel, pieces = found["input"]["kernel"], found["input"]["piece_kernel"]["kernel"]
+    assert pieces["order"] == "grouped" and pieces != kernel and "fused_kernel" not in found["input"]
+    assert found["command"].startswith("t3sim t3 --kernel gemm:m=512,n=256,k=32 --gpus 4 --configuration Decomposed")
+    assert main([*shlex.split(found["command"])[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["configurations"] == found["configurations"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,21 @@
+"""Which configurations a user asks for."""
+
+from collections.abc import Sequence
+
+from sim.collective.library import PLAIN
+from sim.collective.topology import is_direct
+from sim.presets import Preset
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+
+ALL = "all"
+"""A name for all configurations that a machine has."""
+
+
+def asked_configurations(names: Sequence[str], preset: Preset) -> tuple[str, ...]:
+    """The configurations of these names. ALL = all that the machine has; no name = those of the paper."""
+    if ALL not in names:
+        return tuple(names) or CONFIGURATIONS
+    link = preset.machine.link
+    missing = {*([] if is_direct(link.topology) else SOFTWARE), *([] if link.in_switch else IN_SWITCH)}
+    missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()
+    return tuple(name for name in ALL_CONFIGURATIONS if name not in missing)
