@@ -43,7 +43,7 @@ def test_changes_are_added_and_replace():
 def test_short_names_of_a_gemm():
     short = "gemm:shape=100x60x40,dtype=fp32,out_dtype=fp16,tile=64x32x16,warps=2x1,copy=async,epilogue=staged,lanes=64"
     long = "gemm:m=100,n=60,k=40,a_bytes=4,b_bytes=4,c_bytes=2,tile_m=64,tile_n=32,tile_k=16,warps_m=2,warps_n=1"
-    source, gpus = make_gemm(short)
+    source, gpus, *_ = make_gemm(short)
     assert gpus == 0
     assert source.fingerprint() == make_kernel(f"{long},copy=async,epilogue=staged,lanes=64").fingerprint()
     assert source.kernel == GemmKernel(64, 32, 16, 2, 1, copy=Copy.ASYNC, epilogue=Epilogue.STAGED, lanes=64)
@@ -52,7 +52,7 @@ def test_short_names_of_a_gemm():
 
 @pytest.mark.parametrize("case", PAPER_CASES)
 def test_a_workload_and_its_extents_are_the_same_gemm(case):
-    named, gpus = make_gemm("gemm:workload={}/{}/tp{}".format(*case))
+    named, gpus, *_ = make_gemm("gemm:workload={}/{}/tp{}".format(*case))
     problem = sublayer(*case)
     assert gpus == case[2] and named.problem == problem
     plain = make_kernel(f"gemm:m={problem.m},n={problem.n},k={problem.k}")
@@ -61,7 +61,7 @@ def test_a_workload_and_its_extents_are_the_same_gemm(case):
 
 def test_rows_of_a_begin_at_16_bytes_and_those_of_b_and_c_at_sectors():
     def leading(text):
-        problem = make_gemm(text)[0].problem
+        problem = make_gemm(text).source.problem
         return problem.lda, problem.ldb, problem.ldc
 
     assert leading("gemm:m=100,n=24,k=20") == (24, 32, 32)
@@ -70,7 +70,7 @@ def test_rows_of_a_begin_at_16_bytes_and_those_of_b_and_c_at_sectors():
     assert leading("gemm:m=100,n=24,k=20,dtype=fp32") == (20, 24, 24)
     assert leading("gemm:m=100,n=24,k=20,a_layout=column,b_layout=column,c_layout=column") == (104, 32, 112)
     aligned = GemmProblem(64, 32, 48, lda=48, ldb=32, ldc=32)
-    assert aligned_problem(64, 32, 48) == aligned == make_gemm("gemm:m=64,n=32,k=48,pad=dense")[0].problem
+    assert aligned_problem(64, 32, 48) == aligned == make_gemm("gemm:m=64,n=32,k=48,pad=dense").source.problem
 
 
 def test_every_sublayer_has_whole_sectors_in_its_rows():
