@@ -27,11 +27,13 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Attributes:
         value: in words; unique within the factor.
         overrides, kernel: as in Workbench, added to those of the experiment.
+        drawn: False = no machine of the design has it; only `proposed` ones may.
     """
 
     value: str
     overrides: tuple[str, ...] = ()
     kernel: dict[str, int | str] = {}
+    drawn: bool = True
 
     @property
     def fields(self) -> set[str]:
@@ -46,13 +48,11 @@ class Factor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         name: unique within the space.
         reason: why the levels are possible, and why none is beyond the first and the last.
         level: the levels. The first one is the experiment's base and sets no field.
-        drawn: False = all machines of the design have the first level; only `proposed` ones may have another.
     """
 
     name: str
     reason: str
     level: tuple[Level, ...]
-    drawn: bool = True
 
     @property
     def fields(self) -> set[str]:
@@ -118,12 +118,11 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if isinstance(which, str):
             return self._proposed(which)
         block, place = divmod(which, BLOCK)
-        drawn = {
-            factor.name: factor.level[_order(self.seed, factor.name, block)[place] * len(factor.level) // BLOCK]
-            for factor in self.factor
-            if factor.drawn
-        }
-        return self.base() | drawn
+        machine = {}
+        for factor in self.factor:
+            drawn = [level for level in factor.level if level.drawn]
+            machine[factor.name] = drawn[_order(self.seed, factor.name, block)[place] * len(drawn) // BLOCK]
+        return machine
 
     def _proposed(self, name: str) -> dict[str, Level]:
         given = {each.name: each.level for each in self.proposed}
@@ -174,8 +173,9 @@ def check_factor(factor: Factor, where: str) -> None:
     names = [level.value for level in factor.level]
     if not 2 <= len(names) <= BLOCK or len(set(names)) < len(names):
         raise UserError(f"{where}: {factor.name}: found {names}, allowed are 2 to {BLOCK} levels of different names")
-    if factor.level[0].fields:
-        raise UserError(f"{where}: {factor.name}: the first level, {names[0]!r}, is the base: it may set no field")
+    if factor.level[0].fields or not factor.level[0].drawn:
+        first = f"the first level, {names[0]!r}, is the base"
+        raise UserError(f"{where}: {factor.name}: {first}: it may set no field and must be drawn")
 
 
 @cache
