@@ -4,7 +4,7 @@ import pytest
 
 from sim.host.gpu import Gpu
 from sim.host.window import check_window_memory
-from sim.hw import cu_record, l1, link, lsu_record, noc_record, tags, tracker, warp
+from sim.hw import cu_record, l1, link_record, lsu_record, noc_record, tags, tracker, warp
 from sim.hw.hbm import queue, record
 from sim.machine.memory import available_bytes, check_memory, check_plan_memory, machine_bytes
 from sim.presets import check, load_preset, presets
@@ -33,8 +33,8 @@ RECORDS = {
     "hbm.banks_per_group": record.MAX_BANKS,
     "hbm.row_bytes": record.MAX_ROW_BYTES,
     "hbm.queue_entries": queue.MAX_ATOMS,
-    "link.credits": link.MAX_CREDITS,
-    "network.credits": link.MAX_CREDITS,
+    "link.credits": link_record.MAX_CREDITS,
+    "network.credits": link_record.MAX_CREDITS,
 }
 
 
