@@ -38,6 +38,7 @@ from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.run import KernelRun
 from sim.run.runner import Progress as StudyProgress
 from sim.run.store import Store, run_or_get
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Progress, Scenario, simulate_scenario
@@ -204,7 +205,7 @@ def scenario(
         gemm: the GEMM of one GPU, "gemm:m=2048,n=2048,k=512" or "gemm:workload=t-nlg/fc2/tp8".
         gpus: number of GPUs; None for a workload, which has its own number.
         machine, changes: as in `machine`.
-        configurations: names of the configurations; those of software are named as for `t3sim t3`.
+        configurations: their names, as for `t3sim t3`; "all" = all that the machine has.
         explicit: simulate every GPU; else one GPU represents all where that is exact.
         interval_ns, threads, fresh, store, progress: as in `run`; progress names the run.
 
@@ -215,7 +216,8 @@ def scenario(
         UserError: `gpus` is missing, or is given with a workload; as `run`.
     """
     preset = _machine(machine, changes)
-    names_of("scenario: configurations", configurations, ALL_CONFIGURATIONS)
+    names = names_of("scenario: configurations", configurations, (*ALL_CONFIGURATIONS, ALL))
+    names = asked_configurations(names, preset)
     named = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
     if bool(named.gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
@@ -229,7 +231,7 @@ def scenario(
     )
     description = description.with_library(named.dtype) if named.by_library else description
     with use_threads(threads):
-        return simulate_scenario(description, configurations, store=store or Store(), fresh=fresh, progress=progress)
+        return simulate_scenario(description, names, store=store or Store(), fresh=fresh, progress=progress)
 
 
 def collective(

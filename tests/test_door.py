@@ -7,6 +7,7 @@ import pytest
 import t3sim
 from sim.presets import presets
 from sim.results import ResultsArchive
+from sim.scenario.result import CONFIGURATIONS
 
 GEMM = "gemm:m=64,n=64,k=32,tile_m=128"
 
@@ -56,6 +57,8 @@ def test_a_stored_trace(tmp_path):
 def test_a_scenario_and_a_figure(tmp_path):
     found = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["Sequential", "T3"])
     assert found.speedup("T3") > 1 and set(found.configurations) == {"Sequential", "T3"}
+    every = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["all"])
+    assert tuple(every.configurations) == CONFIGURATIONS  # a ring has no others
     t3sim.plot("rates", found.runs["gemm"], tmp_path / "rates.svg")
     t3sim.plot("roofline", ResultsArchive([found.runs["gemm"]]), tmp_path / "roofline.png")
     assert (tmp_path / "rates.svg").stat().st_size > 1000 and (tmp_path / "roofline.png").stat().st_size > 1000

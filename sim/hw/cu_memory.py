@@ -37,6 +37,10 @@ def arrives_elsewhere(event):
 
 @compiled(inline=True)
 def start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, output, now_ps):
+    """Start the memory event of warp w, and send what can leave now.
+
+    Reads: addresses, output. Writes: cu, lsu, l1, sets, fifos, pool, warps.
+    """
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
     lsu.wavefront = w - resident.first_warp

@@ -45,7 +45,10 @@ def _choose_in_group(dispatch, cus, group):
 
 @compiled
 def cluster_cu(dispatch, cus):
-    """CU for the next workgroup of a kernel with clusters, -1 if the group of the next cluster has no room."""
+    """CU for the next workgroup of a kernel with clusters, -1 if the group of the next cluster has no room.
+
+    Reads: dispatch, cus.
+    """
     rank = dispatch.taken % dispatch.cluster
     group = choose_group(dispatch, cus) if rank == 0 else 0
     if group < 0:
@@ -57,7 +60,10 @@ def cluster_cu(dispatch, cus):
 
 @compiled
 def join_cluster(dispatch, queue, cus, c, place):
-    """The workgroup in this place of a CU is the next one of its cluster. The last one tells all who they are."""
+    """The workgroup in this place of a CU is the next one of its cluster. The last one tells all who they are.
+
+    Writes: dispatch, cus.
+    """
     size, rank = dispatch.cluster, dispatch.taken % dispatch.cluster
     dispatch.members[rank] = member(c, place)
     resident = cus[c].resident[place]

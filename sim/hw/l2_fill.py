@@ -12,13 +12,13 @@ from traces.schema import Cache
 
 @compiled(inline=True)
 def bank_set(bank, sets, request):
-    """The set of a request."""
+    """The set of a request. Reads: bank."""
     return sets[bank.first_set + request.cache_set]
 
 
 @compiled(inline=True)
 def answer(fifo, pool, request, ready_ps):
-    """Send a request back to the CU that waits for it, if one does."""
+    """Send a request back to the CU that waits for it, if one does. Writes: fifo, pool."""
     if request.op == Op.READ or request.op == Op.ATOMIC or is_awaited(request):
         fifo_push_copy(fifo, pool, request, ready_ps)
 
@@ -72,7 +72,10 @@ def _close_up(waiters, first, end):
 
 @compiled
 def take_fills(bank, sets, waiters, fifos, pool, number, now_ps):
-    """Take the fills that are due from a fifo. Returns when the next one is."""
+    """Take the fills that are due from a fifo. Returns when the next one is.
+
+    Writes: bank, sets, waiters, fifos, pool.
+    """
     fills = fifos[number]
     while fifo_head_ps(fills, pool) <= now_ps:
         _fill(bank, sets, waiters, fifos, pool, fifo_head(fills, pool), now_ps)

@@ -10,8 +10,7 @@ Two GPUs share only a wire. A packet is visible at the other end after the laten
 simulated alone for that time, at once or one after the other. Only then `publish` tells each end what the other has
 done.
 
-There are no errors, retries or flow-control packets (D25). Times on the link are in femtoseconds: rounding a line's
-853.3 ps to whole picoseconds would cost bandwidth.
+There are no errors, retries or flow-control packets (D25). Times are in femtoseconds (`sim.hw.link_record`).
 """
 
 import numpy as np

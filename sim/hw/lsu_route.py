@@ -12,7 +12,10 @@ from traces.schema import Cache
 
 @compiled(inline=True)
 def route_collective(lsu, tile):
-    """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window."""
+    """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window.
+
+    Writes: lsu, tile.
+    """
     port = lsu.line[0] >> PEER_BITS
     if port > 0:
         for i in range(lsu.lines):
@@ -31,7 +34,7 @@ def route_collective(lsu, tile):
 
 @compiled(inline=True)
 def route_store(lsu, tile, sends):
-    """Set the destination of the current stores from their tile."""
+    """Set the destination of the current stores from their tile. Reads: tile, sends. Writes: lsu."""
     if tile.routed == 0:
         return
     lsu.op, lsu.cache, lsu.contributors = tile.op, Cache.UNCACHED, 1
@@ -44,7 +47,7 @@ def route_store(lsu, tile, sends):
 
 @compiled(inline=True)
 def next_gpu(lsu):
-    """Send the current lines (again), to the next GPU of a set."""
+    """Send the current lines (again), to the next GPU of a set. Writes: lsu."""
     lsu.link = np.int64(lsu.links[lsu.store])
     lsu.send = lsu.first_store + lsu.store
     lsu.store += 1

@@ -12,7 +12,7 @@ from tracer.compile.jit import compiled
 
 @compiled
 def line_set(msc, sets, line):
-    """The set of a line."""
+    """The set of a line. Reads: msc."""
     number = channel_local(line, msc.interleave_bytes, msc.channels) // LINE_BYTES
     return sets[msc.first_set + set_of(number, msc.sets, msc.index)]
 
@@ -26,7 +26,7 @@ def _answer(msc, fifos, pool, request, now_ps):
 
 @compiled
 def msc_send(msc, fifos, pool, request, stream, now_ps):
-    """Send a copy of a request to the channel. Returns the copy."""
+    """Send a copy of a request to the channel. Returns the copy. Writes: msc, fifos, pool."""
     fifo = fifos[msc.out_fifo[stream]]
     fifo_push_copy(fifo, pool, request, now_ps + msc.pass_ps)
     msc.sent_ps = min(msc.sent_ps, now_ps + msc.pass_ps)
@@ -64,7 +64,10 @@ def _place(msc, cache_set, way, fifos, pool, request, now_ps):
 
 @compiled
 def msc_read(msc, sets, waiters, fifos, pool, request, now_ps):
-    """Answer a read that hits, else let it wait for its sectors. Returns False if the line has no way."""
+    """Answer a read that hits, else let it wait for its sectors. Returns False if the line has no way.
+
+    Writes: msc, sets, waiters, fifos, pool.
+    """
     cache_set = line_set(msc, sets, request.line)
     way = _place(msc, cache_set, find_way(cache_set, msc.ways, request.line), fifos, pool, request, now_ps)
     if way < 0:
@@ -101,7 +104,10 @@ def msc_read(msc, sets, waiters, fifos, pool, request, now_ps):
 
 @compiled
 def msc_write(msc, sets, fifos, pool, request, now_ps):
-    """Write into the cache, and to memory unless it writes back. Returns False if the line has no way."""
+    """Write into the cache, and to memory unless it writes back. Returns False if the line has no way.
+
+    Writes: msc, sets, fifos, pool.
+    """
     cache_set = line_set(msc, sets, request.line)
     way = _place(msc, cache_set, find_way(cache_set, msc.ways, request.line), fifos, pool, request, now_ps)
     if way < 0:
@@ -118,7 +124,10 @@ def msc_write(msc, sets, fifos, pool, request, now_ps):
 
 @compiled
 def msc_update(msc, sets, fifos, pool, request, now_ps):
-    """Pass a near-memory update on. The line's sectors here are written back or dropped."""
+    """Pass a near-memory update on. The line's sectors here are written back or dropped.
+
+    Writes: msc, sets, fifos, pool.
+    """
     cache_set = line_set(msc, sets, request.line)
     way = find_way(cache_set, msc.ways, request.line)
     if way >= 0:
@@ -129,7 +138,10 @@ def msc_update(msc, sets, fifos, pool, request, now_ps):
 
 @compiled
 def msc_fill(msc, sets, waiters, fifos, pool, fill, now_ps):
-    """Data came from memory: mark the sectors valid, and answer each waiting read that now has all its sectors."""
+    """Data came from memory: mark the sectors valid, and answer each waiting read that now has all its sectors.
+
+    Writes: msc, sets, waiters, fifos, pool.
+    """
     cache_set = line_set(msc, sets, fill.line)
     way = find_way(cache_set, msc.ways, fill.line)
     sectors = cache_set.way[way]

@@ -49,7 +49,7 @@ def home_set(noc, line):
 
 @compiled(inline=True)
 def transfer_ps(noc, data_bytes, bytes_per_clk):
-    """Time that a packet occupies a port."""
+    """Time that a packet occupies a port. Reads: noc."""
     return quotient(data_bytes + bytes_per_clk - 1, bytes_per_clk) * noc.period_ps
 
 
@@ -168,7 +168,10 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
 
 @compiled(inline=True)
 def enter(calendar, source, fifo, pool, begin_ps, end_ps):
-    """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER."""
+    """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER.
+
+    Reads: fifo, pool. Writes: calendar.
+    """
     number = fifo.head
     while number != fifo.tail:
         ready_ps = fifo_request(fifo, pool, number).ready_ps

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
+from sim.gemm_facts import gpu_facts
 from sim.host.gpu import Gpu
 from sim.host.state import named_arrays
 from sim.machine.engine import run_engine
@@ -66,7 +67,8 @@ def requests_per_s(preset: Preset) -> float:
     """Line requests that this computer simulates in a second: of a small GEMM on the machine."""
     if not is_compiled(run_engine):
         return SLOW_PER_S
-    gemm_run(preset, GemmSource(LOADED, GemmKernel())).execute()  # loads the compiled functions
+    kernel = GemmKernel(lanes=gpu_facts(preset.machine).lanes)
+    gemm_run(preset, GemmSource(LOADED, kernel)).execute()  # loads the compiled functions
     began_s = perf_counter()
-    result = gemm_run(preset, GemmSource(PROBE, GemmKernel())).execute()
+    result = gemm_run(preset, GemmSource(PROBE, kernel)).execute()
     return result.line_requests / (perf_counter() - began_s)

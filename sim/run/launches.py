@@ -7,7 +7,7 @@ from hashlib import sha256
 import numpy as np
 
 from sim.collective.plans import Plan
-from sim.collective.topology import AddingSwitch, is_direct
+from sim.collective.topology import AddingSwitch, AnyTopology, is_direct
 from sim.host.window import Launch
 from sim.spec import ChunkOrder, Dispatch
 from tracer.gemm.source import GemmSource
@@ -43,6 +43,12 @@ def staggered_launch(source: GemmSource, plan: Plan, start_ps: int, gates: np.nd
     return Launch(staggered, tags=tags, gates=None if gates is None else gates[tile], start_ps=start_ps)
 
 
+def takes_turns(topology: AnyTopology | AddingSwitch, dispatch: Dispatch) -> bool:
+    """Does a GEMM that sends its tiles make tiles of all chunks in turn? Not on a ring, where they pass a neighbour."""
+    straight = is_direct(topology) or isinstance(topology, AddingSwitch)
+    return straight and dispatch.chunks == ChunkOrder.IN_TURN
+
+
 def scattering_launch(source: GemmSource, plan: Plan, dispatch: Dispatch) -> Launch:
     """The GEMM of one GPU that sends each tile to the owner of its chunk as soon as it is made.
 
@@ -50,8 +56,7 @@ def scattering_launch(source: GemmSource, plan: Plan, dispatch: Dispatch) -> Lau
     on a switch would send to the same owner. So tiles of all chunks take turns there (`dispatch.chunks`). In this way a
     switch that adds gets a tile from all GPUs at about the same time. On a ring a GPU makes chunk after chunk.
     """
-    straight = is_direct(plan.topology) or isinstance(plan.topology, AddingSwitch)
-    if not straight or dispatch.chunks == ChunkOrder.ONE_BY_ONE:
+    if not takes_turns(plan.topology, dispatch):
         return staggered_launch(source, plan, dispatch.launch_ps)
     tiles = plan.chunks.in_turn(plan.gpu)
     splits = np.arange(source.kernel.split_k)[:, None]

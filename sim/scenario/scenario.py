@@ -13,10 +13,10 @@ from sim.collective.library import PLAIN, choose
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import DECOMPOSED, FLUX, OVERLAPS
-from sim.collective.topology import is_direct
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.inputs import gemm_input
+from sim.run.launches import takes_turns
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.many_gpus import fused_plans
 from sim.run.result import RunResult
@@ -35,7 +35,7 @@ from sim.scenario.result import (
     ScenarioResult,
     put_together,
 )
-from sim.spec import Arbiter, ChunkOrder
+from sim.spec import Arbiter
 from tracer.data_type import DataType
 from tracer.gemm.library import choose_kernel, choose_piece_kernel, in_turn
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
@@ -103,7 +103,7 @@ class Scenario:
             UserError: as `choose_kernel`.
         """
         gpu, machine = gpu_facts(self.preset.machine), self.preset.machine
-        turns = is_direct(machine.link.topology) and machine.dispatch.chunks == ChunkOrder.IN_TURN
+        turns = takes_turns(machine.link.topology, machine.dispatch)
         fused = in_turn(self.kernel, self.problem, gpu, self.gpus) if turns else self.kernel
         pieces = choose_piece_kernel(self.problem, gpu, self.gpus, dtype)
         return replace(self, piece_kernel=pieces, fused_kernel=None if fused == self.kernel else fused)

@@ -18,6 +18,7 @@ from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
 from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
@@ -163,10 +164,10 @@ def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, 
     if bool(gemm.gpus) == ("gpus" in options):
         raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
     gpus = gemm.gpus or options["gpus"]
-    configurations = options.get("configurations", list(CONFIGURATIONS))
-    unknown = [name for name in configurations if name not in ALL_CONFIGURATIONS]
-    if unknown or not configurations:
-        raise StudyError(f"t3.configurations: found {configurations}, allowed are {', '.join(ALL_CONFIGURATIONS)}")
+    names, allowed = options.get("configurations", list(CONFIGURATIONS)), (*ALL_CONFIGURATIONS, ALL)
+    if not names or not set(names) <= set(allowed):
+        raise StudyError(f"t3.configurations: found {names}, allowed are {', '.join(allowed)}")
+    configurations = list(asked_configurations(names, common["preset"]))
     sizes, explicit = options.get("chunks"), options.get("explicit", False)
     scenario = Scenario(
         *(common["preset"], gemm.source.problem, gemm.source.kernel, gpus),

@@ -168,6 +168,8 @@ def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype:
 def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, chunks: int) -> GemmKernel:
     """The kernel whose waves have tiles of all chunks of its walk, with the bands that suit a chunk's share of a wave.
 
+    No library has such kernels: that it would choose the bands by its own rule is assumed.
+
     Args:
         kernel: the library's choice.
         chunks: number of them.

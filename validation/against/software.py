@@ -142,10 +142,11 @@ def figures_of(result: ScenarioResult) -> dict[str, Figures]:
     return figures
 
 
-def simulate(case: Case, store: Store, only: Sequence[str] = (ALL,)) -> dict[str, Figures]:
-    """Simulate a case in all configurations of its machine, or in those in `only`."""
+def simulate(case: Case, store: Store, only: Sequence[str] = ALL_CONFIGURATIONS) -> dict[str, Figures]:
+    """Simulate a case in those configurations of its machine that are in `only`."""
     asked = scenario(case)
-    return figures_of(simulate_scenario(asked, asked_configurations(only, asked.preset), store=store))
+    names = [name for name in asked_configurations((ALL,), asked.preset) if name in only]
+    return figures_of(simulate_scenario(asked, names, store=store))
 
 
 def read_figures() -> dict[Case, dict[str, Figures]]:
@@ -284,7 +285,7 @@ def main() -> None:
     parser.add_argument("--configuration", action="append", default=[], choices=ALL_CONFIGURATIONS, help="only these")
     asked = parser.parse_args()
     for case in asked_cases(asked.run):
-        figures = simulate(case, Store(), asked.configuration or (ALL,))
+        figures = simulate(case, Store(), asked.configuration or ALL_CONFIGURATIONS)
         found = read_figures()
         write_figures(found | {case: found.get(case, {}) | figures})
         print(case.name, *(f"{name} {one.time_ps / PS_PER_US:.1f} us" for name, one in figures.items()), flush=True)

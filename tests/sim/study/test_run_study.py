@@ -18,8 +18,10 @@ from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from sim.run.run import Run
 from sim.run.store import Store
+from sim.scenario.result import CONFIGURATIONS, SOFTWARE
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.study import load_study, run_study
+from sim.study.asked import asked_of
 from tests.support.paths import ROOT
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.kernels import make_kernel
@@ -182,6 +184,16 @@ def test_the_configurations_of_the_paper(tmp_path):
 
 
 @pytest.mark.slow
+def test_all_configurations_of_each_machine(tmp_path):
+    (tmp_path / "study.toml").write_text(
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\n'
+        't3.configurations = ["all"]\nt3.gpus = 2\n[axes]\nlink.topology = ["ring", "switch"]\n'
+    )
+    points = load_study(tmp_path / "study.toml").points
+    ring, switch = (set(asked_of(point.settings, point.folder).configurations) for point in points)
+    assert ring == {*CONFIGURATIONS} and switch == {*CONFIGURATIONS, *SOFTWARE}
+
+
 def test_time_series_of_the_configurations(tmp_path):
     """A point is a run of figures and, with interval_ns, one for each simulation behind it."""
     text = (

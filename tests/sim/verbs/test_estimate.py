@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sim.presets import load_preset
 from sim.run import estimate
 from sim.run.store import Store
 from traces.command.cli import main
@@ -39,6 +40,13 @@ def test_every_gpu_counts_if_every_gpu_is_simulated(rate, capsys):
     for alone, together in zip(one["runs"], all_gpus["runs"], strict=True):
         assert together["line_requests"] == 2 * alone["line_requests"]
         assert together["memory_bytes"] > alone["memory_bytes"] > 100e6
+
+
+@pytest.mark.parametrize("name", ["v100", "mi210"])
+def test_the_rate_is_that_of_a_gemm_which_the_machine_can_run(name, monkeypatch):
+    """Warps of mi210 have 64 lanes."""
+    monkeypatch.setattr(estimate, "is_compiled", lambda function: True)
+    assert estimate.requests_per_s(load_preset(name)) > 0
 
 
 @pytest.mark.slow
