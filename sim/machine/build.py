@@ -61,15 +61,10 @@ from sim.hw.warp import WARPS, clear_warps
 from sim.machine.clusters import run_peers
 from sim.machine.engine_record import SERIES, make_engine
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.phases import (
-    retry_memory,
-    run_answers,
-    run_banks,
-    run_channels,
-    run_cus,
-    run_mscs,
-    run_requests,
-)
+from sim.machine.phase_banks import run_banks
+from sim.machine.phase_cus import run_cus
+from sim.machine.phase_memory import retry_memory, run_channels, run_mscs
+from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.stalls import STALL
 from sim.machine.tracking import run_tracker
 from sim.machine.wiring import data_ps, lookahead_ps, wire
@@ -186,7 +181,7 @@ class Node(NamedTuple):
     bank_told_ps: np.ndarray  # and what memory, and arrivals that stay in L2, tell banks
     copy_told_ps: np.ndarray  # and what the crossbar tells banks about data for copies; empty without copies
     steps: np.ndarray  # i8: calls of each CU, bank and channel so far; places as in wake_ps
-    news: np.ndarray  # i1 [CUs]: what each has to tell since it ran last (sim.machine.phases)
+    news: np.ndarray  # i1 [CUs]: what each has to tell since it ran last (sim.machine.engine_record)
     fifos: np.ndarray
     pool: Pool
     dispatch: np.ndarray  # DISPATCH [QUEUES]

@@ -10,7 +10,7 @@ from sim.hw.signals import member_cu, member_place
 from tracer.compile.jit import compiled
 
 
-@compiled
+@compiled(apart=True)
 def run_peers(node, begin_ps, end_ps):
     """Open barriers of clusters and carry packets between CUs, if a kernel with clusters is in progress.
 

@@ -20,7 +20,8 @@ from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.machine.engine_record import grid_end_ps
 from sim.machine.fabric import fabric_wake_ps
-from sim.machine.phases import collect_ended, retry_blocked
+from sim.machine.phase_cus import collect_ended
+from sim.machine.phase_noc import retry_blocked
 from sim.machine.series import close_interval
 from sim.machine.shares import run_jobs, run_units
 from sim.machine.team import DONE, ENDED, JOBS, TURN, WINDOW, meet, part
@@ -56,7 +57,7 @@ def next_act_ps(node):
     return first_ps
 
 
-@compiled
+@compiled(apart=True)
 def run_dispatchers(node, end_ps):
     """Dispatch workgroups that are due before end_ps, in the order of time. Returns False if a queue needs the host.
 

@@ -5,6 +5,10 @@ import numpy as np
 from sim.hw.request import NEVER
 from tracer.compile.jit import compiled
 
+# News of a CU after a window, as bits. Nobody needs to look at the records of a CU without news.
+WORKGROUP_ASKS = 1  # a workgroup asks the Tracker for an entry
+PORT_WAITS = 2  # its load/store unit, or its bulk copy unit, waits for a credit of unknown time
+
 ENGINE = np.dtype(
     [
         # constants

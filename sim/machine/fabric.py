@@ -97,7 +97,7 @@ def _waits_in_switch(node, p):
     return part >= 0 and not is_last_part(node.output.switch[0], node.output.sums, part)
 
 
-@compiled
+@compiled(apart=True)
 def run_arrivals(node, begin_ps, end_ps):
     """Move packets that arrive before end_ps into the memory queues, in the order of time, while there is room.
 
@@ -169,7 +169,7 @@ def _read_target(node, dma):
     return target, node.fabric_fifos[target, Stream.COMM_READ]
 
 
-@compiled
+@compiled(apart=True)
 def run_dmas(node, begin_ps, end_ps):
     """DMA engines take data that channels return, read their tiles, and take the next ready descriptor.
 
@@ -272,7 +272,7 @@ def _read(node, e, dma, now_ps):
         write_span(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag, dma.began_ps, dma.next_ps)
 
 
-@compiled
+@compiled(apart=True)
 def run_links(node, begin_ps, end_ps):
     """Packets leave that can leave before end_ps, in the order of time.
 

@@ -8,15 +8,10 @@ later window only, or the other half comes later in the window. So it does not m
 
 from sim.machine.clusters import run_peers
 from sim.machine.fabric import run_arrivals, run_dmas, run_links
-from sim.machine.phases import (
-    retry_memory,
-    run_answers,
-    run_banks,
-    run_channels,
-    run_cus,
-    run_mscs,
-    run_requests,
-)
+from sim.machine.phase_banks import run_banks
+from sim.machine.phase_cus import run_cus
+from sim.machine.phase_memory import retry_memory, run_channels, run_mscs
+from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.team import (
     CHANNELS,
     CUS,

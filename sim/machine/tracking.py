@@ -12,11 +12,11 @@ from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop
 from sim.hw.request import NEVER
 from sim.hw.tracker import tracker_grant
 from sim.hw.tracker_count import tracker_count
-from sim.machine.phases import WORKGROUP_ASKS
+from sim.machine.engine_record import WORKGROUP_ASKS
 from tracer.compile.jit import compiled
 
 
-@compiled
+@compiled(apart=True)
 def run_tracker(node, begin_ps, end_ps):
     """Count the reported requests and serve the workgroups that ask for an entry.
 

@@ -11,7 +11,7 @@ from sim.hw.fifo import fifo_push_copy
 from sim.hw.lsu import lsu_retry_ps
 from sim.hw.request import NEVER, REQUEST, Op
 from sim.machine.build import Output, build
-from sim.machine.phases import WORKGROUP_ASKS
+from sim.machine.engine_record import WORKGROUP_ASKS
 from sim.machine.tracking import serve_asks
 from tests.support.plain_records import kernel_view
 from tests.support.programs import kernel, small_preset

@@ -6,10 +6,10 @@ name contains the fingerprint of all sources that matter (`tracer.compile.finger
 The file name contains the signature. So no file is ever updated: it is written once, atomically.
 
 Layout: `<root>/<module>-<fingerprint>/<function>-<signature>.kernel` = SHA-256 of the payload, then the payload: a
-program (machine code). `.part` instead of `.kernel`: a part (LLVM code; `tracer.compile.library`). `<root>` is
-$T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time. Entries are code that this program runs. So
-a folder or entry that belongs to another user (except root), or that others can write, is not used.
-A program that the cache lacks may have come with the installation (`tracer.compile.shipped`).
+program (machine code). Instead of `.kernel`: `.apart`, a program apart, and `.part`, a part (LLVM code), see
+`tracer.compile.library`. `<root>` is $T3SIM_CACHE_DIR or the user's cache folder. It can be deleted at any time.
+Entries are code that this program runs. So a folder or entry that belongs to another user (except root), or that others
+can write, is not used. A program that the cache lacks may have come with the installation (`tracer.compile.shipped`).
 """
 
 import hashlib
@@ -60,11 +60,15 @@ class NoCache(NullCache):
 
     folder = ""
 
-    def load_part(self, args, target, library_of):
+    def load_part(self, args, target_context):
         return None
+
+    load_apart = load_part
 
     def save_part(self, args, part):
         pass
+
+    save_apart = save_part
 
 
 class KernelCache(_Cache):
@@ -74,8 +78,10 @@ class KernelCache(_Cache):
         folder: name of the directory: module and fingerprint.
     """
 
-    def __init__(self, function, path):
+    def __init__(self, function, path, library_of):
+        """Args: function; path: its file; library_of: from the `origin` of a function to its library, or None."""
         self.folder = _folder_name(function, path)
+        self._library_of = library_of
         self._directory = cache_root() / self.folder
         self._name = f"{function.__qualname__.replace('<locals>', 'local')}.{function.__code__.co_firstlineno}"
 
@@ -89,47 +95,60 @@ class KernelCache(_Cache):
     disable = enable
 
     def load_overload(self, sig, target_context):
-        """The program for a signature; None if it is missing or damaged."""
-        rtsys.initialize(target_context)  # all that a program needs of `target_context.refresh()`, which takes 0.3 s
-        args = getattr(sig, "args", sig)
-        state = self._load("kernel", args, target_context.codegen()) or self._shipped(args)
-        return state and _program(target_context, *state)
+        """The program for a signature; None if it, or a program apart that it calls, is missing or damaged."""
+        return self._load_program("kernel", getattr(sig, "args", sig), target_context)
 
     def save_overload(self, sig, data):
         """Store a program."""
+        self._save_program("kernel", getattr(sig, "args", sig), data)
+
+    def load_apart(self, args, target_context):
+        """The program apart for argument types; None if it is missing or damaged."""
+        return self._load_program("apart", args, target_context)
+
+    def save_apart(self, args, data):
+        """Store a program apart."""
+        self._save_program("apart", args, data)
+
+    def _load_program(self, kind, args, target_context):
+        rtsys.initialize(target_context)  # all that a program needs of `target_context.refresh()`, which takes 0.3 s
+        state = self._load(kind, args, target_context.codegen()) or self._shipped(kind, args)
+        if state is None:
+            return None
+        origins, *rest = state
+        if None in [self._library_of(origin) for origin in origins]:
+            return None
+        return _program(target_context, kind == "kernel", *rest)
+
+    def _save_program(self, kind, args, data):
         library, fndesc = data.library, data.fndesc
         if library.has_dynamic_globals or not library.stored:
             return
         fndesc.typemap = fndesc.calltypes = None  # large, and not always possible to store
         environments = tuple(data._find_referenced_environments())
-        stored = (library.name, *library.machine_code())
-        state = (stored, fndesc, data.environment, data.signature, data.reload_init, environments)
-        self._save("kernel", getattr(sig, "args", sig), data.codegen, state)
+        stored = (library.name, library.origin, *library.machine_code())
+        origins = [needed.origin for needed in library.needed_apart]
+        state = (origins, stored, fndesc, data.environment, data.signature, data.reload_init, environments)
+        self._save(kind, args, data.codegen, state)
 
-    def load_part(self, args, target_context, library_of):
-        """The part for argument types; None if it, or a part that it calls, is missing or damaged.
-
-        Args:
-            args: tuple of numba types.
-            target_context: of numba.
-            library_of: function of the `origin` of a part that returns its library, or None.
-        """
+    def load_part(self, args, target_context):
+        """The part for argument types, a tuple of numba's; None if it, or what it calls, is missing or damaged."""
         target_context.refresh()
         state = self._load("part", args, target_context.codegen())
         if state is None:
             return None
         origin, bitcode, origins, *rest = state
-        needed = [library_of(needed) for needed in origins]
+        needed = [self._library_of(needed) for needed in origins]
         if None in needed:
             return None
         return Part(PartLibrary.of_bitcode(target_context.codegen(), origin, bitcode, needed), *rest)
 
     def save_part(self, args, part):
-        """Store a part, if all parts that it calls are stored."""
+        """Store a part, if all that it calls is stored."""
         library = part.library
         if not library.stored:
             return
-        origins = [needed.origin for needed in library.needed_parts()]
+        origins = [needed.origin for needed in library.needed_ours()]
         self._save("part", args, library.codegen, (library.origin, library.as_bitcode(), origins, *part[1:]))
 
     def flush(self):
@@ -150,13 +169,13 @@ class KernelCache(_Cache):
             return None
         return _checked(content, key)
 
-    def _shipped(self, args):
+    def _shipped(self, kind, args):
         """A program that came with the installation; None if there is none for this machine."""
         cpu = shipped_cpu()
         if cpu is None:
             return None
         key = signature_text(args), str(cpu)
-        content = shipped(f"{self.folder}/{self._file('kernel', key).name}")
+        content = shipped(f"{self.folder}/{self._file(kind, key).name}")
         return content and _checked(content, key)
 
     def _save(self, kind, args, codegen, state):
@@ -222,13 +241,13 @@ def _checked(content, key):
     return state if stored_key == key else None
 
 
-def _program(target_context, stored, fndesc, environment, signature, reload_init, environments):
-    """The compile result of a stored program, ready to run."""
+def _program(target_context, called, stored, fndesc, environment, signature, reload_init, environments):
+    """The compile result of a stored program, ready to run. called: by Python."""
     for initialize in reload_init:
         initialize()
     codegen = target_context.codegen()
     library = ProgramLibrary.of_machine_code(codegen, *stored)
-    entry = target_context.get_executable(library, fndesc, environment)
+    entry = target_context.get_executable(library, fndesc, environment) if called else None
     for referenced in environments:
         codegen.set_env(referenced.env_name, referenced)
     return compile_result(

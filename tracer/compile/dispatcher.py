@@ -1,7 +1,7 @@
 """A compiled function: its programs, which Python calls, and its parts, which other compiled functions call.
 
-`tracer.compile.library` says why there are two. A part is made when numba infers the types of a caller. Programs and
-parts are looked up in the cache first (`tracer.compile.cache`).
+`tracer.compile.library` says why there are two, and what a function apart is. A part is made when numba infers the
+types of a caller. Programs and parts are looked up in the cache first (`tracer.compile.cache`).
 """
 
 import gc
@@ -27,12 +27,13 @@ class Dispatcher(CPUDispatcher):
     known: ClassVar[dict[tuple[str, str], "Dispatcher"]] = {}
     """All compiled functions by (module, qualified name): the last one of those that share both."""
 
-    def __init__(self, function, options, source=None):
-        """Args: function; options: of numba; source: file of the function, None if it must not be stored."""
+    def __init__(self, function, options, source=None, apart=False):
+        """Args: function; options: of numba; source: file of the function, None if it must not be stored; apart."""
         super().__init__(function, targetoptions=options)
         self.stored = source is not None
+        self.apart = apart
         self._compiler = _Compiler(self)
-        self._cache = NoCache() if source is None else KernelCache(function, source)
+        self._cache = NoCache() if source is None else KernelCache(function, source, _library_of)
         self._parts = {}
         self._keys = {}
         self.known[function.__module__, function.__qualname__] = self
@@ -71,20 +72,32 @@ class Dispatcher(CPUDispatcher):
     def part(self, args):
         """The part for argument types (a tuple), from the cache or compiled now."""
         if args not in self._parts:
-            part = self._cache.load_part(args, self.targetctx, _part_library)
-            if part is None:
-                part = self._compiled_part(args)
-                self._cache.save_part(args, part)
+            part = self._part_apart(args) if self.apart else self._part_of_caller(args)
             self._parts[args], self._keys[args] = part, object()
             self.targetctx.insert_user_function(self._keys[args], part.fndesc, [part.library])
         return self._parts[args]
 
-    def _compiled_part(self, args):
+    def _part_of_caller(self, args):
+        """The part that its callers are linked with."""
+        part = self._cache.load_part(args, self.targetctx)
+        if part is None:
+            result = self._compiled(self._compiler.compile_part, args)
+            result.library.finalize()
+            part = _part_of(result)
+            self._cache.save_part(args, part)
+        return part
+
+    def _part_apart(self, args):
+        """The part whose machine code its callers find by its symbol."""
+        result = self._cache.load_apart(args, self.targetctx)
+        if result is None:
+            result = self._compiled(self._compiler.compile_apart, args)
+            self._cache.save_apart(args, result)
+        return _part_of(result)
+
+    def _compiled(self, compile_it, args):
         with self._compiling_counter, trigger_event("numba:compile", data={"dispatcher": self, "args": args}):
-            result = self._compiler.compile_part(args)
-        result.library.finalize()
-        result.fndesc.typemap = result.fndesc.calltypes = None  # not needed any more, and large
-        return Part(result.library, result.fndesc, result.signature, result.environment, result.reload_init)
+            return compile_it(args)
 
     def symbol(self, name, args, *, abi_tags=(), uid=None):
         """Name of a function in LLVM code: the same in all processes that share a cache, and short.
@@ -94,6 +107,12 @@ class Dispatcher(CPUDispatcher):
         own = self._cache.folder or uid
         text = f"{signature_text(args)}; {abi_tags}; {own}"
         return default_mangler(name, (), abi_tags=(hashlib.sha256(text.encode()).hexdigest()[:20],))
+
+
+def _part_of(result):
+    """The part that numba's result of a compilation holds."""
+    result.fndesc.typemap = result.fndesc.calltypes = None  # not needed any more, and large
+    return Part(result.library, result.fndesc, result.signature, result.environment, result.reload_init)
 
 
 class _Flags(compiler.Flags):
@@ -118,13 +137,23 @@ class _Compiler(_FunctionCompiler):
         self._stored = dispatcher.stored
 
     def compile_part(self, args):
-        origin = (self.py_func.__module__, self.py_func.__qualname__, args)
-        library = PartLibrary(self._target.codegen(), origin, self._stored)
+        library = PartLibrary(self._target.codegen(), self._origin(args), self._stored)
         return self._compile_into(library, args, None, no_compile=True, no_cpython_wrapper=True)
 
+    def compile_apart(self, args):
+        library = ProgramLibrary(self._target.codegen(), self.py_func.__qualname__, self._origin(args))
+        library.stored = self._stored
+        return self._program(library, args, None, no_compile=True, no_cpython_wrapper=True)
+
+    def _origin(self, args):
+        return self.py_func.__module__, self.py_func.__qualname__, args
+
     def _compile_core(self, args, return_type):
-        library = ProgramLibrary(self._target.codegen(), self.py_func.__qualname__)
-        result = self._compile_into(library, args, return_type)
+        return self._program(ProgramLibrary(self._target.codegen(), self.py_func.__qualname__), args, return_type)
+
+    def _program(self, library, args, return_type, **settings):
+        result = self._compile_into(library, args, return_type, **settings)
+        library._ensure_finalized()
         for environment in result._find_referenced_environments():
             library.codegen.set_env(environment.env_name, environment)
         return result
@@ -142,8 +171,8 @@ class _Compiler(_FunctionCompiler):
         )
 
 
-def _part_library(origin):
-    """The library of a part that a stored part calls; None if there is no such function any more."""
+def _library_of(origin):
+    """The library of a function that stored code calls; None if there is no such function any more."""
     module, name, args = origin
     try:
         return Dispatcher._rebuild(module, name).part(args).library

@@ -24,7 +24,7 @@ REPORT_EVERY_S = 5.0
 """Time between two progress lines of a long compilation."""
 
 
-def compiled(function=None, *, allocates=False, inline=False):
+def compiled(function=None, *, allocates=False, inline=False, apart=False):
     """Compile `function` with numba in nopython mode, cached on disk.
 
     Division by zero follows numpy (no exception). The interpreter lock is released, so a progress display can update
@@ -36,9 +36,11 @@ def compiled(function=None, *, allocates=False, inline=False):
             Python, and an index must not be negative.
         inline: True to always inline the function into its callers. For hot functions with array arguments: an array
             is seven words on the stack, and passing a few arrays costs more than the work of most functions.
+        apart: True for machine code of its own: large functions that are called rarely. LLVM then optimises them apart
+            from their callers, in another process if one helps, and again only if they change.
     """
     if function is None:
-        return partial(compiled, allocates=allocates, inline=inline)
+        return partial(compiled, allocates=allocates, inline=inline, apart=apart)
     if config.DISABLE_JIT:
         return function
     path = function.__code__.co_filename
@@ -51,7 +53,7 @@ def compiled(function=None, *, allocates=False, inline=False):
         "_nrt": allocates,
         "forceinline": inline,
     }
-    return Dispatcher(function, options, path if stored else None)
+    return Dispatcher(function, options, path if stored else None, apart)
 
 
 def _count_from_the_end(context, builder, index_type, index, length, wrap=arrayobj.fix_integer_index):

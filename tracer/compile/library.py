@@ -4,21 +4,40 @@ numba makes each function ready to run on its own: it links, optimises and gener
 does all of this again for each caller, with the callee inside. Almost all functions of this project are called by other
 compiled functions only. So a function is a *part* first: LLVM code, simplified, but not linked and without machine
 code. A function that Python calls is a *program*: it is linked with all its parts, optimised, and turned into machine
-code once. This takes half of numba's time.
+code once. This takes half of numba's time. A large function can be a program *apart*, although compiled functions call
+it: they find its machine code by its symbol, and LLVM optimises it once, whatever its callers do.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from llvmlite import binding as llvm
+from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import Environment
 from numba.core.funcdesc import FunctionDescriptor
 from numba.core.runtime import rtsys
 from numba.core.typing.templates import Signature
 
+LEVEL = min(1, config.OPT)  # type: ignore[attr-defined]
+"""LLVM's level of optimisation. Higher levels take a tenth of the time of compilation; no run becomes faster."""
 
-class PartLibrary(JITCodeLibrary):
+
+class _Library(JITCodeLibrary):
+    """Code that LLVM optimises to LEVEL."""
+
+    def _optimize_functions(self, module):
+        module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager(opt=LEVEL)
+        for function in module.functions:
+            passes.run(function, builder)
+
+    def _optimize_final_module(self):
+        passes, builder = self._codegen._module_pass_manager(opt=LEVEL)
+        passes.run(self._final_module, builder)
+
+
+class PartLibrary(_Library):
     """Code of one compiled function, for its callers.
 
     Attributes:
@@ -33,7 +52,7 @@ class PartLibrary(JITCodeLibrary):
 
     def finalize(self):
         self._finalize_dynamic_globals()
-        self.stored = self.stored and not self._dynamic_globals and all(part.stored for part in self.needed_parts())
+        self.stored = self.stored and not self._dynamic_globals and all(each.stored for each in self.needed_ours())
         self._finalized = True
 
     def _get_module_for_linking(self):
@@ -43,9 +62,9 @@ class PartLibrary(JITCodeLibrary):
         """Libraries that the function calls, each once."""
         return list(dict.fromkeys(self._linking_libraries))
 
-    def needed_parts(self):
-        """Those that are parts."""
-        return [library for library in self.needed() if isinstance(library, PartLibrary)]
+    def needed_ours(self):
+        """Those of functions of this project: parts, and programs apart."""
+        return [library for library in self.needed() if isinstance(library, PartLibrary | ProgramLibrary)]
 
     def as_bitcode(self):
         """The code as bytes, together with the code of libraries of numba that the function calls.
@@ -54,30 +73,34 @@ class PartLibrary(JITCodeLibrary):
         """
         module = self._final_module.clone()
         for library in self.needed():
-            if not isinstance(library, PartLibrary) and library is not rtsys.library:
+            if not isinstance(library, PartLibrary | ProgramLibrary) and library is not rtsys.library:
                 module.link_in(library._get_module_for_linking(), preserve=True)
         return module.as_bitcode()
 
     @classmethod
-    def of_bitcode(cls, codegen, origin, bitcode, needed_parts):
-        """The library of stored bytes."""
+    def of_bitcode(cls, codegen, origin, bitcode, needed):
+        """The library of stored bytes. needed: `needed_ours` of the library that was stored."""
         library = cls(codegen, origin)
         library._final_module = llvm.parse_bitcode(bitcode)
-        library._linking_libraries += needed_parts
+        library._linking_libraries += needed
         library.finalize()
         return library
 
 
-class ProgramLibrary(JITCodeLibrary):
-    """Machine code of a function that Python calls, and of all its parts.
+class ProgramLibrary(_Library):
+    """Machine code of a function that Python calls, or of a function apart, and of all its parts.
 
     Attributes:
+        origin: (module, qualified name, argument types) of a function apart; None if Python calls it.
         stored: True if all these functions can be stored.
+        needed_apart: programs apart that it calls.
     """
 
-    def __init__(self, codegen, name):
+    def __init__(self, codegen, name, origin=None):
         super().__init__(codegen, name)
+        self.origin = origin
         self.stored = True
+        self.needed_apart = []
         self.enable_object_caching()
 
     def finalize(self):
@@ -86,6 +109,10 @@ class ProgramLibrary(JITCodeLibrary):
         local = set()
         for library in self._all_needed():
             self._reload_init.update(library._reload_init)
+            if isinstance(library, ProgramLibrary):
+                self.stored = self.stored and library.stored
+                self.needed_apart.append(library)
+                continue
             module = library._get_module_for_linking()
             if isinstance(library, PartLibrary):
                 self.stored = self.stored and library.stored
@@ -109,9 +136,9 @@ class ProgramLibrary(JITCodeLibrary):
         return self._get_compiled_object(), defined
 
     @classmethod
-    def of_machine_code(cls, codegen, name, object_file, symbols):
+    def of_machine_code(cls, codegen, name, origin, object_file, symbols):
         """The library of a stored object file, ready to run."""
-        library = cls(codegen, name)
+        library = cls(codegen, name, origin)
         library._set_compiled_object(object_file)
         library._finalize_final_module()
         codegen._engine._defined_symbols.update(symbols)
@@ -132,7 +159,7 @@ class ProgramLibrary(JITCodeLibrary):
 class Part(NamedTuple):
     """A compiled function for argument types, as its callers use it."""
 
-    library: PartLibrary
+    library: PartLibrary | ProgramLibrary
     fndesc: FunctionDescriptor
     signature: Signature
     environment: Environment

@@ -44,7 +44,7 @@ def is_shipped(folder):
 
 def pack(cache_folder):
     """Write the programs of a cache folder to FILE. Returns their number."""
-    programs = sorted(cache_folder.glob("*/*.kernel"))
+    programs = sorted([*cache_folder.glob("*/*.kernel"), *cache_folder.glob("*/*.apart")])
     with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as packed:
         for program in programs:
             entry = zipfile.ZipInfo(f"{program.parent.name}/{program.name}", PACK_DATE)

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from sim.host.team import cores, use_threads
 from sim.machine.build import PHASES
-from sim.machine.phases import run_banks, run_cus
+from sim.machine.phase_banks import run_banks
+from sim.machine.phase_cus import run_cus
 from sim.presets import load_preset
 from sim.run.result import RunResult
 from sim.run.run import gemm_run

@@ -112,22 +112,25 @@ def stands_still(file):
 
 @pytest.mark.skipif(PLAIN, reason="plain Python")
 @pytest.mark.slow
-def test_a_helper_is_asked_for_parts_that_the_engine_has(monkeypatch):
+def test_helpers_are_asked_for_functions_that_the_engine_has(monkeypatch):
     asked = []
     machine = small_preset().machine
     after_kernel = Gpu(machine, threads=1)
     after_kernel.run_kernel(GemmSource(GemmProblem(64, 64, 32)), 0, None)  # the engine is compiled, without a helper
     monkeypatch.setattr(crew.Crew, "_helped", False)
     monkeypatch.setattr(crew, "is_compiled", lambda function: False)
-    monkeypatch.setattr(crew, "Helper", asked.extend)
-    for threads in (1, 2):
+    monkeypatch.setattr(crew, "Helper", asked.append)
+    for threads, helpers in ((1, 0), (2, 1), (3, 2), (16, crew.MAX_HELPERS)):
+        asked.clear()
+        monkeypatch.setattr(crew.Crew, "_helped", False)
         with use_threads(threads):
-            assert not asked
             Gpu(machine)
-    assert len(asked) == 2
-    for function, arguments in asked:
+        assert len(asked) == helpers
+    calls = [call for of_one in asked for call in of_one]
+    assert sorted(function.__name__ for function, _ in calls) == sorted(function.__name__ for function in crew.AHEAD)
+    for function, arguments in calls:
         kinds = tuple(numba.typeof(value) for value in arguments)
-        assert function._cache._file("part", _key(kinds, function.targetctx.codegen())).is_file()
+        assert function._cache._file("apart", _key(kinds, function.targetctx.codegen())).is_file()
 
 
 @pytest.mark.skipif(PLAIN, reason="plain Python")

@@ -70,7 +70,7 @@ def run(folder, *arguments, **settings):
 
 def entries(cache):
     """Files of compiled functions."""
-    return [path for path in cache.rglob("*") if path.suffix in (".kernel", ".part")]
+    return [path for path in cache.rglob("*") if path.suffix in (".kernel", ".apart", ".part")]
 
 
 def replace_in(path, old, new):
@@ -106,6 +106,38 @@ def test_edit_of_an_unrelated_module_recompiles_only_that(modules):
     run(modules)
     replace_in(modules / "other.py", "-x", "-2 * x")
     assert run(modules)[0][:3] == ["207", "-2", "1"]
+
+
+@pytest.fixture
+def apart(modules):
+    """`modules`, whose callee has machine code of its own."""
+    replace_in(modules / "callee.py", "@compiled", "@compiled(apart=True)")
+    return modules
+
+
+@pytest.mark.slow
+def test_a_function_apart_is_compiled_once_whatever_its_callers_do(apart):
+    assert run(apart)[0][:3] == ["207", "-1", "3"]
+    assert run(apart)[0][2] == "0"
+    replace_in(apart / "caller.py", "* 100", "* 1000")
+    assert run(apart)[0][:3] == ["2007", "-1", "1"]
+
+
+@pytest.mark.slow
+def test_an_edited_function_apart_is_noticed(apart):
+    run(apart)
+    replace_in(apart / "callee.py", "x + 1", "x + 2")
+    assert run(apart)[0][:3] == ["307", "-1", "2"]
+
+
+@pytest.mark.slow
+def test_a_function_apart_that_is_missing_is_compiled_again(apart):
+    run(apart)
+    (entry,) = (apart / "cache").rglob("*.apart")
+    entry.unlink()
+    assert run(apart)[0][:3] == ["207", "-1", "1"]
+    entry.write_bytes(b"damaged")
+    assert run(apart)[0][:3] == ["207", "-1", "1"]
 
 
 @pytest.mark.slow

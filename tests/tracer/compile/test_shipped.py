@@ -47,27 +47,30 @@ def run(folder, cache, **settings):
     return [int(word) for word in done.stdout.split()]
 
 
-@pytest.fixture
-def packed(tmp_path, monkeypatch):
-    """A folder with a program and the code that was shipped with it."""
+@pytest.fixture(params=[1, 2], ids=["one program", "and one apart"])
+def packed(tmp_path, monkeypatch, request):
+    """A folder with a program and the code that was shipped with it: of one program, or also of one apart."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "squares.py").write_text(SQUARES)
+    (tmp_path / "squares.py").write_text(
+        SQUARES if request.param == 1 else SQUARES.replace("@compiled", "@compiled(apart=True)", 1)
+    )
     assert run(tmp_path, "target", **TARGET) == [10, 2]
     monkeypatch.setattr(shipped, "FILE", tmp_path / "shipped.zip")
-    assert shipped.pack(tmp_path / "target") == 1
+    assert shipped.pack(tmp_path / "target") == request.param
     return tmp_path
 
 
 def test_a_machine_that_has_never_compiled_compiles_nothing(packed):
     assert run(packed, "empty") == [10, 0]
-    assert not list((packed / "empty").rglob("*.kernel"))
+    assert not [file for file in (packed / "empty").rglob("*") if file.suffix in (".kernel", ".apart", ".part")]
 
 
 def test_what_does_not_fit_is_compiled(packed):
     assert run(packed, "empty", ALSO_NEEDED="feature-of-another-cpu") == [10, 2]
     assert run(packed, "other", NUMBA_CPU_NAME="x86-64-v2", NUMBA_CPU_FEATURES="") == [10, 2]
     assert run(packed, "checked", NUMBA_BOUNDSCHECK="1") == [10, 2]
-    (packed / "squares.py").write_text(SQUARES.replace("+ 1", "+ 2"))
+    squares = packed / "squares.py"
+    squares.write_text(squares.read_text().replace("+ 1", "+ 2"))
     assert run(packed, "edited") == [11, 2]
 
 
