@@ -34,7 +34,7 @@ from validation.bench.t3 import SCALE_SHAPE
 TABLE = Path(__file__).parents[1] / "tables" / "bench_threads.md"
 EXPLICIT_GPUS = 8
 US_PER_S = 1_000_000
-TURNS = 3
+TURNS = 6
 COLUMNS = ("threads", "wall s", "CPU s", "times as fast as one thread", "share of the threads in use")
 
 
