@@ -2,8 +2,8 @@
 
 The smallest run of the simulator in new processes: with an empty compile cache, the same on one core (without the
 processes that compile ahead, `tracer.compile.ahead`), with the filled cache, with it and an arbiter that is new, and
-with an empty cache and the machine code of a wheel (`tracer.compile.shipped`). `--before` names the command `t3sim` of an environment with another
-revision, measured in the same turns. Its times are the base of the ratios.
+with an empty cache and the machine code of a wheel (`tracer.compile.shipped`). `--before` names the command `t3sim` of
+an environment with another revision, measured in the same turns. Its times are the base of the ratios.
 """
 
 import argparse
