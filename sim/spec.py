@@ -286,6 +286,7 @@ class Collective(Unit, frozen=True, kw_only=True):
     step_ps: int  # software overhead of every step
     cache: CollectiveCache
     library: str  # row of sim/collective/library.toml whose software the machine has; plain = none
+    pulls: bool  # of a library: receivers load from buffers of the senders; false: senders store to receivers
 
 
 class Machine(Unit, frozen=True, kw_only=True):

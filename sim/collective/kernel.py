@@ -16,12 +16,14 @@ import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
 from traces.errors import UserError
-from traces.schema import SLOTS, Cache, Kind, Pipe
+from traces.schema import LINE_BYTES, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
 
 REGISTERS = 32
 """Registers per thread (assumed: such kernels are small)."""
 ADD_CLK = 4
+STORED = SLOTS - 1
+"""Slot of the stores that a flag follows."""
 BAND_BYTES = 32768
 """Bytes of a workgroup (assumed): the size of a tile of the default GEMM."""
 
@@ -35,6 +37,9 @@ class Step:
         reads: address offset from a tile, for each buffer read.
         write: address offset from a tile for the buffer written (peer window included).
         also: a second store of the same data: address offset, and its tag - tag of the first store; None = none.
+        flags: each workgroup, when its stores are done, stores a flag for each of its tiles: address of the flag of
+            tile 0 (peer window included), the others follow line by line, and tag of the flag - tag of the tile; None =
+            none.
         update: True: the write is a near-memory update.
         tag_offset: tag of a tile's requests - number of the tile.
         gates: gates that its workgroups wait for, one per tile, the same within a segment; empty = none.
@@ -47,6 +52,7 @@ class Step:
     tag_offset: int = 0
     gates: tuple[int, ...] = ()
     also: tuple[int, int] | None = None
+    flags: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,10 +146,13 @@ class CollectiveKernel:
             first = self.tiles[band.first]
             begin = int(first["address"]) + band.row * int(first["pitch_bytes"])
             also, _ = band.step.also or (0, 0)
-            offsets = np.array([*band.step.reads, band.step.write, also, 0], np.int64)[buffer]
+            offsets = np.array([*band.step.reads, band.step.write, also, 0, 0], np.int64)[buffer]
             placed = events.copy()
             memory = buffer <= len(band.step.reads) + 1
             placed["base"][memory] += (offsets[memory] + begin).astype(np.uint64)
+            if band.step.flags:
+                flag = band.step.flags[0] + band.first * LINE_BYTES
+                placed["base"][buffer == len(band.step.reads) + 3] += np.uint64(flag)
             yield Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, placed, np.empty(0, np.uint64))
 
     def fingerprint(self) -> str:
@@ -164,32 +173,39 @@ class CollectiveKernel:
     def _program(self, band: Band) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Events of a band whose first byte is at address 0: (events, first_event, buffer of each event).
 
-        Buffers: 0 .. reads - 1 are read, `reads` and reads + 1 (`Step.also`) are written, reads + 2 means arithmetic.
+        Buffers: 0 .. reads - 1 are read, `reads` and reads + 1 (`Step.also`) are written, reads + 2 means arithmetic,
+        and reads + 3 a flag.
         """
         tiles = self.tiles[band.first : band.first + band.tiles]
         widths = tuple(tiles["run_bytes"].tolist())
         reads, update = len(band.step.reads), band.step.update
-        also = band.step.also and band.step.also[1]
-        key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update, also)
+        also, flags = (pair and pair[1] for pair in (band.step.also, band.step.flags))
+        key = (band.rows, widths, int(tiles[0]["pitch_bytes"]), reads, update, also, flags)
         if key not in self._programs:
             accesses = _accesses(band.rows, widths, int(tiles[0]["pitch_bytes"]), self.lanes, self.cache)
-            programs = [self._warp_program(accesses[w :: self.warps], reads, update, also) for w in range(self.warps)]
+            stored = NO_SLOT if flags is None else STORED
+            programs = [
+                self._warp_program(accesses[w :: self.warps], reads, update, also, stored) for w in range(self.warps)
+            ]
+            if flags is not None:
+                programs = [_flagged(*program, flags, 0 if w else len(widths)) for w, program in enumerate(programs)]
             parts, buffers = zip(*programs, strict=True)
             self._programs[key] = *join_warps(parts), np.concatenate(buffers)
         return self._programs[key]
 
     def _warp_program(
-        self, accesses: np.ndarray, reads: int, update: bool, also: int | None
+        self, accesses: np.ndarray, reads: int, update: bool, also: int | None, stored: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        """stored: slot of the stores, which are then acknowledged; or NO_SLOT."""
         parts: list[np.ndarray] = []
         buffers: list[int] = []
-        unroll = max(1, min(self.unroll, SLOTS // reads))
+        unroll = max(1, min(self.unroll, (SLOTS if stored == NO_SLOT else STORED) // reads))
         for turn in range(0, len(accesses), unroll):
             group = accesses[turn : turn + unroll]
             loads, stores = np.repeat(group, reads), group.copy()
             loads["slot"] = np.arange(len(loads))
             wait = np.uint64((1 << reads) - 1) << np.arange(0, len(loads), reads, dtype=np.uint64)
-            stores["kind"], stores["wait"] = Kind.REDUCE if update else Kind.STORE, wait
+            stores["kind"], stores["wait"], stores["slot"] = Kind.REDUCE if update else Kind.STORE, wait, stored
             columns, kinds = [stores], [reads]
             if reads > 1:
                 words = VECTOR_BYTES // 4 * (reads - 1)
@@ -202,6 +218,18 @@ class CollectiveKernel:
             buffers += [*range(reads)] * len(group) + kinds * len(group)
             parts += [loads, np.stack(columns, axis=1).ravel()]
         return np.concatenate([*parts, event(Kind.EXIT)]), np.array([*buffers, reads + 2])
+
+
+def _flagged(events: np.ndarray, buffers: np.ndarray, flags: int, tiles: int) -> tuple[np.ndarray, np.ndarray]:
+    """The program of a warp that then waits for all stores of its workgroup, and stores the flags of `tiles` tiles.
+
+    flags: tag of a flag - tag of its tile.
+    """
+    fence = event(Kind.BARRIER, slot=0, wait=1 << STORED)
+    stores = access(Kind.STORE, tiles, lanes=SECTOR_BYTES // VECTOR_BYTES, base=np.arange(tiles) * LINE_BYTES)
+    stores["cache"], stores["work"] = Cache.UNCACHED, flags + np.arange(tiles)
+    codes = np.concatenate([buffers, np.full(tiles, buffers[-1] + 1), buffers[-1:]])
+    return np.concatenate([events[:-1], fence, stores, events[-1:]]), codes
 
 
 def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:

@@ -72,7 +72,10 @@ class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Links and software of a machine. tuned_*: what NCCL's estimate uses. nvls: empty if the switch cannot add."""
+    """Links and software of a machine. tuned_*: what NCCL's estimate uses. nvls: empty if the switch cannot add.
+
+    pulls: receivers of a ring load from the senders with Simple.
+    """
 
     gpus: int
     topology: str
@@ -93,6 +96,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibrated: str
     ring: dict[str, Software]
     direct: dict[str, Software]
+    pulls: bool = False
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -150,6 +154,16 @@ class Choice:
     @property
     def software(self) -> Software:
         return row_of(self.row).values(self.algorithm)[self.protocol]
+
+    @property
+    def pulls(self) -> bool:
+        """Do receivers load over the links? Those of messages do not, though they could (D56)."""
+        return self.can_pull and self.algorithm == RING and row_of(self.row).pulls
+
+    @property
+    def can_pull(self) -> bool:
+        """Could they? Only rings and messages with Simple within one node can."""
+        return self.algorithm in (RING, DIRECT) and (self.protocol, self.nodes) == ("simple", 1)
 
     @property
     def launch_ps(self) -> int:

@@ -21,9 +21,9 @@ parts of a line come to the switch at about the same time.
 
 import numpy as np
 
+from sim.collective.builder import Builder
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Pieces, in_rounds
-from sim.collective.on_cus import Builder
 from sim.collective.plans import Plan, planned
 from sim.collective.space import OUTPUT, Buffer, Region
 from sim.collective.staged import RESULT, STAGING

@@ -11,102 +11,33 @@ A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk go
 `sim.collective.staged` has the plans of libraries, `sim.collective.nvls` those that add and copy in the switch.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
+from sim.collective.builder import Builder
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import Pieces, Step, in_rounds, segments
-from sim.collective.plans import Counts, Plan, planned
-from sim.collective.space import OUTPUT, Buffer, Region, make_tiles, slot_bytes
+from sim.collective.kernel import Pieces, in_rounds
+from sim.collective.plans import Plan
+from sim.collective.space import slot_bytes
 from sim.collective.tables import Queue
-from sim.collective.topology import AnyTopology, is_direct, port_distances, port_to
+from sim.collective.topology import AnyTopology, is_direct, port_distances
 from sim.hw.request import Op
 from sim.hw.space import PEER_BITS
 from sim.spec import Topology
 from traces.errors import UserError
 
 
-class Builder:
-    """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
-
-    def __init__(self, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, slices: int, phases: int):
-        self.chunks, self.gpu, self.topology, self.slices = chunks, gpu, topology, slices
-        self.buffer = Buffer(OUTPUT, np.tile(output, phases), shares=0)
-        self.tiles = make_tiles(output)
-        self.gate = np.full(len(self.buffer.tiles), -1)
-        self.counts = Counts.none(len(self.buffer.tiles))
-        self.regions: list[Region] = []
-        self.steps: list[Step] = []
-        self.gates = 0
-
-    def peer(self, distance: int) -> int:
-        """Peer window of the GPU at a distance ahead."""
-        return (1 + port_to(self.topology, self.chunks.gpus, distance)) << PEER_BITS
-
-    def arrivals(
-        self, local: int, times: int, offset: int, adds: bool, *, each_tile: bool = False, **more: Any
-    ) -> None:
-        """Tiles of a chunk arrive `times` times. Workgroups that need them wait for a whole slice.
-
-        adds: True: the data that the kernel sends include this GPU's contribution. each_tile: a slice may be a tile;
-        the steps that wait are then cut into tiles. more: further fields of `Region`.
-        """
-        span = self.chunks.span(self.gpu, local)
-        self.counts.arrived[offset + span.start : offset + span.stop] = 1 if more.get("op") == Op.COMBINE else times
-        together = [(tile, 1) for tile in span] if each_tile else segments(self.tiles, span)
-        for share in np.array_split(np.arange(len(together)), min(self.slices, len(together))):
-            first, count = together[share[-1]]
-            begin, end = offset + together[share[0]][0], offset + first + count
-            gate = self.gates
-            self.gate[begin:end] = gate
-            self.gates += 1
-            region = Region(begin, end, to=(), expects=times, gate=gate, polled=True, adds=adds)
-            self.regions.append(replace(region, **more))
-
-    def step(
-        self,
-        local: int,
-        reads: Sequence[int],
-        write: int,
-        *,
-        update: bool = False,
-        offset: int = 0,
-        gated: bool = True,
-        waits: int | None = None,
-        also: tuple[int, int] | None = None,
-    ) -> None:
-        """A step for a local chunk; the arguments are those of `Step`.
-
-        gated: wait for what arrives in the chunk. waits: offset of the tags that arrive; None = `offset`.
-        """
-        span = self.chunks.span(self.gpu, local)
-        first = offset if waits is None else waits
-        gates = tuple(self.gate[first + span.start : first + span.stop].tolist()) if gated else ()
-        self.steps.append(Step(span, tuple(reads), write, update, offset, gates, also))
-        for address, tag in [(write, offset), *([(also[0], offset + also[1])] if also else [])]:
-            counted = slice(tag + span.start, tag + span.stop)
-            if address >> PEER_BITS:
-                self.counts.sent[counted] += 1
-            else:
-                self.counts.local[counted] += 1
-                self.counts.local_weight[counted] += 1
-
-    def plan(self, step_ps: int) -> Plan:
-        plan = planned([self.buffer], self.chunks, self.gpu, self.topology, self.regions, step_ps)
-        plan.counts, plan.steps = self.counts, self.steps
-        return plan
-
-
 def steps_queue(plan: Plan) -> Queue:
-    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile at each receiver."""
-    gpus = plan.chunks.gpus
+    """The kernel of a collective on CUs, for the check of its plan: one workgroup for each tile at each receiver.
+
+    A flag stands for the data that the receiver then loads, too.
+    """
+    gpus, phases = plan.chunks.gpus, len(plan.buffers[0].tiles)
     distances = (0, *port_distances(plan.topology, gpus))
     tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for step in plan.steps:
-        for address, tag in [(step.write, 0), *([step.also] if step.also else [])]:
+        address, flag = step.flags or (0, 0)
+        flags = [(address, flag - phases), (address, flag)] if step.flags else []
+        for address, tag in [(step.write, 0), *([step.also] if step.also else []), *flags]:
             stored, far = np.array(step.tiles) + step.tag_offset + tag, distances[address >> PEER_BITS]
             copied = far == gpus and plan.tiles["op"][stored[0]] != Op.COMBINE
             for distance in distances[1:] if copied else (far,):
@@ -183,7 +114,8 @@ def add_messages(build: Builder, keeps: bool) -> None:
     build.arrivals(last, last, 0, False)
     for local in range(last):
         distance = chunks.owner_distance(local)
-        build.step(local, [0], build.peer(distance) + slot_bytes(distance - 1), gated=False)
+        build.step(local, [0], build.to(slot_bytes(distance - 1), distance), gated=False)
+        build.tell(distance=distance)
     if keeps:
         build.step(last, [0], slot_bytes(last), gated=False)
 

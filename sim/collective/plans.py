@@ -27,7 +27,7 @@ from sim.collective.space import (
 )
 from sim.collective.topology import AnyTopology, is_direct
 from sim.hw.request import Op
-from sim.hw.space import SEND, contributor_weight, share_weight
+from sim.hw.space import PEER_BITS, SEND, contributor_weight, share_weight
 from sim.spec import Granularity
 from traces.errors import UserError
 
@@ -86,6 +86,11 @@ class Plan:
     regions: list[Region] = field(default_factory=list)
     buffers: tuple[Buffer, ...] = ()
     sends: np.ndarray = field(default_factory=lambda: np.zeros(0, SEND))
+
+    @property
+    def loads(self) -> bool:
+        """Does its kernel load from other GPUs?"""
+        return any(read >> PEER_BITS for step in self.steps for read in step.reads)
 
     @property
     def first_entry(self) -> int:

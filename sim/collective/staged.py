@@ -7,18 +7,23 @@
     send_recv        two GPUs exchange a chunk
 
 A sender writes to a staging buffer of the receiver, which reads it again. So an all-reduce of S bytes on N GPUs reads
-(3N - 2) / N S bytes of memory and writes as many. `Pieces` is the order of the steps: the data are cut into rounds. In
-a round each step is done for all slices of the round before the next step begins, as a channel of NCCL does it.
-`kernels` divides the steps of a direct algorithm: some warps send, some receive, and other channels copy.
+(3N - 2) / N S bytes of memory and writes as many. If receivers pull, the staging buffer is the sender's: the sender
+writes to it and stores a flag at the receiver, which then loads the data over the link. The first step is then within
+the GPU, and the last step uses the link (NCCL 2.30.7 between A100: src/graph/paths.cc, ncclTopoCheckP2p).
+
+`Pieces` is the order of the steps: the data are cut into rounds. In a round each step is done for all slices of the
+round before the next step begins, as a channel of NCCL does it. `kernels` divides the steps of a direct algorithm: some
+warps send, some receive, and other channels copy.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sim.collective.builder import Builder
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Pieces, Step, in_rounds
-from sim.collective.on_cus import Builder, add_messages
+from sim.collective.on_cus import add_messages
 from sim.collective.plans import Plan
 from sim.collective.space import slot_bytes
 from sim.collective.topology import AnyTopology
@@ -29,10 +34,10 @@ STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
 
 def kernels(steps: Sequence[Step]) -> list[list[Step]]:
     """The steps that send at once, that wait for what arrives, and that copy within the GPU."""
-    sends = [step for step in steps if step.write >> PEER_BITS and not step.gates]
     waits = [step for step in steps if step.gates]
-    keeps = [step for step in steps if not step.write >> PEER_BITS and not step.gates]
-    return [sends, waits, keeps]
+    at_once = [step for step in steps if not step.gates]
+    sends = [step for step in at_once if step.write >> PEER_BITS or step.flags]
+    return [sends, waits, [step for step in at_once if step not in sends]]
 
 
 def _add_reduce_scatter(build: Builder, sends_result: bool = False) -> None:
@@ -42,11 +47,15 @@ def _add_reduce_scatter(build: Builder, sends_result: bool = False) -> None:
     build.counts.final[own.start : own.stop] = 1
     for local in range(1, chunks.gpus):
         build.arrivals(local, 1, 0, True)
-    build.step(0, [0], build.peer(1) + STAGING, gated=False)
+    build.step(0, [0], build.to(STAGING), gated=False)
+    build.tell()
     for local in range(1, last):
-        build.step(local, [0, STAGING], build.peer(1) + STAGING)
-    also = (build.peer(1) + SECOND_STAGING, chunks.tiles) if sends_result else None
-    build.step(last, [0, STAGING], RESULT, also=also)
+        build.step(local, [0, build.received(STAGING)], build.to(STAGING))
+        build.tell()
+    also = (build.to(SECOND_STAGING), chunks.tiles) if sends_result else None
+    build.step(last, [0, build.received(STAGING)], RESULT, also=also)
+    if sends_result:
+        build.tell(chunks.tiles)
 
 
 def _pass_on(build: Builder, offset: int) -> None:
@@ -55,13 +64,15 @@ def _pass_on(build: Builder, offset: int) -> None:
     for local in range(last):
         build.arrivals(local, 1, offset, False)
     for local in range(last - 1):
-        to = build.peer(1) + SECOND_STAGING
-        build.step(local, [SECOND_STAGING], to, offset=offset, also=(RESULT, 0))
-    build.step(last - 1, [SECOND_STAGING], RESULT, offset=offset)
+        to = build.to(SECOND_STAGING)
+        build.step(local, [build.received(SECOND_STAGING)], to, offset=offset, also=(RESULT, 0))
+        build.tell(offset)
+    build.step(last - 1, [build.received(SECOND_STAGING)], RESULT, offset=offset)
 
 
 def _add_all_gather(build: Builder) -> None:
-    build.step(build.chunks.gpus - 1, [0], build.peer(1) + SECOND_STAGING, gated=False, also=(RESULT, 0))
+    build.step(build.chunks.gpus - 1, [0], build.to(SECOND_STAGING), gated=False, also=(RESULT, 0))
+    build.tell()
     _pass_on(build, 0)
 
 
@@ -75,7 +86,7 @@ def _add_all_to_all(build: Builder, keeps: bool = True) -> None:
     gpus = build.chunks.gpus
     add_messages(build, keeps)
     for number in range(gpus - 1):
-        build.step(gpus - 1, [slot_bytes(number)], slot_bytes(gpus + number))
+        build.step(gpus - 1, [build.received(slot_bytes(number), number + 1)], slot_bytes(gpus + number))
 
 
 def _add_send_recv(build: Builder) -> None:
@@ -93,11 +104,24 @@ STEPS: dict[str, tuple[Callable[[Builder], None], int]] = {
 
 
 def staged_plan(
-    kind: str, output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, pieces: Pieces, step_ps: int = 0
+    kind: str,
+    output: np.ndarray,
+    chunks: Chunks,
+    gpu: int,
+    topology: AnyTopology,
+    pieces: Pieces,
+    step_ps: int = 0,
+    pulls: bool = False,
 ) -> Plan:
-    """The plan of one GPU. kind: one of STEPS. output: OUTPUT_TILE in global order."""
+    """The plan of one GPU.
+
+    Args:
+        kind: one of STEPS.
+        output: OUTPUT_TILE in global order.
+        pulls: receivers load from staging buffers of the senders.
+    """
     add, phases = STEPS[kind]
-    build = Builder(output, chunks, gpu, topology, pieces.count, phases)
+    build = Builder(output, chunks, gpu, topology, pieces.count, phases, pulls)
     add(build)
     build.steps = in_rounds(build.steps, pieces)
     return build.plan(step_ps)

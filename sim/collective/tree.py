@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sim.collective.builder import Builder
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Pieces, Step, in_rounds
-from sim.collective.on_cus import Builder
 from sim.collective.plans import Plan
 from sim.collective.space import slot_bytes
 from sim.collective.topology import AnyTopology

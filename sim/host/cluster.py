@@ -10,6 +10,7 @@ chunks of equal shape (D29).
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -65,22 +66,26 @@ class Cluster:
             )
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
-        check_memory(machine, len(plans), ports)
+        loads = any(plan.loads for plan in plans)
+        check_memory(machine, len(plans), ports, loads)
         self.wires = np.zeros(len(plans) * ports, WIRE)
         self._team = Team(min(threads(), len(plans)))
         each = threads_of_each(len(plans))
-        self.gpus = [Gpu(machine, interval_ps, ports=ports, wires=self.wires, threads=each) for _ in plans]
+        joined: dict[str, Any] = {"ports": ports, "wires": self.wires, "threads": each, "loads": loads}
+        self.gpus = [Gpu(machine, interval_ps, **joined) for _ in plans]
         for number, (gpu, plan) in enumerate(zip(self.gpus, plans, strict=True)):
             self._connect(gpu, number)
             gpu.node = gpu.node._replace(output=_output(machine, plan, self.distances, symmetric))
 
     def _connect(self, gpu: Gpu, number: int) -> None:
-        ports = gpu.node.ports
+        ports, count = gpu.node.ports, self.plans[0].chunks.gpus
+        numbers = {distance: p for p, distance in enumerate(self.distances)}
         for p, distance in enumerate(self.distances):
             behind = 0 if self.symmetric else (number - distance) % len(self.plans)
             ports[p]["out_wire"] = number * len(self.distances) + p
             ports[p]["in_wire"] = behind * len(self.distances) + p
-            ports[p]["distance"], ports[p]["to_all"] = distance, distance == self.plans[0].chunks.gpus
+            ports[p]["distance"], ports[p]["to_all"] = distance, distance == count
+            ports[p]["back"] = numbers.get(count - distance, -1)
         if not in_one_node(self.machine, len(self.plans)):
             self._connect_nodes(ports, number)
 

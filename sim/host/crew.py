@@ -7,9 +7,10 @@ from sim.host.team import Team, threads
 from sim.machine.build import Node
 from sim.machine.clusters import run_peers
 from sim.machine.engine import run_dispatchers, run_engine
-from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.phase_banks import run_banks
 from sim.machine.phase_cus import run_cus
+from sim.machine.phase_dma import run_dmas
+from sim.machine.phase_links import run_arrivals, run_links
 from sim.machine.phase_memory import run_channels, run_mscs
 from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.team import ABANDONED, HERE, make_team

@@ -66,14 +66,15 @@ class Gpu:
         ports: int = 0,
         wires: np.ndarray | None = None,
         threads: int | None = None,
+        loads: bool = False,
     ):
-        """threads: number that run it; None = as `sim.host.team.threads_of_each`."""
+        """threads: number that run it; None = as `sim.host.team.threads_of_each`. loads: CUs load from other GPUs."""
         check_machine(machine)
-        check_memory(machine, ports=ports)
+        check_memory(machine, ports=ports, loads=loads)
         self.machine = machine
         self.threads = max(1, min(threads or threads_of_each(), machine.cu.count // CUS_PER_THREAD))
         self._crew = Crew(self.threads)
-        self.node, self.fifo_names = build(machine, ports, wires)
+        self.node, self.fifo_names = build(machine, ports, wires, loads)
         self.line_trace = line_trace
         self._series: list[np.ndarray] = []
         self._run_windows = 0

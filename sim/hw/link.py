@@ -1,10 +1,15 @@
 """Links: unidirectional channels between GPUs, one packet per line, with credits.
 
 A port is one GPU's end of a link in each direction. A switch that copies has a port more: a store that leaves over it
-arrives at all GPUs, also at this one. Outgoing stores of the CUs and lines of the DMA engines wait in two
-fifos. The head that has waited longer goes next. It occupies the link for its bytes and arrives a latency later. A
-packet leaves only with a credit: a place in the receiver's buffer. The credit returns a latency after the receiver has
-passed the packet to its memory. So a full memory queue stops the sender, its DMA engine and its CUs.
+arrives at all GPUs, also at this one. Outgoing stores and loads of the CUs, lines of the DMA engines, and data for
+loads of other GPUs wait in three fifos. The head that has waited longest goes next. It occupies the link for its bytes
+and arrives a latency later. A packet leaves only with a credit: a place in the receiver's buffer. The credit returns a
+latency after the receiver has passed the packet to its memory. So a full memory queue stops the sender, its DMA engine
+and its CUs.
+
+A load from another GPU crosses the link as a read without data. It goes to the L2 bank there. Its data come back over
+the port to the GPU that asked (`back`), and go to the CU. Every load has a place where its data wait for the link, and
+memory never waits for a link. So no circle of GPUs can wait for each other.
 
 Two GPUs share only a wire. A packet is visible at the other end after the latency at the earliest. So GPUs may be
 simulated alone for that time, at once or one after the other. Only then `publish` tells each end what the other has
@@ -17,7 +22,7 @@ import numpy as np
 
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.link_record import FS_PER_PS
-from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream
+from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream, data_bytes
 from sim.hw.space import fingerprint, rotated
 from sim.hw.switch import part_key
 from sim.hw.tags import sectors_in
@@ -55,7 +60,16 @@ def _credits_ps(ports, p, wires):
 @compiled
 def _ready_ps(port, fifos, pool):
     """When the next packet of a port waits for the link, NEVER if there is none."""
-    return min(fifo_head_ps(fifos[port.store_fifo], pool), fifo_head_ps(fifos[port.dma_fifo], pool))
+    ready_ps = min(fifo_head_ps(fifos[port.store_fifo], pool), fifo_head_ps(fifos[port.dma_fifo], pool))
+    return min(ready_ps, fifo_head_ps(fifos[port.load_fifo], pool)) if port.load_fifo >= 0 else ready_ps
+
+
+@compiled(inline=True)
+def _next_fifo(port, fifos, pool, ready_ps):
+    """Number of the fifo whose head has waited since ready_ps, the longest time: of the first one of several."""
+    if fifo_head_ps(fifos[port.store_fifo], pool) == ready_ps:
+        return port.store_fifo
+    return port.dma_fifo if fifo_head_ps(fifos[port.dma_fifo], pool) == ready_ps else port.load_fifo
 
 
 @compiled
@@ -101,17 +115,19 @@ def port_send(ports, p, wires, sends, tiles, fifos, pool, start_fs):
     """
     port = ports[p]
     lane = ports[port.lane]
-    stores, lines = fifos[port.store_fifo], fifos[port.dma_fifo]
-    if _credits_ps(ports, p, wires) * FS_PER_PS > max(_ready_ps(port, fifos, pool) * FS_PER_PS, lane.free_fs):
+    ready_ps = _ready_ps(port, fifos, pool)
+    if _credits_ps(ports, p, wires) * FS_PER_PS > max(ready_ps * FS_PER_PS, lane.free_fs):
         port.credit_stalls += 1
-    fifo = stores if fifo_head_ps(stores, pool) <= fifo_head_ps(lines, pool) else lines
+    fifo = fifos[_next_fifo(port, fifos, pool, ready_ps)]
     request = fifo_head(fifo, pool)
-    volume = sectors_in(request.sectors) * SECTOR_BYTES
+    volume = data_bytes(request)
     lane.free_fs = start_fs + (volume + port.header_bytes) * port.fs_per_byte
     port.packets += 1
     port.bytes += volume
     port.busy_ps += (lane.free_fs - start_fs) // FS_PER_PS
-    if request.tag >= 0:
+    if request.op == Op.DATA:
+        port.load_bytes += volume
+    if request.tag >= 0 and request.op != Op.READ:
         tile = tiles[request.tag]
         tile.sent_bytes += volume
         tile.sent_sum += fingerprint(tile, request.line, request.sectors)
@@ -130,7 +146,7 @@ def _put(port, wire, sends, request, arrival_ps):
     place = wire.sent & port.mask
     packet = wire.packet[place]
     wire.packet[place] = request
-    if request.load >= 0:
+    if request.load >= 0 and not is_load(request):
         send = sends[request.load]
         packet.tag, packet.line, packet.load = send.tag, request.line + send.shift_bytes, -1
     packet.ready_ps = arrival_ps
@@ -142,6 +158,9 @@ def _received(port, p, space, mirrors, packet, target):
     """The packet as this GPU sees it."""
     target.link = 1 + p
     target.stream = Stream.COMM_WRITE
+    if packet.op == Op.READ:
+        target.link = 1 + port.back
+        target.stream = Stream.COMM_READ
     target.contributors = rotated(packet.contributors, port.distance, space.gpus, space.set_mask)
     port.part = -1
     if space.mirrored == 1 and packet.tag >= 0:
@@ -157,7 +176,7 @@ def _received(port, p, space, mirrors, packet, target):
 def _arrival_fs(ports, p, packet):
     """When the last bit of a packet has arrived: after its time on the wire, and on the lane that it shares."""
     port = ports[p]
-    volume = sectors_in(packet.sectors) * SECTOR_BYTES
+    volume = data_bytes(packet)
     on_wire_fs = (packet.ready_ps - 1) * FS_PER_PS + 1  # ready_ps is rounded up
     return max(on_wire_fs, ports[port.in_lane].in_free_fs + (volume + port.in_header_bytes) * port.in_fs_per_byte)
 
@@ -201,13 +220,19 @@ def port_take(ports, p, wires, fifo, pool, request, now_ps):
     wire.taken_ps[place] = now_ps
     wire.taken += 1
     port.target_fifo = -1
-    port.arrived_bytes += sectors_in(request.sectors) * SECTOR_BYTES
+    port.arrived_bytes += data_bytes(request)
+
+
+@compiled(inline=True)
+def is_load(packet):
+    """Is a packet a load from another GPU, or its data on their way back? Reads: packet."""
+    return packet.op == Op.READ or packet.op == Op.DATA
 
 
 @compiled
 def goes_to_l2(port, request):
-    """Does an arriving packet go to its bank of L2? Reads: port, request."""
-    return port.through_l2 == 1 or is_cached(request)
+    """Does an arriving packet go to its bank of L2? Loads do: what they read may be there. Reads: port, request."""
+    return port.through_l2 == 1 or is_cached(request) or request.op == Op.READ
 
 
 @compiled

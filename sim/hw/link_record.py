@@ -36,6 +36,7 @@ WIRE = np.dtype(
 COUNTERS = {
     "packets": "packets sent to other GPUs",
     "bytes": "payload of the packets sent, whole sectors",
+    "load_bytes": "of it, what loads of other GPUs had asked for",
     "busy_ps": "time in which a packet occupied the link",
     "credit_stalls": "packets that waited for a credit",
     "arrived_bytes": "payload of the packets that arrived and went to memory",
@@ -51,6 +52,8 @@ PORT = np.dtype(
         ("in_wire", "i8"),
         ("store_fifo", "i8"),  # from the CUs
         ("dma_fifo", "i8"),  # from the DMA engines
+        ("load_fifo", "i8"),  # from the L2 banks: data for loads of other GPUs, -1 = there are no such loads
+        ("back", "i8"),  # port to the GPU from which packets arrive over this one, -1 = there is none
         ("lane", "i8"),  # ports of one lane share its bandwidth in each direction (the link to a switch)
         ("in_lane", "i8"),  # the same for the packets that arrive
         ("distance", "i8"),  # the neighbour is this many GPUs behind in the ring; contributors are rotated by it
@@ -76,6 +79,7 @@ PORT = np.dtype(
         # counters
         ("packets", "i8"),
         ("bytes", "i8"),  # payload sent, whole sectors
+        ("load_bytes", "i8"),
         ("busy_ps", "i8"),
         ("credit_stalls", "i8"),
         ("arrived_bytes", "i8"),
@@ -86,16 +90,17 @@ PORT = np.dtype(
 )
 
 
-def make_ports(machine, ports, store_fifos, dma_fifos):
+def make_ports(machine, ports, store_fifos, dma_fifos, load_fifos=-1):
     """Idle ports of one GPU, not yet connected: `sim.host.cluster` sets the wires.
 
     Args:
         machine: sim.spec.Machine.
         ports: their number.
-        store_fifos, dma_fifos: fifo numbers, one per port.
+        store_fifos, dma_fifos: fifo numbers, one per port; load_fifos: the same, or -1.
     """
     records = np.zeros(ports, PORT)
-    records["store_fifo"], records["dma_fifo"] = store_fifos, dma_fifos
+    records["store_fifo"], records["dma_fifo"], records["load_fifo"] = store_fifos, dma_fifos, load_fifos
+    records["back"] = -1
     records["through_l2"], records["request_ps"] = machine.l2.fabric == FabricPath.THROUGH, fabric_ps(machine)
     records["target_fifo"] = records["part"] = -1
     for port in records:

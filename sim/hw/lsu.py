@@ -5,6 +5,7 @@ port fifo has room. Otherwise the unit blocks, until an answer frees a miss entr
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
 are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.
+Loads of a collective's kernel from another GPU pass L1 and leave over a link.
 
 An event that goes to other CUs of the cluster (distributed shared memory, a remote arrival) leaves through another
 port, past L1 (`sim.hw.peers`). Each of its lines is answered.
@@ -19,7 +20,7 @@ from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
-from sim.hw.lsu_route import next_gpu, route_collective, route_store
+from sim.hw.lsu_route import leave_window, next_gpu, route_collective, route_store
 from sim.hw.remote import send_remote
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import space_of, tile_of
@@ -76,10 +77,14 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
     if lsu.op == Op.READ or lsu.op == Op.ATOMIC:
         lsu.stream = Stream.COMM_READ if comm else Stream.COMPUTE_READ
         lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
+        if comm:
+            leave_window(lsu)
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
             route_collective(lsu, tiles[lsu.tag])
+            if event.slot != NO_SLOT and lsu.link == 0:
+                lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
         else:
             number = space_of(spaces, lsu.line[0])
             if number >= 0:
@@ -142,7 +147,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses in flight, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
     load = lsu.load_table[lsu.load]
-    keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
+    keep = (lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM) and lsu.link == 0
     l1.read_sectors += sectors_in(sectors)
     missing = sectors
     if keep:

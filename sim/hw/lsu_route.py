@@ -1,4 +1,4 @@
-"""Destination of the stores of a load/store unit: the tile says it (`sim.hw.space`), or the window of a collective."""
+"""Destination of what a load/store unit sends: the tile says it (`sim.hw.space`), or the window of a collective."""
 
 import numpy as np
 
@@ -11,22 +11,28 @@ from traces.schema import Cache
 
 
 @compiled(inline=True)
+def leave_window(lsu):
+    """If the current lines are in the window of another GPU, set their link, and their addresses there. Writes: lsu."""
+    lsu.link = lsu.line[0] >> PEER_BITS
+    if lsu.link > 0:
+        for i in range(lsu.lines):
+            lsu.line[i] -= lsu.link << PEER_BITS
+
+
+@compiled(inline=True)
 def route_collective(lsu, tile):
     """Set the destination of the current stores of a collective's kernel. Its addresses have a peer window.
 
     Writes: lsu, tile.
     """
-    port = lsu.line[0] >> PEER_BITS
-    if port > 0:
-        for i in range(lsu.lines):
-            lsu.line[i] -= port << PEER_BITS
-        lsu.link = port
+    leave_window(lsu)
+    if lsu.link > 0:
         lsu.contributors = 1 if tile.alone == 1 else held(tile)
         if tile.op == Op.COMBINE:
             lsu.op = Op.COMBINE
     if lsu.op == Op.REDUCE:
         lsu.op = Op.UPDATE
-    if port == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
+    if lsu.link == 0 and lsu.cache != Cache.UNCACHED:  # the store ends in L2: no channel sees this request
         for i in range(lsu.lines):
             add_field(tile, LOCAL_BYTES, sectors_in(lsu.sectors[i]) * SECTOR_BYTES)
             add_field(tile, LOCAL_SUM, fingerprint(tile, lsu.line[i], lsu.sectors[i]))

@@ -10,12 +10,13 @@ credit, and all requests behind it wait too (D55). So a bank's places go to requ
 Bulk copies to other GPUs are a further source per CU. They use the CU's port when it is free, and wait for the link in
 a queue of their own (`sim.hw.bulk`).
 Answers always have room, because a CU reserves a place for every read that it sends. The answer to a multicast load
-goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs.
+goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs. The answer to a
+load of another GPU goes from its bank to the link. What links bring for the CUs comes over sources of their own.
 """
 
 import numpy as np
 
-from sim.hw.address_map import l2_bank_of, l2_set_of
+from sim.hw.address_map import channel_of, l2_bank_of, l2_set_of
 from sim.hw.bits import quotient, trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.fifo import (
@@ -28,8 +29,7 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, route
-from sim.hw.request import NEVER, SECTOR_BYTES, Op
-from sim.hw.tags import sectors_in
+from sim.hw.request import NEVER, data_bytes
 from tracer.compile.jit import compiled
 
 SENT = -1
@@ -39,6 +39,12 @@ SENT = -1
 def home_bank(noc, line):
     """L2 bank of a line; if the partitions are private, its number in each of them. Reads: noc."""
     return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.home_banks, noc.index)
+
+
+@compiled(inline=True)
+def home_channel(noc, line):
+    """Memory channel of a line. Reads: noc."""
+    return channel_of(line, noc.interleave_bytes, noc.channels, noc.index)
 
 
 @compiled(inline=True)
@@ -116,9 +122,7 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps, 0):
         return noc.claim_ps[c]
-    volume = noc.header_bytes
-    if request.op != Op.READ:
-        volume += sectors_in(request.sectors) * SECTOR_BYTES
+    volume = noc.header_bytes + data_bytes(request)
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
@@ -142,7 +146,7 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
 
 @compiled
 def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
-    """Move the oldest request of source c, a store to another GPU, to its link, when the port of its CU is free.
+    """Move the oldest request of source c, which is for another GPU, to its link, when the port of its CU is free.
 
     Returns:
         As `_send`.
@@ -155,7 +159,7 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
         return noc.claim_port_ps[c]
     if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[cu]):
         return max(noc.claim_ps[c], noc.claim_port_ps[c])
-    volume = noc.header_bytes + sectors_in(request.sectors) * SECTOR_BYTES
+    volume = noc.header_bytes + data_bytes(request)
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])

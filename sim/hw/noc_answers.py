@@ -1,14 +1,14 @@
-"""Answers in the crossbar: from the L2 banks to the CUs, to a cluster, and to another partition."""
+"""Answers in the crossbar: from L2 banks and links to the CUs, to a cluster, to another partition, to another GPU."""
 
 import numpy as np
 
 from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, slot_sources
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_insert_copy, fifo_pop, fifo_push_copy, fifo_take
 from sim.hw.noc import enter, transfer_ps
 from sim.hw.partition import is_far
 from sim.hw.peers import asker_gets, deliver
-from sim.hw.request import NEVER, SECTOR_BYTES, Op, is_awaited, is_store
+from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream, is_awaited, is_store
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
@@ -22,12 +22,15 @@ def _volume_bytes(noc, answer):
 
 @compiled(inline=True)
 def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps):
-    """Send the oldest answer of a source (a bank's hits, its late answers, or far answers of a CU) to its CU.
+    """Send the oldest answer of a source (hits or late answers of a bank, far ones of a CU, data of a link) to its CU.
 
     The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
     """
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
+    if source >= noc.first_link:
+        _arrive_by_link(noc, c, fifos, pool, queue, answer, cu_wake_ps)
+        return
     if source >= 2 * noc.banks:
         _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, clusters, cu_wake_ps)
         return
@@ -37,7 +40,10 @@ def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
     noc.answer_bytes += volume
     out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
     noc.bank_out_ps[bank] = out_ps
-    if is_far(noc, bank, c):
+    if answer.link > 0:
+        _leave(noc, fifos, pool, answer, out_ps)
+        fifo_pop(queue)
+    elif is_far(noc, bank, c):
         _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
         fifo_pop(queue)
     else:
@@ -61,6 +67,27 @@ def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     fifo_pop(queue)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
+
+
+@compiled
+def _arrive_by_link(noc, c, fifos, pool, queue, answer, cu_wake_ps):
+    """Move the oldest data that have come over a link into CU c."""
+    volume, ready_ps = _volume_bytes(noc, answer), np.int64(answer.ready_ps)
+    noc.answer_packets += 1
+    noc.answer_bytes += volume
+    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_bytes_per_clk), ready_ps)
+    noc.cu_in_ps[c] = in_ps
+    answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
+    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
+    fifo_take(queue, pool, ready_ps)
+    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
+
+
+@compiled
+def _leave(noc, fifos, pool, answer, out_ps):
+    """Move an answer, which leaves its bank at out_ps, to the link over which its GPU is reached."""
+    answer.op = Op.DATA
+    fifo_insert_copy(fifos[noc.first_load_fifo + np.int64(answer.link) - 1], pool, answer, out_ps + noc.latency_ps)
 
 
 @compiled
@@ -101,7 +128,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
 
     Reads: clusters.cus. Writes: noc, fifos, pool, clusters.peers, clusters.mail, copy_told_ps, cu_wake_ps.
     """
-    sources = 2 * noc.banks + (noc.cus if noc.first_far_fifo >= 0 else 0)
+    sources = noc.first_link + noc.links
     calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):

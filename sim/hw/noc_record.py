@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.hw.calendar import CALENDAR, set_period
-from sim.hw.partition import set_partitions
+from sim.hw.partition import has_far, set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
 from traces.units import whole_period_ps
 
@@ -11,13 +11,14 @@ MAX_CUS = 512
 MAX_SOURCES = 2 * MAX_CUS
 """Of requests."""
 MAX_BANKS = 512
-"""The answers of a bank have two sources: hits and late answers. Far answers have one source per CU."""
+"""The answers of a bank have two sources: hits and late answers. Far answers have one source per CU, and data that come
+from other GPUs one per link."""
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",
     "request_bytes": "bytes of packets from CUs to L2 banks, header and data",
-    "answer_packets": "packets from L2 banks to CUs",
-    "answer_bytes": "bytes of packets from L2 banks to CUs, header and data",
+    "answer_packets": "packets from L2 banks to CUs and links, and from links to CUs",
+    "answer_bytes": "bytes of these packets, header and data",
     "refused": "requests that waited for room in their bank or link",
 }
 """Counter fields of NOC and their meaning."""
@@ -38,7 +39,10 @@ NOC = np.dtype(
         ("first_port_fifo", "i8"),  # of source 0
         ("first_request_fifo", "i8"),  # of bank 0
         ("first_far_fifo", "i8"),  # of bank 0, requests of other partitions; -1 = none
-        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, their late answers, far answers by CU
+        ("first_hit_fifo", "i8"),  # of bank 0: the answers of all banks, their late answers, far answers by CU, ...
+        ("first_link", "i8"),  # ... and data for loads of this GPU by link: first of these sources of answers ...
+        ("links", "i8"),  # ... and their number, 0 = there are no such loads
+        ("first_load_fifo", "i8"),  # of port 0, data for loads of other GPUs; -1 = none
         ("first_copy_fifo", "i8"),  # of bank 0, data for copies; -1 = none
         ("first_answer_fifo", "i8"),  # of CU 0
         ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
@@ -100,7 +104,7 @@ def make_noc(machine, cu_ports, **first_fifos):
     Args:
         machine: sim.spec.Machine.
         cu_ports: of each CU for requests, 1, or 2: one for bulk copies to other GPUs.
-        first_fifos: `first_*_fifo` fields of NOC.
+        first_fifos: `first_*_fifo` fields of NOC, and `links`.
     """
     noc = np.zeros(1, NOC)
     for name, number in first_fifos.items():
@@ -110,6 +114,7 @@ def make_noc(machine, cu_ports, **first_fifos):
     spec, hbm = machine.noc, machine.hbm
     noc["cus"], noc["banks"], noc["sources"] = machine.cu.count, machine.l2.banks, cu_ports * machine.cu.count
     noc["cu_bits"] = cu_ports - 1
+    noc["first_link"] = 2 * machine.l2.banks + (machine.cu.count if has_far(machine.l2) else 0)
     noc["interleave_bytes"], noc["channels"] = hbm.interleave_bytes, hbm.channels
     noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
     noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * LINE_BYTES)

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 from traces.schema import LINE_BYTES, SECTOR_BYTES
 
@@ -26,6 +27,7 @@ class Op(IntEnum):
     REDUCE = 4  # read-modify-write at L2 without an answer
     COMBINE = 5  # the switch adds it to what the other GPUs send to the line; the sum arrives as a write
     REMOTE = 6  # of the load/store unit: its lines go to another CU of the cluster (`sim.hw.peers`)
+    DATA = 7  # on a link: what a load from another GPU brings back
 
 
 class Stream(IntEnum):
@@ -56,7 +58,8 @@ REQUEST = np.dtype(
         ("op", "i1"),  # Op
         ("stream", "i1"),  # Stream
         ("cache", "i1"),  # traces.schema.Cache
-        ("link", "i1"),  # 1 + port over which it leaves the GPU, 0 = it stays here
+        ("link", "i1"),  # 1 + port over which it leaves the GPU, or has come; of a read that has come, over which its
+        # data leave; 0 = it stays here
         ("wavefront", "i1"),  # of the workgroup, that stored the data; -1 = several: see the plan of the tile
         ("need", "i1"),  # while it waits in L2: missing sectors; of an atomic on its way: lanes at one address (D12)
         ("next", "i4"),  # of a place for requests that wait: the next free one; in use: see there
@@ -76,4 +79,10 @@ def is_store(request):
 @compiled(inline=True)
 def is_awaited(request):
     """Does a warp wait for the acknowledgement of this store, behind a fence? Reads: request."""
-    return request.load >= 0 and request.stream == Stream.COMPUTE_WRITE and request.link == 0 and is_store(request)
+    return request.load >= 0 and request.link == 0 and is_store(request)
+
+
+@compiled(inline=True)
+def data_bytes(request):
+    """Bytes of data in a packet to a bank or to another GPU: a read has none yet. Reads: request."""
+    return 0 if request.op == Op.READ else sectors_in(request.sectors) * SECTOR_BYTES

@@ -9,6 +9,7 @@ CU <---------answers--- NoC <-hits, late-- L2 bank <----fills------- HBM channel
 CU --peer_ports--> way between CUs --mail--> CU (with NoC --mail--> CU for multicast lines)
 
 NoC --stores--> port --wire--> port of another GPU --fabric[COMM_WRITE]--> its HBM channels (or --arrivals--> L2 bank)
+L2 bank (of another GPU's load) --hits, late--> NoC --loads--> port --wire--> port there --data--> its NoC
 HBM channel --notes--> Tracker --ready descriptors--> DMA engine --fabric[COMM_READ]--> HBM channel (or --dma_reads-->
 L2 bank)
 HBM channel --data--> DMA engine --lines--> port
@@ -60,9 +61,10 @@ from sim.hw.tracker import TRACKER
 from sim.hw.warp import WARPS, clear_warps
 from sim.machine.clusters import run_peers
 from sim.machine.engine_record import SERIES, make_engine
-from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.phase_banks import run_banks
 from sim.machine.phase_cus import run_cus
+from sim.machine.phase_dma import run_dmas
+from sim.machine.phase_links import run_arrivals, run_links
 from sim.machine.phase_memory import retry_memory, run_channels, run_mscs
 from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.stalls import STALL
@@ -242,19 +244,22 @@ def no_output() -> Output:
     )
 
 
-def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> tuple[Node, list[str]]:
+def build(
+    machine: Machine, ports: int = 0, wires: np.ndarray | None = None, loads: bool = False
+) -> tuple[Node, list[str]]:
     """Allocate and wire one GPU.
 
     Args:
         machine: the spec, checked (`sim.presets.check`).
         ports: number of links (in each direction) to other GPUs; 0 = a GPU alone, without Tracker and DMA engines.
-        wires: WIRE array of all GPUs; the caller sets `out_wire`, `in_wire` and `distance` of the ports.
+        wires: WIRE array of all GPUs; the caller sets `out_wire`, `in_wire`, `distance` and `back` of the ports.
+        loads: CUs load from other GPUs.
 
     Returns:
         The node and the names of its fifos.
     """
     ahead_ps = lookahead_ps(machine, ports)
-    fifos, number = wire(machine, ports)
+    fifos, number = wire(machine, ports, loads)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     clock_ps = whole_period_ps(machine.cu.clock_MHz)
     l1s, l1_sets = make_l1s(machine.l1, clock_ps, cus)
@@ -293,6 +298,8 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         first_hit_fifo=number["hits"][0],
         first_answer_fifo=number["cu_answers"][0],
         first_link_fifo=number["stores"][0] if ports else 0,
+        first_load_fifo=number["loads"][0] if loads else -1,
+        links=len(number["link_data"]),
     )
     bulks = make_bulks(machine.cu, clock_ps, number["port"], number["peer_port"], number["leave_port"])
     peers = make_peers(machine, number["peer_port"])
@@ -353,7 +360,7 @@ def build(machine: Machine, ports: int = 0, wires: np.ndarray | None = None) -> 
         spans=np.zeros(0, SPAN),
         output=no_output(),
         dmas=make_dmas(machine)[: None if ports else 0],
-        ports=make_ports(machine, ports, number["stores"], number["lines"]),
+        ports=make_ports(machine, ports, number["stores"], number["lines"], number["loads"] if loads else -1),
         wires=np.zeros(0, WIRE) if wires is None else wires,
         arriving=np.zeros(1, REQUEST),
     )

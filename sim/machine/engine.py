@@ -19,8 +19,9 @@ from sim.hw.mca import choose_limit
 from sim.hw.noc import home_bank, home_set
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.machine.engine_record import grid_end_ps
-from sim.machine.fabric import fabric_wake_ps
 from sim.machine.phase_cus import collect_ended
+from sim.machine.phase_dma import dmas_wake_ps
+from sim.machine.phase_links import links_wake_ps
 from sim.machine.phase_noc import retry_blocked
 from sim.machine.series import close_interval
 from sim.machine.shares import run_jobs, run_units
@@ -53,7 +54,7 @@ def next_act_ps(node):
     for queue in range(len(node.dispatch)):
         first_ps = min(first_ps, node.dispatch[queue].wake_ps)
     if len(node.ports) > 0:
-        first_ps = min(first_ps, fabric_wake_ps(node))
+        first_ps = min(first_ps, links_wake_ps(node), dmas_wake_ps(node))
     return first_ps
 
 

@@ -29,10 +29,10 @@ MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
-def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
-    """Bytes of one GPU by the fields that decide them."""
+def machine_bytes(machine: Machine, ports: int = 0, loads: bool = False) -> dict[str, int]:
+    """Bytes of one GPU by the fields that decide them. loads: its CUs load from other GPUs."""
     cu, l1, l2, msc = machine.cu, machine.l1, machine.l2, machine.msc
-    rings = sum(1 << (depth - 1).bit_length() for depth in wire(machine, ports)[0].depths)
+    rings = sum(1 << (depth - 1).bit_length() for depth in wire(machine, ports, loads)[0].depths)
     credits = max(machine.link.credits, machine.network.credits if machine.network.node_gpus else 0)
     sets = {"l1": l1.bytes // (l1.ways * LINE_BYTES) * cu.count, "l2": l2.bytes // (l2.ways * LINE_BYTES)}
     return {
@@ -50,17 +50,18 @@ def machine_bytes(machine: Machine, ports: int = 0) -> dict[str, int]:
     }
 
 
-def check_memory(machine: Machine, gpus: int = 1, ports: int = 0) -> None:
+def check_memory(machine: Machine, gpus: int = 1, ports: int = 0, loads: bool = False) -> None:
     """Refuse GPUs that do not fit into the available memory.
 
     Args:
         gpus: number of simulated GPUs.
         ports: links of each in each direction.
+        loads: their CUs load from other GPUs.
 
     Raises:
         UserError: names what takes most, the needed and the available memory.
     """
-    parts, available = machine_bytes(machine, ports), available_bytes()
+    parts, available = machine_bytes(machine, ports, loads), available_bytes()
     needed = gpus * sum(parts.values())
     if available is not None and needed > available:
         largest = max(parts, key=lambda part: parts[part])

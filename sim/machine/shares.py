@@ -7,12 +7,14 @@ later window only, or the other half comes later in the window. So it does not m
 """
 
 from sim.machine.clusters import run_peers
-from sim.machine.fabric import run_arrivals, run_dmas, run_links
 from sim.machine.phase_banks import run_banks
 from sim.machine.phase_cus import run_cus
+from sim.machine.phase_dma import run_dmas
+from sim.machine.phase_links import run_arrivals, run_links
 from sim.machine.phase_memory import retry_memory, run_channels, run_mscs
 from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.team import (
+    ANSWERED,
     CHANNELS,
     CUS,
     DONE,
@@ -62,6 +64,7 @@ def run_jobs(node, team, me, turn, begin_ps, end_ps):
             store(team, SENT, turn)
         else:
             run_answers(node, begin_ps, end_ps)
+            store(team, ANSWERED, turn)
             if len(node.peer_units) > 0:  # it wakes CUs too
                 run_peers(node, begin_ps, end_ps)
         job = add(team, JOBS, 1)
@@ -84,6 +87,8 @@ def run_jobs(node, team, me, turn, begin_ps, end_ps):
 @compiled
 def _run_fabric(node, team, turn, begin_ps, end_ps):
     """The traffic between GPUs, on the thread that has run the last channel. Returns False if a thread has failed."""
+    if not wait_until(team, ANSWERED, turn):  # loads of other GPUs are answered into fifos of the links
+        return False
     run_arrivals(node, begin_ps, end_ps)
     run_tracker(node, begin_ps, end_ps)
     run_dmas(node, begin_ps, end_ps)

@@ -16,14 +16,15 @@ from tracer.compile.jit import compiled
 
 LINE = HOST_LINE_BYTES // 8
 """Words of a cache line of the host. Words that different threads write are in different lines."""
-THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, DONE, SENT, WINDOW, CUS = (LINE * k for k in range(10))
+THREADS, HERE, TURN, ABANDONED, ENDED, JOBS, DONE, SENT, ANSWERED, WINDOW, CUS = (LINE * k for k in range(11))
 CHANNELS = CUS + 1
 """Places of the shared words.
 
 THREADS: number of threads. HERE: threads that have come to the next meeting. TURN: meetings so far. ABANDONED: 1 = a
-thread has failed. ENDED: 1 = a workgroup has ended. JOBS, DONE: jobs taken and channels run in the window. SENT:
-meetings so far when requests crossed the NoC last. WINDOW: status, begin and end of the window. CUS, CHANNELS:
-units of the first thread's block that were taken in the window; those of the next thread are a line further.
+thread has failed. ENDED: 1 = a workgroup has ended. JOBS, DONE: jobs taken and channels run in the window. SENT,
+ANSWERED: meetings so far when requests, when answers crossed the NoC last. WINDOW: status, begin and end of the window.
+CUS, CHANNELS: units of the first thread's block that were taken in the window; those of the next thread are a line
+further.
 """
 SPINS, YIELDS = 2000, 200
 """Looks at a word, some ten microseconds each kind: first without a break, then letting other programs use the core.
@@ -36,7 +37,7 @@ def make_team(threads):
     """The shared words of a team, an i8 array."""
     words = host_aligned(CUS + threads * LINE, np.dtype(np.int64))
     words[THREADS] = threads
-    words[SENT] = -1
+    words[SENT] = words[ANSWERED] = -1
     return words
 
 

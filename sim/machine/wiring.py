@@ -58,8 +58,8 @@ def lookahead_ps(machine: Machine, ports: int = 0) -> int:
     return max(shortest_ps // grid_ps, 1) * grid_ps
 
 
-def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
-    """Fifos of one GPU and their numbers by role."""
+def wire(machine: Machine, ports: int, loads: bool = False) -> tuple[Fifos, dict[str, np.ndarray]]:
+    """Fifos of one GPU and their numbers by role. loads: CUs load from other GPUs."""
     fifos, credit_ps = Fifos(), lookahead_ps(machine, ports)
     cus, banks, channels = machine.cu.count, machine.l2.banks, machine.hbm.channels
     line_ps = period_ps(machine.cu.clock_MHz) / machine.cu.lsu_lines_per_clk
@@ -85,10 +85,12 @@ def wire(machine: Machine, ports: int) -> tuple[Fifos, dict[str, np.ndarray]]:
         "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
         "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
         "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
+        "link_data": fifos.add("link.data", ports if loads else 0, bank_depth, credit_ps),
         "fills": fifos.add("l2.fills", banks, fills),
         "out": fifos.add("hbm.out", channels, out),
         "stores": fifos.add("link.stores", ports, machine.link.egress_fifo, credit_ps),
         "lines": fifos.add("link.lines", ports, machine.link.egress_fifo, credit_ps),
+        "loads": fifos.add("link.loads", ports if loads else 0, cus * machine.l1.mshrs),  # of another GPU, all at once
     }
     numbers["dram"] = _streams(fifos, "hbm.in", machine.l2.dram_fifo, machine, credit_ps)
     numbers["memory"], depth = numbers["dram"], machine.l2.dram_fifo

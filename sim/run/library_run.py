@@ -36,6 +36,8 @@ IN_SWITCH = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatte
 """Plans of NVLS."""
 CREDITS = 16_384
 """2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
+PULLED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv")
+"""Collectives whose receivers can load."""
 TREE_WORKGROUPS = 2
 """Workgroups on a CU in a tree: one goes up while one goes down."""
 BARE_PS = "bare_time_ps"
@@ -94,9 +96,24 @@ class LibraryRun(Run):
         tiles = self.buffer[0]
         return int((tiles["runs"] * tiles["run_bytes"]).sum())
 
+    @property
+    def pulls(self) -> bool:
+        """Do receivers load over the links (D56)?"""
+        return self.preset.machine.collective.pulls and self.choice.can_pull and self.kind in PULLED
+
     def plans(self) -> list[Plan]:
-        """The plans of all GPUs."""
+        """The plans of all GPUs.
+
+        Raises:
+            UserError: the user asks for loads where there are none.
+        """
         machine, (output, chunks) = self.preset.machine, self.buffer
+        asked = machine.collective.pulls and self.preset.sources["collective.pulls"].kind == OVERRIDE
+        if asked and not self.pulls:
+            raise UserError(
+                f"collective.pulls: found true for {self.title}, allowed is false: only {', '.join(PULLED)} can, with "
+                "protocol simple in one node"
+            )
         check_plan_memory(chunks.tiles, chunks.gpus)
         step_ps, gpus = machine.collective.step_ps, range(self.gpus)
         if self.choice.algorithm == NVLS:
@@ -109,7 +126,7 @@ class LibraryRun(Run):
             return [tree.all_reduce(output, chunks, gpu, topology, **settings) for gpu in gpus]
         if self.kind == "broadcast":
             return [tree.broadcast(output, chunks, gpu, topology, **settings) for gpu in gpus]
-        return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, step_ps) for gpu in gpus]
+        return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, step_ps, self.pulls) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
         """The kernel of a GPU; of a direct algorithm and of NVLS its parts, which run at the same time."""
@@ -290,6 +307,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.unroll": (row.loads, "assumed"),
         "collective.launch_ps": (choice.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
+        "collective.pulls": (choice.pulls, "standard"),
     }
     if choice.nodes > 1:
         values |= {

@@ -176,9 +176,15 @@ def run_collective(
 def collective_plans(
     machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
-    """Plans of a collective for all GPUs."""
+    """Plans of a collective for all GPUs.
+
+    Raises:
+        UserError: receivers shall load.
+    """
     check_plan_memory(chunks.tiles, chunks.gpus)
     spec = machine.collective
+    if spec.pulls:
+        raise UserError("collective.pulls: found true, allowed is false: kernels of the T3 paper store to the receiver")
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
         settings["update"] = True

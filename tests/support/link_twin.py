@@ -15,6 +15,7 @@ class Packet(NamedTuple):
 def link_twin(
     stores: Sequence[Packet],
     lines: Sequence[Packet],
+    data: Sequence[Packet],
     *,
     fs_per_byte: int,
     header_bytes: int,
@@ -24,9 +25,10 @@ def link_twin(
 ) -> list[tuple[int, int]]:
     """(tag, arrival_ps) in the order in which packets leave.
 
+    stores: of the CUs, and their loads, which have no volume. lines: of DMA engines. data: for loads of another GPU.
     hold_ps: how long the receiver keeps each of them, in that order, before its place is free.
     """
-    queues = [list(stores), list(lines)]
+    queues = [list(stores), list(lines), list(data)]
     free_fs, arrived, freed_ps = 0, [], []
     while any(queues):
         queue = min((queue for queue in queues if queue), key=lambda queue: queue[0].ready_ps)

@@ -18,6 +18,7 @@ from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
+from traces.schema import SECTOR_BYTES
 
 TUNING = ROOT / "validation" / "references" / "nccl_tuning_tables.csv"
 DERIVED = "derived: switches of ring"
@@ -168,10 +169,13 @@ def test_each_round_does_all_steps_slice_by_slice():
 )
 def test_staged_buffers_read_and_write_what_the_plan_says(kind, read, written, sent):
     size = 4 * 24 * 1024
-    found = simulated(kind, 4, size, protocol="simple")
-    assert found.exactly_once and found.padded_bytes == size
-    assert (found.dram_read_bytes, found.dram_write_bytes) == (read * size, written * size)
-    assert found.link_bytes == sent * size
+    for pulls in (True, False):
+        found = simulated(kind, 4, size, f"collective.pulls={str(pulls).lower()}", protocol="simple")
+        assert found.exactly_once and found.padded_bytes == size
+        tiles = found.channels  # of each chunk
+        flags_bytes = SECTOR_BYTES * tiles * round(4 * sent) if pulls else 0
+        assert (found.dram_read_bytes, found.dram_write_bytes) == (read * size, written * size + flags_bytes)
+        assert found.link_bytes == sent * size + flags_bytes
 
 
 @pytest.mark.parametrize(

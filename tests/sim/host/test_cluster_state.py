@@ -7,6 +7,7 @@ import pytest
 
 from sim.host.cluster import Cluster
 from sim.host.state import ClusterState, State, named_arrays
+from tests.support.rings import ring
 from tests.support.t3_cases import FOUR_WARPS, NARROW, T3Case, clusters
 from tracer.gemm.source import Epilogue
 
@@ -16,7 +17,7 @@ class Stop(Exception):
 
 
 def prepared(case, part):
-    """(function that makes the cluster of a job, its launches)."""
+    """(function that makes the cluster of a job, its launches). part: of a T3Case; None = the job is a run."""
     found = []
 
     def keep(cluster, launches):
@@ -24,7 +25,7 @@ def prepared(case, part):
         raise Stop
 
     with clusters(keep), pytest.raises(Stop):
-        case._run(part)
+        case._run(part) if part else case.execute()
     ((seen, launches),) = found
     stage = seen.gpus[0].node.mca[0]
 
@@ -54,6 +55,7 @@ def records(cluster):
         ("t3", T3Case(128, 128, 64, gpus=4, explicit=False)),
         ("t3", T3Case(192, 192, 64, 3, replace(FOUR_WARPS, epilogue=Epilogue.DETACHED), settings=NARROW)),
         ("all_reduce", T3Case(96, 96, 32, gpus=3, settings=NARROW)),
+        (None, ring("all_reduce", 3)),
     ],
 )
 def test_from_the_middle_to_the_same_end(part, case):

@@ -10,7 +10,7 @@ from sim.hw.link_record import PORT, WIRE
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import SEND
 from sim.machine.build import build
-from sim.machine.fabric import run_dmas
+from sim.machine.phase_dma import run_dmas
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset

@@ -11,7 +11,7 @@ from sim.hw.link_record import FS_PER_PS, WIRE, make_ports
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import MIRROR, SEND, SPACE, TILE, fingerprint
 from sim.machine.build import build
-from sim.machine.fabric import run_arrivals
+from sim.machine.phase_links import run_arrivals
 from tests.support.fifo_bench import FifoBench, request
 from tests.support.link_twin import Packet, link_twin
 from tests.support.plain_records import kernel_view
@@ -23,14 +23,24 @@ LATENCY_PS = 500_000
 FOREVER = 1 << 50
 
 
+class StoreBench(FifoBench):
+    """Fifos whose requests are stores unless a test says something else."""
+
+    def push(self, number, **fields):
+        super().push(number, **{"op": Op.WRITE, **fields})
+
+
 class LinkBench:
-    """Ports of one GPU whose packets come back to itself over the same port, and a memory fifo that is never full."""
+    """Ports of one GPU whose packets come back to itself over the same port, and a memory fifo that is never full.
+
+    Fifos: stores of each port, lines of the DMA engines, data for loads.
+    """
 
     def __init__(self, *overrides, ports=1, depth=512):
         machine = small_preset(*overrides).machine
-        self.fifo = FifoBench(*[depth] * (2 * ports + 1))
-        self.memory, self.count = 2 * ports, ports
-        self.port_records = make_ports(machine, ports, np.arange(ports), np.arange(ports, 2 * ports))
+        self.fifo = StoreBench(*[depth] * (3 * ports + 1))
+        self.memory, self.count = 3 * ports, ports
+        self.port_records = make_ports(machine, ports, *np.arange(3 * ports).reshape(3, ports))
         self.port_records["out_wire"] = self.port_records["in_wire"] = np.arange(ports)
         self.port_records["distance"] = 1
         self.wire_records, self.tile_records = np.zeros(ports, WIRE), np.zeros(4, TILE)
@@ -66,7 +76,7 @@ class LinkBench:
     def run(self, hold_ps=None):
         """(tag, arrival_ps) of all packets of port 0, window by window; each is kept for its time of hold_ps."""
         found, taken, end_ps = [], 0, 0
-        while self.fifo.held(0).size or self.fifo.held(1).size or self.arrival_ps() < NEVER:
+        while any(self.fifo.held(number).size for number in range(3)) or self.arrival_ps() < NEVER:
             end_ps += WINDOW_PS
             self.send(end_ps)
             last_ps = found[-1][2] if found else 0
@@ -79,7 +89,7 @@ class LinkBench:
         return [one[:2] for one in found]
 
 
-@pytest.mark.parametrize("fifo", [0, 1])
+@pytest.mark.parametrize("fifo", [0, 1, 2])
 @pytest.mark.parametrize(("sectors", "volume"), [(15, 128), (1, 32), (6, 64)])
 @pytest.mark.parametrize(
     ("settings_", "fs_per_byte", "header"),
@@ -137,21 +147,27 @@ packets = st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 15)), max_size
 @given(
     stores=packets,
     lines=packets,
+    data=packets,
+    loads=st.sampled_from([0, 2, 3]),
     rate=st.sampled_from([5.0, 150.0, 333.0]),
     header=st.sampled_from([0, 16]),
     credits=st.sampled_from([1, 2, 7, 4096]),
-    hold=st.lists(st.sampled_from([0, 0, 100, 700_000]), min_size=50, max_size=50),
+    hold=st.lists(st.sampled_from([0, 0, 100, 700_000]), min_size=75, max_size=75),
 )
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_same_times_as_the_twin(stores, lines, rate, header, credits, hold):
+def test_same_times_as_the_twin(stores, lines, data, loads, rate, header, credits, hold):
+    """loads: of the stores each with this number from the other is a load."""
     bench = LinkBench(f"link.GB_per_s={rate}", f"link.header_bytes={header}", f"link.credits={credits}")
-    queues, tag = ([], []), 0
-    for number, drawn in enumerate((stores, lines)):
+    queues, tag = ([], [], []), 0
+    for number, drawn in enumerate((stores, lines, data)):
         ready_ps = 0
-        for gap_ps, sectors in drawn:
+        for k, (gap_ps, sectors) in enumerate(drawn):
             ready_ps += gap_ps
-            bench.fifo.push(number, ready_ps=ready_ps, sectors=sectors, tag=tag % 4)
-            queues[number].append(Packet(ready_ps, 32 * sectors.bit_count(), tag % 4))
+            op = Op.READ if number == 0 and loads and k % loads == 0 else (Op.WRITE, Op.UPDATE, Op.DATA)[number]
+            more = {"op": op, "load": 5 if op == Op.DATA else -1}
+            bench.fifo.push(number, ready_ps=ready_ps, sectors=sectors, tag=tag % 4, **more)
+            volume = 0 if op == Op.READ else 32 * sectors.bit_count()
+            queues[number].append(Packet(ready_ps, volume, tag % 4))
             tag += 1
     expected = link_twin(
         *queues,
@@ -163,6 +179,7 @@ def test_same_times_as_the_twin(stores, lines, rate, header, credits, hold):
     )
     assert bench.run(hold) == expected
     assert bench.port_records[0]["arrived_bytes"] == bench.port_records[0]["bytes"]
+    assert bench.port_records[0]["load_bytes"] == sum(packet.volume for packet in queues[2])
 
 
 @pytest.mark.parametrize(("topology", "share"), [("switch", 3), ("fully_connected", 1), ("ring", 1)])
@@ -222,6 +239,26 @@ def test_a_packet_as_its_receiver_sees_it():
         assert packet["contributors"] == (0b0011, 0b1100)[port]  # of four GPUs, one and three places further on
 
 
+def test_a_load_keeps_its_place_in_l1_and_learns_over_which_port_its_data_leave():
+    """Its data do, too. Only data are booked to the tile that they come from."""
+    bench = LinkBench(ports=2)
+    bench.port_records["distance"], bench.port_records["back"] = [1, 3], [1, 0]
+    for port in range(2):
+        bench.fifo.push(port, line=0x8000, tag=2, op=Op.READ, load=77, source=5, link=9)
+        bench.send(WINDOW_PS, port)
+        assert bench.arrival_ps(port) == LATENCY_PS and bench.port_records[port]["bytes"] == 0  # without a header
+        packet = bench.take(bench.arrival_ps(port), port)
+        assert (packet["op"], packet["load"], packet["source"], packet["line"]) == (Op.READ, 77, 5, 0x8000)
+        assert (packet["link"], packet["stream"]) == (2 - port, Stream.COMM_READ)
+    assert bench.tile_records["sent_bytes"].tolist() == [0] * 4
+    bench.fifo.push(4, line=0x8000, tag=2, op=Op.DATA, load=77, source=5, contributors=0b1001, sectors=3)
+    bench.send(2 * LATENCY_PS)
+    packet = bench.take(bench.arrival_ps())
+    assert (packet["op"], packet["load"], packet["source"], packet["contributors"]) == (Op.DATA, 77, 5, 0b0011)
+    assert bench.tile_records["sent_bytes"].tolist() == [0, 0, 64, 0]
+    assert bench.port_records[0]["load_bytes"] == bench.port_records[0]["arrived_bytes"] == 64
+
+
 def test_the_mirror_shifts_tile_and_address():
     bench = LinkBench()
     bench.space_record["mirrored"] = 1
@@ -274,7 +311,7 @@ class ArrivalBench:
     def __init__(self, packets, *overrides):
         self.wires = np.zeros(1, WIRE)
         machine = small_preset("l2.dram_fifo=2", *overrides).machine
-        self.node, _ = build(machine, 1, self.wires)
+        self.node, self.names = build(machine, 1, self.wires, loads=True)
         self.node.output.space["gpus"], self.node.output.space["set_mask"] = 2, 3
         for tag, (ready_ps, channel) in enumerate(packets):
             line = self._line_of(channel)
@@ -321,6 +358,36 @@ def test_packets_through_l2_go_over_the_crossbar_to_the_banks_of_their_channels(
     assert [one["ready_ps"].tolist() for one in by_channel] == [[1000 + path_ps], [2000 + path_ps]]
     told_ps = [bank_ps for bank_ps in node.bank_told_ps if bank_ps < NEVER]
     assert sorted(told_ps) == [1000 + path_ps, 2000 + path_ps]
+
+
+def test_a_load_goes_to_its_bank_with_the_sums_that_it_reads_and_data_go_to_the_crossbar():
+    bench = ArrivalBench([(1000, 0), (2000, 1)])
+    bench.wires[0]["packet"]["op"][:2] = Op.READ, Op.DATA
+    bench.wires[0]["packet"]["load"][:2] = 7
+    tiles = np.zeros(2, TILE)
+    tiles["bytes"], tiles["own"], tiles["arrived"], tiles["arrived_bytes"] = 256, 1, 2, [256, 128]
+    bench.node = bench.node._replace(output=bench.node.output._replace(tiles=tiles))
+    bench.node.ports["back"] = 0
+    assert bench.run(0, WINDOW_PS) == [[], []]
+    node, path_ps = bench.node, int(bench.node.ports[0]["request_ps"])
+    read = np.concatenate([bench.fifo.held(int(bank["arrivals"])) for bank in node.banks])
+    assert read[["tag", "load", "link", "contributors"]].tolist() == [(0, 7, 1, 3)]
+    data = bench.fifo.held(bench.names.index("link.data0"))
+    assert data[["tag", "load", "ready_ps"]].tolist() == [(1, 7, 2000 + path_ps)]
+    assert node.noc[0]["answers_ps"] == 2000 + path_ps
+    told = bench.fifo.held(int(node.engine[0]["first_note_fifo"]) + len(node.channels))
+    assert told["tag"].tolist() == [1]  # the Tracker counts data, not loads
+    assert tiles["early"].tolist() == [0, 0]
+
+
+def test_a_load_before_all_data_have_come_is_told_to_the_ledger():
+    bench = ArrivalBench([(1000, 0)])
+    bench.wires[0]["packet"]["op"][:1] = Op.READ
+    tiles = np.zeros(1, TILE)
+    tiles["bytes"], tiles["arrived_bytes"] = 256, 128
+    bench.node = bench.node._replace(output=bench.node.output._replace(tiles=tiles))
+    bench.run(0, WINDOW_PS)
+    assert tiles["early"].tolist() == [1]
 
 
 def test_a_store_to_all_gpus_leaves_once_and_comes_over_every_link():

@@ -24,7 +24,7 @@ class NocBench:
     """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
 
     def __init__(self, *overrides, links=0, bank_places=None):
-        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links)
+        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links, loads=links > 0)
         node = self.node
         if bank_places:
             node.fifos["limit"][[name.startswith("l2.requests") for name in self.names]] = bank_places
@@ -35,13 +35,13 @@ class NocBench:
     def number(self, name):
         return self.names.index(name)
 
-    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0, share=0):
+    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0, share=0, load=-1):
         fifo = self.node.fifos[self.number(name)]
         assert fifo["tail"] - fifo["head"] < fifo["limit"]
         slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
         request = np.zeros((), REQUEST)
         fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
-        fields["link"], fields["share"] = link, share
+        fields["link"], fields["share"], fields["load"] = link, share, load
         for field, value in fields.items():
             request[field] = value
         self.pool_array()[slot] = request
@@ -144,6 +144,32 @@ def test_an_acknowledgement_takes_room_from_the_answers_behind_it():
     assert bench.answers(0, 20_000) == NEVER
     assert list(bench.held("cu.answers2")["ready_ps"]) == [300 + 7 * CLOCK_PS + LATENCY_PS]
     assert bench.node.noc[0]["last_ack_ps"] == 300 + 5 * CLOCK_PS + LATENCY_PS
+
+
+def test_the_answer_to_a_load_of_another_gpu_goes_to_the_link_over_which_it_is_reached():
+    """136 bytes: five clocks of the bank's port. No CU's port is occupied."""
+    bench = NocBench(links=2)
+    bench.push("l2.hits1", ready_ps=300, source=2, link=2, load=7)
+    bench.push("l2.late3", ready_ps=300, source=2)
+    assert bench.answers(0, 20_000) == NEVER
+    (data,) = bench.held("link.loads1")
+    assert (data["op"], data["ready_ps"]) == (Op.DATA, 300 + 5 * CLOCK_PS + LATENCY_PS)
+    assert (data["load"], data["source"]) == (7, 2) and len(bench.held("link.loads0")) == 0
+    assert list(bench.held("cu.answers2")["ready_ps"]) == [300 + 5 * CLOCK_PS + LATENCY_PS]
+
+
+def test_data_that_a_link_brings_share_the_port_of_the_cu_with_the_answers_of_banks():
+    bench = NocBench(links=1)
+    bench.push("l2.hits0", ready_ps=300, source=2)
+    for ready_ps in (300, 20_000):
+        bench.push("link.data0", ready_ps=ready_ps, source=2, op=Op.DATA, link=1, load=7)
+    assert bench.answers(0, 20_000) == 20_000
+    answers = bench.held("cu.answers2")
+    assert list(answers["ready_ps"]) == [300 + 5 * CLOCK_PS + LATENCY_PS, 300 + 8 * CLOCK_PS + LATENCY_PS]
+    assert (answers[1]["op"], answers[1]["link"], answers[1]["load"]) == (Op.READ, 0, 7)
+    fifo = bench.node.fifos[bench.number("link.data0")]
+    assert bench.node.pool.credits_ps[fifo["first"]] == 300 + fifo["credit_ps"]  # its place is free
+    assert bench.answers(20_000, 40_000) == NEVER and len(bench.held("cu.answers2")) == 3
 
 
 def test_a_packet_leaves_in_the_window_of_its_time():

@@ -1,48 +1,24 @@
-"""Phases of the traffic between GPUs in a time window: arrivals, DMA engines, links. The engine calls them.
+"""Phase of the DMA engines in a time window. They act in the order of time.
 
-Each phase serves its ports or engines in the order of time. Arrivals and reads of DMA engines go directly to the
-memory channels, past crossbar and L2 (D24). Arrivals that must stay in L2 go to its banks, and with `l2.fabric` all do.
+Their reads go directly to the memory channels, past crossbar and L2 (D24); with `l2.fabric` they go to L2 banks.
 """
 
 import numpy as np
 
-from sim.hw.address_map import channel_of
 from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.dma import COMMAND, dma_answer, dma_line, dma_load, dma_read, dma_read_ps
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, fifo_request, fifo_room_ps
-from sim.hw.link import (
-    arrival_ps,
-    departure_fs,
-    goes_to_l2,
-    is_cached,
-    next_sender,
-    part_ps,
-    port_add,
-    port_peek,
-    port_send,
-    port_take,
-)
-from sim.hw.link_record import FS_PER_PS
-from sim.hw.noc import home_bank, home_set
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_request
+from sim.hw.noc import home_bank, home_channel, home_set
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
-from sim.hw.switch import add_part, has_room, is_last_part, take_sum
 from tracer.compile.jit import compiled
 
 
 @compiled
-def fabric_wake_ps(node):
-    """When a packet arrives or leaves, or a DMA engine acts, as far as known; NEVER if none does.
-
-    Reads: the records of links, wires and DMA engines, node.fifos, node.pool. Writes: node.arriving, node.ports.
-    """
+def dmas_wake_ps(node):
+    """When a DMA engine acts, as far as known; NEVER if none does. Reads: node."""
     wake_ps = NEVER
-    for p in range(len(node.ports)):
-        wake_ps = min(wake_ps, _delivery_ps(node, p))
-        start_fs = departure_fs(node.ports, p, node.wires, node.fifos, node.pool)
-        if start_fs < NEVER:
-            wake_ps = min(wake_ps, start_fs // FS_PER_PS)
     reading = False
     for e in range(len(node.dmas)):
         reading = reading or node.dmas[e].out > 0
@@ -51,97 +27,6 @@ def fabric_wake_ps(node):
         for h in range(len(node.channels)):
             wake_ps = min(wake_ps, fifo_head_ps(node.fifos[node.channels[h].data_fifo], node.pool))
     return wake_ps
-
-
-@compiled
-def _channel_of(node, line):
-    noc = node.noc[0]
-    return channel_of(line, noc.interleave_bytes, noc.channels, noc.index)
-
-
-@compiled
-def _look_up_target(node, p):
-    """Find the fifo for the oldest packet of a port: of its memory channel, or of its L2 bank."""
-    port = node.ports[p]
-    port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
-    request = node.arriving[0]
-    if goes_to_l2(port, request):
-        port.target = home_bank(node.noc[0], request.line)
-        port.target_fifo = node.banks[port.target].arrivals
-    else:
-        port.target = _channel_of(node, request.line)
-        port.target_fifo = node.fabric_fifos[port.target, Stream.COMM_WRITE]
-
-
-@compiled
-def _delivery_ps(node, p):
-    """When the oldest packet of a port can go to memory: it has arrived, and there is room. NEVER if not known."""
-    now_ps = arrival_ps(node.ports, p, node.wires)
-    if now_ps == NEVER:
-        return NEVER
-    if node.ports[p].target_fifo < 0:
-        _look_up_target(node, p)
-    if _waits_in_switch(node, p):
-        switch, sums = node.output.switch[0], node.output.sums
-        if not has_room(switch, sums, node.ports[p].part):
-            return NEVER
-        return max(part_ps(node.ports, p, node.wires), node.ports[p].took_ps)
-    target = node.fifos[node.ports[p].target_fifo]
-    return max(now_ps, node.ports[p].took_ps, fifo_room_ps(target, node.pool, target.tail))
-
-
-@compiled
-def _waits_in_switch(node, p):
-    """Is the oldest packet of a port a part of a sum, and not the last part?"""
-    part = node.ports[p].part
-    return part >= 0 and not is_last_part(node.output.switch[0], node.output.sums, part)
-
-
-@compiled(apart=True)
-def run_arrivals(node, begin_ps, end_ps):
-    """Move packets that arrive before end_ps into the memory queues, in the order of time, while there is room.
-
-    At equal times the packet that arrived first goes first.
-
-    Reads: node.banks, node.engine, node.fabric_fifos, node.noc. Writes: node.arriving, node.bank_told_ps, node.fifos,
-    node.memory_wake_ps, node.output, node.pool, node.ports, node.wires.
-    """
-    while True:
-        chosen = -1
-        chosen_ps = waits_ps = end_ps
-        for p in range(len(node.ports)):
-            now_ps = _delivery_ps(node, p)
-            if now_ps > chosen_ps or now_ps >= end_ps:
-                continue
-            arrived_ps = arrival_ps(node.ports, p, node.wires)
-            if now_ps < chosen_ps or arrived_ps < waits_ps:
-                chosen, chosen_ps, waits_ps = p, now_ps, arrived_ps
-        if chosen < 0:
-            return
-        _deliver(node, chosen, chosen_ps)
-
-
-@compiled
-def _deliver(node, p, now_ps):
-    """Put the oldest packet of a port into the queue of its memory channel or L2 bank, or leave it in the switch."""
-    port = node.ports[p]
-    port_peek(node.ports, p, node.wires, node.output.space[0], node.output.mirrors, node.arriving)
-    request, target = node.arriving[0], port.target
-    if _waits_in_switch(node, p):
-        add_part(node.output.switch[0], node.output.sums, port.part, request.contributors)
-        port_add(node.ports, p, node.wires, request, now_ps)
-        return
-    if port.part >= 0:
-        request.contributors |= take_sum(node.output.switch[0], node.output.sums, port.part)
-    if goes_to_l2(port, request):
-        request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
-        node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + port.request_ps)
-        if is_cached(request):  # no channel sees it
-            notes = node.fifos[node.engine[0].first_note_fifo + len(node.channels)]
-            fifo_push_copy(notes, node.pool, request, now_ps)
-    else:
-        node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + port.request_ps)
-    port_take(node.ports, p, node.wires, node.fifos[port.target_fifo], node.pool, request, now_ps)
 
 
 @compiled
@@ -165,7 +50,7 @@ def _read_target(node, dma):
     if dma.through_l2 == 1:
         target = home_bank(node.noc[0], line)
         return target, node.banks[target].dma_reads
-    target = _channel_of(node, line)
+    target = home_channel(node.noc[0], line)
     return target, node.fabric_fifos[target, Stream.COMM_READ]
 
 
@@ -270,17 +155,3 @@ def _read(node, e, dma, now_ps):
         node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + dma.request_ps)
     if dma.tag < 0:
         write_span(node.spans, node.engine[0], SpanKind.DMA, e, 0, dma.last_tag, dma.began_ps, dma.next_ps)
-
-
-@compiled(apart=True)
-def run_links(node, begin_ps, end_ps):
-    """Packets leave that can leave before end_ps, in the order of time.
-
-    Writes: node.fifos, node.output, node.pool, node.ports, node.wires.
-    """
-    end_fs = end_ps * FS_PER_PS
-    while True:
-        p, start_fs = next_sender(node.ports, node.wires, node.fifos, node.pool)
-        if start_fs >= end_fs:
-            return
-        port_send(*(node.ports, p, node.wires, node.output.sends, node.output.tiles, node.fifos, node.pool, start_fs))
