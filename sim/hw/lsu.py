@@ -5,7 +5,7 @@ port fifo has room. Otherwise the unit blocks, until an answer frees a miss entr
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
 are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.
-Loads of a collective's kernel from another GPU pass L1 and leave over a link.
+Loads of a collective's kernel from another GPU leave over a link; such kernels pass L1.
 
 An event that goes to other CUs of the cluster (distributed shared memory, a remote arrival) leaves through another
 port, past L1 (`sim.hw.peers`). Each of its lines is answered.
@@ -147,7 +147,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses in flight, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
     load = lsu.load_table[lsu.load]
-    keep = (lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM) and lsu.link == 0
+    keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
     l1.read_sectors += sectors_in(sectors)
     missing = sectors
     if keep:
