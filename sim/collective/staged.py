@@ -34,10 +34,10 @@ STAGING, SECOND_STAGING, RESULT = slot_bytes(0), slot_bytes(1), slot_bytes(2)
 
 def kernels(steps: Sequence[Step]) -> list[list[Step]]:
     """The steps that send at once, that wait for what arrives, and that copy within the GPU."""
-    waits = [step for step in steps if step.gates]
-    at_once = [step for step in steps if not step.gates]
-    sends = [step for step in at_once if step.write >> PEER_BITS or step.flags]
-    return [sends, waits, [step for step in at_once if step not in sends]]
+    kinds: list[list[Step]] = [[], [], []]
+    for step in steps:
+        kinds[1 if step.gates else 0 if step.write >> PEER_BITS or step.flags else 2].append(step)
+    return kinds
 
 
 def _add_reduce_scatter(build: Builder, sends_result: bool = False) -> None:
