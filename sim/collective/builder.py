@@ -49,7 +49,7 @@ class Builder:
         self.buffers = [Buffer(OUTPUT, np.tile(output, phases), shares=0)]
         if pulls:
             self.buffers += [Buffer(*flags_of(phase, chunks.tiles), shares=0) for phase in range(phases)]
-        self.tiles = make_tiles(output)
+        self.tiles, self.first_flag = make_tiles(output), len(self.buffers[0].tiles)
         tags = sum(len(buffer.tiles) for buffer in self.buffers)
         self.gate = np.full(tags, -1)
         self.counts = Counts.none(tags)
@@ -91,8 +91,8 @@ class Builder:
         first, end = region.first - offset, region.end - offset
         more: dict[str, Any] = {"gate": region.gate, "buffer": name, "adds": False, "alone": True}
         self.regions.append(replace(region, first=first, end=end, **more))
-        phases = len(self.buffers[0].tiles)
-        self.counts.arrived[phases + region.first : phases + region.end] = times
+        flags = self.first_flag
+        self.counts.arrived[flags + region.first : flags + region.end] = times
 
     def to(self, slot: int, distance: int = 1) -> int:
         """Address offset of a receive buffer of the GPU at a distance ahead; if receivers load, of this GPU's."""
@@ -102,10 +102,10 @@ class Builder:
         """If receivers load: that GPU can load what the last step has stored. tags: offset of its tags."""
         if not self.pulls:
             return
-        step, phases = self.steps[-1], len(self.buffers[0].tiles)
+        step = self.steps[-1]
         address = self.peer(distance) + FLAGS + tags * LINE_BYTES
-        self.steps[-1] = replace(step, flags=(address, phases + tags - step.tag_offset))
-        for first in (tags, phases + tags):
+        self.steps[-1] = replace(step, flags=(address, self.first_flag + tags - step.tag_offset))
+        for first in (tags, self.first_flag + tags):
             self.counts.sent[first + step.tiles.start : first + step.tiles.stop] += 1
 
     def received(self, slot: int, distance: int = 1) -> int:

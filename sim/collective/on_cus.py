@@ -31,12 +31,12 @@ def steps_queue(plan: Plan) -> Queue:
 
     A flag stands for the data that the receiver then loads, too.
     """
-    gpus, phases = plan.chunks.gpus, len(plan.buffers[0].tiles)
+    gpus, first_flag = plan.chunks.gpus, len(plan.buffers[0].tiles)
     distances = (0, *port_distances(plan.topology, gpus))
     tags, gates, to = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for step in plan.steps:
         address, flag = step.flags or (0, 0)
-        flags = [(address, flag - phases), (address, flag)] if step.flags else []
+        flags = [(address, flag - first_flag), (address, flag)] if step.flags else []
         for address, tag in [(step.write, 0), *([step.also] if step.also else []), *flags]:
             stored, far = np.array(step.tiles) + step.tag_offset + tag, distances[address >> PEER_BITS]
             copied = far == gpus and plan.tiles["op"][stored[0]] != Op.COMBINE

@@ -11,7 +11,7 @@ from tracer.compile.jit import compiled
 MAX_SLOTS = 62
 WORD_BITS = 5
 WORD_SOURCES = 1 << WORD_BITS
-MAX_SOURCES = 1536
+MAX_SOURCES = 1600
 SCALE_BITS = 40
 
 CALENDAR = np.dtype(

@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from sim.hw import calendar
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.partition import has_far, set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
+from sim.hw.space import MAX_PORTS
 from traces.units import whole_period_ps
 
 MAX_CUS = 512
@@ -13,6 +15,7 @@ MAX_SOURCES = 2 * MAX_CUS
 MAX_BANKS = 512
 """The answers of a bank have two sources: hits and late answers. Far answers have one source per CU, and data that come
 from other GPUs one per link."""
+assert 2 * MAX_BANKS + MAX_CUS + MAX_PORTS <= calendar.MAX_SOURCES
 
 COUNTERS = {
     "request_packets": "packets from CUs to L2 banks",

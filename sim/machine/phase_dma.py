@@ -17,7 +17,11 @@ from tracer.compile.jit import compiled
 
 @compiled
 def dmas_wake_ps(node):
-    """When a DMA engine acts, as far as known; NEVER if none does. Reads: node."""
+    """When a DMA engine acts, as far as known; NEVER if none does.
+
+    Reads: node.banks, node.channels, node.engine, node.fabric_fifos, node.fifos, node.noc, node.output, node.pool,
+    node.ports. Writes: node.dmas.
+    """
     wake_ps = NEVER
     reading = False
     for e in range(len(node.dmas)):

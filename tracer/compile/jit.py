@@ -89,7 +89,7 @@ def _functions_of(dispatcher):
 
 
 MANY = 100
-"""Functions of the machine, whose compilation takes minutes on a slow computer."""
+"""Functions of the machine, whose compilation takes a minute on a slow computer."""
 
 
 class _CompileWatch(Listener):
@@ -101,8 +101,6 @@ class _CompileWatch(Listener):
         self._depth = 0
         self._began_s = 0.0
         self._reported_s = 0.0
-        self._program = ""
-        self._compiled = 0
         self._callable = 0
         self._announced = False
 
@@ -111,18 +109,15 @@ class _CompileWatch(Listener):
         if self._depth == 0:
             self._began_s = now_s
             dispatcher = event.data["dispatcher"]
-            self._program, self._compiled = dispatcher.__name__, 0
             self._callable = _functions_of(dispatcher) if isinstance(dispatcher, Dispatcher) else 1
         if self._callable > MANY and not self._announced:
             self._announced = True
-            self._report(f"compiling about {self._callable} functions, once: one to two minutes", now_s)
+            self._report(f"compiling about {self._callable} functions, once: half a minute to a minute", now_s)
         elif self.count == 0:
             self._report("compiling functions, once", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
-            whole = f" of about {self._callable}" if self._compiled <= self._callable else ""
-            self._report(f"{self._program}: {self._compiled}{whole} functions compiled", now_s)
+            self._report(f"{self.count} functions compiled so far", now_s)
         self._depth += 1
-        self._compiled += 1
         self.count += 1
 
     def on_end(self, event):
