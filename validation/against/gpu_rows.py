@@ -1,6 +1,6 @@
 """Measurements of a GPU: pointer chases, the CSV of `validation.against.measure_gpu`, readers of it and of ncu.
 
-Columns: gpu, kind (gemm, chase, stream), case, quantity, value, unit, provenance. This module imports nothing of the
+Columns: gpu, kind (keys of UNITS), case, quantity, value, unit, provenance. This module imports nothing of the
 simulator, so a machine with a GPU needs few packages.
 """
 
@@ -15,14 +15,21 @@ from traces.errors import UserError
 from traces.schema import Cache
 
 COLUMNS = ("gpu", "kind", "case", "quantity", "value", "unit", "provenance")
+SECTORS = ("l2_read_sectors", "l2_write_sectors", "dram_read_sectors", "dram_write_sectors")
 UNITS = {
     ("gemm", "time"): ("us",),
-    ("gemm", "l2_read_sectors"): ("sector",),
-    ("gemm", "l2_write_sectors"): ("sector",),
-    ("gemm", "dram_read_sectors"): ("sector",),
-    ("gemm", "dram_write_sectors"): ("sector",),
+    ("gemm", "kernel_time"): ("us",),
+    **{("gemm", sectors): ("sector",) for sectors in SECTORS},
+    ("operator", "time"): ("us",),
+    ("operator", "kernel_time"): ("us",),
+    **{("operator", sectors): ("sector",) for sectors in SECTORS},
     ("chase", "latency"): ("clock", "ns"),
     ("stream", "bandwidth"): ("GB/s",),
+    ("loaded", "latency"): ("ns",),
+    ("loaded", "bandwidth"): ("GB/s",),
+    ("beside", "time"): ("us",),
+    ("beside", "bandwidth"): ("GB/s",),
+    ("launch", "time"): ("us",),
 }
 """(kind, quantity) -> allowed units."""
 
@@ -48,6 +55,34 @@ CHASES = (
     Chase("HBM", "HBM_cyc", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, Cache.DEFAULT),
 )
 """HBM: every load needs a new row, so its bank always has another row open."""
+
+
+IDLE = "idle"
+"""SMs that are kept from others without traffic."""
+
+
+class Beside(NamedTuple):
+    """Streams of `sms` SMs beside a GEMM, or beside a chain of loads from DRAM if there is no GEMM."""
+
+    flow: str
+    sms: int
+    gemm: str = ""
+
+    @property
+    def case(self) -> str:
+        return f"{self.gemm + ' beside ' if self.gemm else ''}{self.flow} on {self.sms} SMs"
+
+
+LOADED = (
+    Beside(IDLE, 0),
+    *(Beside(flow, sms) for flow in ("read", "write", "copy") for sms in (8, 16, 32, 48, 64, 96, 128)),
+)
+BESIDE = tuple(
+    Beside(flow, sms, gemm)
+    for gemm in ("t-nlg/fc2/tp8", "t-nlg/op/tp8", "gemm:m=16,n=12800,k=5120,dtype=bf16")
+    for sms in (8, 16, 32)
+    for flow in (IDLE, "read", "write", "copy")
+)
 
 
 class MeasuredRow(NamedTuple):
@@ -133,11 +168,18 @@ def _row(cells: list[str], where: str) -> MeasuredRow:
     return MeasuredRow(kind, case, quantity, number, unit)
 
 
-def ncu_sums(text: str) -> dict[str, float]:
-    """Metric -> its sum over all kernels, from the output of `ncu --csv`. Other lines are ignored."""
+def ncu_sums(text: str, marker: str) -> list[dict[str, float]]:
+    """Metric -> its sum over the kernels before each kernel named `marker`, from `ncu --csv`. Other lines are ignored."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
+    found: list[dict[str, float]] = []
     sums: dict[str, float] = {}
+    ended = ""
     for row in csv.DictReader(lines):
+        if marker in row["Kernel Name"]:
+            if row["ID"] != ended:
+                found.append(sums)
+                sums, ended = {}, row["ID"]
+            continue
         metric, value = row.get("Metric Name"), row.get("Metric Value") or ""
         try:
             number = float(value.replace(",", ""))
@@ -145,4 +187,4 @@ def ncu_sums(text: str) -> dict[str, float]:
             continue
         if metric:
             sums[metric] = sums.get(metric, 0.0) + number
-    return sums
+    return found
