@@ -64,8 +64,8 @@ extern "C" __global__ void stream_copy(const uint4 *from, uint4 *to, size_t coun
         to[i] = from[i];
 }
 static __device__ u64 now_ns() { u64 t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t; }
-// flow: 0 nothing, 1 read, 2 write, 3 copy. Four accesses of 16 bytes per lane are in flight. The stream ends when *stop
-// is set, or after 4e9 clocks. done: turns and nanoseconds of each workgroup.
+// flow: 0 nothing, 1 read, 2 write, 3 copy. Four accesses of 16 bytes per lane are in flight. The stream ends when
+// *stop is set, or after 4e9 clocks. done: turns and nanoseconds of each workgroup.
 extern "C" __global__ void beside(int flow, const uint4 *from, uint4 *to, size_t count, volatile int *stop, u64 *done) {
     const size_t lanes = blockDim.x, step = 4 * lanes * gridDim.x;
     size_t i = 4 * lanes * blockIdx.x + threadIdx.x;

@@ -169,7 +169,7 @@ def _row(cells: list[str], where: str) -> MeasuredRow:
 
 
 def ncu_sums(text: str, marker: str) -> list[dict[str, float]]:
-    """Metric -> its sum over the kernels before each kernel named `marker`, from `ncu --csv`. Other lines are ignored."""
+    """Metric -> its sum over the kernels before each kernel named `marker`, from `ncu --csv`. Skips other lines."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     found: list[dict[str, float]] = []
     sums: dict[str, float] = {}

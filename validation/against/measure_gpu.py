@@ -221,8 +221,7 @@ def measure(torch: Any, names: list[str], keep: Callable[[list[MeasuredRow]], No
     )
     for part in parts:
         try:
-            for row in part():
-                rows.append(row)
+            rows.extend(part())
         except (NoGpu, NoMemory) as missing:
             print(f"left out: {missing}", file=sys.stderr)
         if rows:
