@@ -182,7 +182,6 @@ def count_sectors(names: list[str]) -> Iterator[MeasuredRow]:
         *(sys.executable, "-m", "validation.against.measure_gpu", "--only", *names),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
-    print(done.stdout, file=sys.stderr)  # DEVICE
     found = ncu_sums(done.stdout, MARKER)
     if done.returncode or len(found) != len(names) or not any(found):
         text = (done.stderr or done.stdout)[-300:]

@@ -10,6 +10,7 @@ that is one job has one thread, and `sim.machine.shares` tells which phases run 
 
 import argparse
 import hashlib
+import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -73,6 +74,7 @@ def curve(simulate: Callable[[], RunResult], counts: list[int], turns: int = TUR
             with use_threads(count):
                 result = simulate()
             row = Row(count, perf_counter() - wall_s, process_time() - cpu_s)
+            print(f"{count} threads: {row.wall_s:.2f} s", file=sys.stderr, flush=True)
             rows[count] = min(row, rows.get(count, row), key=lambda one: one.wall_s)
             seen.add(digest(result))
     assert len(seen) == 1, "threads changed a result"
@@ -101,6 +103,7 @@ def report(workload: str, counts: list[int], turns: int = TURNS, small: bool = F
     )
     blocks: list[Block] = [Heading("Benchmark of threads", 1), Text(head)]
     for title, simulate in workloads(workload, small).items():
+        print(title, file=sys.stderr, flush=True)
         rows = curve(simulate, counts, turns)
         blocks += [Heading(title, 2), Table(COLUMNS, [_cells(row, rows[0]) for row in rows], ())]
     return to_markdown(blocks + _window_blocks(window_us(workload, small), counts))

@@ -7,15 +7,40 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sim.presets import load_preset
 from tests.support.paths import ROOT
 from tracer.streams import PointerChase
+from traces.command.document import to_markdown
 from traces.errors import UserError
 from traces.schema import Cache
-from validation.against import gpu_measurements, measure_gpu
-from validation.against.gpu_measurements import comparison, simulation_on
-from validation.against.gpu_rows import CHASES, Chase, MeasuredRow, ncu_sums, read_rows, write_rows
+from validation.against import gpu_measurements, gpu_memory, measure_gpu
+from validation.against.gpu_kernels import CALLS, kernel_call
+from validation.against.gpu_rows import (
+    BESIDE,
+    CHASES,
+    IDLE,
+    LOADED,
+    UNITS,
+    Beside,
+    Chase,
+    MeasuredRow,
+    ncu_sums,
+    read_rows,
+    write_rows,
+)
 
+GEMM = "gemm:m=1,n=6144,k=4096,dtype=bf16,b_layout=column"
+ROWS = (
+    MeasuredRow("gemm", "t-nlg/fc2/tp8", "time", 1500.0, "us"),
+    MeasuredRow("gemm", "t-nlg/fc2/tp8", "dram_read_sectors", 2e6, "sector"),
+    MeasuredRow("gemm", GEMM, "time", 20.0, "us"),
+    MeasuredRow("gemm", GEMM, "dram_read_sectors", 1e6, "sector"),
+    MeasuredRow("operator", "no/such:rows=1", "time", 20.0, "us"),
+    MeasuredRow("launch", "between events", "time", 3.5, "us"),
+)
+MEMORY = (
+    MeasuredRow("chase", "L2 hit", "latency", 150.0, "ns"),
+    MeasuredRow("stream", "copy", "bandwidth", 800.0, "GB/s"),
+)
 SYNTHETIC = ROOT / "tests" / "validation" / "against" / "gpu_synthetic.csv"
 NCU = """==PROF== Connected to process 7
 "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
@@ -23,6 +48,11 @@ NCU = """==PROF== Connected to process 7
 "0","gemm","lts__t_sectors_op_read.sum","sector","5,000"
 "1","reduce","dram__sectors_read.sum","sector","34"
 "1","reduce","lts__t_sectors_op_read.sum","sector","n/a"
+"2","spin_kernel(long)","dram__sectors_read.sum","sector","3"
+"2","spin_kernel(long)","lts__t_sectors_op_read.sum","sector","4"
+"3","spin_kernel(long)","dram__sectors_read.sum","sector","3"
+"4","norm","dram__sectors_read.sum","sector","7"
+"5","spin_kernel(long)","dram__sectors_read.sum","sector","3"
 ==PROF== Disconnected
 """
 
@@ -53,7 +83,7 @@ def test_with_a_driver_but_nothing_to_measure_with(tmp_path, monkeypatch, capsys
 def test_chases_are_those_that_the_simulator_runs(chase):
     simulated = PointerChase(chase.buffer_bytes, chase.warm + chase.loads, chase.stride_bytes, address=0)
     (workgroup,) = simulated.workgroups()
-    assert measure_gpu.chain_offsets(chase)[:-1].tolist() == workgroup.events["base"][:-1].tolist()
+    assert gpu_memory.chain_offsets(chase)[:-1].tolist() == workgroup.events["base"][:-1].tolist()
 
 
 def test_a_chain_is_linked_and_timed_per_load():
@@ -91,7 +121,7 @@ def test_a_chain_is_linked_and_timed_per_load():
     )
     chase = Chase("L1 hit", "", 1024, 128, 3, 6, Cache.DEFAULT)
     flush = SimpleNamespace(fill=lambda value: None)
-    clocks, times = measure_gpu._chase(cupy, SimpleNamespace(get_function=lambda name: kernel), chase, flush)
+    clocks, times = gpu_memory._chase(cupy, SimpleNamespace(get_function=lambda name: kernel), chase, flush)
     assert clocks == MeasuredRow("chase", "L1 hit", "latency", 7.0, "clock")
     assert times.unit == "ns"
     assert set(walked[1::2]) == {9 * 128 % 1024}
@@ -128,30 +158,66 @@ def test_mistakes_are_named_with_their_line(tmp_path, old, new, words):
     assert words in str(caught.value)
 
 
-def test_ncu_sums_all_kernels():
-    assert ncu_sums(NCU) == {"dram__sectors_read.sum": 1_200_034.0, "lts__t_sectors_op_read.sum": 5000.0}
-    assert ncu_sums("==ERROR== ERR_NVGPUCTRPERM\n") == {}
+def test_ncu_sums_all_kernels_of_a_case_up_to_its_marker():
+    first = {"dram__sectors_read.sum": 1_200_034.0, "lts__t_sectors_op_read.sum": 5000.0}
+    assert ncu_sums(NCU, measure_gpu.MARKER) == [first, {}, {"dram__sectors_read.sum": 7.0}]
+    assert ncu_sums("==ERROR== ERR_NVGPUCTRPERM\n", measure_gpu.MARKER) == []
+
+
+def test_kernels_stand_beside_what_was_predicted(monkeypatch):
+    """Sub-layers are not simulated here. The shortest kernel takes 3.5 us between two events."""
+    monkeypatch.setattr(gpu_measurements, "sublayer", lambda name, case: (3000.0, 64e6))
+    text = to_markdown(gpu_measurements.blocks_of(read_rows(SYNTHETIC)._replace(rows=ROWS), "h200"))
+    assert "| t-nlg/fc2/tp8 | 1500.0 | 3000.0 | +100.0 % |" in text
+    blind = gpu_measurements.blind("h200", "gemm")[GEMM]
+    assert f"| {GEMM} | 20.0 | {blind[0]:.1f} | {100 * (blind[0] / 20 - 1):+.1f} % |" in text
+    assert "| 32.00 | 50.34 | +57.3 % |" in text
+    assert "Synthetic" in text and "no/such" not in text
+
+
+def test_contention_is_relative_to_sms_that_are_kept_without_traffic():
+    beside = Beside("write", 8, "t-nlg/fc2/tp8")
+    rows = (
+        MeasuredRow("beside", beside._replace(flow=IDLE).case, "time", 200.0, "us"),
+        MeasuredRow("beside", beside.case, "time", 250.0, "us"),
+        MeasuredRow("beside", beside.case, "bandwidth", 400.0, "GB/s"),
+        MeasuredRow("loaded", "write on 8 SMs", "latency", 340.0, "ns"),
+        MeasuredRow("loaded", "write on 8 SMs", "bandwidth", 490.0, "GB/s"),
+    )
+    text = to_markdown(gpu_measurements.blocks_of(read_rows(SYNTHETIC)._replace(rows=rows), "h200"))
+    assert "| t-nlg/fc2/tp8 | 8 | write | 400 | 1.250 |" in text
+    assert "| write on 8 SMs | 490 | 340 |" in text
 
 
 @pytest.mark.slow
-def test_comparison_stands_beside_the_preset(monkeypatch):
-    """Chase and stream are simulated; the GEMM's figures are given."""
-    monkeypatch.setattr(gpu_measurements, "STREAM_L2S", 1)
-    simulated = simulation_on(load_preset("v100"))
-    text = comparison(
-        read_rows(SYNTHETIC), "v100", lambda row: 3000.0 if row.kind == "gemm" else simulated(row)
-    ).splitlines()
-    assert any("Synthetic" in line for line in text)
-    assert "| chase | L1 hit | latency | clock | 24 | 30 | +25.0 % |" in text
-    assert "| gemm | t-nlg/fc2/tp8 | time | us | 1500 | 3000 | +100.0 % |" in text
-    (l2,) = [line for line in text if "| L2 hit |" in line]
-    assert float(l2.split("|")[6]) == pytest.approx(215 * 0.725, rel=0.01)
-    (copy,) = [line for line in text if "| copy |" in line]
-    assert 400 < float(copy.split("|")[6]) < 900  # GB/s, at most the peak of the memory
+def test_the_memory_stands_beside_the_preset():
+    text = to_markdown(gpu_measurements.blocks_of(read_rows(SYNTHETIC)._replace(rows=MEMORY), "v100")).splitlines()
+    (l2,) = [line for line in text if "| L2 hit, latency |" in line]
+    assert float(l2.split("|")[4]) == pytest.approx(215 * 0.725, rel=0.01)
+    (copy,) = [line for line in text if "| stream, copy |" in line]
+    assert 400 < float(copy.split("|")[4]) < 900  # GB/s, at most the peak of the memory
 
 
-def test_an_unknown_case_and_the_command(tmp_path, capsys):
-    with pytest.raises(UserError, match="'L4 hit', allowed are L1 hit, L2 hit, HBM"):
-        simulation_on(load_preset("v100"))(MeasuredRow("chase", "L4 hit", "latency", 1.0, "ns"))
+def test_the_command_names_what_is_wrong(tmp_path, capsys):
     assert gpu_measurements.main([str(tmp_path / "nothing.csv"), "v100"]) == 2
     assert "nothing.csv" in capsys.readouterr().err
+    assert gpu_measurements.main([str(SYNTHETIC)]) == 2
+    assert "preset: found nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(gpu_measurements.MEASURED))
+def test_every_committed_measurement_has_all_that_the_script_measures(name):
+    found = read_rows(ROOT / "validation" / "references" / gpu_measurements.MEASURED[name])
+    assert not found.synthetic
+    assert {row.kind for row in found.rows} == {kind for kind, _ in UNITS}
+    cases = {row.case for row in found.rows if row.quantity == "time"}
+    assert {case for case in measure_gpu.cases() if not case.startswith("moe_route:")} <= cases
+    assert {row.case for row in found.rows if row.kind == "loaded"} == {one.case for one in LOADED}
+    assert {row.case for row in found.rows if row.kind == "beside"} == {one.case for one in BESIDE}
+
+
+def test_every_kernel_that_is_predicted_has_a_call_or_is_known_to_have_none():
+    kernels = {case.partition(":")[0] for case in measure_gpu.cases() if ":" in case}
+    assert kernels - set(CALLS) == {"moe_route"}
+    with pytest.raises(ValueError, match="moe_route"):
+        kernel_call(None, "moe_route:tokens=1,experts=8,top_k=2")
