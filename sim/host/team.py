@@ -25,7 +25,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 MOST_THREADS = 256
 GPU_THREADS = 8
 """Most threads of one GPU if nobody has chosen a number: more wait for the phases that have one thread
-(`validation/tables/bench_threads.md`). The number is assumed: no machine with more cores was at hand."""
+(`validation/tables/bench_threads_16_cores.md`: 8 are best for a GEMM, 4 for T3, 16 for neither)."""
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
