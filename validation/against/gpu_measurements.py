@@ -37,7 +37,8 @@ TABLE = HERE / "tables" / "measured_gpus.md"
 PREDICTIONS = HERE / "predictions"
 MEASURED = {"h200": "gpu_h200.csv", "h100_sxm": "gpu_h100_sxm.csv"}
 """Preset -> file of `references`."""
-KERNELS = ("gemm", "operator")
+TITLES = {"gemm": "GEMMs, blind", "operator": "operators, blind"}
+"""Kind of a kernel whose time was predicted -> title."""
 KERNEL_COLUMNS = (
     *(
         "kernel",
@@ -128,13 +129,13 @@ def kernels_of(measured: MeasuredGpu, name: str) -> dict[str, list[Kernel]]:
     """Title -> kernels, in the order of the file."""
     more_us = overhead_us(measured, name)
     found: dict[str, list[Kernel]] = {"sub-layers of the paper": []}
-    for kind in KERNELS:
+    for kind in TITLES:
         predicted = blind(name, kind)
         for case, values in values_of(measured, kind).items():
             if "time" not in values or (":" in case and case not in predicted):
                 continue
             ours = predicted[case] if ":" in case else sublayer(name, case)
-            title = f"{kind}s, blind" if ":" in case else "sub-layers of the paper"
+            title = TITLES[kind] if ":" in case else "sub-layers of the paper"
             reads = values.get("dram_read_sectors", 0) * SECTOR_BYTES
             found.setdefault(title, []).append(Kernel(case, values["time"], ours[0], more_us, reads, ours[1]))
     return {title: kernels for title, kernels in found.items() if kernels}
@@ -145,17 +146,15 @@ def _percent(value: float) -> str:
 
 
 def _kernel_blocks(found: dict[str, list[Kernel]]) -> list[Block]:
-    means, blocks = [], []
+    means: list[list[str]] = []
+    blocks: list[Block] = []
     for title, kernels in found.items():
         times, both, reads = zip(*(kernel.errors for kernel in kernels), strict=True)
         means.append(
             [title, str(len(kernels)), *(f"{100 * fmean(map(abs, one)):.1f} %" for one in (times, both)),
              _percent(fmean(both)), f"{100 * fmean(map(abs, reads)):.1f} %"]
         )  # fmt: skip
-        blocks += [
-            Heading(title.capitalize(), 3),
-            Table(KERNEL_COLUMNS, [_kernel_cells(one) for one in kernels], (1, 2)),
-        ]
+        blocks += [Heading(title, 3), Table(KERNEL_COLUMNS, [_kernel_cells(one) for one in kernels])]
     return [Table(MEAN_COLUMNS, means), *blocks]
 
 
