@@ -5,7 +5,9 @@ attention are PyTorch's own kernels. Where PyTorch has several kernels and engin
 rotary, ...), `torch.compile` makes one of them. This module imports nothing of the simulator.
 """
 
+import csv
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 Call = Callable[[], Any]
@@ -13,6 +15,14 @@ Fields = Mapping[str, str]
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 FP8_MAX = 448.0
 """Largest number of float8_e4m3."""
+PREDICTIONS = Path(__file__).parents[1] / "predictions"
+LISTS = ("gemm", "operator")
+
+
+def shapes(of: str) -> list[dict[str, str]]:
+    """Model and kernel of each row of `predictions/<of>_shapes.csv`. of: one of LISTS."""
+    with (PREDICTIONS / f"{of}_shapes.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def kernel_call(torch: Any, text: str, device: str = "cuda") -> Call:

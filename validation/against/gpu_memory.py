@@ -219,9 +219,14 @@ class Stream:
     def __exit__(self, *problem: object) -> None:
         self.stop.fill(1)
         self.cupy.cuda.runtime.deviceSynchronize()
-        turns, times_ns = self.done.get().reshape(-1, 2).T.astype(float)
         if self.sms:
-            self.GBps = float((turns * self.buffers * LANES * ACCESSES * 16 / times_ns).sum())
+            self.GBps = stream_GBps(self.done.get(), self.buffers)
+
+
+def stream_GBps(done: np.ndarray, buffers: int) -> float:
+    """Bandwidth of streams. done: turns and nanoseconds of each workgroup; a turn is ACCESSES of 16 bytes per lane."""
+    turns, times_ns = done.reshape(-1, 2).T.astype(float)
+    return float((turns * buffers * LANES * ACCESSES * 16 / times_ns).sum())
 
 
 def measure_loaded() -> Iterator[MeasuredRow]:
@@ -278,7 +283,7 @@ def measure_beside(torch: Any, gemm: Callable[[str], Callable[[], Any]]) -> Iter
             for _ in range(3):
                 run()
             with Stream(cupy, module, beside.flow, beside.sms) as stream:
-                time_us = _torch_us(torch, run, BESIDE_CALLS) / BESIDE_CALLS
+                time_us = event_us(torch, run, BESIDE_CALLS)
         finally:
             _set_sms(torch, 0)
         yield MeasuredRow("beside", beside.case, "time", time_us, "us")
@@ -298,11 +303,12 @@ def _set_sms(torch: Any, sms: int) -> None:
         raise NoMemory(f"cublasSetSmCountTarget: status {status}")
 
 
-def _torch_us(torch: Any, run: Callable[[], Any], calls: int) -> float:
+def event_us(torch: Any, run: Callable[[], Any], calls: int = 1) -> float:
+    """Time of a call between two events; of several calls in a row, the mean."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(calls):
         run()
     end.record()
     end.synchronize()
-    return begin.elapsed_time(end) * 1000
+    return begin.elapsed_time(end) * 1000 / calls

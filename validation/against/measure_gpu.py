@@ -13,44 +13,34 @@ provenance; `validation.against.gpu_measurements` reads and compares them.
 """
 
 import argparse
-import csv
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import date
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tracer.workloads import PAPER_CASES, named_sublayer
-from validation.against.gpu_kernels import kernel_call
+from validation.against.gpu_kernels import LISTS, kernel_call, shapes
 from validation.against.gpu_memory import (
+    BESIDE_CALLS,
     FLUSH_BYTES,
+    LOADED_RUNS,
     REPEATS,
     NoMemory,
+    event_us,
     measure_beside,
     measure_loaded,
     measure_memory,
 )
 from validation.against.gpu_rows import SECTORS, MeasuredRow, ncu_sums, write_rows
 
-SHAPES = Path(__file__).parents[1] / "predictions"
 GRAPH_KERNELS = 100
 KERNEL_TIME = "gpu__time_duration.sum"
-NCU_METRICS = dict(
-    zip(
-        SECTORS,
-        (
-            "lts__t_sectors_op_read.sum",
-            "lts__t_sectors_op_write.sum",
-            "dram__sectors_read.sum",
-            "dram__sectors_write.sum",
-        ),
-        strict=True,
-    )
-)
+METRICS = ("lts__t_sectors_op_read", "lts__t_sectors_op_write", "dram__sectors_read", "dram__sectors_write")
+NCU_METRICS = {quantity: f"{metric}.sum" for quantity, metric in zip(SECTORS, METRICS, strict=True)}
 """Quantity -> metric of Nsight Compute."""
 MARKER = "spin_kernel"
 """Kernel of torch.cuda._sleep. It ends the kernels of a case for Nsight Compute."""
@@ -83,17 +73,15 @@ def _provenance(torch: Any) -> str:
     return (
         f"validation/against/measure_gpu.py on {torch.cuda.get_device_name(0)}; driver, largest SM and memory "
         f"clock: {device}; "
-        f"torch {torch.__version__}, CUDA {torch.version.cuda}; median of {REPEATS}; {date.today().isoformat()}"
+        f"torch {torch.__version__}, CUDA {torch.version.cuda}; median of {REPEATS} "
+        f"(loaded: of {LOADED_RUNS}; beside: mean of {BESIDE_CALLS} calls); {date.today().isoformat()}"
     )
 
 
 def cases() -> list[str]:
     """The paper's sub-layers, then the kernels whose time is predicted."""
     found = [f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES]
-    for path in ("gemm_shapes.csv", "operator_shapes.csv"):
-        with (SHAPES / path).open(encoding="utf-8", newline="") as file:
-            found += [row["kernel"] for row in csv.DictReader(file)]
-    return found
+    return found + [row["kernel"] for of in LISTS for row in shapes(of)]
 
 
 def kind_of(case: str) -> str:
@@ -145,7 +133,7 @@ def measure_launch(torch: Any) -> Iterator[MeasuredRow]:
     with torch.cuda.graph(graph):
         for _ in range(GRAPH_KERNELS):
             one.add_(1)
-    times_us = [_event_us(torch, graph.replay) / GRAPH_KERNELS for _ in range(REPEATS + 3)]
+    times_us = [event_us(torch, graph.replay) / GRAPH_KERNELS for _ in range(REPEATS + 3)]
     yield MeasuredRow("launch", "in a graph", "time", median(times_us[3:]), "us")
 
 
@@ -154,17 +142,8 @@ def _time_us(torch: Any, run: Callable[[], Any], flush: Any) -> float:
     for _ in range(REPEATS + 3):
         flush.sum()  # reads: lines that are clean replace all others
         flush.sum()
-        times_us.append(_event_us(torch, run))
+        times_us.append(event_us(torch, run))
     return median(times_us[3:])
-
-
-def _event_us(torch: Any, run: Callable[[], Any]) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    run()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1000
 
 
 def count_sectors(names: list[str]) -> Iterator[MeasuredRow]:

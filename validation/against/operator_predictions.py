@@ -11,7 +11,6 @@ An operator whose data type a machine lacks has no row.
 import csv
 from dataclasses import asdict, replace
 from itertools import product
-from pathlib import Path
 
 import click
 
@@ -23,10 +22,8 @@ from sim.run.store import Store, run_or_get
 from tracer.kernels import make_kernels
 from traces.errors import UserError
 from traces.source import KernelSource
+from validation.against.gpu_kernels import LISTS, PREDICTIONS, shapes
 
-FOLDER = Path(__file__).parents[1] / "predictions"
-LISTS = ("operator", "gemm")
-"""`<list>_shapes.csv` gives `<list>s_<machine>.csv`."""
 MACHINES = ("h100_sxm", "h200", "mi210")
 FIGURES = ("time_ns", "launch_ns", "dram_read_bytes", "dram_write_bytes", "flops", "bound_by")
 """Figures of an operator in an empty L2; writes that stay in L2 are not in them."""
@@ -56,19 +53,13 @@ def _figures(result: RunResult, preset: Preset, kernels: tuple[KernelSource, ...
     return [found[name] for name in FIGURES]
 
 
-def shapes(of: str) -> list[dict[str, str]]:
-    """Model and kernel of each row of a list."""
-    with (FOLDER / f"{of}_shapes.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @click.command()
 @click.option("--only", type=click.Choice(LISTS), default=None, help="Only this list; default: all.")
 def main(only: str | None) -> None:
     store = Store()
     for of, machine in product([only] if only else LISTS, MACHINES):
         preset = load_preset(machine)
-        with (FOLDER / f"{of}s_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
+        with (PREDICTIONS / f"{of}s_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for shape in shapes(of):

@@ -61,7 +61,7 @@ def workloads(workload: str, small: bool = False) -> dict[str, Callable[[], RunR
 
 
 def curve(simulate: Callable[[], RunResult], counts: list[int], turns: int = TURNS) -> list[Row]:
-    """The fastest run for each number of threads.
+    """The fastest run for each number of threads, in ascending order. Prints each run on stderr.
 
     Raises:
         AssertionError: two numbers of threads gave different counters.
@@ -78,7 +78,7 @@ def curve(simulate: Callable[[], RunResult], counts: list[int], turns: int = TUR
             rows[count] = min(row, rows.get(count, row), key=lambda one: one.wall_s)
             seen.add(digest(result))
     assert len(seen) == 1, "threads changed a result"
-    return list(rows.values())
+    return [rows[count] for count in sorted(rows)]
 
 
 def digest(result: RunResult) -> str:

@@ -122,6 +122,18 @@ def test_a_bank_port_takes_one_packet_after_the_other():
     assert list(bench.held("l2.requests1")["ready_ps"]) == [5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(4)]
 
 
+def test_a_load_waits_behind_a_store_that_has_booked_its_bank_ahead():
+    """A store is taken out of its CU before the CU's port is free (D8). Hardware would let the load go first."""
+    bench = NocBench()
+    for k in (0, 2, 3, 1):
+        bench.push("cu.port0", line=bench.line_of(k), op=Op.WRITE)
+    bench.push("cu.port1", line=bench.line_of(1), ready_ps=CLOCK_PS, source=1)
+    bench.requests(0, 40_000)
+    store, load = bench.held("l2.requests1")
+    assert store["ready_ps"] == 4 * 5 * CLOCK_PS + LATENCY_PS  # the fourth of its CU
+    assert load["source"] == 1 and load["ready_ps"] == store["ready_ps"] + CLOCK_PS
+
+
 def test_answers_of_one_bank_share_its_port_and_those_to_one_cu_share_its():
     one_bank, one_cu = NocBench(), NocBench()
     for k in range(4):

@@ -127,6 +127,44 @@ def test_a_chain_is_linked_and_timed_per_load():
     assert set(walked[1::2]) == {9 * 128 % 1024}
 
 
+def test_streams_count_the_bytes_of_their_turns():
+    """Two workgroups: 10 turns in 1000 ns and 20 in 4000 ns. A copy moves two buffers."""
+    done = np.array([10, 1000, 20, 4000], np.uint64)
+    turn_bytes = 1024 * 4 * 16
+    assert gpu_memory.stream_GBps(done, 1) == pytest.approx(turn_bytes * (10 / 1000 + 20 / 4000))
+    assert gpu_memory.stream_GBps(done, 2) == 2 * gpu_memory.stream_GBps(done, 1)
+
+
+def test_counters_belong_to_the_case_before_their_marker(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    done = SimpleNamespace(stdout=NCU, stderr="", returncode=0)
+    monkeypatch.setattr(measure_gpu.subprocess, "run", lambda *arguments, **options: done)
+    names = ["t-nlg/fc2/tp8", "moe_route:tokens=1", "softmax:rows=1"]
+    assert list(measure_gpu.count_sectors(names)) == [
+        MeasuredRow("gemm", names[0], "l2_read_sectors", 5000.0, "sector"),
+        MeasuredRow("gemm", names[0], "dram_read_sectors", 1_200_034.0, "sector"),
+        MeasuredRow("operator", names[2], "dram_read_sectors", 7.0, "sector"),
+    ]
+    with pytest.raises(measure_gpu.NoGpu, match="3 cases, not of 2"):
+        list(measure_gpu.count_sectors(names[:2]))
+
+
+def test_a_part_that_is_not_possible_leaves_the_others(monkeypatch, capsys):
+    row = MeasuredRow("launch", "in a graph", "time", 1.0, "us")
+
+    def missing(*arguments):
+        raise gpu_memory.NoMemory("no cupy")
+
+    for name in ("measure_memory", "measure_loaded", "measure_beside"):
+        monkeypatch.setattr(measure_gpu, name, missing)
+    for name in ("measure_times", "count_sectors"):
+        monkeypatch.setattr(measure_gpu, name, lambda *arguments: iter(()))
+    monkeypatch.setattr(measure_gpu, "measure_launch", lambda torch: iter((row,)))
+    kept = []
+    assert measure_gpu.measure(None, [], lambda rows: kept.append(list(rows))) == [row]
+    assert kept == [[row]] * 5 and capsys.readouterr().err.count("left out: no cupy") == 3
+
+
 def test_written_rows_are_read_again(tmp_path):
     found = read_rows(SYNTHETIC)
     assert found.synthetic and found.gpu == "Invented GPU" and len(found.rows) == 5
