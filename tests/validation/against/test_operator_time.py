@@ -60,7 +60,7 @@ def test_claims_are_the_rows():
 @pytest.mark.parametrize("of", operator_predictions.LISTS)
 def test_predictions_are_of_the_listed_shapes(of, machine):
     listed = [(row["model"], row["kernel"]) for row in operator_predictions.shapes(of)]
-    with (operator_predictions.FOLDER / f"{of}s_{machine}.csv").open(encoding="utf-8", newline="") as file:
+    with (operator_predictions.PREDICTIONS / f"{of}s_{machine}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows and all((row["model"], row["kernel"]) in listed and float(row["time_ns"]) > 0 for row in rows)
     assert {row["kind"] for row in rows} == {operator_predictions.KIND}
