@@ -96,7 +96,7 @@ class NoC(Unit, frozen=True, kw_only=True):
     ack_bytes: int  # L2 -> CU, per sector stored in L2: its acknowledgement; 0 = stores are posted
     latency_clk: int  # one way, unloaded
     cu_fifo: int  # requests waiting at a CU port
-    bank_fifo: int  # requests waiting at an L2 bank
+    bank_fifo: int  # requests waiting at an L2 bank, and answers waiting there for the bank's port
 
 
 class L2(Unit, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ that, copies in the bank are written back or dropped. Packets of links and reads
 they come here at all (`spec.FabricPath`).
 
 The bank takes a request only if all resources that it could need are free (miss entry, waiting place, room towards the
-channel). Otherwise the bank blocks, in order, until a fill comes or the credit of the channel. Every read towards DRAM
-has a reserved place in the fill fifo. The fifos of answers always have room. The bank's latency delays hits only. The
+channel and for answers). Otherwise the bank blocks, in order, until a fill comes or the credit of the channel or of the
+crossbar. Every read towards DRAM has a reserved place in the fill fifo. The bank's latency delays hits only. The
 latency of a miss is calibrated as a whole (D11).
 """
 
@@ -29,7 +29,8 @@ from sim.hw.l2_dram import fetch, fetch_for_write, flush_step, is_copy, to_dram,
 from sim.hw.l2_expect import AHEAD
 from sim.hw.l2_far import has_copy_room, later_input_ps, next_input
 from sim.hw.l2_fill import answer, bank_set, take_fills
-from sim.hw.l2_wait import l2_room_ps
+from sim.hw.l2_record import FOR_ANSWERS, FOR_CHANNEL
+from sim.hw.l2_wait import answers_room_ps, l2_room_ps
 from sim.hw.request import NEVER, Op, is_awaited
 from sim.hw.tags import (
     claim_way,
@@ -165,9 +166,13 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Serve the oldest request. Returns False if the bank must block."""
     if not _has_places(bank, fifos):
         return False
+    bank.room_ps = answers_room_ps(bank, fifos, pool, now_ps)
+    if bank.room_ps > now_ps:
+        bank.blocked = FOR_ANSWERS
+        return False
     bank.room_ps = l2_room_ps(bank, fifos, pool)
     if bank.room_ps > now_ps:
-        bank.blocked = 1
+        bank.blocked = FOR_CHANNEL
         return False
     bank.room_ps = NEVER
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
@@ -245,7 +250,7 @@ def l2_step(bank, sets, waiters, fifos, pool, now_ps):
             if bank.blocked_since_ps < 0:
                 bank.blocked_since_ps = now_ps
             wake_ps = min(wake_ps, later_input_ps(bank, fifos, pool, now_ps))
-            return min(wake_ps, bank.room_ps) if bank.blocked == 1 else wake_ps
+            return min(wake_ps, bank.room_ps) if bank.blocked != 0 else wake_ps
         _, head_ps, _ = next_input(bank, fifos, pool, 0)
     if head_ps < NEVER:
         wake_ps = min(wake_ps, max(head_ps, bank.next_ps))

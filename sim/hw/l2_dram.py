@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
+from sim.hw.l2_record import FOR_CHANNEL
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.tags import hold, line_of, sectors_in
@@ -130,7 +131,7 @@ def flush_step(bank, sets, fifos, pool, now_ps):
             if cache_set.way[way].dirty != 0:
                 bank.room_ps = fifo_room_ps(writes, pool, writes.tail)
                 if bank.room_ps > now_ps:
-                    bank.blocked = 1
+                    bank.blocked = FOR_CHANNEL
                     return bank.room_ps
                 bank.flush_sectors += write_back(bank, cache_set, way, 15, fifos, pool, nobody, now_ps)
                 bank.next_ps = now_ps + bank.period_ps

@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.hw.fifo import fifo_head_ps, fifo_room_ps
+from sim.hw.l2_record import FOR_CHANNEL
 from sim.hw.request import NEVER
 from sim.hw.tags import two_are_free
 from tracer.compile.jit import compiled
@@ -17,7 +18,7 @@ def has_copy_room(bank, cache_set, way, fifos, pool, now_ps):
     home = fifos[bank.other_peer]
     room_ps = fifo_room_ps(home, pool, home.tail)
     if room_ps > now_ps:
-        bank.room_ps, bank.blocked = room_ps, 1
+        bank.room_ps, bank.blocked = room_ps, FOR_CHANNEL
         return False
     if bank.copies_out * 2 >= fifos[bank.fills].limit:
         return False

@@ -34,6 +34,9 @@ COPY_COUNTERS = {
 INPUTS = ("requests", "far", "peer", "arrivals", "dma_reads")
 """Fifos from which a bank takes requests: of near CUs, far CUs, banks with copies, other GPUs, and DMA engines."""
 
+FOR_CHANNEL, FOR_ANSWERS = 1, 2
+"""Values of `bank.blocked`: it waits for room towards its channel (or the home of a copy), or for its answers."""
+
 L2_BANK = host_record(
     [
         # constants
@@ -72,7 +75,9 @@ L2_BANK = host_record(
         ("sent_ps", "i8"),  # when the channel sees the oldest request sent in this window; NEVER = none
         ("asked_ps", "i8"),  # when a home sees the oldest request sent in this window; NEVER = none
         ("tried_ps", "i8"),  # when it tried the request that waits
-        ("blocked", "i8"),  # 1: waits for room towards the channel or towards the home of a copy
+        ("blocked", "i8"),  # it waits for room: 0, FOR_CHANNEL or FOR_ANSWERS
+        ("hits_free", "i8"),  # places of `hits` with smaller numbers are known to be free
+        ("late_free", "i8"),  # ... of `late`
         ("room_ps", "i8"),  # when there is such room, NEVER = not known yet
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),

@@ -5,13 +5,14 @@ one after the other and then takes a fixed latency. Packets are served in the or
 ready at their source. Within a clock the sources take turns: the clock's number selects the source that goes first
 (D8).
 
+A packet stays at its source until the source's port is free. So nothing books a port ahead of packets that can use it.
 A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
 credit, and all requests behind it wait too (D55). So a bank's places go to requests in the order in which they asked.
 Bulk copies to other GPUs are a further source per CU. They use the CU's port when it is free, and wait for the link in
 a queue of their own (`sim.hw.bulk`).
-Answers always have room, because a CU reserves a place for every read that it sends. The answer to a multicast load
-goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs. The answer to a
-load of another GPU goes from its bank to the link. What links bring for the CUs comes over sources of their own.
+Answers always have room at the CU, because it reserves a place for every read that it sends. The answer to a multicast
+load goes to several CUs of a cluster: it occupies the port of its bank once, and the ports of all these CUs. The answer
+to a load of another GPU goes from its bank to the link. What links bring for the CUs comes over sources of their own.
 """
 
 import numpy as np
@@ -61,12 +62,13 @@ def transfer_ps(noc, data_bytes, bytes_per_clk):
 
 @compiled(inline=True)
 def _departure_ps(noc, c, fifos, pool):
-    """When the oldest request of source c can leave; NEVER if there is none or its credit is not known."""
+    """When the oldest request of source c can leave, as far as known; NEVER if there is none."""
+    port_ps = noc.cu_out_ps[c >> noc.cu_bits]
     if noc.claim[c] < 0:
-        return fifo_head_ps(fifos[noc.first_port_fifo + c], pool)
+        return max(fifo_head_ps(fifos[noc.first_port_fifo + c], pool), port_ps)
     if noc.claim_ps[c] == NEVER:
         noc.claim_ps[c] = fifo_room_ps(fifos[noc.claim_fifo[c]], pool, noc.claim[c])
-    return max(noc.claim_ps[c], noc.claim_port_ps[c])
+    return max(noc.claim_ps[c], port_ps)
 
 
 @compiled
@@ -81,11 +83,11 @@ def noc_wake_ps(noc, fifos, pool):
 
 
 @compiled(inline=True)
-def _claim(noc, c, number, pool, target, slot_end_ps, port_ps):
+def _claim(noc, c, number, pool, target, slot_end_ps):
     """Claim a place in fifo `number` for the oldest request of source c, or use its claim.
 
     Returns:
-        True if the request can leave in this slot: there is room, and the CU's port is free at port_ps.
+        True if the request can leave in this slot: there is room.
     """
     if noc.claim[c] >= 0:
         noc.claim[c] = -1
@@ -94,13 +96,11 @@ def _claim(noc, c, number, pool, target, slot_end_ps, port_ps):
     place = max(target.claimed, target.tail)
     target.claimed = place + 1
     room_ps = fifo_room_ps(target, pool, place)
-    if max(room_ps, port_ps) < slot_end_ps:
+    if room_ps < slot_end_ps:
         return True
-    noc.claim[c], noc.claim_fifo[c] = place, number
-    noc.claim_ps[c], noc.claim_port_ps[c] = room_ps, port_ps
+    noc.claim[c], noc.claim_fifo[c], noc.claim_ps[c] = place, number, room_ps
     noc.waiting += 1
-    if room_ps >= slot_end_ps:
-        noc.refused += 1
+    noc.refused += 1
     return False
 
 
@@ -115,12 +115,14 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     request = fifo_head(port, pool)
     if request.link > 0:
         return _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps)
-    home = home_bank(noc, request.line)
     cu = c >> noc.cu_bits
+    home = home_bank(noc, request.line)
     bank, far = route(noc, cu, home, request)
+    if far == FAR and noc.far_out_ps[cu] >= slot_end_ps:
+        return noc.far_out_ps[cu]
     number = (noc.first_far_fifo if far == FAR else noc.first_request_fifo) + bank
     target = fifos[number]
-    if not _claim(noc, c, number, pool, target, slot_end_ps, 0):
+    if not _claim(noc, c, number, pool, target, slot_end_ps):
         return noc.claim_ps[c]
     volume = noc.header_bytes + data_bytes(request)
     noc.request_packets += 1
@@ -146,7 +148,7 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
 
 @compiled
 def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
-    """Move the oldest request of source c, which is for another GPU, to its link, when the port of its CU is free.
+    """Move the oldest request of source c, which is for another GPU, to its link.
 
     Returns:
         As `_send`.
@@ -154,11 +156,8 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     cu = c >> noc.cu_bits
     number = noc.first_link_fifo + np.int64(request.link) - 1
     target = fifos[number]
-    if noc.claim[c] >= 0 and noc.cu_out_ps[cu] >= slot_end_ps:  # the CU's other source has booked the port
-        noc.claim_port_ps[c] = noc.cu_out_ps[cu]
-        return noc.claim_port_ps[c]
-    if not _claim(noc, c, number, pool, target, slot_end_ps, noc.cu_out_ps[cu]):
-        return max(noc.claim_ps[c], noc.claim_port_ps[c])
+    if not _claim(noc, c, number, pool, target, slot_end_ps):
+        return noc.claim_ps[c]
     volume = noc.header_bytes + data_bytes(request)
     noc.request_packets += 1
     noc.request_bytes += volume
@@ -168,22 +167,6 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_take(port, pool, now_ps)
     return SENT
-
-
-@compiled(inline=True)
-def enter(calendar, source, fifo, pool, begin_ps, end_ps):
-    """Enter the packets of a source that are ready before end_ps. Returns when the next one is ready, or NEVER.
-
-    Reads: fifo, pool. Writes: calendar.
-    """
-    number = fifo.head
-    while number != fifo.tail:
-        ready_ps = fifo_request(fifo, pool, number).ready_ps
-        if ready_ps >= end_ps:
-            return ready_ps
-        calendar_add(calendar, source, max(ready_ps - begin_ps, 0))
-        number += 1
-    return NEVER
 
 
 @compiled
@@ -205,8 +188,8 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
-            leaves_ps = enter(calendar, c, fifos[noc.first_port_fifo + c], pool, begin_ps, end_ps)
-        next_ps = min(next_ps, leaves_ps)
+        else:
+            next_ps = min(next_ps, leaves_ps)
     words = (noc.sources + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
     slot = 0
@@ -222,7 +205,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
                     leaves_ps = _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps)
                     if leaves_ps < end_ps:
                         calendar_add(calendar, c, leaves_ps - begin_ps)
-                    elif noc.claim[c] >= 0:
+                    else:
                         next_ps = min(next_ps, leaves_ps)
         slot += 1
     calendar.busy = 0
@@ -231,17 +214,11 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
 
 @compiled(inline=True)
 def _serve(noc, c, fifos, pool, slot_ps, bank_wake_ps):
-    """Send the requests of source c that can leave in a slot.
-
-    Returns:
-        When the next one can leave if it waits for room (NEVER: not known); NEVER if none waits.
-    """
+    """Send the requests of source c that can leave in a slot. Returns when the next one can leave, as far as known."""
     slot_end_ps = slot_ps + noc.period_ps
-    if noc.claim[c] >= 0 and max(noc.claim_ps[c], noc.claim_port_ps[c]) >= slot_end_ps:
-        return NEVER  # it is entered where it can leave, if that is in this window
-    port = fifos[noc.first_port_fifo + c]
-    while fifo_head_ps(port, pool) < slot_end_ps:
-        leaves_ps = _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps)
+    while True:
+        leaves_ps = _departure_ps(noc, c, fifos, pool)
+        if leaves_ps < slot_end_ps:
+            leaves_ps = _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps)
         if leaves_ps != SENT:
             return leaves_ps
-    return NEVER

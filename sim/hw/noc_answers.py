@@ -3,9 +3,9 @@
 import numpy as np
 
 from sim.hw.bits import trailing_zeros
-from sim.hw.calendar import WORD_BITS, WORD_SOURCES, slot_sources
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_insert_copy, fifo_pop, fifo_push_copy, fifo_take
-from sim.hw.noc import enter, transfer_ps
+from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_insert_copy, fifo_push_copy, fifo_take
+from sim.hw.noc import transfer_ps
 from sim.hw.partition import is_far
 from sim.hw.peers import asker_gets, deliver
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream, is_awaited, is_store
@@ -21,65 +21,76 @@ def _volume_bytes(noc, answer):
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps):
-    """Send the oldest answer of a source (hits or late answers of a bank, far ones of a CU, data of a link) to its CU.
-
-    The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
-    """
-    answer = fifo_head(queue, pool)
-    c = np.int64(answer.source)
-    if source >= noc.first_link:
-        _arrive_by_link(noc, c, fifos, pool, queue, answer, cu_wake_ps)
-        return
+def _departure_ps(noc, source, fifos, pool):
+    """When the oldest answer of a source can leave: it is there, and the port of its bank is free; NEVER if none."""
+    head_ps = fifo_head_ps(fifos[noc.first_hit_fifo + source], pool)
     if source >= 2 * noc.banks:
-        _arrive(noc, c, fifos, pool, queue, answer, answer.ready_ps, clusters, cu_wake_ps)
-        return
-    bank = source if source < noc.banks else source - noc.banks
-    volume = _volume_bytes(noc, answer)
-    noc.answer_packets += 1
-    noc.answer_bytes += volume
-    out_ps = max(noc.bank_out_ps[bank], answer.ready_ps) + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
-    noc.bank_out_ps[bank] = out_ps
-    if answer.link > 0:
-        _leave(noc, fifos, pool, answer, out_ps)
-        fifo_pop(queue)
-    elif is_far(noc, bank, c):
-        _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
-        fifo_pop(queue)
-    else:
-        _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps)
+        return head_ps
+    return max(head_ps, noc.bank_out_ps[_bank(noc, source)])
 
 
 @compiled(inline=True)
-def _arrive(noc, c, fifos, pool, queue, answer, out_ps, clusters, cu_wake_ps):
-    """Move the oldest answer of a queue, which leaves its source at out_ps, into CU c."""
+def _bank(noc, source):
+    """Bank of a source: of its hits, or of its late answers."""
+    return source if source < noc.banks else source - noc.banks
+
+
+@compiled(inline=True)
+def _return(noc, source, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps):
+    """Send the oldest answer of a source (hits or late answers of a bank, far ones of a CU, data of a link) to its CU.
+
+    leaves_ps: when it begins to leave.
+    """
+    queue = fifos[noc.first_hit_fifo + source]
+    answer = fifo_head(queue, pool)
+    c = np.int64(answer.source)
+    if source >= noc.first_link:
+        _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps)
+    elif source >= 2 * noc.banks:
+        _arrive(noc, c, fifos, pool, answer, leaves_ps, clusters, cu_wake_ps)
+    else:
+        bank, volume = _bank(noc, source), _volume_bytes(noc, answer)
+        noc.answer_packets += 1
+        noc.answer_bytes += volume
+        noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
+        if answer.link > 0:
+            _leave(noc, fifos, pool, answer, out_ps)
+        elif is_far(noc, bank, c):
+            _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
+        else:
+            _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
+    fifo_take(queue, pool, leaves_ps)
+
+
+@compiled(inline=True)
+def _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
+    """Move an answer, which leaves its source at out_ps, into CU c.
+
+    The acknowledgement of a store occupies both ports. It ends there, unless a warp waits for it.
+    """
     if answer.op == Op.READ and answer.share != 0:
         _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
-        fifo_pop(queue)
         return
     in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
     noc.cu_in_ps[c] = in_ps
     if is_store(answer):
         noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
         if not is_awaited(answer):
-            fifo_pop(queue)
             return
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    fifo_pop(queue)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
 
 @compiled
-def _arrive_by_link(noc, c, fifos, pool, queue, answer, cu_wake_ps):
-    """Move the oldest data that have come over a link into CU c."""
-    volume, ready_ps = _volume_bytes(noc, answer), np.int64(answer.ready_ps)
+def _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps):
+    """Move data that have come over a link into CU c."""
+    volume = _volume_bytes(noc, answer)
     noc.answer_packets += 1
     noc.answer_bytes += volume
-    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_bytes_per_clk), ready_ps)
+    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_bytes_per_clk), np.int64(answer.ready_ps))
     noc.cu_in_ps[c] = in_ps
     answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    fifo_take(queue, pool, ready_ps)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
 
@@ -132,7 +143,11 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
     calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
-        next_ps = min(next_ps, enter(calendar, source, fifos[noc.first_hit_fifo + source], pool, begin_ps, end_ps))
+        leaves_ps = _departure_ps(noc, source, fifos, pool)
+        if leaves_ps < end_ps:
+            calendar_add(calendar, source, max(leaves_ps - begin_ps, 0))
+        else:
+            next_ps = min(next_ps, leaves_ps)
     words = (sources + WORD_SOURCES - 1) >> WORD_BITS
     clock = begin_ps // noc.period_ps
     slot = 0
@@ -145,9 +160,14 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
                 while bits != 0:
                     source = (word << WORD_BITS) + trailing_zeros(bits)
                     bits &= bits - 1
-                    queue = fifos[noc.first_hit_fifo + source]
-                    while fifo_head_ps(queue, pool) < slot_end_ps:
-                        _return(noc, source, fifos, pool, queue, clusters, copy_told_ps, cu_wake_ps)
+                    leaves_ps = _departure_ps(noc, source, fifos, pool)
+                    while leaves_ps < slot_end_ps:
+                        _return(noc, source, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps)
+                        leaves_ps = _departure_ps(noc, source, fifos, pool)
+                    if leaves_ps < end_ps:
+                        calendar_add(calendar, source, leaves_ps - begin_ps)
+                    else:
+                        next_ps = min(next_ps, leaves_ps)
         slot += 1
     calendar.busy = 0
     if noc.first_far_fifo >= 0:  # answers that crossed in this window

@@ -79,7 +79,6 @@ NOC = np.dtype(
         ("claim", "i8", MAX_SOURCES),
         ("claim_fifo", "i8", MAX_SOURCES),  # ... in this fifo ...
         ("claim_ps", "i8", MAX_SOURCES),  # ... and when there is room for it, NEVER = not known yet
-        ("claim_port_ps", "i8", MAX_SOURCES),  # when the CU's port is free for it
         ("request_packets", "i8"),
         ("request_bytes", "i8"),
         ("refused", "i8"),

@@ -80,13 +80,13 @@ def retry_memory(node, first, last, end_ps):
 
     All units that take from their fifos have run.
 
-    Reads: node.banks, node.fifos, node.mscs, node.noc, node.pool. Writes: node.bank_told_ps, node.msc_wake_ps.
+    Reads: node.fifos, node.mscs, node.noc, node.pool. Writes: node.bank_told_ps, node.banks, node.msc_wake_ps.
     """
     spread = node.noc[0].home_banks
     slices = spread // len(node.channels)
     for lowest in range(first * slices, len(node.banks), spread):
         for b in range(lowest, lowest + (last - first) * slices):
-            if node.banks[b].blocked == 1:
+            if node.banks[b].blocked != 0:
                 retry_ps = l2_retry_ps(node.banks[b], node.fifos, node.pool)
                 node.bank_told_ps[b] = min(node.bank_told_ps[b], retry_ps)
     if len(node.mscs) > 0:

@@ -81,9 +81,9 @@ def wire(machine: Machine, ports: int, loads: bool = False) -> tuple[Fifos, dict
         "peer_port": fifos.add("cu.peer_port", cus if machine.cu.groups else 0, port_depth, credit_ps),
         "cu_answers": fifos.add("cu.answers", cus, machine.l1.mshrs + 1),
         "requests": fifos.add("l2.requests", banks, bank_depth, credit_ps),
-        # At most one hit per clock: those of one latency, and of the window after which the crossbar takes them.
-        "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 + l2_clocks),
-        "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + l2_clocks),
+        # One hit per clock: those of the bank's latency, of a window, of a credit, and those that wait for the port.
+        "hits": fifos.add("l2.hits", banks, machine.l2.latency_clk + 2 * l2_clocks + machine.noc.bank_fifo, credit_ps),
+        "late": fifos.add("l2.late", banks, waiting_places(machine.l2) + fills + 2 * l2_clocks, credit_ps),
         "far_answers": fifos.add("l2.far_answers", cus if has_far(machine.l2) else 0, machine.l1.mshrs + 1),
         "link_data": fifos.add("link.data", ports if loads else 0, bank_depth, credit_ps),
         "fills": fifos.add("l2.fills", banks, fills),

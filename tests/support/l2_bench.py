@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.hw.fifo import make_fifos
 from sim.hw.l2 import l2_step
-from sim.hw.l2_record import make_l2_banks, waiting_places
+from sim.hw.l2_record import make_l2_banks
 from sim.hw.request import NEVER, REQUEST, STREAMS, Op, Stream
 from sim.hw.tags import make_sets
 from tests.support.plain_records import kernel_view
@@ -39,13 +39,14 @@ class Access(NamedTuple):
 class BankBench:
     """Attributes: sent = (op, line, sectors) towards DRAM so far; answered = numbers of requests answered so far."""
 
-    def __init__(self, *overrides):
+    def __init__(self, *overrides, answers=512):
+        """answers: places for hits, and for late answers."""
         machine = small_preset(*overrides, size=ONE_BANK).machine
         wiring = {"requests": [REQUESTS], "fills": [FILLS], "hits": [HITS], "late": [LATE]}
         wiring["dram"] = [np.arange(DRAM, DRAM + STREAMS)]
         self.banks, waiters, sets = make_l2_banks(machine, wiring)
         fills = 2 * machine.l2.mshrs
-        depths = [machine.noc.bank_fifo, fills, 512, waiting_places(machine.l2) + fills]
+        depths = [machine.noc.bank_fifo, fills, answers, answers]
         self.fifos, pool = make_fifos([*depths, *[machine.l2.dram_fifo] * STREAMS], 1)
         self.fifos["mask"] = self.fifos["room"]  # whole rings: the test puts requests in
         self.requests, self.credits_ps = pool
@@ -97,12 +98,16 @@ class BankBench:
         """One call; what it sent and answered is taken out of its fifos. Returns the wake time."""
         self.now_ps = now_ps
         wake_ps = int(l2_step(*self._arguments, now_ps))
+        self.drain_answers()
+        self.drain()
+        return wake_ps
+
+    def drain_answers(self):
+        """The crossbar takes all answers."""
         for fifo in (HITS, LATE):
             for answer in self.take(fifo):
                 self.answered.append(int(answer["load"]))
                 self.answers_ps[int(answer["load"])] = int(answer["ready_ps"])
-        self.drain()
-        return wake_ps
 
     def drain(self):
         """DRAM takes all requests."""

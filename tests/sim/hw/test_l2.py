@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from sim.hw.l2_record import FOR_ANSWERS
 from sim.hw.request import NEVER, Op, Stream
 from sim.spec import DramOrder, L2Write, WriteMiss
 from tests.support.cache_twin import L2Twin
-from tests.support.l2_bench import CLOCK_PS, DRAM, LATE, REQUESTS, Access, BankBench
+from tests.support.l2_bench import CLOCK_PS, DRAM, HITS, LATE, REQUESTS, Access, BankBench
 from traces.schema import Cache
 
 SMALL = ("l2.bytes=2048", "l2.ways=4", "l2.mshrs=5", "l2.mshr_merges=3")  # 4 sets
@@ -255,6 +256,47 @@ def test_no_room_towards_dram_blocks():
     bench.take(DRAM)
     bench.step(9 * CLOCK_PS)
     assert bench.bank["requests_served"] == 2
+
+
+@pytest.mark.parametrize("cache", [Cache.DEFAULT, Cache.UNCACHED])
+def test_no_room_for_answers_blocks_until_the_crossbar_takes_some(cache):
+    """Three lines in flight may have three readers each. With room for 10 late answers the bank takes two of them."""
+    bench = BankBench(*SMALL, answers=10)
+    drain, bench.drain_answers = bench.drain_answers, lambda: None
+    for number in range(12):
+        bench.ask(Access(number, Op.READ, 128 * number, cache=cache))
+    for step in range(40):
+        wake_ps = bench.step(step * CLOCK_PS)
+        for request in list(bench.dram):
+            bench.fill(request, step * CLOCK_PS)
+    assert wake_ps == NEVER and bench.bank["blocked"] == FOR_ANSWERS and bench.bank["requests_served"] < 12
+    assert bench.fifos[LATE]["tail"] == bench.bank["requests_served"] <= 10
+    before = int(bench.bank["requests_served"])
+    drain()
+    bench.step(41 * CLOCK_PS)
+    assert bench.bank["requests_served"] == before + 1
+
+
+def test_no_room_for_hits_blocks_stores_too():
+    bench = BankBench(*SMALL)
+    bench.fifos[HITS]["limit"] = 3
+    bench.ask(Access(0, Op.READ, 0))
+    bench.step(0)
+    bench.fill(bench.dram[0], CLOCK_PS)
+    bench.step(CLOCK_PS)
+    assert bench.answered == [0]
+    bench.drain_answers = lambda: None
+    for number in range(1, 5):
+        bench.ask(Access(number, Op.READ, 0))
+    bench.ask(Access(5, Op.WRITE, 0))
+    start_ps = bench.now_ps + CLOCK_PS
+    for step in range(6):
+        wake_ps = bench.step(start_ps + step * CLOCK_PS)
+    assert bench.bank["requests_served"] == 4 and wake_ps == NEVER and bench.bank["blocked"] == FOR_ANSWERS
+    assert len(bench.take(HITS)) == 3
+    for step in range(6, 9):
+        bench.step(start_ps + step * CLOCK_PS)
+    assert bench.bank["requests_served"] == 6
 
 
 def test_uncached_accesses_pass_and_take_the_copy_with_them():

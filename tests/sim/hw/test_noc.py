@@ -122,16 +122,30 @@ def test_a_bank_port_takes_one_packet_after_the_other():
     assert list(bench.held("l2.requests1")["ready_ps"]) == [5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(4)]
 
 
-def test_a_load_waits_behind_a_store_that_has_booked_its_bank_ahead():
-    """A store is taken out of its CU before the CU's port is free (D8). Hardware would let the load go first."""
+def test_a_load_passes_a_store_whose_cu_port_is_busy():
+    """The store to the load's bank is the fourth of its CU. It is not at the bank's port when the load is."""
     bench = NocBench()
     for k in (0, 2, 3, 1):
         bench.push("cu.port0", line=bench.line_of(k), op=Op.WRITE)
     bench.push("cu.port1", line=bench.line_of(1), ready_ps=CLOCK_PS, source=1)
-    bench.requests(0, 40_000)
-    store, load = bench.held("l2.requests1")
-    assert store["ready_ps"] == 4 * 5 * CLOCK_PS + LATENCY_PS  # the fourth of its CU
-    assert load["source"] == 1 and load["ready_ps"] == store["ready_ps"] + CLOCK_PS
+    assert bench.requests(0, 15_000) == 15 * CLOCK_PS  # the store cannot leave earlier
+    (load,) = bench.held("l2.requests1")
+    assert load["source"] == 1 and load["ready_ps"] == 2 * CLOCK_PS + LATENCY_PS
+    assert bench.requests(15_000, 30_000) == NEVER
+    assert bench.held("l2.requests1")["ready_ps"][1] == 4 * 5 * CLOCK_PS + LATENCY_PS
+
+
+def test_an_answer_passes_one_whose_bank_port_is_busy():
+    """Four answers of bank 0, the last for CU 1. It is not at the CU's port when that of bank 1 is."""
+    bench = NocBench()
+    for source in (0, 2, 3, 1):
+        bench.push("l2.hits0", source=source)
+    bench.push("l2.hits1", ready_ps=CLOCK_PS, source=1, tag=7)
+    assert bench.answers(0, 15_000) == 15 * CLOCK_PS
+    (answer,) = bench.held("cu.answers1")
+    assert answer["tag"] == 7 and answer["ready_ps"] == 6 * CLOCK_PS + LATENCY_PS
+    assert bench.answers(15_000, 30_000) == NEVER
+    assert bench.held("cu.answers1")["ready_ps"][1] == 4 * 5 * CLOCK_PS + LATENCY_PS
 
 
 def test_answers_of_one_bank_share_its_port_and_those_to_one_cu_share_its():
@@ -294,7 +308,8 @@ def test_answers_of_a_bank_to_one_cu_stay_in_order():
     bench = NocBench()
     for tag in range(30):
         bench.push("l2.hits0", ready_ps=tag * 100, source=3, tag=tag, sectors=1 + tag % 15)
-    bench.answers(0, 20_000)
+    for begin_ps in range(0, 120_000, 20_000):
+        bench.answers(begin_ps, begin_ps + 20_000)
     arrived = bench.held("cu.answers3")
     assert list(arrived["tag"]) == list(range(30)) and (np.diff(arrived["ready_ps"]) >= 0).all()
 
