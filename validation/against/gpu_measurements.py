@@ -28,9 +28,8 @@ from traces.command.document import Block, Heading, Table, Text, notes, to_markd
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 from traces.units import PS_PER_NS, PS_PER_US
-from validation.against.gpu_contention import latency_at, slowdown
 from validation.against.gpu_kernels import PREDICTIONS
-from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LOADED, MeasuredGpu, read_rows
+from validation.against.gpu_rows import BESIDE, CHASES, IDLE, MeasuredGpu, read_rows
 from validation.against.microbenchmarks import latency_ps, replay
 
 HERE = Path(__file__).parents[1]
@@ -51,9 +50,8 @@ WARPS, AHEAD = 8, 4
 the compiler unrolls their loop four times)."""
 STREAM_L2S = 4
 """Small buffer of a stream in L2 capacities. The stream's time is the difference to a buffer of twice this size."""
-LATENCY_COLUMNS = ("streams", "GB/s", "latency of DRAM, measured (ns)", "ours at this bandwidth", "error")
-SLOWDOWN = "GEMM's time over that without traffic, measured"
-BESIDE_COLUMNS = ("GEMM", "SMs of the streams", "streams", "GB/s", SLOWDOWN, "ours beside this bandwidth", "error")
+LATENCY_COLUMNS = ("streams", "GB/s", "latency of DRAM, measured (ns)")
+BESIDE_COLUMNS = ("GEMM", "SMs of the streams", "streams", "GB/s", "GEMM's time over that without traffic, measured")
 
 
 class Kernel(NamedTuple):
@@ -185,25 +183,20 @@ def _memory_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
                                    for what, unit, theirs, ours in rows])]  # fmt: skip
 
 
-def _beside_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
+def _beside_blocks(measured: MeasuredGpu) -> list[Block]:
     values, rows = values_of(measured, "beside"), []
     for beside in BESIDE:
         if beside.flow != IDLE and beside.case in values:
             alone_us, found = values[beside._replace(flow=IDLE).case]["time"], values[beside.case]
-            theirs, ours = found["time"] / alone_us, slowdown(name, beside, found["bandwidth"])
-            figures = f"{found['bandwidth']:,.0f}", f"{theirs:.3f}", f"{ours:.3f}", _percent(ours / theirs - 1)
+            figures = f"{found['bandwidth']:,.0f}", f"{found['time'] / alone_us:.3f}"
             rows.append([beside.gemm, str(beside.sms), beside.flow, *figures])
     return [Table(BESIDE_COLUMNS, rows)]
 
 
-def _latency_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
-    values, rows = values_of(measured, "loaded"), []
-    for beside in (one for one in LOADED if one.case in values):
-        GBps, theirs = values[beside.case].get("bandwidth", 0.0), values[beside.case]["latency"]
-        ours = latency_at(name, beside.flow, GBps)
-        error = "-" if ours is None else _percent(ours / theirs - 1)
-        rows.append([beside.case, f"{GBps:,.0f}", f"{theirs:.0f}", "-" if ours is None else f"{ours:.0f}", error])
-    return [Table(LATENCY_COLUMNS, rows), Text("-: our streams do not reach this bandwidth.")]
+def _latency_blocks(measured: MeasuredGpu) -> list[Block]:
+    values = values_of(measured, "loaded")
+    rows = [[case, f"{one.get('bandwidth', 0):,.0f}", f"{one['latency']:.0f}"] for case, one in values.items()]
+    return [Table(LATENCY_COLUMNS, rows)]
 
 
 def blocks_of(measured: MeasuredGpu, name: str) -> list[Block]:
@@ -218,9 +211,9 @@ def blocks_of(measured: MeasuredGpu, name: str) -> list[Block]:
     if "chase" in kinds or "stream" in kinds:
         blocks += [Heading("Memory", 3), *_memory_blocks(measured, name)]
     if "loaded" in kinds:
-        blocks += [Heading("Latency of DRAM while other SMs stream", 3), *_latency_blocks(measured, name)]
+        blocks += [Heading("Latency of DRAM while other SMs stream", 3), *_latency_blocks(measured)]
     if "beside" in kinds:
-        blocks += [Heading("GEMM beside streams of other SMs", 3), *_beside_blocks(measured, name)]
+        blocks += [Heading("GEMM beside streams of other SMs", 3), *_beside_blocks(measured)]
     return blocks
 
 
