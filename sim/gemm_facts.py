@@ -37,4 +37,6 @@ def gpu_facts(machine: Machine) -> GpuFacts:
         + clocks_to_ps(row_clk, hbm.clock_MHz),
         resident=resident,
         l2_parts=machine.l2.partitions if machine.l2.sharing == L2Sharing.PRIVATE else 1,
+        bulk=cu.bulk_lines_per_clk > 0,
+        clusters=cu.groups > 0,
     )

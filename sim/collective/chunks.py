@@ -56,10 +56,10 @@ class Chunks:
         """First tile of the GPU's walk (staggered order)."""
         return self.span(gpu, 0).start
 
-    def in_turn(self, gpu: int) -> np.ndarray:
-        """All tiles, i8: the first of each local chunk, then the second of each, and so on."""
+    def in_turn(self, gpu: int, together: int = 1) -> np.ndarray:
+        """All tiles, i8: the first `together` of each local chunk, then the next of each, and so on."""
         spans = [np.array(self.span(gpu, local)) for local in range(self.gpus)]
-        places = np.concatenate([np.arange(len(span)) for span in spans])
+        places = np.concatenate([np.arange(len(span)) // together for span in spans])
         return np.concatenate(spans)[np.argsort(places, kind="stable")]
 
     def owner_distance(self, local: int) -> int:
@@ -67,17 +67,18 @@ class Chunks:
         return self.gpus - 1 - local
 
 
-def even_chunks(tiles: int, gpus: int) -> Chunks:
-    """Chunks whose sizes differ by at most one tile.
+def even_chunks(tiles: int, gpus: int, together: int = 1) -> Chunks:
+    """Chunks whose sizes differ by at most `together` tiles, those of a cluster of workgroups; it divides `tiles`.
 
     Raises:
-        UserError: one GPU, too many GPUs, or fewer tiles than GPUs.
+        UserError: one GPU, too many GPUs, or fewer tiles (clusters) than GPUs.
     """
     if gpus < 2 or gpus > MAX_GPUS:
         raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
-    if tiles < gpus:
-        raise UserError(f"gpus: found {gpus} for an output of {tiles} tiles; allowed is one tile per GPU at least")
-    return Chunks(gpus, tuple(tiles * k // gpus for k in range(gpus + 1)))
+    if tiles < gpus * together:
+        least = "one tile per GPU" if together == 1 else f"a cluster of {together} tiles per GPU"
+        raise UserError(f"gpus: found {gpus} for an output of {tiles} tiles; allowed is {least} at least")
+    return Chunks(gpus, tuple(tiles // together * k // gpus * together for k in range(gpus + 1)))
 
 
 def chunks_of(sizes: Sequence[int]) -> Chunks:

@@ -52,13 +52,17 @@ def _return(noc, source, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake
         bank, volume = _bank(noc, source), _volume_bytes(noc, answer)
         noc.answer_packets += 1
         noc.answer_bytes += volume
-        noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
-        if answer.link > 0:
-            _leave(noc, fifos, pool, answer, out_ps)
-        elif is_far(noc, bank, c):
-            _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps)
+        far = answer.link == 0 and is_far(noc, bank, c)
+        if far and c >= noc.cus:
+            _copy(noc, c - noc.cus, volume, fifos, pool, answer, leaves_ps, copy_told_ps)
         else:
-            _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
+            noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
+            if answer.link > 0:
+                _leave(noc, fifos, pool, answer, out_ps)
+            elif far:
+                _cross(noc, c, volume, fifos, pool, answer, out_ps)
+            else:
+                _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
     fifo_take(queue, pool, leaves_ps)
 
 
@@ -115,20 +119,22 @@ def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
 
 
 @compiled
-def _cross(noc, c, volume, fifos, pool, answer, out_ps, copy_told_ps):
-    """Move an answer towards another partition: to the crossbar there, or into the bank that keeps a copy."""
+def _cross(noc, c, volume, fifos, pool, answer, out_ps):
+    """Move an answer for CU c towards the crossbar of its partition."""
+    noc.far_answers += 1
+    noc.far_in_ps[c] = max(noc.far_in_ps[c] + transfer_ps(noc, volume, noc.far_bytes_per_clk), out_ps)
+    fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, noc.far_in_ps[c] + noc.far_ps)
+
+
+@compiled
+def _copy(noc, bank, volume, fifos, pool, answer, leaves_ps, copy_told_ps):
+    """Move an answer into the bank that keeps a copy. It goes between the partitions, past the ports towards CUs."""
     noc.far_answers += 1
     port_ps = transfer_ps(noc, volume, noc.far_bytes_per_clk)
-    if c >= noc.cus:
-        bank = c - noc.cus
-        noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank] + port_ps, out_ps)
-        ready_ps = noc.far_copy_ps[bank] + noc.far_ps
-        fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)
-        copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
-    else:
-        noc.far_in_ps[c] = max(noc.far_in_ps[c] + port_ps, out_ps)
-        ready_ps = noc.far_in_ps[c] + noc.far_ps
-        fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, ready_ps)
+    noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank], leaves_ps) + port_ps
+    ready_ps = noc.far_copy_ps[bank] + noc.far_ps
+    fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)
+    copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
 
 
 @compiled

@@ -148,7 +148,7 @@ class Watch:
     def _check(self, steady: int) -> None:
         pattern, last = self.kernel.pattern, self._snapshots[-1]
         given = self.kernel.given
-        left = pattern.whole - given - pattern.end_after(given)
+        left = pattern.left_out(given)
         if left < LEAST_SAVED * pattern.whole:
             return
         times_ps, ended = np.array(self._looks).T

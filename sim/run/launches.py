@@ -58,7 +58,7 @@ def scattering_launch(source: GemmSource, plan: Plan, dispatch: Dispatch) -> Lau
     """
     if not takes_turns(plan.topology, dispatch):
         return staggered_launch(source, plan, dispatch.launch_ps)
-    tiles = plan.chunks.in_turn(plan.gpu)
+    tiles = plan.chunks.in_turn(plan.gpu, source.kernel.cluster)
     splits = np.arange(source.kernel.split_k)[:, None]
     order = (splits * len(tiles) + tiles).ravel()
     return Launch(Reordered(source, order), tags=order, start_ps=dispatch.launch_ps)

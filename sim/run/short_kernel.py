@@ -26,12 +26,14 @@ class Pattern(NamedTuple):
         wave: that the machine holds at once.
         repeats_after: after which the work repeats with other data (a period).
         end: at the end of the kernel that are unlike the others, for example a row of incomplete tiles.
+        cluster: that are given together.
     """
 
     whole: int
     wave: int
     repeats_after: int
     end: int
+    cluster: int = 1
 
     @property
     def waves(self) -> float:
@@ -42,9 +44,10 @@ class Pattern(NamedTuple):
         """Workgroups over which rates are taken."""
         return window_of(self.wave, self.repeats_after)
 
-    def end_after(self, given: int) -> int:
-        """Workgroups of the end to simulate if those between `given` and the end are omitted in whole waves."""
-        return self.end + (self.whole - given - self.end) % self.wave
+    def left_out(self, given: int) -> int:
+        """Workgroups in whole waves between `given`, with the rest of its cluster, and the end."""
+        left = self.whole - -(-given // self.cluster) * self.cluster - self.end
+        return left // self.wave * self.wave
 
 
 class ShortKernel:
@@ -68,13 +71,13 @@ class ShortKernel:
         for workgroup in self.kernel.workgroups():
             self.given += 1
             yield workgroup
-            if self.omitted:
+            if self.omitted and self.given % self.pattern.cluster == 0:
                 break
         yield from self.kernel.workgroups(self.given + self.omitted) if self.omitted else ()
 
     def omit(self) -> int:
         """Continue with the end of the kernel; the last wave stays as incomplete. Returns the number omitted."""
-        self.omitted = self.pattern.whole - self.given - self.pattern.end_after(self.given)
+        self.omitted = self.pattern.left_out(self.given)
         return self.omitted
 
     def fingerprint(self) -> str:
@@ -87,8 +90,9 @@ def pattern_of(kernel: KernelSource, machine: Machine) -> Pattern | str:
     Raises:
         UserError: a workgroup that does not fit the machine.
     """
-    if kernel.info.cluster > 1:
-        return "a kernel with clusters of workgroups"
+    cluster, wave = kernel.info.cluster, wave_of(kernel.info, machine)
+    if wave % cluster:
+        return f"a kernel whose waves of {wave:,} workgroups have no whole number of clusters"
     if isinstance(kernel, GemmSource):
         shape = kernel.kernel
         if shape.persistent is not None or shape.split_k != 1 or shape.start_tile:
@@ -98,7 +102,8 @@ def pattern_of(kernel: KernelSource, machine: Machine) -> Pattern | str:
         period, end = kernel.period, 1
     else:
         return "a kernel whose workgroups may differ; allowed are GEMMs and operators by name"
-    return Pattern(kernel.info.workgroups, wave_of(kernel.info, machine), period, end)
+    end = -(-end // cluster) * cluster
+    return Pattern(kernel.info.workgroups, wave, period, end, cluster)
 
 
 def wave_of(info: KernelInfo, machine: Machine) -> int:
@@ -115,10 +120,12 @@ def _period_of_tiles(gemm: GemmSource) -> tuple[int, int]:
     """Workgroups after which the walk over the tiles repeats, and those at its end that are incomplete."""
     problem, kernel = gemm.problem, gemm.kernel
     if kernel.order == TileOrder.COLUMN:
-        return gemm.tiles_m, gemm.tiles_m if problem.n % kernel.tile_n else 0
+        columns = gemm.tiles_m * kernel.cluster_n
+        return columns, columns if problem.n % kernel.tile_n else 0
     if kernel.order == TileOrder.ROW:
-        return gemm.tiles_n, gemm.tiles_n if problem.m % kernel.tile_m else 0
-    band = min(kernel.group, gemm.tiles_m)
+        rows = gemm.tiles_n * kernel.cluster_m
+        return rows, rows if problem.m % kernel.tile_m else 0
+    band = min(max(1, kernel.group // kernel.cluster_m) * kernel.cluster_m, gemm.tiles_m)
     last = gemm.tiles_m % band or band
     return band * gemm.tiles_n, last * gemm.tiles_n if problem.m % kernel.tile_m or last < band else 0
 

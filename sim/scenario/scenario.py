@@ -120,7 +120,7 @@ class Scenario:
         if self.piece_kernel is None or self.chunks is not None:
             return self.source(), self.cut()
         source = GemmSource(self.problem, self.piece_kernel)
-        return source, even_chunks(source.tiles, self.gpus)
+        return source, even_chunks(source.tiles, self.gpus, self.piece_kernel.cluster)
 
     def cut(self) -> Chunks:
         """The chunks of the output.
@@ -128,13 +128,18 @@ class Scenario:
         Raises:
             UserError: one GPU, fewer tiles than GPUs, chunks that do not fit this output.
         """
-        tiles = self.source().tiles
+        tiles, together = self.source().tiles, self.kernel.cluster
         if self.chunks is None:
-            return even_chunks(tiles, self.gpus)
+            return even_chunks(tiles, self.gpus, together)
         if self.chunks.tiles != tiles or self.chunks.gpus != self.gpus:
             raise UserError(
                 f"chunks: found {self.chunks.tiles} tiles for {self.chunks.gpus} GPUs, allowed are the output's "
                 f"{tiles} tiles for {self.gpus}"
+            )
+        if any(edge % together for edge in self.chunks.edges):
+            raise UserError(
+                f"chunks: found edges {list(self.chunks.edges)} for clusters of {together} workgroups, allowed are "
+                f"multiples of {together}"
             )
         return self.chunks
 

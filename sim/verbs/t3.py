@@ -204,7 +204,7 @@ def _gemm(
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
     if gpus is not None:
         try:
-            even_chunks(len(gemm.source.output_tiles()), gpus)
+            even_chunks(len(gemm.source.output_tiles()), gpus, gemm.source.kernel.cluster)
         except UserError as mistake:
             raise UserError(f"--{mistake}") from None
     return gemm, gemm.gpus or int(gpus or 0)

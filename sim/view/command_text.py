@@ -77,7 +77,9 @@ def _t3_words(run: RunResult) -> tuple[list[str], list[str]]:
     chosen = [fused] if run.input.get("fused") else run.options["configurations"]
     if list(chosen) != list(CONFIGURATIONS):
         words += _options("--configuration", chosen)
-    if list(even_chunks(edges[-1], gpus).edges) != edges:
+    kernel = run.input["kernel"]
+    together = kernel.get("cluster_m", 1) * kernel.get("cluster_n", 1)
+    if list(even_chunks(edges[-1], gpus, together).edges) != edges:
         words += ["--chunks", ",".join(str(end - begin) for begin, end in pairwise(edges))]
     words += ["--explicit"] if run.options["explicit"] else []
     words += ["-o", "again.h5"] if run.interval_ps else []

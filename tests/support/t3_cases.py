@@ -67,7 +67,7 @@ class T3Case:
 
     @property
     def chunks(self) -> Chunks:
-        return chunks_of(self.sizes) if self.sizes else even_chunks(self.source.tiles, self.gpus)
+        return chunks_of(self.sizes) if self.sizes else even_chunks(self.source.tiles, self.gpus, self.kernel.cluster)
 
     def run(self, part):
         """(RunResult, Cluster) of one of PARTS."""

@@ -65,7 +65,8 @@ def gemm_of(
     problem = aligned_problem(**values, pad=pad)
     if gpu is not None and not names_kernel(given):
         mean = replace(problem, m=-(-problem.m // (len(groups) - groups.count(0)))) if groups else problem
-        kernel = choose_kernel(mean, gpu, given.get("dtype"), len(groups) - groups.count(0) if groups else batch)
+        at_once = len(groups) - groups.count(0) if groups else batch
+        kernel = choose_kernel(mean, gpu, given.get("dtype"), at_once, rows_alike=not groups)
     else:
         lanes = {} if gpu is None else {"lanes": gpu.lanes}
         kernel = GemmKernel(**lanes | named)

@@ -40,6 +40,7 @@ BOUNDS = {
     "persistent": Bound(1, 1 << 24, "workgroups"),
     "cluster_m": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
     "cluster_n": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
+    "warpgroup": Bound(1, 4, "warps that multiply together"),
     "registers": Bound(1, max(REGISTERS_MAX.values()), "registers that an instruction can name"),
     "shared_bytes": Bound(0, SHARED_BYTES_MAX, "shared memory of the largest machine"),
 }
@@ -61,6 +62,7 @@ class Copy(IntEnum):
     ASYNC = 1  # copies that need no registers (LDGSTS)
     LDG_SINGLE = 2  # as LDG, with one buffer in shared memory: a second barrier in every K-step
     BULK = 3  # one instruction of the first warp for a whole tile (TMA), with transaction barriers
+    PRODUCER = 4  # as BULK, by one more warp that does nothing else
 
 
 class Epilogue(IntEnum):
@@ -101,8 +103,9 @@ class GemmKernel:
     store_cache: Cache = Cache.DEFAULT
     registers: int | None = None  # per thread; None: derived
     shared_bytes: int | None = None  # per workgroup; None: derived
-    cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (Copy.BULK only)
+    cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (bulk copies only)
     cluster_n: int = 1
+    warpgroup: int = 1  # warps that multiply together, with operands in shared memory (4: WGMMA); 1: in registers
     mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
@@ -125,22 +128,40 @@ class GemmKernel:
                     f"kernel {tile} = {getattr(self, tile)} cannot be cut into equal parts by "
                     f"{warps} = {getattr(self, warps)}"
                 )
+        if self.warps_m % self.warpgroup and self.warps_n % self.warpgroup:
+            raise UserError(
+                f"kernel warpgroup = {self.warpgroup}: must divide warps_m = {self.warps_m} or warps_n = "
+                f"{self.warps_n} evenly"
+            )
         if self.threads > THREADS_MAX:
-            raise UserError(f"kernel of {self.warps} warps x {self.lanes} lanes: at most {THREADS_MAX} threads")
+            raise UserError(f"kernel of {self.all_warps} warps x {self.lanes} lanes: at most {THREADS_MAX} threads")
         if self.cluster > MAX_CLUSTER:
             raise UserError(
                 f"kernel cluster = {self.cluster_m}x{self.cluster_n}: at most {MAX_CLUSTER} workgroups in a cluster"
             )
-        if self.cluster > 1 and self.copy != Copy.BULK:
-            raise UserError(f"kernel cluster = {self.cluster_m}x{self.cluster_n}: needs copy = bulk")
+        if self.cluster > 1 and not self.bulk:
+            raise UserError(f"kernel cluster = {self.cluster_m}x{self.cluster_n}: needs copy = bulk or producer")
+        if self.copy == Copy.PRODUCER and self.epilogue == Epilogue.STAGED:
+            raise UserError("kernel copy = producer: found epilogue = staged, allowed are direct, bulk, detached")
 
     @property
     def warps(self) -> int:
+        """Warps that compute."""
         return self.warps_m * self.warps_n
 
     @property
+    def all_warps(self) -> int:
+        """Warps of a workgroup, with the one that only copies."""
+        return self.warps + (self.copy == Copy.PRODUCER)
+
+    @property
     def threads(self) -> int:
-        return self.warps * self.lanes
+        return self.all_warps * self.lanes
+
+    @property
+    def bulk(self) -> bool:
+        """Do bulk copies load the operands?"""
+        return self.copy in (Copy.BULK, Copy.PRODUCER)
 
     @property
     def cluster(self) -> int:
@@ -160,15 +181,16 @@ class GemmKernel:
     @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
-        buffers = {Copy.LDG: 2, Copy.ASYNC: self.pipeline_depth, Copy.LDG_SINGLE: 1, Copy.BULK: self.pipeline_depth}
-        return min(buffers[self.copy], self.pipeline_depth)
+        return min({Copy.LDG: 2, Copy.LDG_SINGLE: 1}.get(self.copy, self.pipeline_depth), self.pipeline_depth)
 
 
 def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
-    """The fields of a kernel as plain values, those of its cluster only if it has one."""
+    """The fields of a kernel as plain values, those of its cluster and its warpgroups only if it has them."""
     values = asdict(kernel)
     if kernel.cluster == 1:
         del values["cluster_m"], values["cluster_n"]
+    if kernel.warpgroup == 1:
+        del values["warpgroup"]
     return values
 
 
@@ -177,19 +199,39 @@ def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
     return kernel.tile_k * (kernel.tile_m * problem.a_bytes + kernel.tile_n * problem.b_bytes)
 
 
+def fragment_bytes(problem: GemmProblem, kernel: GemmKernel, depth: int) -> int:
+    """Bytes of a K of `depth` that a warp reads from shared memory: its rows of A and its columns of B.
+
+    The warps of a warpgroup lie side by side in m, or else in n. They read the operand that they share once.
+    """
+    rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
+    of_a, of_b = rows * problem.a_bytes, columns * problem.b_bytes
+    if kernel.warps_m % kernel.warpgroup == 0:
+        return depth * of_a + -(-depth * of_b // kernel.warpgroup)
+    return -(-depth * of_a // kernel.warpgroup) + depth * of_b
+
+
 def registers_per_thread(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """The given number, or accumulators + operand fragments + loads in flight + addresses, rounded up to 8."""
+    """The given number, or accumulators + operand fragments + loads in flight + addresses, rounded up to 8.
+
+    A warp that only copies needs few and leaves the rest to the others (PTX: setmaxnreg): the mean of all warps counts.
+    """
     if kernel.registers is not None:
         return kernel.registers
-    accumulators = kernel.tile_m * kernel.tile_n * problem.accumulate_bytes / kernel.threads
-    slice_k = min(kernel.tile_k, FRAGMENT_K)
-    part_bytes = kernel.tile_m // kernel.warps_m * problem.a_bytes + kernel.tile_n // kernel.warps_n * problem.b_bytes
-    buffers = 1 if kernel.fragment_pieces == 1 else 2
-    fragments = buffers * slice_k * part_bytes / kernel.lanes
-    steps = 0 if kernel.copy in (Copy.ASYNC, Copy.BULK) else max(kernel.pipeline_depth - 1, 1)
-    in_flight = steps * stage_bytes(problem, kernel) / kernel.threads
-    words = sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
-    return -(-words // 8) * 8
+    copying = kernel.all_warps - kernel.warps
+    words = _computing_registers(problem, kernel) * kernel.warps + ADDRESS_REGISTERS * copying
+    return -(-words // (8 * kernel.all_warps)) * 8
+
+
+def _computing_registers(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """Registers per thread of the warps that compute."""
+    computing = kernel.warps * kernel.lanes
+    accumulators = kernel.tile_m * kernel.tile_n * problem.accumulate_bytes / computing
+    buffers = 0 if kernel.warpgroup > 1 else 1 if kernel.fragment_pieces == 1 else 2
+    fragments = buffers * fragment_bytes(problem, kernel, min(kernel.tile_k, FRAGMENT_K)) / kernel.lanes
+    steps = max(kernel.pipeline_depth - 1, 1) if kernel.copy in (Copy.LDG, Copy.LDG_SINGLE) else 0
+    in_flight = steps * stage_bytes(problem, kernel) / computing
+    return sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
 
 
 def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
@@ -215,7 +257,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     _check_vectors(problem, kernel)
     if kernel.boxes:
         _check_box(problem.c, "epilogue", kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n)
-    if kernel.copy == Copy.BULK:
+    if kernel.bulk:
         _check_bulk(problem, kernel)
         _check_cluster(problem, kernel)
     steps = -(-problem.k // kernel.tile_k)
@@ -227,7 +269,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     if problem.output_bytes > OUTPUT_BYTES_MAX:
         raise UserError(f"GEMM with an output of {problem.output_bytes:,} bytes: allowed are {OUTPUT_BYTES_MAX:,}")
     _check_size(tiles, steps, kernel)
-    registers = registers_per_thread(problem, kernel)
+    registers = _computing_registers(problem, kernel) if kernel.registers is None else kernel.registers
     if registers > REGISTERS_MAX[kernel.lanes]:
         raise UserError(
             f"kernel needs {registers} registers per thread, {REGISTERS_MAX[kernel.lanes]} exist: "

@@ -5,6 +5,7 @@ it, so the choice is known before the run. The expected time of a kernel is
 
     time  = max(time of the CU with most tiles, DRAM bytes / DRAM bandwidth) + time of the reduction, with split-K
     tile  = K-steps * max(arithmetic, operands at the CU's share of L2, operands in flight per latency) + latency
+            (of operands that a cluster shares, the CU's part)
     bytes = operands per wave of tiles, each panel once, but at least once in all and at most what L2 cannot keep
 
 A wave is a block of tiles as nearly square as the order allows (`TileOrder.GROUPED`). `library.toml` has the tables.
@@ -38,8 +39,8 @@ LEAST_SPLIT_K = 256
 KEPT = 0.5
 """Share of L2 that keeps operands from wave to wave (assumed); the rest holds the stream of the other operand."""
 STEP_CLK = 200
-"""Clocks of a K-step without arithmetic: two barriers, latency of the first fragments (read off our simulated kernels
-of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
+"""Clocks of a K-step without arithmetic, if the table has no `step_clk`: two barriers, latency of the first fragments
+(read off our simulated kernels of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
 SUM_BYTES = 4
 """Shares of a split-K tile are fp32 sums: written, then read and added."""
 SUM_S = 4e-6
@@ -56,6 +57,7 @@ class GpuFacts(NamedTuple):
         l2_bytes_per_clk: share of one CU in the bandwidth of L2, per clock of the CU.
         l2_bytes: capacity.
         l2_parts: L2s that do not share lines; workgroup i uses number i % l2_parts.
+        bulk, clusters: has it bulk copies, and clusters of workgroups?
         dram_bytes_per_s: peak.
         latency_ps: of a read from DRAM.
         resident: (threads, registers per thread, shared bytes) -> workgroups that fit on a CU, 0 = none.
@@ -72,6 +74,8 @@ class GpuFacts(NamedTuple):
     latency_ps: int
     resident: Callable[[int, int, int], int]
     l2_parts: int = 1
+    bulk: bool = False
+    clusters: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,9 @@ class Architecture:
     Attributes:
         types: type -> time of a multiply-accumulate, relative to fp16.
         kernels: their order of tiles is chosen.
+        step_clk: clocks of a K-step without arithmetic.
+        clusters: tiles (m, n) of a cluster that each kernel may have. It has the one with which a CU loads least.
+        otherwise: the library whose kernels run what none of these can (operands that no bulk copy can load).
         by_rows_or_columns: the order is by rows or by columns; False = in bands.
         splits: it has kernels with split-K.
         tuned: m, n, k of the sizes for which the library was tuned; () = for every size.
@@ -89,6 +96,9 @@ class Architecture:
     name: str
     types: dict[DataType, float]
     kernels: tuple[GemmKernel, ...]
+    step_clk: int
+    clusters: tuple[tuple[int, int], ...]
+    otherwise: GemmLibrary | None
     by_rows_or_columns: bool
     splits: bool
     tuned: tuple[tuple[int, int, int], ...]
@@ -110,13 +120,18 @@ def architecture(library: GemmLibrary) -> Architecture:
             fragment_pieces=tile_k // table["piece_k"],
             copy=Copy[table["copy"].upper()],
             lanes=table["lanes"],
+            warpgroup=table.get("warpgroup", 1),
         )
         for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
     )
     types = {DataType(key): cost for key, cost in table["types"].items()}
     sides, depths = table.get("tuned_sides", ()), table.get("tuned_depths", ())
     tuned = *product(sides, sides, depths), *map(tuple, table.get("tuned", ()))
-    return Architecture(name, types, kernels, table.get("by_rows_or_columns", False), table.get("splits", True), tuned)
+    clusters = tuple((m, n) for m, n in table.get("clusters", ((1, 1),)))
+    otherwise = GemmLibrary[table["otherwise"].upper()] if "otherwise" in table else None
+    orders = table.get("by_rows_or_columns", False), table.get("splits", True)
+    step_clk = table.get("step_clk", STEP_CLK)
+    return Architecture(name, types, kernels, step_clk, clusters, otherwise, *orders, tuned)
 
 
 def choose_kernel(
@@ -125,6 +140,7 @@ def choose_kernel(
     dtype: DataType | None = None,
     batch: int = 1,
     splits: tuple[int, ...] = SPLITS,
+    rows_alike: bool = True,
 ) -> GemmKernel:
     """The kernel that the library runs for a problem.
 
@@ -134,6 +150,7 @@ def choose_kernel(
         dtype: of A and B; None = fp16, int8 or fp32 by their size.
         batch: number of equal GEMMs in one kernel.
         splits: allowed numbers of shares of K, in ascending order; (1,) = a kernel that the Tracker can follow.
+        rows_alike: False = the GEMMs of the kernel have other numbers of rows, so none can be cut into clusters there.
 
     Raises:
         UserError: the machine lacks the type, or no kernel of the table can run the shape.
@@ -143,8 +160,11 @@ def choose_kernel(
     if dtype not in table.types:
         raise UserError(f"gemm: dtype = {dtype}: {table.name} has {', '.join(table.types)}")
     refused: list[UserError] = []
-    choices = _candidates(problem, gpu, table, dtype, batch, splits, refused)
-    best = min(choices, default=None, key=lambda choice: choice[0])
+    types, best = table.types, None
+    tables = (table,) if table.otherwise is None else (table, architecture(table.otherwise))
+    for one in tables:
+        choices = _candidates(problem, gpu, replace(one, types=types), dtype, batch, splits, rows_alike, refused)
+        best = best or min(choices, default=None, key=lambda choice: choice[0])
     if best is None:
         reason = refused[-1] if refused else "its CUs are too small"
         raise UserError(f"gemm: no kernel of {table.name} can run it: {reason}")
@@ -188,16 +208,15 @@ def _candidates(
     dtype: DataType,
     batch: int,
     splits: tuple[int, ...],
+    rows_alike: bool,
     refused: list[UserError],
 ) -> Iterator[tuple[float, GemmKernel, int]]:
     """(expected time in s, kernel, split of K) of every kernel that can run the problem. refused: why others cannot."""
     timed = _nearest_tuned(problem, table)
-    for shape in table.kernels:
-        try:
-            kernel = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
-            check_kernel(problem, kernel)
-        except UserError as reason:
-            refused.append(reason)
+    clusters = [one for one in table.clusters if one == (1, 1) or (gpu.clusters and (rows_alike or one[0] == 1))]
+    for shape in (kernel for kernel in table.kernels if gpu.bulk or not kernel.bulk):
+        kernel = _clustered(replace(_fitted(shape, problem), mac_cost=table.types[dtype]), problem, clusters, refused)
+        if kernel is None:
             continue
         needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
         resident = gpu.resident(*needs)
@@ -206,7 +225,7 @@ def _candidates(
         kernel = _ordered(problem, kernel, gpu.cus * resident, table, gpu.l2_parts)
         for split in splits if table.splits else splits[:1]:
             if split == 1 or problem.k >= split * max(LEAST_SPLIT_K, kernel.tile_k):
-                yield expected_s(timed, kernel, gpu, resident, batch, split), kernel, split
+                yield expected_s(timed, kernel, gpu, resident, batch, split, table.step_clk), kernel, split
 
 
 def _nearest_tuned(problem: GemmProblem, table: Architecture) -> GemmProblem:
@@ -216,6 +235,29 @@ def _nearest_tuned(problem: GemmProblem, table: Architecture) -> GemmProblem:
     own = problem.m, problem.n, problem.k
     m, n, k = min(table.tuned, key=lambda size: sum((a - b) ** 2 for a, b in zip(size, own, strict=True)))
     return GemmProblem(m, n, k, a_bytes=problem.a_bytes, b_bytes=problem.b_bytes, c_bytes=problem.c_bytes)
+
+
+def _clustered(
+    kernel: GemmKernel, problem: GemmProblem, clusters: list[tuple[int, int]], refused: list[UserError]
+) -> GemmKernel | None:
+    """The kernel with the cluster with which a CU loads least, of those that can run the problem; None = none can."""
+    found = []
+    for cluster_m, cluster_n in clusters:
+        clustered = replace(kernel, cluster_m=cluster_m, cluster_n=cluster_n)
+        try:
+            check_kernel(problem, clustered)
+        except UserError as reason:
+            refused.append(reason)
+        else:
+            found.append(clustered)
+    return min(found, default=None, key=lambda one: _loaded_bytes(problem, one))
+
+
+def _loaded_bytes(problem: GemmProblem, kernel: GemmKernel) -> float:
+    """Operand bytes of a K-step that a workgroup loads itself, for all of its cluster."""
+    of_a = min(kernel.tile_m, problem.m) * problem.a_bytes / kernel.cluster_n
+    of_b = min(kernel.tile_n, problem.n) * problem.b_bytes / kernel.cluster_m
+    return kernel.tile_k * (of_a + of_b)
 
 
 def _fitted(kernel: GemmKernel, problem: GemmProblem) -> GemmKernel:
@@ -256,9 +298,15 @@ def _wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int)
 
 
 def expected_s(
-    problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, resident: int, batch: int = 1, split: int = 1
+    problem: GemmProblem,
+    kernel: GemmKernel,
+    gpu: GpuFacts,
+    resident: int,
+    batch: int = 1,
+    split: int = 1,
+    more_clk: int = STEP_CLK,
 ) -> float:
-    """Expected time of a kernel in seconds, as in the text of this module."""
+    """Expected time of a kernel in seconds, as in the text of this module. more_clk: `Architecture.step_clk`."""
     clock_Hz = gpu.clock_MHz * HZ_PER_MHZ
     latency_clk = gpu.latency_ps / PS_PER_S * clock_Hz
     tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n) * split * batch
@@ -267,9 +315,10 @@ def expected_s(
     step_bytes = kernel.tile_k * (rows * problem.a_bytes + columns * problem.b_bytes)
     busiest = -(-tiles // gpu.cus)
     together = min(resident, busiest)
-    arithmetic = kernel.tile_m * kernel.tile_n * kernel.tile_k * kernel.mac_cost / gpu.macs_per_clk + STEP_CLK
+    arithmetic = kernel.tile_m * kernel.tile_n * kernel.tile_k * kernel.mac_cost / gpu.macs_per_clk + more_clk
     in_flight = step_bytes * max(1, kernel.pipeline_depth - 1) * together
-    step_clk = max(arithmetic, step_bytes / gpu.l2_bytes_per_clk, step_bytes * latency_clk / in_flight)
+    loaded_clk = _loaded_bytes(problem, kernel) / gpu.l2_bytes_per_clk
+    step_clk = max(arithmetic, loaded_clk, step_bytes * latency_clk / in_flight)
     ends_clk = 2 * latency_clk + rows * columns * problem.c_bytes / gpu.l2_bytes_per_clk
     cu_s = (busiest * steps * step_clk + -(-busiest // together) * ends_clk) / clock_Hz
     dram_s = batch * _dram_bytes(problem, kernel, gpu, resident) / gpu.dram_bytes_per_s

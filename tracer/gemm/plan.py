@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event
-from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, stage_bytes
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
 from traces.schema import (
@@ -103,7 +103,8 @@ PLAN = np.dtype(
             "pieces",  # pieces of the operands of a K-step
             "through_registers",  # operand tiles pass through registers to shared memory
             "single",  # one buffer in shared memory
-            "bulk",  # operand tiles come by bulk copies of the first warp
+            "bulk",  # operand tiles come by bulk copies
+            "producer",  # of a warp of its own, not of the first one
             "cluster_m",
             "cluster_n",
             "readers",  # set of the workgroups of the cluster whose copies bring data of the current tile; 0 = its own
@@ -144,9 +145,9 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
     plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
     plan["order"], plan["depth"], plan["pieces"] = kernel.order, kernel.pipeline_depth, kernel.fragment_pieces
-    plan["bulk"] = kernel.copy == Copy.BULK
+    plan["bulk"], plan["producer"] = kernel.bulk, kernel.copy == Copy.PRODUCER
     plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)
-    plan["single"] = kernel.shared_stages == 1 and kernel.copy != Copy.BULK
+    plan["single"] = kernel.shared_stages == 1 and not kernel.bulk
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
     plan["boxes"], plan["apart"] = kernel.boxes, kernel.apart
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
@@ -160,10 +161,11 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
 
 def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarray]:
     """EVENT[1] of every site. Compiled functions set addresses and lanes of global accesses."""
-    load = {Copy.ASYNC: Kind.ASYNC_COPY, Copy.BULK: Kind.BULK}.get(kernel.copy, Kind.LOAD)
+    load = Kind.BULK if kernel.bulk else Kind.ASYNC_COPY if kernel.copy == Copy.ASYNC else Kind.LOAD
     store = Kind.STORE if kernel.split_k == 1 else Kind.REDUCE
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
-    macs = part * kernel.tile_k // kernel.fragment_pieces  # of one piece
+    piece_k = kernel.tile_k // kernel.fragment_pieces
+    macs = part * piece_k
     outputs = -(-part // kernel.lanes)
     part_bytes = part * problem.c_bytes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
@@ -181,7 +183,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.LOAD_B: access(load, lanes=lanes, cache=kernel.load_cache),
         Site.SHARE: _shared(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
         Site.STAGE_BARRIER: event(Kind.BARRIER, slot=0),
-        Site.FRAGMENTS: _shared(Kind.LOAD, lanes, _fragment_bytes(problem, kernel), slot=Slot.FRAGMENTS),
+        Site.FRAGMENTS: _shared(Kind.LOAD, lanes, fragment_bytes(problem, kernel, piece_k), slot=Slot.FRAGMENTS),
         Site.TENSOR: compute(
             Pipe.TENSOR,
             -(-macs // TENSOR_INSTRUCTION_MACS),
@@ -210,12 +212,6 @@ def _phase(space: int, arrivals: int = 0) -> np.ndarray:
     events = event(Kind.BARRIER, slot=0)
     events["space"], events["work"] = space, arrivals
     return events
-
-
-def _fragment_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """Bytes that a warp reads from shared memory per piece: its rows of the A tile and its columns of the B tile."""
-    rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
-    return kernel.tile_k // kernel.fragment_pieces * (rows * problem.a_bytes + columns * problem.b_bytes)
 
 
 def _shared(kind: Kind, lanes: int, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:

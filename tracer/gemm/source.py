@@ -91,14 +91,14 @@ class GemmSource:
     def workgroup(self, index: int) -> Workgroup:
         """One workgroup."""
         plan = self._plan_bytes.copy().view(PLAN)  # templates are changed; a copy by field takes 100 us
-        first_event = np.empty(self.kernel.warps + 1, np.int64)
+        first_event = np.empty(self.kernel.all_warps + 1, np.int64)
         while True:
             events = np.empty(self._events_expected, EVENT)
             n = write_workgroup(plan, index, events, first_event)
             if n <= events.size:
                 break
             self._events_expected = n
-        warp = np.arange(self.kernel.warps, dtype=np.uint16)
+        warp = np.arange(self.kernel.all_warps, dtype=np.uint16)
         return Workgroup(index, warp, first_event, events[:n], np.empty(0, np.uint64))
 
     def fingerprint(self) -> str:
@@ -137,7 +137,7 @@ class GemmSource:
             registers=registers_per_thread(self.problem, kernel),
             shared_bytes=shared_bytes(self.problem, kernel),
             stream=0,
-            warps_per_workgroup=kernel.warps,
+            warps_per_workgroup=kernel.all_warps,
             workgroups=self._workgroups,
             attributes={
                 "source": "tracer.gemm",

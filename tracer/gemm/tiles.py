@@ -10,8 +10,9 @@ Program of one warp for one output tile:
 Loads of a step share the slot `step % depth`; the step that needs them waits for it. If a K-step has several pieces,
 the fragments of the next piece are read before the tensor instructions of the current one, also across the barrier.
 
-With bulk copies the first warp loads the whole tiles of a step (no warp is a producer only). Two transaction barriers
-of each stage take the place of the workgroup's barrier: one for the data, one for the warps that have read them.
+With bulk copies the first warp loads the whole tiles of a step, or one more warp that does nothing else (producer). Two
+transaction barriers of each stage take the place of the workgroup's barrier: one for the data, one for the warps that
+have read them. A producer copies the tiles of the next steps as soon as their stage is free, also of the next tile.
 
 Workgroups of a cluster of m x n tiles need the same rows of A if their tiles are in one row of tiles, and the same
 columns of B if they are in one column. Each loads an equal part of them for all (multicast). It tells its barrier how
@@ -53,10 +54,11 @@ def write_workgroup(plans, index, events, first_event):
     plan = plans[0]
     rectangle = np.zeros(1, RECTANGLE)[0]
     at = 0
-    for warp in range(plan.warps_m * plan.warps_n):
+    warps = plan.warps_m * plan.warps_n + plan.producer
+    for warp in range(warps):
         first_event[warp] = at
         at = write_warp(plan, rectangle, index, warp, events, at)
-    first_event[plan.warps_m * plan.warps_n] = at
+    first_event[warps] = at
     return at
 
 
@@ -68,9 +70,10 @@ def write_warp(plan, rectangle, index, warp, events, at):
     if plan.cluster_m * plan.cluster_n > 1:
         at = put(events, at, plan.cluster_here, NOTHING, 0)
         at = put(events, at, plan.cluster_all, NOTHING, 0)
+    produces = warp == plan.warps_m * plan.warps_n
     done = 0
     for item in range(index, tiles * plan.split_k, plan.workgroups):
-        if item > index:  # shared memory is reused
+        if item > index and not plan.producer:  # shared memory is reused
             at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         split = item // tiles
         position = (item - split * tiles + plan.start_tile) % tiles
@@ -83,6 +86,10 @@ def write_warp(plan, rectangle, index, warp, events, at):
         of_a, of_b, _, _ = sharers(plan, row, column)
         plan.readers = of_a | of_b
         done += end - first
+        if produces:
+            for step in range(first, end):
+                at = write_bulk_loads(plan, rectangle, row, column, step, events, at)
+            continue
         if plan.pieces > 1:
             at = write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events, at)
         else:
@@ -233,7 +240,9 @@ def put_box(events, at, template, rectangle, stage, to):
 def write_loads(plan, rectangle, row, column, step, portion, portions, warp, events, at):
     """Write this warp's loads of the tiles of A and B of one K-step, or a portion of them."""
     if plan.bulk:
-        return write_bulk_loads(plan, rectangle, row, column, step, events, at) if warp == 0 and portion == 0 else at
+        if plan.producer or warp > 0 or portion > 0:
+            return at
+        return write_bulk_loads(plan, rectangle, row, column, step, events, at)
     depth_k = step * plan.tile_k
     sharers = plan.warps_m * plan.warps_n * portions
     sharer = warp * portions + portion

@@ -112,7 +112,8 @@ def runs_of(case: Case) -> Iterator[Run]:
         return
     group = max(1, case.m // GPUS // scenario.kernel.tile_m)
     source = GemmSource(problem, replace(scenario.kernel, order=TileOrder.GROUPED, group=group))
-    yield SoftwareRun(preset=preset, source=source, chunks=even_chunks(source.tiles, GPUS), kind=FLUX_GATHER)
+    chunks = even_chunks(source.tiles, GPUS, source.kernel.cluster)
+    yield SoftwareRun(preset=preset, source=source, chunks=chunks, kind=FLUX_GATHER)
 
 
 def simulated(case: Case, store: Store) -> tuple[float, float]:

@@ -2,10 +2,10 @@
 
 `... gpu.csv PRESET` prints the page of another measurement (`validation.against.measure_gpu`). Results in the store are
 used. A kernel of `predictions/*_shapes.csv` is compared with the prediction that was committed before the measurement.
-All else is simulated here; the library of the machine chooses the kernel of a GEMM.
+Today's model, which was changed since with the measurement in view, stands beside it. All else is simulated here; the
+library of the machine chooses the kernel of a GEMM.
 
-What the shortest kernel takes longer than ours is added to all of ours in a second column. This is the only value from
-the measurement.
+What the shortest kernel takes longer than ours is added to all of today's times in a further column.
 """
 
 import argparse
@@ -20,16 +20,14 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
 from sim.run.store import Store, run_or_get
-from tracer.gemm.library import choose_kernel
-from tracer.gemm.source import GemmSource
 from tracer.streams import BufferStream, Flow, PointerChase
-from tracer.workloads import named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 from traces.units import PS_PER_NS, PS_PER_US
+from validation.against.gpu_contention import kernels_named, latency_at, slowdown
 from validation.against.gpu_kernels import PREDICTIONS
-from validation.against.gpu_rows import BESIDE, CHASES, IDLE, MeasuredGpu, read_rows
+from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LOADED, MeasuredGpu, read_rows
 from validation.against.microbenchmarks import latency_ps, replay
 
 HERE = Path(__file__).parents[1]
@@ -40,36 +38,47 @@ MEASURED = {"h200": "gpu_h200.csv", "h100_sxm": "gpu_h100_sxm.csv"}
 TITLES = {"gemm": "GEMMs, blind", "operator": "Operators, blind"}
 """Kind of a kernel whose time was predicted -> title."""
 SUBLAYERS = "Sub-layers of the paper"
-TIME_COLUMNS = ("kernel", "measured (us)", "ours", "error", "error with the excess")
-KERNEL_COLUMNS = (*TIME_COLUMNS, "DRAM reads, measured (MB)", "ours", "error")
-ERRORS = ("mean absolute error of the time", "with the excess", "mean error with the excess")
-MEAN_COLUMNS = ("kernels", "number", *ERRORS, "mean absolute error of DRAM reads")
+TIME_COLUMNS = ("kernel", "measured (us)", "blind", "error", "today", "error", "error with the excess")
+KERNEL_COLUMNS = (*TIME_COLUMNS, "DRAM reads, measured (MB)", "today", "error")
+ERRORS = ("mean absolute error of the time: blind", "today", "today with the excess", "its mean")
+MEAN_COLUMNS = ("kernels", "number", *ERRORS, "mean absolute error of DRAM reads: blind", "today")
 MEMORY_COLUMNS = ("figure", "unit", "measured", "ours", "error")
 WARPS, AHEAD = 8, 4
 """The stream kernels of `gpu_memory`: warps of a workgroup, accesses of 16 bytes that a lane has in flight (assumed:
 the compiler unrolls their loop four times)."""
 STREAM_L2S = 4
 """Small buffer of a stream in L2 capacities. The stream's time is the difference to a buffer of twice this size."""
-LATENCY_COLUMNS = ("streams", "GB/s", "latency of DRAM, measured (ns)")
-BESIDE_COLUMNS = ("GEMM", "SMs of the streams", "streams", "GB/s", "GEMM's time over that without traffic, measured")
+LATENCY_COLUMNS = ("streams", "GB/s", "latency of DRAM, measured (ns)", "ours at this bandwidth", "error")
+SLOWDOWN = "GEMM's time over that without traffic, measured"
+OURS_BESIDE = ("ours beside this bandwidth", "error", "clock of these SMs (MHz)")
+BESIDE_COLUMNS = ("GEMM", "SMs of the streams", "streams", "GB/s", SLOWDOWN, *OURS_BESIDE)
+LADDER_COLUMNS = ("buffer", "latency, measured (ns)", "bandwidth of all SMs, measured (GB/s)")
+
+
+class Figures(NamedTuple):
+    """Time and DRAM reads of a kernel."""
+
+    us: float
+    read_bytes: float
 
 
 class Kernel(NamedTuple):
-    """Time and DRAM reads of a kernel, measured and ours. excess_us: see `excess_us`."""
+    """A kernel, measured, predicted and of today's model. excess_us: see `excess_us`."""
 
     case: str
-    measured_us: float
-    ours_us: float
+    measured: Figures
+    blind: Figures | None
+    today: Figures
     excess_us: float
-    measured_bytes: float
-    ours_bytes: float
 
     @property
-    def errors(self) -> tuple[float, float, float]:
-        """Of the time, of the time with the excess of the shortest kernel, of the DRAM reads."""
-        both_us = self.ours_us + self.excess_us
-        ours_bytes = self.ours_bytes / self.measured_bytes - 1 if self.measured_bytes else 0.0
-        return self.ours_us / self.measured_us - 1, both_us / self.measured_us - 1, ours_bytes
+    def errors(self) -> tuple[float | None, float, float, float | None, float | None]:
+        """Of the time: blind, today, today with the excess of the shortest kernel. Of the DRAM reads: blind, today."""
+        us, read_bytes = self.measured
+        blind_us = self.blind.us / us - 1 if self.blind else None
+        both = self.blind, self.today
+        reads = [one.read_bytes / read_bytes - 1 if one and read_bytes else None for one in both]
+        return blind_us, self.today.us / us - 1, (self.today.us + self.excess_us) / us - 1, reads[0], reads[1]
 
 
 Values = dict[str, dict[str, float]]
@@ -96,23 +105,22 @@ def excess_us(measured: MeasuredGpu, name: str) -> float:
     return values["time"] - shortest_ps / PS_PER_US
 
 
-def blind(name: str, kind: str) -> dict[str, tuple[float, float]]:
-    """Kernel -> committed time in us and DRAM reads in bytes; empty if nothing is predicted for a preset."""
+def blind(name: str, kind: str) -> dict[str, Figures]:
+    """Kernel -> what was committed before; empty if nothing is predicted for a preset."""
     path = PREDICTIONS / f"{kind}s_{name}.csv"
     if not path.exists():
         return {}
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
-        return {row["kernel"]: (float(row["time_ns"]) / 1000, float(row["dram_read_bytes"])) for row in rows}
+        return {row["kernel"]: Figures(float(row["time_ns"]) / 1000, float(row["dram_read_bytes"])) for row in rows}
 
 
-def sublayer(name: str, case: str) -> tuple[float, float]:
-    """Time in us and DRAM reads in bytes of a sub-layer's GEMM with the kernel of the library, from an empty L2."""
+def today(name: str, case: str) -> Figures:
+    """A kernel or the GEMM of a sub-layer, with the kernel of the library, from an empty L2."""
     preset = load_preset(name)
-    problem, _ = named_sublayer(case)
-    kernels = (GemmSource(problem, choose_kernel(problem, gpu_facts(preset.machine))),)
+    kernels = kernels_named(case, gpu_facts(preset.machine))
     found = figures_of(run_or_get(kernel_run(preset, kernels, L2State.EMPTY, 0.0), Store()).result, preset, kernels)
-    return found.time_ns / 1000, found.dram_read_bytes
+    return Figures(found.time_ns / 1000, found.dram_read_bytes)
 
 
 def kernels_of(measured: MeasuredGpu, name: str) -> dict[str, list[Kernel]]:
@@ -124,10 +132,10 @@ def kernels_of(measured: MeasuredGpu, name: str) -> dict[str, list[Kernel]]:
         for case, values in values_of(measured, kind).items():
             if "time" not in values or (":" in case and case not in predicted):
                 continue
-            ours = predicted[case] if ":" in case else sublayer(name, case)
             title = TITLES[kind] if ":" in case else SUBLAYERS
-            reads = values.get("dram_read_sectors", 0) * SECTOR_BYTES
-            found.setdefault(title, []).append(Kernel(case, values["time"], ours[0], more_us, reads, ours[1]))
+            theirs = Figures(values["time"], values.get("dram_read_sectors", 0) * SECTOR_BYTES)
+            kernel = Kernel(case, theirs, predicted.get(case), today(name, case), more_us)
+            found.setdefault(title, []).append(kernel)
     return {title: kernels for title, kernels in found.items() if kernels}
 
 
@@ -146,28 +154,32 @@ def stream_source(preset: Preset, flow: Flow, buffer_bytes: int) -> BufferStream
     return BufferStream(flow, buffer_bytes, workgroup_count=workgroups, warps=WARPS, unroll=AHEAD, lanes=lanes)
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:+.1f} %"
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} %"
+
+
+def _mean_absolute(values: Iterable[float | None]) -> str:
+    known = [abs(value) for value in values if value is not None]
+    return f"{100 * fmean(known):.1f} %" if known else "-"
 
 
 def _kernel_blocks(found: dict[str, list[Kernel]]) -> list[Block]:
     means: list[list[str]] = []
     blocks: list[Block] = []
     for title, kernels in found.items():
-        times, both, reads = zip(*(kernel.errors for kernel in kernels), strict=True)
-        means.append(
-            [title, str(len(kernels)), *(f"{100 * fmean(map(abs, one)):.1f} %" for one in (times, both)),
-             _percent(fmean(both)), f"{100 * fmean(map(abs, reads)):.1f} %"]
-        )  # fmt: skip
+        before, now, with_excess, *reads = zip(*(kernel.errors for kernel in kernels), strict=True)
+        times = [_mean_absolute(one) for one in (before, now, with_excess)]
+        means.append([title, str(len(kernels)), *times, _percent(fmean(with_excess)), *map(_mean_absolute, reads)])
         blocks += [Heading(title, 3), Table(KERNEL_COLUMNS, [_kernel_cells(one) for one in kernels])]
     return [Table(MEAN_COLUMNS, means), *blocks]
 
 
 def _kernel_cells(one: Kernel) -> list[str]:
-    time, both, reads = one.errors
-    sizes = (f"{one.measured_bytes / 1e6:.2f}", f"{one.ours_bytes / 1e6:.2f}", _percent(reads))
-    return [one.case, f"{one.measured_us:.1f}", f"{one.ours_us:.1f}", _percent(time), _percent(both),
-            *(sizes if one.measured_bytes else ("-", sizes[1], "-"))]  # fmt: skip
+    before, now, with_excess, _, reads = one.errors
+    guess = f"{one.blind.us:.1f}" if one.blind else "-"
+    times = (f"{one.measured.us:.1f}", guess, _percent(before), f"{one.today.us:.1f}", _percent(now))
+    theirs = f"{one.measured.read_bytes / 1e6:.2f}" if one.measured.read_bytes else "-"
+    return [one.case, *times, _percent(with_excess), theirs, f"{one.today.read_bytes / 1e6:.2f}", _percent(reads)]
 
 
 def _memory_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
@@ -183,20 +195,33 @@ def _memory_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
                                    for what, unit, theirs, ours in rows])]  # fmt: skip
 
 
-def _beside_blocks(measured: MeasuredGpu) -> list[Block]:
+def _beside_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
     values, rows = values_of(measured, "beside"), []
     for beside in BESIDE:
         if beside.flow != IDLE and beside.case in values:
             alone_us, found = values[beside._replace(flow=IDLE).case]["time"], values[beside.case]
-            figures = f"{found['bandwidth']:,.0f}", f"{found['time'] / alone_us:.3f}"
-            rows.append([beside.gemm, str(beside.sms), beside.flow, *figures])
+            theirs, ours = found["time"] / alone_us, slowdown(name, beside, found["bandwidth"])
+            figures = f"{found['bandwidth']:,.0f}", f"{theirs:.3f}", f"{ours:.3f}", _percent(ours / theirs - 1)
+            clock = f"{found['clock']:,.0f}" if "clock" in found else "-"
+            rows.append([beside.gemm, str(beside.sms), beside.flow, *figures, clock])
     return [Table(BESIDE_COLUMNS, rows)]
 
 
-def _latency_blocks(measured: MeasuredGpu) -> list[Block]:
-    values = values_of(measured, "loaded")
-    rows = [[case, f"{one.get('bandwidth', 0):,.0f}", f"{one['latency']:.0f}"] for case, one in values.items()]
-    return [Table(LATENCY_COLUMNS, rows)]
+def _ladder_blocks(measured: MeasuredGpu) -> list[Block]:
+    values = values_of(measured, "ladder")
+    rows = [[size, f"{one['latency']:.0f}", f"{one['bandwidth']:,.0f}"] for size, one in values.items()]
+    return [Table(LADDER_COLUMNS, rows)]
+
+
+def _latency_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
+    values, rows = values_of(measured, "loaded"), []
+    for beside in (one for one in LOADED if one.case in values):
+        GBps, theirs = values[beside.case].get("bandwidth", 0.0), values[beside.case]["latency"]
+        ours = latency_at(name, beside.flow, GBps)
+        error = "-" if ours is None else _percent(ours / theirs - 1)
+        rows.append([beside.case, f"{GBps:,.0f}", f"{theirs:.0f}", "-" if ours is None else f"{ours:.0f}", error])
+    left_out = "-: our streams do not reach this bandwidth, or our loads take longer than 1.5 us there."
+    return [Table(LATENCY_COLUMNS, rows), Text(left_out)]
 
 
 def blocks_of(measured: MeasuredGpu, name: str) -> list[Block]:
@@ -210,10 +235,13 @@ def blocks_of(measured: MeasuredGpu, name: str) -> list[Block]:
     blocks += _kernel_blocks(kernels_of(measured, name))
     if "chase" in kinds or "stream" in kinds:
         blocks += [Heading("Memory", 3), *_memory_blocks(measured, name)]
+    if "ladder" in kinds:
+        blocks += [Heading("L2 and DRAM, by the size of a buffer that is read again and again", 3)]
+        blocks += _ladder_blocks(measured)
     if "loaded" in kinds:
-        blocks += [Heading("Latency of DRAM while other SMs stream", 3), *_latency_blocks(measured)]
+        blocks += [Heading("Latency of DRAM while other SMs stream", 3), *_latency_blocks(measured, name)]
     if "beside" in kinds:
-        blocks += [Heading("GEMM beside streams of other SMs", 3), *_beside_blocks(measured)]
+        blocks += [Heading("GEMM beside streams of other SMs", 3), *_beside_blocks(measured, name)]
     return blocks
 
 

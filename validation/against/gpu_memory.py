@@ -1,6 +1,7 @@
 """Memory of an NVIDIA GPU, measured with CUDA code that cupy compiles (NVRTC).
 
     chase    load-to-use latency of L1, L2 and DRAM: a chain of dependent loads of one lane
+    ladder   the same for buffers from 0.5 to 96 MiB, and the bandwidth with which all SMs read them again and again
     stream   read, write and copy of buffers far larger than L2
     loaded   the latency of DRAM on one SM, while other SMs stream
     beside   the time of a GEMM while other SMs stream. The GEMM's kernel is made for the SMs that are left. Without
@@ -20,15 +21,17 @@ from typing import Any
 import numpy as np
 
 from traces.schema import Cache
-from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LOADED, Chase, MeasuredRow
+from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LADDER, LOADED, Chase, MeasuredRow
 
 REPEATS = 20
 FLUSH_BYTES = 1 << 30
 """Far more than any L2."""
 STREAM_BYTES = 1 << 30
-BESIDE_CALLS, LOADED_RUNS = 40, 3
+BESIDE_CALLS, LOADED_RUNS, LADDER_RUNS = 40, 3, 5
 MAX_SHARED_OPTIN = 97
 """cudaDevAttrMaxSharedMemoryPerBlockOptin. A workgroup with that much leaves no room for another one on its SM."""
+AGAIN_BYTES = 4 << 30
+"""Bytes that are read from a buffer again and again."""
 PLACED_S = 0.005
 """Time for the workgroups of a stream to take their SMs."""
 CUDA = r"""
@@ -55,6 +58,16 @@ extern "C" __global__ void stream_read(const uint4 *from, uint4 *to, size_t coun
     }
     if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x9e3779b9u) to[0] = sum;  // never for zeros: keeps the loads
 }
+extern "C" __global__ void read_again(const uint4 *from, uint4 *to, size_t count, int passes) {
+    uint4 sum = make_uint4(0, 0, 0, 0);
+    const size_t step = gridDim.x * (size_t)blockDim.x;
+    for (int pass = 0; pass < passes; ++pass)
+        for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += step) {
+            uint4 value = __ldcg(from + i);
+            sum.x ^= value.x + pass; sum.y ^= value.y; sum.z ^= value.z; sum.w ^= value.w;
+        }
+    if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x9e3779b9u) to[0] = sum;  // never for zeros: keeps the loads
+}
 extern "C" __global__ void stream_write(const uint4 *from, uint4 *to, size_t count) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x)
         to[i] = make_uint4(1, 2, 3, 4);
@@ -65,7 +78,7 @@ extern "C" __global__ void stream_copy(const uint4 *from, uint4 *to, size_t coun
 }
 static __device__ u64 now_ns() { u64 t; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)); return t; }
 // flow: 0 nothing, 1 read, 2 write, 3 copy. Four accesses of 16 bytes per lane are in flight. The stream ends when
-// *stop is set, or after 4e9 clocks. done: turns and nanoseconds of each workgroup.
+// *stop is set, or after 4e9 clocks. done: turns, nanoseconds and clocks of each workgroup.
 extern "C" __global__ void beside(int flow, const uint4 *from, uint4 *to, size_t count, volatile int *stop, u64 *done) {
     const size_t lanes = blockDim.x, step = 4 * lanes * gridDim.x;
     size_t i = 4 * lanes * blockIdx.x + threadIdx.x;
@@ -85,7 +98,10 @@ extern "C" __global__ void beside(int flow, const uint4 *from, uint4 *to, size_t
         ++turns;
     }
     if ((value[0].x ^ value[0].y ^ value[0].z ^ value[0].w) == 0x9e3779b9u) to[threadIdx.x] = value[0];  // never
-    if (threadIdx.x == 0) { done[2 * blockIdx.x] = turns; done[2 * blockIdx.x + 1] = now_ns() - began; }
+    if (threadIdx.x == 0) {
+        u64 *own = done + 3 * blockIdx.x;
+        own[0] = turns; own[1] = now_ns() - began; own[2] = clock64() - first;
+    }
 }
 """
 FLOWS = {IDLE: (0, 0), "read": (1, 1), "write": (2, 1), "copy": (3, 2)}
@@ -121,6 +137,9 @@ def measure_memory() -> Iterator[MeasuredRow]:
     flush = cupy.zeros(FLUSH_BYTES, dtype=cupy.uint8)
     for chase in CHASES:
         yield from _chase(cupy, module, chase, flush)
+    for chase in LADDER:
+        yield from _chase(cupy, module, chase, flush, "ladder", LADDER_RUNS)
+        yield _read_again(cupy, module, chase)
     yield from _streams(cupy, module)
 
 
@@ -133,18 +152,20 @@ def chain_offsets(chase: Chase) -> np.ndarray:
     return np.arange(chase.warm + chase.loads + 1, dtype=np.int64) * chase.stride_bytes % chase.buffer_bytes
 
 
-def _chase(cupy: Any, module: Any, chase: Chase, flush: Any) -> Iterator[MeasuredRow]:
+def _chase(
+    cupy: Any, module: Any, chase: Chase, flush: Any, kind: str = "chase", runs: int = REPEATS
+) -> Iterator[MeasuredRow]:
     run = _chain(cupy, module, chase)
     clocks, times_us = [], []
-    for _ in range(REPEATS):
+    for _ in range(runs):
         flush.fill(0)
         short_us, _ = run(0)
         flush.fill(0)
         long_us, taken = run(chase.loads)
         clocks.append(taken / chase.loads)
         times_us.append(long_us - short_us)
-    yield MeasuredRow("chase", chase.level, "latency", median(clocks), "clock")
-    yield MeasuredRow("chase", chase.level, "latency", median(times_us) / chase.loads * 1000, "ns")
+    yield MeasuredRow(kind, chase.level, "latency", median(clocks), "clock")
+    yield MeasuredRow(kind, chase.level, "latency", median(times_us) / chase.loads * 1000, "ns")
 
 
 def _chain(cupy: Any, module: Any, chase: Chase) -> Callable[[int], tuple[float, int]]:
@@ -160,6 +181,23 @@ def _chain(cupy: Any, module: Any, chase: Chase) -> Callable[[int], tuple[float,
         return time_us, int(out[0])
 
     return run
+
+
+def _read_again(cupy: Any, module: Any, chase: Chase) -> MeasuredRow:
+    """Bandwidth of all SMs that read the buffer of a chase again and again, past L1."""
+    source, target = cupy.zeros(chase.buffer_bytes // 4, dtype=cupy.uint32), cupy.zeros(4, dtype=cupy.uint32)
+    processors = cupy.cuda.runtime.getDeviceProperties(0)["multiProcessorCount"]
+    kernel, passes = module.get_function("read_again"), max(2, AGAIN_BYTES // chase.buffer_bytes)
+
+    def time_us(times: int) -> float:
+        arguments = source, target, np.uint64(chase.buffer_bytes // 16), np.int32(times)
+        run = partial(kernel, (2 * processors,), (LANES,), arguments)
+        return median(_cupy_us(cupy, run) for _ in range(LADDER_RUNS))
+
+    moved_bytes = passes * chase.buffer_bytes
+    return MeasuredRow(
+        "ladder", chase.level, "bandwidth", moved_bytes / (time_us(2 * passes) - time_us(passes)) / 1000, "GB/s"
+    )
 
 
 def _streams(cupy: Any, module: Any) -> Iterator[MeasuredRow]:
@@ -184,7 +222,11 @@ def _cupy_us(cupy: Any, run: Callable[[], Any]) -> float:
 
 
 class Stream:
-    """Streams of some SMs that run beside other work, as a context. `GBps` holds their bandwidth afterwards."""
+    """Streams of some SMs that run beside other work, as a context.
+
+    Attributes:
+        GBps, clock_MHz: their bandwidth and their clock, afterwards.
+    """
 
     def __init__(self, cupy: Any, module: Any, flow: str, sms: int):
         self.cupy, self.sms = cupy, sms
@@ -195,12 +237,12 @@ class Stream:
         self.source = cupy.zeros(STREAM_BYTES // 4, dtype=cupy.uint32)
         self.target = cupy.zeros_like(self.source)
         self.queue = cupy.cuda.Stream(non_blocking=True)
-        self.GBps = 0.0
+        self.GBps = self.clock_MHz = 0.0
 
     def __enter__(self) -> "Stream":
         cupy = self.cupy
         self.stop = cupy.zeros(1, dtype=cupy.int32)
-        self.done = cupy.zeros(2 * max(self.sms, 1), dtype=cupy.uint64)
+        self.done = cupy.zeros(3 * max(self.sms, 1), dtype=cupy.uint64)
         cupy.cuda.runtime.deviceSynchronize()
         if self.sms:
             arguments = (
@@ -220,13 +262,16 @@ class Stream:
         self.stop.fill(1)
         self.cupy.cuda.runtime.deviceSynchronize()
         if self.sms:
-            self.GBps = stream_GBps(self.done.get(), self.buffers)
+            self.GBps, self.clock_MHz = stream_figures(self.done.get(), self.buffers)
 
 
-def stream_GBps(done: np.ndarray, buffers: int) -> float:
-    """Bandwidth of streams. done: turns and nanoseconds of each workgroup; a turn is ACCESSES of 16 bytes per lane."""
-    turns, times_ns = done.reshape(-1, 2).T.astype(float)
-    return float((turns * buffers * LANES * ACCESSES * 16 / times_ns).sum())
+def stream_figures(done: np.ndarray, buffers: int) -> tuple[float, float]:
+    """Bandwidth of streams in GB/s, mean clock of their SMs in MHz.
+
+    done: turns, nanoseconds and clocks of each workgroup; a turn is ACCESSES of 16 bytes per lane.
+    """
+    turns, times_ns, clocks = done.reshape(-1, 3).T.astype(float)
+    return float((turns * buffers * LANES * ACCESSES * 16 / times_ns).sum()), float((clocks / times_ns).mean()) * 1000
 
 
 def measure_loaded() -> Iterator[MeasuredRow]:
@@ -287,6 +332,7 @@ def measure_beside(torch: Any, gemm: Callable[[str], Callable[[], Any]]) -> Iter
         finally:
             _set_sms(torch, 0)
         yield MeasuredRow("beside", beside.case, "time", time_us, "us")
+        yield MeasuredRow("beside", beside.case, "clock", stream.clock_MHz, "MHz")
         if beside.flow != IDLE:
             yield MeasuredRow("beside", beside.case, "bandwidth", stream.GBps, "GB/s")
 

@@ -15,6 +15,7 @@ from traces.errors import UserError
 from traces.schema import Cache
 
 COLUMNS = ("gpu", "kind", "case", "quantity", "value", "unit", "provenance")
+KERNEL_COLUMNS = ("gpu", "case", "kernel", "grid", "block", "provenance")
 SECTORS = ("l2_read_sectors", "l2_write_sectors", "dram_read_sectors", "dram_write_sectors")
 UNITS = {
     ("gemm", "time"): ("us",),
@@ -24,10 +25,13 @@ UNITS = {
     ("operator", "kernel_time"): ("us",),
     **{("operator", sectors): ("sector",) for sectors in SECTORS},
     ("chase", "latency"): ("clock", "ns"),
+    ("ladder", "latency"): ("clock", "ns"),
+    ("ladder", "bandwidth"): ("GB/s",),
     ("stream", "bandwidth"): ("GB/s",),
     ("loaded", "latency"): ("ns",),
     ("loaded", "bandwidth"): ("GB/s",),
     ("beside", "time"): ("us",),
+    ("beside", "clock"): ("MHz",),
     ("beside", "bandwidth"): ("GB/s",),
     ("launch", "time"): ("us",),
 }
@@ -55,6 +59,21 @@ CHASES = (
     Chase("HBM", "HBM_cyc", 4096 << 20, (1 << 20) + (8 << 10) + 128, 4000, 4000, Cache.DEFAULT),
 )
 """HBM: every load needs a new row, so its bank always has another row open."""
+LADDER_LOADS, LADDER_STRIDE_BYTES = 4096, 128
+LADDER = tuple(
+    Chase(
+        f"{size_KiB / 1024:g} MiB",
+        "",
+        size_KiB << 10,
+        LADDER_STRIDE_BYTES,
+        (size_KiB << 10) // LADDER_STRIDE_BYTES,
+        LADDER_LOADS,
+        Cache.BYPASS_L1,
+    )
+    for size_KiB in (512, 4096, 8192, 16384, 20480, 24576, 28672, 32768, 40960, 49152, 57344, 65536, 98304)
+)
+"""The second walk through buffers of growing size: latency of the near and the far half of L2, its capacity, DRAM. All
+SMs together read the same buffers for the bandwidth."""
 
 
 IDLE = "idle"
@@ -107,14 +126,37 @@ class MeasuredGpu(NamedTuple):
         return self.provenance.startswith("SYNTHETIC")
 
 
+NAME_LETTERS = 100
+"""Kept of the name of a kernel: names of templates have thousands."""
+
+
+class NcuCase(NamedTuple):
+    """What Nsight Compute says of a case.
+
+    Attributes:
+        sums: metric -> its sum over the kernels.
+        kernels: name, grid and block of each kernel.
+    """
+
+    sums: dict[str, float]
+    kernels: dict[str, tuple[str, str, str]]
+
+
 def write_rows(path: str | Path, gpu: str, provenance: str, rows: Iterable[MeasuredRow]) -> None:
     """Write the CSV completely or not at all."""
+    cells = ((gpu, row.kind, row.case, row.quantity, f"{row.value:.6g}", row.unit, provenance) for row in rows)
+    _write(Path(path), COLUMNS, cells)
+
+
+def write_kernels(path: str | Path, gpu: str, provenance: str, cases: Iterable[tuple[str, NcuCase]]) -> None:
+    """Write the kernels of each case, completely or not at all. Their names are cut off at their types."""
+    cells = ((gpu, case, *kernel, provenance) for case, found in cases for kernel in found.kernels.values())
+    _write(Path(path), KERNEL_COLUMNS, cells)
+
+
+def _write(path: Path, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow((gpu, row.kind, row.case, row.quantity, f"{row.value:.6g}", row.unit, provenance))
-    path = Path(path)
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
     temporary = path.with_name(path.name + ".part")
     try:
         temporary.write_text(text.getvalue(), encoding="utf-8")
@@ -168,18 +210,21 @@ def _row(cells: list[str], where: str) -> MeasuredRow:
     return MeasuredRow(kind, case, quantity, number, unit)
 
 
-def ncu_sums(text: str, marker: str) -> list[dict[str, float]]:
-    """Metric -> its sum over the kernels before each kernel named `marker`, from `ncu --csv`. Skips other lines."""
+def ncu_cases(text: str, marker: str) -> list[NcuCase]:
+    """The kernels before each kernel named `marker`, from `ncu --csv`. Skips other lines."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
-    found: list[dict[str, float]] = []
+    found: list[NcuCase] = []
     sums: dict[str, float] = {}
+    kernels: dict[str, tuple[str, str, str]] = {}
     ended = ""
     for row in csv.DictReader(lines):
         if marker in row["Kernel Name"]:
             if row["ID"] != ended:
-                found.append(sums)
-                sums, ended = {}, row["ID"]
+                found.append(NcuCase(sums, kernels))
+                sums, kernels, ended = {}, {}, row["ID"]
             continue
+        name = row["Kernel Name"].split("(")[0].removeprefix("void ")
+        kernels[row["ID"]] = name[:NAME_LETTERS], row.get("Grid Size") or "", row.get("Block Size") or ""
         metric, value = row.get("Metric Name"), row.get("Metric Value") or ""
         try:
             number = float(value.replace(",", ""))

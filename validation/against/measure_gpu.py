@@ -9,7 +9,8 @@ Without a GPU the command prints a message and measures nothing.
     chase, stream, loaded, beside   memory and contention (`validation.against.gpu_memory`)
 
 The command needs torch, and cupy for the memory. What is not possible is left out and named on stderr. Rows have their
-provenance; `validation.against.gpu_measurements` reads and compares them.
+provenance; `validation.against.gpu_measurements` reads and compares them. `gpu_kernels.csv` beside `gpu.csv` has the
+names and the grids of the kernels.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import date
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -35,7 +37,7 @@ from validation.against.gpu_memory import (
     measure_loaded,
     measure_memory,
 )
-from validation.against.gpu_rows import SECTORS, MeasuredRow, ncu_sums, write_rows
+from validation.against.gpu_rows import SECTORS, MeasuredRow, NcuCase, ncu_cases, write_kernels, write_rows
 
 GRAPH_KERNELS = 100
 KERNEL_TIME = "gpu__time_duration.sum"
@@ -146,8 +148,8 @@ def _time_us(torch: Any, run: Callable[[], Any], flush: Any) -> float:
     return median(times_us[3:])
 
 
-def count_sectors(names: list[str]) -> Iterator[MeasuredRow]:
-    """L2 and DRAM sectors of each case, summed over its kernels, and the time of the kernels without launches.
+def profile(names: list[str]) -> list[tuple[str, NcuCase]]:
+    """What Nsight Compute says of each case.
 
     Raises:
         NoGpu: ncu is missing or has no permission to read the counters.
@@ -161,11 +163,16 @@ def count_sectors(names: list[str]) -> Iterator[MeasuredRow]:
         *(sys.executable, "-m", "validation.against.measure_gpu", "--only", *names),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
-    found = ncu_sums(done.stdout, MARKER)
-    if done.returncode or len(found) != len(names) or not any(found):
+    found = ncu_cases(done.stdout, MARKER)
+    if done.returncode or len(found) != len(names) or not any(one.sums for one in found):
         text = (done.stderr or done.stdout)[-300:]
         raise NoGpu(f"ncu gave counters of {len(found)} cases, not of {len(names)}: {text}")
-    for name, sums in zip(names, found, strict=True):
+    return list(zip(names, found, strict=True))
+
+
+def count_sectors(cases: list[tuple[str, NcuCase]]) -> Iterator[MeasuredRow]:
+    """L2 and DRAM sectors of each case, summed over its kernels, and the time of the kernels without launches."""
+    for name, (sums, _) in cases:
         for quantity, metric in NCU_METRICS.items():
             if sums.get(metric):
                 yield MeasuredRow(kind_of(name), name, quantity, sums[metric], "sector")
@@ -186,8 +193,22 @@ def run_only(torch: Any, names: list[str]) -> None:
         torch.cuda.profiler.stop()
 
 
-def measure(torch: Any, names: list[str], keep: Callable[[list[MeasuredRow]], None]) -> list[MeasuredRow]:
-    """All rows that this machine can measure. The others are named on stderr. keep: called after each part."""
+def measure(
+    torch: Any,
+    names: list[str],
+    keep: Callable[[list[MeasuredRow]], None],
+    keep_kernels: Callable[[list[tuple[str, NcuCase]]], None],
+) -> list[MeasuredRow]:
+    """All rows that this machine can measure. The others are named on stderr.
+
+    keep: called after each part. keep_kernels: called with what Nsight Compute says of the cases.
+    """
+
+    def counted() -> Iterator[MeasuredRow]:
+        cases = profile(names)
+        keep_kernels(cases)
+        return count_sectors(cases)
+
     rows: list[MeasuredRow] = []
     parts: tuple[Callable[[], Iterator[MeasuredRow]], ...] = (
         lambda: measure_times(torch, names),
@@ -195,7 +216,7 @@ def measure(torch: Any, names: list[str], keep: Callable[[list[MeasuredRow]], No
         measure_memory,
         measure_loaded,
         lambda: measure_beside(torch, lambda name: call_of(torch, name)),
-        lambda: count_sectors(names),
+        counted,
     )
     for part in parts:
         try:
@@ -222,7 +243,13 @@ def main(arguments: list[str] | None = None) -> int:
         run_only(torch, given.only)
         return 0
     gpu = torch.cuda.get_device_name(0)
-    rows = measure(torch, given.case or cases(), lambda rows: write_rows(given.output, gpu, provenance, rows))
+    kernels = Path(given.output).with_name(f"{Path(given.output).stem}_kernels.csv")
+    rows = measure(
+        torch,
+        given.case or cases(),
+        lambda rows: write_rows(given.output, gpu, provenance, rows),
+        lambda found: write_kernels(kernels, gpu, provenance, found),
+    )
     print(f"{given.output}: {len(rows)} rows")
     return 0
 

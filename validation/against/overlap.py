@@ -121,7 +121,7 @@ def source_of(row: Row, preset: Preset, gpus: int = GPUS) -> tuple[GemmSource, C
     if row.pattern == GATHER:
         kernel = replace(kernel, order=TileOrder.GROUPED, group=max(1, row.m // gpus // kernel.tile_m))
     source = GemmSource(problem, kernel)
-    return source, even_chunks(source.tiles, gpus)
+    return source, even_chunks(source.tiles, gpus, source.kernel.cluster)
 
 
 def runs_of(row: Row, gpus: int = GPUS) -> tuple[Run, ...]:

@@ -89,4 +89,11 @@ def test_in_turn_each_chunk_gives_a_tile():
     assert even_chunks(8, 4).in_turn(0).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     assert even_chunks(8, 4).in_turn(1).tolist() == [6, 0, 2, 4, 7, 1, 3, 5]
     assert sorted(chunks_of((1, 4, 2)).in_turn(2)) == list(range(7))
+    assert even_chunks(8, 2, 2).in_turn(0, 2).tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+
+
+def test_tiles_of_a_cluster_stay_in_a_chunk():
+    assert even_chunks(20, 4, 2).edges == (0, 4, 10, 14, 20)
+    with pytest.raises(UserError, match="a cluster of 2 tiles per GPU"):
+        even_chunks(6, 4, 2)
     assert chunks_of((1, 4, 2)).in_turn(0).tolist() == [0, 1, 5, 2, 6, 3, 4]

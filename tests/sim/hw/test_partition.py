@@ -98,7 +98,7 @@ def test_a_copy_is_fetched_from_its_home_once_and_then_near():
     probe = Probe(*SHARINGS[L2Sharing.COPIES])
     probe.load(0)
     near_ps = probe.load(0)
-    packet_clk = -(-128 // probe.machine.noc.bank_bytes_per_clk)
+    packet_clk = -(-128 // probe.machine.l2.far_bytes_per_clk)
     assert probe.load(1) == near_ps + far_ps(2 * FAR_CLK + packet_clk, probe)
     assert probe.load(1) == probe.load(3) == near_ps
     assert probe.hbm_bytes("read") == 128

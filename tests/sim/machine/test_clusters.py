@@ -299,9 +299,10 @@ def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
     assert total(gpu, "peers", "cluster_barriers") == (64 if size > 1 else 0)
 
 
+@pytest.mark.parametrize("copy", [Copy.BULK, Copy.PRODUCER])
 @pytest.mark.parametrize("fields", [{"split_k": 2}, {"persistent": 16}, {"fragment_pieces": 2}, {"start_tile": 4}])
-def test_other_options_of_a_gemm_go_with_clusters(fields):
-    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=2, cluster_n=2, **fields)))
+def test_other_options_of_a_gemm_go_with_clusters(fields, copy):
+    gpu, _ = run(GemmSource(GEMM, replace(BULK, copy=copy, cluster_m=2, cluster_n=2, **fields)))
     assert total(gpu, "l2", "read_sectors") * 32 == 8 * (GEMM.m * GEMM.k * 2 + GEMM.k * GEMM.n * 2) // 2
 
 
@@ -329,10 +330,12 @@ def test_mail_that_does_not_fit_into_memory_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("part", ["t3", "all_reduce"])
 @pytest.mark.parametrize("explicit", [True, False])
-def test_outputs_of_a_gemm_with_clusters_are_reduced(part, explicit):
+@pytest.mark.parametrize("copy", [Copy.BULK, Copy.PRODUCER])
+@pytest.mark.parametrize("links", [(), ("link.topology=switch", "dispatch.chunks=in_turn")])
+def test_outputs_of_a_gemm_with_clusters_are_reduced(part, explicit, copy, links):
     """The Tracker and the ledger know workgroups by their tiles, whatever the order of tiles in clusters."""
-    tile = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.BULK, cluster_m=2, cluster_n=1)
-    settings = (*HAS, "tracker.entries=8", "tracker.ways=2")
+    tile = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=copy, cluster_m=2, cluster_n=1)
+    settings = (*HAS, *links, "tracker.entries=8", "tracker.ways=2")
     case = T3Case(256, 192, 64, 2, tile, settings=settings, explicit=explicit)
     result, joined = case.run(part)
     assert result.exactly_once, result.wrong

@@ -5,11 +5,13 @@ import pytest
 from sim.presets import load_preset
 from sim.run.short_kernel import Pattern, ShortKernel, pattern_of, reason_whole, wave_of, why_whole
 from tests.support.programs import random_kernel
-from tracer.gemm.source import Copy
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 
 V100 = load_preset("v100").machine
+
+
+PAIRS = {"copy": "bulk", "cluster": "2x1"}
 
 
 def gemm(**fields):
@@ -36,6 +38,12 @@ def test_beginning_and_end_stay(text):
     assert (whole - len(found)) % 40 == 0
 
 
+def test_clusters_stay_whole():
+    kernel = make_kernel("gemm:m=2048,n=1024,k=32,tile=64x64x32,warps=2x2,copy=bulk,pipeline_depth=2,cluster=2x2")
+    found = issued(ShortKernel(kernel, Pattern(512, wave=40, repeats_after=16, end=16, cluster=4)), before=101)
+    assert found == [*range(104), *range(512 - 16 - 32, 512)]
+
+
 def test_without_a_cut_all_stay():
     kernel = gemm()
     assert issued(ShortKernel(kernel, Pattern(512, 40, 16, 0)), before=0) == list(range(kernel.info.workgroups))
@@ -52,11 +60,14 @@ def test_without_a_cut_all_stay():
         ({"order": "grouped", "group": 8, "m": 2048}, 8 * 16, 0),
         ({"order": "grouped", "group": 12, "m": 2048}, 12 * 16, 8 * 16),
         ({"order": "grouped", "group": 64, "m": 2048}, 32 * 16, 0),
+        ({"order": "grouped", "group": 1, "m": 2048, "n": 1024, **PAIRS}, 2 * 16, 0),
+        ({"order": "row", "m": 2048, "n": 1024, **PAIRS}, 2 * 16, 0),
     ],
 )
 def test_periods_of_the_walk_over_tiles(fields, period, end):
     kernel = gemm(**fields)
-    assert pattern_of(kernel, V100) == Pattern(kernel.info.workgroups, wave_of(kernel.info, V100), period, end)
+    whole, wave, cluster = kernel.info.workgroups, wave_of(kernel.info, V100), kernel.info.cluster
+    assert pattern_of(kernel, V100) == Pattern(whole, wave, period, end, cluster)
 
 
 def test_period_of_an_operator():
@@ -73,7 +84,6 @@ def test_period_of_an_operator():
         (gemm(k=128, split_k=2), "it is a GEMM with split-K"),
         (gemm(m=128, n=1_000_000), "its work repeats after 50% of its workgroups, at most 25% are allowed"),
         (random_kernel(1), "it is a kernel whose workgroups may differ"),
-        (gemm(n=1024, m=2048, copy=Copy.BULK, cluster_m=2), "it is a kernel with clusters of workgroups"),
     ],
 )
 def test_what_is_simulated_whole_says_why(kernel, text):

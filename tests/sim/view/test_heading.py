@@ -21,7 +21,10 @@ def test_links_and_mca_with_the_kinds_of_their_values():
     ]
     other = load_preset("h200", ["link.GB_per_s=300", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
     link, mca = links_text(other).splitlines()
-    assert link == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 3 assumed, 3 borrowed, 2 override)"
+    assert (
+        link
+        == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 3 borrowed, 2 override, 2 standard, 1 assumed)"
+    )
     assert mca == "MCA: thresholds 10 entries (8 values: 8 borrowed)"
 
 

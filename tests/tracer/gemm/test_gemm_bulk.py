@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.support.gemm_cases import LOADS, SMALL, STEP, at_site, program
+from tracer.gemm.kernel import fragment_bytes, registers_per_thread
 from tracer.gemm.plan import PC_STEP, Site, Slot
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
@@ -39,6 +41,46 @@ def test_phases_of_bulk_copies_count_on_over_the_tiles_of_a_persistent_workgroup
     assert list(zip(free["slot"].tolist(), free["work"].tolist(), strict=True)) == [(2, 1), (3, 1), (2, 2), (3, 2)]
     copies = at_site(workgroup, Site.LOAD_A)
     assert copies["inner"].tolist() == copies["slot"].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("persistent", [None, 1])
+def test_a_producer_makes_the_same_copies_in_a_warp_of_its_own(persistent):
+    """The other warps have the program of bulk copies without the copies. Nobody waits for the producer's warp."""
+    problem, kernel = GemmProblem(64, 32, 96), replace(BULK_WARP, persistent=persistent)
+    own, other = (GemmSource(problem, replace(kernel, copy=copy)) for copy in (Copy.BULK, Copy.PRODUCER))
+    assert (own.info.warps_per_workgroup, other.info.warps_per_workgroup) == (1, 2)
+    assert other.info.block == (64, 1, 1) and other.kernel.warps == 1
+    for mixed, apart in zip(own.workgroups(), other.workgroups(), strict=True):
+        computing, copying = np.split(apart.events, apart.first_event[1:2])
+        copies = np.isin(mixed.events["pc"], [PC_STEP * site for site in COPYING])
+        barrier = mixed.events["pc"] == PC_STEP * Site.REUSE_BARRIER  # between tiles: stages have barriers of their own
+        assert np.array_equal(mixed.events[~copies & ~barrier], computing)
+        assert np.array_equal(mixed.events[copies], copying[1:-1])
+        assert [int(copying[at]["pc"]) // PC_STEP for at in (0, -1)] == [Site.SETUP, Site.EXIT]
+
+
+COPYING = (Site.LOAD_A, Site.LOAD_B, Site.FILLED, Site.AWAIT_STAGE)
+
+
+def test_a_producer_leaves_its_registers_to_the_others():
+    problem, kernel = GemmProblem(256, 256, 64), GemmKernel(128, 128, 64, 4, 2, 3, copy=Copy.BULK)
+    alone, with_producer = (registers_per_thread(problem, replace(kernel, copy=copy)) for copy in KINDS)
+    assert with_producer < alone <= 9 / 8 * with_producer
+
+
+KINDS = (Copy.BULK, Copy.PRODUCER)
+
+
+@pytest.mark.parametrize(("warps", "reads"), [((8, 1), 16 + 128 // 4), ((1, 8), 128 // 4 + 16), ((4, 2), 32 + 64 // 4)])
+def test_warps_of_a_warpgroup_read_their_common_operand_once_from_shared_memory(warps, reads):
+    """reads: rows of A and columns of B, per warp."""
+    problem, kernel = GemmProblem(128, 128, 64), GemmKernel(128, 128, 64, *warps, pipeline_depth=3, copy=Copy.PRODUCER)
+    (one, together) = (replace(kernel, warpgroup=warps) for warps in (1, 4))
+    assert fragment_bytes(problem, together, 64) == 64 * 2 * reads
+    assert fragment_bytes(problem, one, 64) == 64 * 2 * (128 // warps[0] + 128 // warps[1])
+    assert registers_per_thread(problem, together) < registers_per_thread(problem, one)
+    (site,) = at_site(GemmSource(problem, together).workgroup(0), Site.FRAGMENTS)[:1]
+    assert int(site["count"]) * 32 * 16 == 64 * 2 * reads
 
 
 @pytest.mark.parametrize("layout", Layout)
@@ -126,7 +168,9 @@ def test_warps_release_a_stage_where_its_data_came_from():
         (GemmProblem(64, 64, 64), {"cluster_m": 2, "start_tile": 1}, "start_tile = 1"),
         (GemmProblem(64, 64, 64), {"cluster_m": 2, "persistent": 3}, "persistent = 3"),
         (GemmProblem(512, 512, 64), {"cluster_m": 8, "cluster_n": 4}, "at most 16 workgroups"),
-        (GemmProblem(64, 64, 64), {"cluster_m": 2, "copy": Copy.ASYNC}, "needs copy = bulk"),
+        (GemmProblem(64, 64, 64), {"cluster_m": 2, "copy": Copy.ASYNC}, "needs copy = bulk or producer"),
+        (GemmProblem(64, 64, 64), {"copy": Copy.PRODUCER, "epilogue": Epilogue.STAGED}, "epilogue = staged, allowed"),
+        (GemmProblem(64, 64, 64), {"warpgroup": 3}, "warpgroup = 3: must divide warps_m = 1 or warps_n = 1"),
         (GemmProblem(512, 64, 64), {"cluster_m": 16}, "does not fit B: row of a tile of 4 bytes"),
     ],
 )

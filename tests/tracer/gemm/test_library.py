@@ -9,8 +9,9 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary
-from tracer.gemm.kernel import GemmKernel, check_kernel
+from tracer.gemm.kernel import Copy, GemmKernel, check_kernel
 from tracer.gemm.library import architecture, choose_kernel, choose_piece_kernel, expected_s
+from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_gemm, make_kernel
@@ -67,6 +68,42 @@ def test_the_order_of_tiles_suits_an_l2_per_die():
     assert gpu.l2_parts == 8 and _gpu("h100_sxm").l2_parts == 1
     assert choose_kernel(aligned_problem(8192, 8192, 8192), gpu).order == TileOrder.ROW
     assert choose_kernel(aligned_problem(8192, 8192, 8192), gpu._replace(l2_parts=1)).order == TileOrder.GROUPED
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "cluster"),
+    [
+        ((512, 4096, 4096), (128, 128), (1, 2)),
+        ((256, 8192, 3584), (128, 128), (1, 2)),
+        ((2048, 8192, 1024), (128, 256), (2, 1)),
+        ((16, 12800, 5120), (16, 128), (1, 2)),
+        ((128, 13824, 5120), (128, 112), (1, 2)),
+        ((1, 6144, 4096), (8, 64), (1, 2)),
+    ],
+)
+def test_cublas_of_hopper_runs_tiles_and_clusters_that_were_measured(size, tile, cluster):
+    """`references/gpu_h200_kernels.csv`; for 16 and 1 rows cuBLAS has clusters of four."""
+    kernel = choose_kernel(aligned_problem(*size), _gpu("h200"))
+    assert _tile(kernel) == tile and (kernel.cluster_m, kernel.cluster_n) == cluster
+    assert kernel.copy == Copy.PRODUCER and kernel.warpgroup == 4
+
+
+def test_a_machine_without_clusters_or_bulk_copies_gets_kernels_without_them():
+    gpu, problem = _gpu("h200"), aligned_problem(2048, 8192, 1024)
+    assert choose_kernel(problem, gpu._replace(clusters=False)).cluster == 1
+    assert choose_kernel(problem, gpu._replace(bulk=False)).copy == Copy.ASYNC
+
+
+def test_rows_that_no_bulk_copy_can_load_get_a_kernel_of_ampere():
+    odd = GemmProblem(512, 512, 100)  # rows of A of 200 bytes
+    kernel = choose_kernel(odd, _gpu("h200"))
+    assert kernel.copy == Copy.ASYNC and kernel.warpgroup == 1 and kernel.cluster == 1
+
+
+def test_groups_of_other_numbers_of_rows_have_no_clusters_along_them():
+    for groups in ((5, 9, 2), (4000, 1), (128, 256, 384, 640)):
+        source = make_kernel("gemm:n=1536,k=512", _gpu("h200"), groups=groups)
+        assert source.kernel.cluster_m == 1 and source.info.workgroups % source.kernel.cluster == 0
 
 
 def test_rocblas_runs_a_size_with_the_kernel_of_the_nearest_tuned_size():

@@ -1,5 +1,7 @@
 """Measuring a GPU without one: it says so; its kernels' chains are ours; reader, ncu's output and comparison."""
 
+import csv
+import re
 import shutil
 import sys
 from types import SimpleNamespace
@@ -7,23 +9,31 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sim.gemm_facts import gpu_facts
+from sim.presets import load_preset
 from tests.support.paths import ROOT
+from tracer.data_type import DataType
+from tracer.gemm.architecture import GemmLibrary
+from tracer.gemm.library import architecture, choose_kernel
 from tracer.streams import PointerChase
 from traces.command.document import to_markdown
 from traces.errors import UserError
 from traces.schema import Cache
-from validation.against import gpu_measurements, gpu_memory, measure_gpu
+from validation.against import gpu_contention, gpu_measurements, gpu_memory, measure_gpu
+from validation.against.gpu_contention import Point, at_bandwidth, kernels_named
 from validation.against.gpu_kernels import CALLS, kernel_call
+from validation.against.gpu_measurements import Figures
 from validation.against.gpu_rows import (
     BESIDE,
     CHASES,
     IDLE,
+    LADDER,
     LOADED,
     UNITS,
     Beside,
     Chase,
     MeasuredRow,
-    ncu_sums,
+    ncu_cases,
     read_rows,
     write_rows,
 )
@@ -128,11 +138,12 @@ def test_a_chain_is_linked_and_timed_per_load():
 
 
 def test_streams_count_the_bytes_of_their_turns():
-    """Two workgroups: 10 turns in 1000 ns and 20 in 4000 ns. A copy moves two buffers."""
-    done = np.array([10, 1000, 20, 4000], np.uint64)
+    """Two workgroups: 10 turns in 1000 ns of 1500 clocks, 20 in 4000 ns of 5000. A copy moves two buffers."""
+    done = np.array([10, 1000, 1500, 20, 4000, 5000], np.uint64)
     turn_bytes = 1024 * 4 * 16
-    assert gpu_memory.stream_GBps(done, 1) == pytest.approx(turn_bytes * (10 / 1000 + 20 / 4000))
-    assert gpu_memory.stream_GBps(done, 2) == 2 * gpu_memory.stream_GBps(done, 1)
+    GBps, clock_MHz = gpu_memory.stream_figures(done, 1)
+    assert GBps == pytest.approx(turn_bytes * (10 / 1000 + 20 / 4000)) and clock_MHz == (1500 + 1250) / 2
+    assert gpu_memory.stream_figures(done, 2) == (2 * GBps, clock_MHz)
 
 
 def test_counters_belong_to_the_case_before_their_marker(monkeypatch):
@@ -140,13 +151,13 @@ def test_counters_belong_to_the_case_before_their_marker(monkeypatch):
     done = SimpleNamespace(stdout=NCU, stderr="", returncode=0)
     monkeypatch.setattr(measure_gpu.subprocess, "run", lambda *arguments, **options: done)
     names = ["t-nlg/fc2/tp8", "moe_route:tokens=1", "softmax:rows=1"]
-    assert list(measure_gpu.count_sectors(names)) == [
+    assert list(measure_gpu.count_sectors(measure_gpu.profile(names))) == [
         MeasuredRow("gemm", names[0], "l2_read_sectors", 5000.0, "sector"),
         MeasuredRow("gemm", names[0], "dram_read_sectors", 1_200_034.0, "sector"),
         MeasuredRow("operator", names[2], "dram_read_sectors", 7.0, "sector"),
     ]
     with pytest.raises(measure_gpu.NoGpu, match="3 cases, not of 2"):
-        list(measure_gpu.count_sectors(names[:2]))
+        measure_gpu.profile(names[:2])
 
 
 def test_a_part_that_is_not_possible_leaves_the_others(monkeypatch, capsys):
@@ -157,12 +168,13 @@ def test_a_part_that_is_not_possible_leaves_the_others(monkeypatch, capsys):
 
     for name in ("measure_memory", "measure_loaded", "measure_beside"):
         monkeypatch.setattr(measure_gpu, name, missing)
+    monkeypatch.setattr(measure_gpu, "profile", lambda names: [])
     for name in ("measure_times", "count_sectors"):
         monkeypatch.setattr(measure_gpu, name, lambda *arguments: iter(()))
     monkeypatch.setattr(measure_gpu, "measure_launch", lambda torch: iter((row,)))
     kept = []
-    assert measure_gpu.measure(None, [], lambda rows: kept.append(list(rows))) == [row]
-    assert kept == [[row]] * 5 and capsys.readouterr().err.count("left out: no cupy") == 3
+    assert measure_gpu.measure(None, [], lambda rows: kept.append(list(rows)), kept.append) == [row]
+    assert kept == [*[[row]] * 4, [], [row]] and capsys.readouterr().err.count("left out: no cupy") == 3
 
 
 def test_written_rows_are_read_again(tmp_path):
@@ -196,35 +208,68 @@ def test_mistakes_are_named_with_their_line(tmp_path, old, new, words):
     assert words in str(caught.value)
 
 
-def test_ncu_sums_all_kernels_of_a_case_up_to_its_marker():
+def test_ncu_cases_all_kernels_of_a_case_up_to_its_marker():
     first = {"dram__sectors_read.sum": 1_200_034.0, "lts__t_sectors_op_read.sum": 5000.0}
-    assert ncu_sums(NCU, measure_gpu.MARKER) == [first, {}, {"dram__sectors_read.sum": 7.0}]
-    assert ncu_sums("==ERROR== ERR_NVGPUCTRPERM\n", measure_gpu.MARKER) == []
+    found = ncu_cases(NCU, measure_gpu.MARKER)
+    assert [case.sums for case in found] == [first, {}, {"dram__sectors_read.sum": 7.0}]
+    assert [[name for name, _, _ in case.kernels.values()] for case in found] == [["gemm", "reduce"], [], ["norm"]]
+    assert ncu_cases("==ERROR== ERR_NVGPUCTRPERM\n", measure_gpu.MARKER) == []
 
 
 def test_kernels_stand_beside_what_was_predicted(monkeypatch):
-    """Sub-layers are not simulated here. The shortest kernel takes 3.5 us between two events."""
-    monkeypatch.setattr(gpu_measurements, "sublayer", lambda name, case: (3000.0, 64e6))
+    """Nothing is simulated here. The shortest kernel takes 3.5 us between two events."""
+    figures = {"t-nlg/fc2/tp8": Figures(3000.0, 64e6), GEMM: Figures(10.0, 48e6)}
+    monkeypatch.setattr(gpu_measurements, "today", lambda name, case: figures[case])
     text = to_markdown(gpu_measurements.blocks_of(read_rows(SYNTHETIC)._replace(rows=ROWS), "h200"))
-    assert "| t-nlg/fc2/tp8 | 1500.0 | 3000.0 | +100.0 % |" in text
+    assert "| t-nlg/fc2/tp8 | 1500.0 | - | - | 3000.0 | +100.0 % |" in text
     blind = gpu_measurements.blind("h200", "gemm")[GEMM]
-    assert f"| {GEMM} | 20.0 | {blind[0]:.1f} | {100 * (blind[0] / 20 - 1):+.1f} % |" in text
-    assert "| 32.00 | 50.34 | +57.3 % |" in text
+    assert f"| {GEMM} | 20.0 | {blind.us:.1f} | {100 * (blind.us / 20 - 1):+.1f} % | 10.0 | -50.0 % |" in text
+    assert "| 32.00 | 48.00 | +50.0 % |" in text
+    (mean,) = [line for line in text.splitlines() if line.startswith("| GEMMs, blind | 1 |")]
+    assert mean.endswith(f"| {100 * (blind.read_bytes / 32e6 - 1):.1f} % | 50.0 % |") and " 50.0 % |" in mean[:70]
     assert "Synthetic" in text and "no/such" not in text
 
 
-def test_contention_is_relative_to_sms_that_are_kept_without_traffic():
+def test_a_kernel_is_simulated_with_the_choice_of_the_library():
+    gpu = gpu_facts(load_preset("h200").machine)
+    (named,), (layer,) = kernels_named(GEMM, gpu), kernels_named("t-nlg/fc2/tp8", gpu)
+    assert named.problem.n == 6144 and layer.problem.k == 2128
+    assert named.kernel == choose_kernel(named.problem, gpu, DataType.BF16)
+    assert named.kernel != choose_kernel(named.problem, gpu._replace(cus=4), DataType.BF16)
+
+
+def test_latency_at_a_bandwidth_lies_between_points_up_to_the_largest_bandwidth():
+    points = Point(0.0, 300.0), Point(1000.0, 320.0), Point(2000.0, 420.0), Point(1900.0, 900.0)
+    assert at_bandwidth(points, 0.0) == 300 and at_bandwidth(points, 1500.0) == 370
+    assert at_bandwidth(points, 2000.5) is None
+
+
+def test_a_stream_has_whole_turns_of_all_its_warps():
+    stream = gpu_contention._stream(load_preset("v100"), "write", 8, 3e6)
+    turn_bytes = 8 * 32 * 4 * 32 * 16
+    assert stream.buffer_bytes == 6 * turn_bytes and stream.info.workgroups == 8
+
+
+def test_contention_is_relative_to_sms_that_are_kept_without_traffic(monkeypatch):
+    monkeypatch.setattr(gpu_measurements, "slowdown", lambda name, beside, GBps: 1 + GBps / 1000)
+    monkeypatch.setattr(gpu_measurements, "latency_at", lambda name, flow, GBps: None if GBps > 490 else 357.0)
     beside = Beside("write", 8, "t-nlg/fc2/tp8")
     rows = (
         MeasuredRow("beside", beside._replace(flow=IDLE).case, "time", 200.0, "us"),
         MeasuredRow("beside", beside.case, "time", 250.0, "us"),
         MeasuredRow("beside", beside.case, "bandwidth", 400.0, "GB/s"),
+        MeasuredRow("beside", beside.case, "clock", 1700.0, "MHz"),
+        MeasuredRow("ladder", "8 MiB", "latency", 140.0, "ns"),
+        MeasuredRow("ladder", "8 MiB", "bandwidth", 8000.0, "GB/s"),
+        MeasuredRow("loaded", "read on 8 SMs", "latency", 330.0, "ns"),
+        MeasuredRow("loaded", "read on 8 SMs", "bandwidth", 500.0, "GB/s"),
         MeasuredRow("loaded", "write on 8 SMs", "latency", 340.0, "ns"),
         MeasuredRow("loaded", "write on 8 SMs", "bandwidth", 490.0, "GB/s"),
     )
     text = to_markdown(gpu_measurements.blocks_of(read_rows(SYNTHETIC)._replace(rows=rows), "h200"))
-    assert "| t-nlg/fc2/tp8 | 8 | write | 400 | 1.250 |" in text
-    assert "| write on 8 SMs | 490 | 340 |" in text
+    assert "| t-nlg/fc2/tp8 | 8 | write | 400 | 1.250 | 1.400 | +12.0 % | 1,700 |" in text
+    assert "| write on 8 SMs | 490 | 340 | 357 | +5.0 % |" in text and "| read on 8 SMs | 500 | 330 | - | - |" in text
+    assert "| 8 MiB | 140 | 8,000 |" in text
 
 
 @pytest.mark.slow
@@ -252,6 +297,22 @@ def test_every_committed_measurement_has_all_that_the_script_measures(name):
     assert {case for case in measure_gpu.cases() if not case.startswith("moe_route:")} <= cases
     assert {row.case for row in found.rows if row.kind == "loaded"} == {one.case for one in LOADED}
     assert {row.case for row in found.rows if row.kind == "beside"} == {one.case for one in BESIDE}
+    assert {row.case for row in found.rows if row.kind == "ladder"} == {one.level for one in LADDER}
+
+
+def test_tiles_of_the_library_are_those_of_measured_kernels():
+    """Every tile of sm90 was seen on an H200 or H100, or m and n exchanged. Most measured tiles are in the table."""
+    seen = set()
+    for stem in gpu_measurements.MEASURED.values():
+        path = ROOT / "validation" / "references" / stem.replace(".csv", "_kernels.csv")
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if found := re.match(r"nvjet_sm90_[a-z]+_(\d+)x(\d+)_64x\d+_\dx\d_", row["kernel"]):
+                    n, m = map(int, found.groups())
+                    seen.add((m, n))
+    table = {(kernel.tile_m, kernel.tile_n) for kernel in architecture(GemmLibrary.SM90).kernels}
+    assert all((m, n) in seen or (n, m) in seen for m, n in table)
+    assert len(seen - table) <= 1 + len(seen) // 3
 
 
 def test_every_kernel_that_is_predicted_has_a_call_or_is_known_to_have_none():
