@@ -1,5 +1,7 @@
 """The order in which the GPUs of a fused GEMM make their tiles, and the workgroups that come in that order."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from sim.run.launches import scattering_launch
 from sim.spec import Topology
 from tests.support.programs import small_preset
 from tests.support.t3_cases import T3Case
+from tracer.gemm.source import Copy
 
 CASE = T3Case(96, 128, 32, 3, sizes=(4, 2, 6), settings=("link.topology=switch", "link.in_switch=true"))
 STRAIGHT = [Topology.FULLY_CONNECTED, Topology.SWITCH, "adding switch"]
@@ -45,3 +48,10 @@ def test_on_a_ring_a_gpu_makes_chunk_after_chunk(chunks):
 @pytest.mark.parametrize("topology", STRAIGHT)
 def test_chunks_one_by_one_are_those_of_a_ring(topology):
     assert tags(topology, 1, "one_by_one") == tags(Topology.RING, 1)
+
+
+def test_workgroups_of_a_cluster_stay_together():
+    case = replace(CASE, kernel=replace(CASE.kernel, copy=Copy.PRODUCER, pipeline_depth=2, cluster_n=2))
+    plan = fused(case.source.output_tiles(), case.chunks, 0, Topology.SWITCH)
+    order = scattering_launch(case.source, plan, small_preset("dispatch.chunks=in_turn").machine.dispatch).tags.tolist()
+    assert order == [0, 1, 4, 5, 6, 7, 2, 3, 8, 9, 10, 11]
