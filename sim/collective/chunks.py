@@ -68,7 +68,10 @@ class Chunks:
 
 
 def even_chunks(tiles: int, gpus: int, together: int = 1) -> Chunks:
-    """Chunks whose sizes differ by at most `together` tiles, those of a cluster of workgroups; it divides `tiles`.
+    """Chunks of whole clusters of `together` tiles. Their sizes differ by at most one cluster.
+
+    Args:
+        tiles: a multiple of `together`.
 
     Raises:
         UserError: one GPU, too many GPUs, or fewer tiles (clusters) than GPUs.

@@ -45,9 +45,8 @@ class Pattern(NamedTuple):
         return window_of(self.wave, self.repeats_after)
 
     def left_out(self, given: int) -> int:
-        """Workgroups in whole waves between `given`, with the rest of its cluster, and the end."""
-        left = self.whole - -(-given // self.cluster) * self.cluster - self.end
-        return left // self.wave * self.wave
+        """Workgroups in whole waves between `given` and the end; whole waves are whole clusters."""
+        return (self.whole - given - self.end) // self.wave * self.wave
 
 
 class ShortKernel:

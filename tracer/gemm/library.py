@@ -5,7 +5,7 @@ it, so the choice is known before the run. The expected time of a kernel is
 
     time  = max(time of the CU with most tiles, DRAM bytes / DRAM bandwidth) + time of the reduction, with split-K
     tile  = K-steps * max(arithmetic, operands at the CU's share of L2, operands in flight per latency) + latency
-            (of operands that a cluster shares, the CU's part)
+            (a CU counts only its own part of the operands that its cluster shares)
     bytes = operands per wave of tiles, each panel once, but at least once in all and at most what L2 cannot keep
 
 A wave is a block of tiles as nearly square as the order allows (`TileOrder.GROUPED`). `library.toml` has the tables.
@@ -150,7 +150,8 @@ def choose_kernel(
         dtype: of A and B; None = fp16, int8 or fp32 by their size.
         batch: number of equal GEMMs in one kernel.
         splits: allowed numbers of shares of K, in ascending order; (1,) = a kernel that the Tracker can follow.
-        rows_alike: False = the GEMMs of the kernel have other numbers of rows, so none can be cut into clusters there.
+        rows_alike: False = the GEMMs of the kernel have different numbers of rows. Then no cluster has several rows of
+            tiles.
 
     Raises:
         UserError: the machine lacks the type, or no kernel of the table can run the shape.

@@ -42,7 +42,10 @@ TIME_COLUMNS = ("kernel", "measured (us)", "blind", "error", "today", "error", "
 KERNEL_COLUMNS = (*TIME_COLUMNS, "DRAM reads, measured (MB)", "today", "error")
 ERRORS = ("mean absolute error of the time: blind", "today", "today with the excess", "its mean")
 MEAN_COLUMNS = ("kernels", "number", *ERRORS, "mean absolute error of DRAM reads: blind", "today")
-MEMORY_COLUMNS = ("figure", "unit", "measured", "ours", "error")
+MEMORY_COLUMNS = ("figure", "unit", "measured", "ours", "error", "kind")
+SET_BY = {"L1 hit": "l1.latency_clk", "L2 hit": "l2.latency_clk", "HBM": "hbm.extra_latency_ps"}
+"""Level of a chase -> the value of a preset that a measured latency sets, if its source names the measurement."""
+CALIBRATION, COMPARISON = "calibration", "comparison"
 WARPS, AHEAD = 8, 4
 """The stream kernels of `gpu_memory`: warps of a workgroup, accesses of 16 bytes that a lane has in flight (assumed:
 the compiler unrolls their loop four times)."""
@@ -182,17 +185,24 @@ def _kernel_cells(one: Kernel) -> list[str]:
     return [one.case, *times, _percent(with_excess), theirs, f"{one.today.read_bytes / 1e6:.2f}", _percent(reads)]
 
 
+def sets(name: str, level: str) -> bool:
+    """Has the measurement of a preset's GPU set its latency of a level?"""
+    return name in MEASURED and MEASURED[name] in load_preset(name).sources[SET_BY[level]].source
+
+
 def _memory_blocks(measured: MeasuredGpu, name: str) -> list[Block]:
     preset = load_preset(name)
-    rows: list[tuple[str, str, float, float]] = []
+    rows: list[tuple[str, str, float, float, str]] = []
     chases, streams = values_of(measured, "chase"), values_of(measured, "stream")
     for chase in (one for one in CHASES if one.level in chases):
         ours_ns = latency_ps(preset, chase) / PS_PER_NS
-        rows.append((f"{chase.level}, latency", "ns", chases[chase.level]["latency"], ours_ns))
+        kind = CALIBRATION if sets(name, chase.level) else COMPARISON
+        rows.append((f"{chase.level}, latency", "ns", chases[chase.level]["latency"], ours_ns, kind))
     for case, values in streams.items():
-        rows.append((f"stream, {case}", "GB/s", values["bandwidth"], stream_GBps(preset, case)))
-    return [Table(MEMORY_COLUMNS, [[what, unit, f"{theirs:,.0f}", f"{ours:,.0f}", _percent(ours / theirs - 1)]
-                                   for what, unit, theirs, ours in rows])]  # fmt: skip
+        rows.append((f"stream, {case}", "GB/s", values["bandwidth"], stream_GBps(preset, case), COMPARISON))
+    cells = [[what, unit, f"{theirs:,.0f}", f"{ours:,.0f}", _percent(ours / theirs - 1), kind]
+             for what, unit, theirs, ours, kind in rows]  # fmt: skip
+    return [Table(MEMORY_COLUMNS, cells)]
 
 
 def _beside_blocks(measured: MeasuredGpu, name: str) -> list[Block]:

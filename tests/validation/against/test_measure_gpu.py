@@ -281,6 +281,12 @@ def test_the_memory_stands_beside_the_preset():
     assert 400 < float(copy.split("|")[4]) < 900  # GB/s, at most the peak of the memory
 
 
+def test_latencies_that_set_a_preset_are_calibration():
+    levels = [chase.level for chase in CHASES]
+    found = {name: [gpu_measurements.sets(name, level) for level in levels] for name in ("h200", "h100_sxm", "v100")}
+    assert found == {"h200": [True] * 3, "h100_sxm": [False] * 3, "v100": [False] * 3}
+
+
 def test_the_command_names_what_is_wrong(tmp_path, capsys):
     assert gpu_measurements.main([str(tmp_path / "nothing.csv"), "v100"]) == 2
     assert "nothing.csv" in capsys.readouterr().err
