@@ -47,6 +47,8 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
     """Everything that the report says about a search."""
     found = surface(experiment, answers)
     blocks = summary_blocks(experiment, found)
+    if not found.tried.any():
+        return blocks
     if experiment.across is not None:
         blocks += [
             Heading(f"By {experiment.across.name}", 3),

@@ -87,6 +87,17 @@ def test_chosen_machines_say_nothing_about_the_whole_space():
     assert "delay between updates: 8 clocks" in losses[1][1] and "tensor rate" not in losses[1][1]
 
 
+def test_a_search_of_which_only_the_base_has_answers():
+    """Another search shares the base: its answers are there before those of any machine."""
+    experiment = search(chosen=("p1",), across=ARBITERS)
+    answers = {key: value for key, value in made_up(experiment).items() if key.startswith(f"{BASE}/")}
+    blocks = search_blocks(experiment, answers)
+    assert next(block for block in blocks if isinstance(block, Bullets)).lines == [
+        "No machine but the base has answers yet."
+    ]
+    assert not [block for block in blocks if isinstance(block, Heading)]
+
+
 def test_the_harm_of_an_arbiter():
     """MCA is 4 % slower than T3 in one sub-layer of one machine; compute first is slower than Sequential everywhere."""
 
