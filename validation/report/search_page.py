@@ -16,7 +16,7 @@ import pandas as pd
 
 from traces.command.document import Block, Bullets, Heading, Picture, Text, notes, to_markdown
 from validation.experiments.load import load_experiments
-from validation.experiments.search import Search
+from validation.experiments.search import BASE, BRIDGE, Search
 from validation.experiments.space import load_space
 from validation.report.effects import rank_correlation
 from validation.report.figures import effects, pareto
@@ -52,12 +52,18 @@ def searches() -> dict[str, Search]:
 
 
 def answers_in(folder: Path) -> dict[str, dict[str, float]]:
-    """The answers of all searches in the `validation.h5` of a report."""
+    """The answers of the searches in the `validation.h5` of a report.
+
+    A search without a machine of its own is left out: its base or bridge is there because another search shares it, and
+    may be of another commit than its machines.
+    """
     found = {}
     with h5py.File(folder / "validation.h5") as file:
         for name in searches():
             if group := file.get(f"answers/{name}"):
-                found[name] = dict(zip(group["name"].asstr()[:], map(float, group["value"][:]), strict=True))
+                answers = dict(zip(group["name"].asstr()[:], map(float, group["value"][:]), strict=True))
+                if {key.partition("/")[0] for key in answers} - {BASE, BRIDGE}:
+                    found[name] = answers
     return found
 
 

@@ -1,5 +1,6 @@
 """The committed page of the searches: it is what the code makes of the committed answers."""
 
+import h5py
 import pytest
 
 from validation.experiments.search import BASE
@@ -10,6 +11,7 @@ from validation.report.search_page import (
     SCREENING,
     TABLE,
     add_answers,
+    answers_in,
     page,
     read_answers,
     read_revisions,
@@ -29,6 +31,14 @@ def test_new_answers_take_the_place_of_old_ones_of_the_same_machine(tmp_path):
     add_answers(table, {"search": {"0/x": 2 / 3}, "search_near": {"a/x": 3.0}}, "abc")
     assert read_answers(table) == {"search": {"0/x": 2 / 3, "1/x": 1e-300}, "search_near": {"a/x": 3.0}}
     assert read_revisions(table) == {"0012345": ["search"], "abc": ["search", "search_near"]}
+
+
+def test_a_search_of_which_a_report_has_only_what_others_share_is_left_out(tmp_path):
+    with h5py.File(tmp_path / "validation.h5", "w") as file:
+        for name, keys in (("search_around", ["base/x", "bridge/x", "z/x"]), ("search_seeds", ["base/x", "bridge/x"])):
+            group = file.create_group(f"answers/{name}")
+            group["name"], group["value"] = keys, [1.0] * len(keys)
+    assert answers_in(tmp_path) == {"search_around": {"base/x": 1.0, "bridge/x": 1.0, "z/x": 1.0}}
 
 
 @pytest.mark.slow
