@@ -102,9 +102,11 @@ class Scenario:
         Raises:
             UserError: as `choose_kernel`.
         """
-        gpu, machine = gpu_facts(self.preset.machine), self.preset.machine
-        turns = takes_turns(machine.link.topology, machine.dispatch)
-        fused = in_turn(self.kernel, self.problem, gpu, self.gpus) if turns else self.kernel
+        gpu, machine, together = gpu_facts(self.preset.machine), self.preset.machine, self.kernel.cluster
+        fused = self.kernel
+        # an output with too few tiles is refused where it is cut
+        if takes_turns(machine.link.topology, machine.dispatch) and self.source().tiles >= self.gpus * together:
+            fused = in_turn(fused, self.problem, gpu, self.cut().in_turn(0, together))
         pieces = choose_piece_kernel(self.problem, gpu, self.gpus, dtype)
         return replace(self, piece_kernel=pieces, fused_kernel=None if fused == self.kernel else fused)
 

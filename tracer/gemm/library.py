@@ -186,20 +186,27 @@ def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype:
     return replace(kernel, order=TileOrder.GROUPED, group=max(1, rows // kernel.tile_m))
 
 
-def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, chunks: int) -> GemmKernel:
-    """The kernel whose waves have tiles of all chunks of its walk, with the bands that suit a chunk's share of a wave.
+def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, positions: np.ndarray) -> GemmKernel:
+    """The kernel with the bands of tiles whose waves read fewest operand bytes where the walk has another sequence.
 
-    No library has such kernels: that it would choose the bands by its own rule is assumed.
+    No library has such kernels, so the rule is assumed: each wave reads each of its panels once.
 
     Args:
         kernel: the library's choice.
-        chunks: number of them.
+        positions: i8[tiles], place in the walk of the tile that is made n-th.
     """
     if kernel.order != TileOrder.GROUPED:
         return kernel
     needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
-    wave = max(1, gpu.cus * gpu.resident(*needs) // chunks)
-    return _ordered(problem, kernel, wave, architecture(gpu.library), gpu.l2_parts)
+    waves = np.arange(len(positions)) // (gpu.cus * gpu.resident(*needs))
+    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+
+    def read_bytes(group: int) -> int:
+        tiles = walk(int(kernel.order), group, tiles_m, tiles_n, 0, kernel.cluster_m, kernel.cluster_n)[positions]
+        rows, columns = (np.unique(waves * len(positions) + tiles[:, axis]).size for axis in (0, 1))
+        return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
+
+    return replace(kernel, group=min(GROUPS, key=read_bytes))
 
 
 def _candidates(

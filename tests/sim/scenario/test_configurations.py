@@ -145,7 +145,7 @@ def test_a_gemm_that_sends_its_tiles_may_have_a_kernel_of_its_own():
     assert simulate_scenario(own, [T3, FLUX]).configurations[FLUX].exactly_once
 
 
-@pytest.mark.parametrize(("overrides", "group"), [([], 4), (["dispatch.chunks=one_by_one"], None)])
+@pytest.mark.parametrize(("overrides", "group"), [([], 1), (["dispatch.chunks=one_by_one"], None)])
 def test_the_library_chooses_bands_for_tiles_of_all_chunks_in_turn(overrides, group):
     scenario = Scenario.of_library(load_preset("h100_sxm", overrides), aligned_problem(8192, 4096, 1024), 8)
     assert scenario.kernel.group == 16

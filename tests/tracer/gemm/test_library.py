@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.collective.chunks import even_chunks
 from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary
 from tracer.gemm.kernel import Copy, GemmKernel, check_kernel
-from tracer.gemm.library import architecture, choose_kernel, choose_piece_kernel, expected_s
+from tracer.gemm.library import architecture, choose_kernel, choose_piece_kernel, expected_s, in_turn
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmSource
@@ -182,3 +183,23 @@ def test_the_walk_of_pieces_makes_one_piece_after_the_other(preset):
     )
     rows = GemmSource(problem, kernel).output_tiles()["row"] * kernel.tile_m // 256
     assert rows.tolist() == np.repeat(np.arange(pieces), len(rows) // pieces).tolist()
+
+
+@pytest.mark.parametrize(("m", "n", "gpus"), [(8192, 4256, 8), (16384, 3072, 16), (2048, 16384, 8)])
+def test_tiles_of_all_chunks_in_turn_get_the_bands_with_which_waves_read_least(m, n, gpus):
+    """Naive count: the rows and columns of tiles that each wave of an H100 has, with clusters of two."""
+    problem, gpu = aligned_problem(m, n, 1024), _gpu("h100_sxm")
+    kernel = choose_kernel(problem, gpu, splits=(1,))
+    assert kernel.cluster == 2
+    positions = even_chunks(GemmSource(problem, kernel).tiles, gpus, kernel.cluster).in_turn(0, kernel.cluster)
+    found = in_turn(kernel, problem, gpu, positions)
+
+    def read_bytes(group):
+        tiles = GemmSource(problem, replace(kernel, group=group)).output_tiles()[positions]
+        waves = [tiles[first : first + gpu.cus] for first in range(0, len(tiles), gpu.cus)]
+        rows, columns = (sum(len({int(tile[axis]) for tile in wave}) for wave in waves) for axis in ("row", "column"))
+        return 2 * (rows * kernel.tile_m + columns * kernel.tile_n)
+
+    counted = {group: read_bytes(group) for group in (1, 2, 4, 8, 16)}
+    assert counted[found.group] == min(counted.values()) < 0.8 * max(counted.values())
+    assert in_turn(replace(kernel, order=TileOrder.ROW), problem, gpu, positions).order == TileOrder.ROW
