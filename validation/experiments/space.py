@@ -27,13 +27,11 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Attributes:
         value: in words; unique within the factor.
         overrides, kernel: as in Workbench, added to those of the experiment.
-        drawn: False = no machine of the design has it; only `proposed` ones may.
     """
 
     value: str
     overrides: tuple[str, ...] = ()
     kernel: dict[str, int | str] = {}
-    drawn: bool = True
 
     @property
     def fields(self) -> set[str]:
@@ -120,8 +118,8 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         block, place = divmod(which, BLOCK)
         machine = {}
         for factor in self.factor:
-            drawn = [level for level in factor.level if level.drawn]
-            machine[factor.name] = drawn[_order(self.seed, factor.name, block)[place] * len(drawn) // BLOCK]
+            order = _order(self.seed, factor.name, block)
+            machine[factor.name] = factor.level[order[place] * len(factor.level) // BLOCK]
         return machine
 
     def _proposed(self, name: str) -> dict[str, Level]:
@@ -173,9 +171,8 @@ def check_factor(factor: Factor, where: str) -> None:
     names = [level.value for level in factor.level]
     if not 2 <= len(names) <= BLOCK or len(set(names)) < len(names):
         raise UserError(f"{where}: {factor.name}: found {names}, allowed are 2 to {BLOCK} levels of different names")
-    if factor.level[0].fields or not factor.level[0].drawn:
-        first = f"the first level, {names[0]!r}, is the base"
-        raise UserError(f"{where}: {factor.name}: {first}: it may set no field and must be drawn")
+    if factor.level[0].fields:
+        raise UserError(f"{where}: {factor.name}: the first level, {names[0]!r}, is the base: it may set no field")
 
 
 @cache

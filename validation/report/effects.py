@@ -84,7 +84,8 @@ def contrasts(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     Args:
         levels: of a design of two levels, all in half of the machines, every pair of levels in a quarter.
     """
-    return pd.DataFrame(np.linalg.lstsq(_signs(levels), values.to_numpy())[0] * 2, levels.columns, values.columns)
+    above_first = values.to_numpy() - values.to_numpy()[0]  # so that an answer that does not vary has 0 exactly
+    return pd.DataFrame(np.linalg.lstsq(_signs(levels), above_first)[0] * 2, levels.columns, values.columns)
 
 
 def margins(found: pd.DataFrame) -> pd.Series:
@@ -102,7 +103,7 @@ def margins(found: pd.DataFrame) -> pd.Series:
     if len(found) != CONTRASTS:
         raise ValueError(f"found {len(found)} contrasts, allowed are {CONTRASTS}")
     size = found.abs()
-    return T_OF_LENTH * 1.5 * size[size < 2.5 * 1.5 * size.median()].median()
+    return T_OF_LENTH * 1.5 * size[size <= 2.5 * 1.5 * size.median()].median()
 
 
 def is_balanced(levels: pd.DataFrame) -> bool:

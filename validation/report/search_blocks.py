@@ -92,7 +92,7 @@ def level_table(found: Surface) -> Table:
 def effect_blocks(found: Surface) -> list[Block]:
     """The effects of a balanced design with error bars.
 
-    Of other machines the means of all levels and, if the design drew the machines, shares of factors and of pairs.
+    Of machines that the design of the space drew: shares of factors and of pairs, and the means of all levels.
     """
     levels, values = found.varied, found.values[found.tried]
     if is_balanced(levels):
@@ -102,7 +102,7 @@ def effect_blocks(found: Surface) -> list[Block]:
             Heading("Pairs of factors, with error bars", 3),
             bar_table(found),
         ]
-    if len(levels) < BLOCK:
+    if not found.drawn or len(levels) < BLOCK:
         return []
     titles = [_title(found, claim) for claim in values]
     means = level_means(levels, values)
@@ -110,7 +110,7 @@ def effect_blocks(found: Surface) -> list[Block]:
         [f"{factor} = {level}", *(f"{value:.4g}" for value in row)] for (factor, level), row in means.iterrows()
     ]
     mean_table = Table(["level", "machines", *titles], mean_rows, ["machines", *titles])
-    return [*(share_blocks(found) if found.drawn else []), Heading("Mean of each level", 3), mean_table]
+    return [*share_blocks(found), Heading("Mean of each level", 3), mean_table]
 
 
 def contrast_table(found: Surface) -> Table:

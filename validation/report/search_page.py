@@ -29,7 +29,7 @@ TABLE, ANSWERS = HERE / "tables" / "search.md", HERE / "tables" / "search.csv"
 NOTES = Path(__file__).parent / "search_notes.md"
 FRONT = Picture("report/figures/search-front.png", "Machines within the bounds and what the paper published")
 EFFECTS = Picture("report/figures/search-effects.png", "Effect of each factor on each aggregate")
-SCREENING = ("search", "search_contention", "search_near", "search_layout")
+SCREENING = ("search", "search_contention", "search_around")
 """Searches of one kind of machines and sub-layers: what they found is also shown together."""
 WITH_EFFECTS = "search_contention"
 """The screening whose machines tell the effect of each factor."""

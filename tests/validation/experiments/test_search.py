@@ -10,7 +10,7 @@ from tests.support.fake_runs import fake_results
 from traces.errors import UserError
 from validation.experiments.load import load_experiments
 from validation.experiments.search import BASE, BRIDGE, Search, aim_of
-from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, check_factor, load_space
+from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, load_space
 from validation.experiments.workbench import Workbench
 from validation.report.surface import surface
 
@@ -132,26 +132,6 @@ def test_a_factor_that_only_t3_mca_has():
     new = set(keys) - {run.key for run in plain.runs()}
     assert len(new) == len(SUBLAYERS) and new < set(all_runs)
     assert len(keys) == len(all_runs) and len(set(keys)) < len(set(all_runs))
-
-
-def test_a_level_outside_the_design():
-    """Only a proposed machine has it; the machines of the design are as without it."""
-    base, *others = ENGINES.level
-    outside = tuple(msgspec.structs.replace(level, drawn=False) for level in others)
-    more = msgspec.structs.replace(ENGINES, level=(base, *outside))
-    with pytest.raises(UserError, match=r"engines.*is the base: it may set no field and must be drawn"):
-        check_factor(msgspec.structs.replace(ENGINES, level=(*outside, base)), "t")
-    space = Space(
-        title="",
-        seed=1,
-        factor=(ENTRIES, more),
-        target=(),
-        proposed=(Proposed(name="a", reason="r", level={"engines": "1"}),),
-    )
-    machines = [space.machine(number) for number in range(BLOCK)]
-    assert {each["engines"].value for each in machines} == {"0"}
-    assert [each["entries"] for each in machines] == [BOTH.machine(number)["entries"] for number in range(BLOCK)]
-    assert space.machine("a")["engines"].value == "1"
 
 
 def test_a_target_of_other_sub_layers_has_no_answer():

@@ -106,6 +106,11 @@ def test_contrasts_of_a_balanced_design():
     assert found.drop(["x1", "x7"]).abs().max() == pytest.approx(0, abs=1e-12)
 
 
+def test_an_answer_that_does_not_vary_has_no_effect_and_no_error_bar():
+    found = contrasts(PLAN, pd.DataFrame({"y": 0 * X["x1"] - 45.11}))
+    assert (found["y"] == 0).all() and margins(found)["y"] == 0
+
+
 def test_other_designs_are_not_balanced():
     """Too few machines or factors, three levels, or two factors that change together."""
     assert not is_balanced(PLAN[:11]) and not is_balanced(PLAN.drop(columns="x3"))
