@@ -114,6 +114,7 @@ class L2(Unit, frozen=True, kw_only=True):
     dram_order: DramOrder = DramOrder.STREAMS  # of these requests, and of those that wait for the DRAM queue
     write: L2Write = L2Write.BACK
     write_miss: WriteMiss = WriteMiss.LAZY
+    replacement: Replacement = Replacement.LRU
     fabric: FabricPath = FabricPath.PAST
     atomics_per_clk: float  # atomic operations on one address that a bank does; 0 = no limit
     partitions: int  # of all banks and CUs; CU c is in partition c % partitions

@@ -37,9 +37,9 @@ from sim.hw.tags import (
     evict_first,
     expect,
     find_way,
+    next_victim,
     sectors_in,
     touch,
-    victim_way,
 )
 from sim.spec import WriteMiss
 from tracer.compile.jit import compiled
@@ -58,7 +58,7 @@ def _place(bank, cache_set, way, fifos, pool, request, now_ps):
     if way >= 0:
         touch(cache_set, bank.ways, way)
         return way
-    way = victim_way(cache_set, bank.ways)
+    way = next_victim(bank, cache_set)
     if way >= 0:
         if cache_set.way[way].dirty != 0:
             bank.writeback_sectors += write_back(bank, cache_set, way, 15, fifos, pool, request, now_ps)

@@ -3,7 +3,7 @@
 from sim.hw.fifo import fifo_request
 from sim.hw.l2_fill import bank_set
 from sim.hw.prefetch import prefetch
-from sim.hw.tags import WAITERS_BYTE, claim_way, expect, find_way, victim_way
+from sim.hw.tags import WAITERS_BYTE, claim_way, expect, find_way, next_victim
 from tracer.compile.jit import compiled
 
 AHEAD = 8
@@ -44,11 +44,11 @@ def _expect_first(bank, sets, fifo, pool):
 def l2_prefill(bank, sets, number, line):
     """Put a clean line into set `number` of the bank, without traffic (a copy from the host through L2).
 
-    Reads: bank. Writes: sets.
+    Writes: bank, sets.
     """
     cache_set = sets[bank.first_set + number]
     way = find_way(cache_set, bank.ways, line)
     if way < 0:
-        way = victim_way(cache_set, bank.ways)
+        way = next_victim(bank, cache_set)
         claim_way(cache_set, bank.ways, way, line)
     cache_set.way[way].valid = 15

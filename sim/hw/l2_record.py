@@ -50,6 +50,7 @@ L2_BANK = host_record(
         ("acks", "i8"),  # 1: stores are acknowledged
         ("write_through", "i8"),  # 1: stores go to memory at once
         ("write_miss", "i8"),  # spec.WriteMiss
+        ("replacement", "i8"),  # spec.Replacement
         ("sends", "i8"),  # requests that serving one request may put into one fifo towards the channel
         ("misses", "i8"),  # lines in flight (MSHRs)
         ("merges", "i8"),  # requests waiting on one line
@@ -85,6 +86,7 @@ L2_BANK = host_record(
         ("copies_used", "i8"),  # of the lines in flight, those whose home is another bank
         ("copies_out", "i8"),  # of the reads sent, those to homes of copies
         ("free_miss", "i8"),  # first waiting place of the next free miss entry, -1 = none
+        ("victims", "i8"),  # victims drawn so far (RANDOM)
         ("flush_set", "i8"),  # next set to write back, -1 when not flushing
         # counters
         ("read_sectors", "i8"),
@@ -134,6 +136,7 @@ def make_l2_banks(machine, wiring):
     banks["atomic_ps"] = round(period_ps / spec.atomics_per_clk) if spec.atomics_per_clk else 0
     banks["acks"] = machine.noc.ack_bytes > 0
     banks["write_through"], banks["write_miss"] = spec.write == L2Write.THROUGH, spec.write_miss
+    banks["replacement"] = spec.replacement
     banks["sends"] = sends(spec)
     banks["misses"], banks["merges"] = spec.mshrs, spec.mshr_merges
     banks["arrivals"] = banks["dma_reads"] = banks["far"] = banks["peer"] = banks["copy_fills"] = -1

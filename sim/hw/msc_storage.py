@@ -5,8 +5,7 @@ import numpy as np
 from sim.hw.address_map import channel_local, set_of
 from sim.hw.fifo import fifo_push_copy, fifo_request
 from sim.hw.request import LINE_BYTES, Op, Stream
-from sim.hw.tags import claim_way, find_way, hold, line_of, random_way, release, sectors_in, touch, victim_way
-from sim.spec import Replacement
+from sim.hw.tags import claim_way, find_way, hold, line_of, next_victim, release, sectors_in, touch
 from tracer.compile.jit import compiled
 
 
@@ -52,10 +51,7 @@ def _place(msc, cache_set, way, fifos, pool, request, now_ps):
     if way >= 0:
         touch(cache_set, msc.ways, way)
         return way
-    way = victim_way(cache_set, msc.ways)
-    if way >= 0 and msc.replacement == Replacement.RANDOM:
-        way = random_way(cache_set, msc.ways, way, msc.victims)
-        msc.victims += 1
+    way = next_victim(msc, cache_set)
     if way >= 0:
         _write_back(msc, cache_set, way, 15, fifos, pool, request, now_ps)
         claim_way(cache_set, msc.ways, way, request.line)

@@ -1,4 +1,4 @@
-"""Tag store of a sectored set-associative cache, used by L1 and L2: one record per set, LRU replacement.
+"""Tag store of a sectored set-associative cache, used by L1, L2 and MSC: one record per set. L1 replaces by LRU.
 
 A way holds one 128-byte line with four 32-byte sectors. A sector may be
     valid    all 32 bytes are present,
@@ -22,6 +22,7 @@ from sim.hw.bits import (
     trailing_zeros,
 )
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record, prefetch
+from sim.policies import Replacement
 from tracer.compile.jit import compiled
 
 MAX_WAYS = 32
@@ -205,18 +206,33 @@ def two_are_free(cache_set, ways):
 
 
 @compiled
-def random_way(cache_set, ways, way, number):
-    """Way to replace, if `way` is the choice of `victim_way`: an empty way stays the choice, else any way not held.
+def _random_way(cache_set, ways, way, number):
+    """Way to replace, if `way` is the choice of `victim_way`.
+
+    An empty way and a line that goes first stay the choice, else it is any way not held.
 
     number: of the victim, counted over all victims; it selects the way. Reads: cache_set.
     """
-    if cache_set.block[way >> 4].age[way & 15] == 0:
+    if cache_set.block[way >> 4].age[way & 15] <= EVICT_FIRST:
         return way
     first = (((number + 1) * 0x9E3779B1) >> 15) % ways
     for k in range(ways):
         chosen = (first + k) % ways
         if cache_set.block[chosen >> 4].age[chosen & 15] < HELD:
             return chosen
+    return way
+
+
+@compiled(inline=True)
+def next_victim(cache, cache_set):
+    """Way to replace by the policy of the cache (an L2 bank or a slice of the MSC); -1 if all are held.
+
+    Reads: cache_set. Writes: cache.victims.
+    """
+    way = victim_way(cache_set, cache.ways)
+    if way >= 0 and cache.replacement == Replacement.RANDOM:
+        way = _random_way(cache_set, cache.ways, way, cache.victims)
+        cache.victims += 1
     return way
 
 

@@ -66,11 +66,14 @@ class L1Twin:
 class L2Twin:
     """One bank: write-back or write-through, write-allocate with the fetch that `miss` names, misses merged by line.
 
+    random: a line that goes first makes room, else any that is not on its way. Victims are counted, and a hash of the
+    count (Knuth's multiplier) says where in the set to look for one.
+
     `sent` collects (op, line, sector mask) towards DRAM, `answered` the requests that were answered, in order.
     """
 
-    def __init__(self, sets, ways, merges, through=False, miss=WriteMiss.LAZY):
-        self.through, self.miss = through, miss
+    def __init__(self, sets, ways, merges, through=False, miss=WriteMiss.LAZY, random=False):
+        self.through, self.miss, self.random, self.victims = through, miss, random, 0
         self.sets, self.merges, self.clock = [[None] * ways for _ in range(sets)], merges, 0
         self.sent, self.answered = [], []
 
@@ -103,10 +106,15 @@ class L2Twin:
         )
         if not free:
             return None
-        if ways[free[0]]:
-            self.write_back(ways[free[0]], {0, 1, 2, 3})
-        ways[free[0]] = Way(request.line, 0 if request.cache == Cache.STREAM else self.clock)
-        return ways[free[0]]
+        victim = free[0]
+        if self.random and ways[victim] and ways[victim].used > 0:
+            look = ((self.victims + 1) * 2654435761 >> 15) % len(ways)
+            victim = min(free, key=lambda k: (k - look) % len(ways))
+        self.victims += 1
+        if ways[victim]:
+            self.write_back(ways[victim], {0, 1, 2, 3})
+        ways[victim] = Way(request.line, 0 if request.cache == Cache.STREAM else self.clock)
+        return ways[victim]
 
     def serve(self, request):
         """Take a request; False if it must wait."""

@@ -75,7 +75,7 @@ STORING = ("msc.present=true", "msc.bytes=65536", "msc.ways=4", "msc.latency_clk
 PARTITIONED = {
     "far home": (*HALVES, "l2.sharing=home"),
     "copies": (*HALVES, "l2.sharing=copies", "l2.atomics_per_clk=0.5"),
-    "dies": (*DIES, *STORING, "msc.replacement=random"),
+    "dies": (*DIES, *STORING, "msc.replacement=random", "l2.replacement=random"),
     "written back": (*DIES, *STORING, "msc.write_back=true"),
     "stores": (*MANY_CUS, "l2.write=through", "l2.write_miss=all", "l2.dram_order=in_order"),
 }

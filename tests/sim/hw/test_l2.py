@@ -5,7 +5,7 @@ import pytest
 
 from sim.hw.l2_record import FOR_ANSWERS
 from sim.hw.request import NEVER, Op, Stream
-from sim.spec import DramOrder, L2Write, WriteMiss
+from sim.spec import DramOrder, L2Write, Replacement, WriteMiss
 from tests.support.cache_twin import L2Twin
 from tests.support.l2_bench import CLOCK_PS, DRAM, HITS, LATE, REQUESTS, Access, BankBench
 from traces.schema import Cache
@@ -35,6 +35,11 @@ def test_a_random_stream_does_what_the_twin_does(seed, fills):
     same_as_twin(seed, fills)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_replacement_does_what_the_twin_does(seed):
+    same_as_twin(seed, 0.5, "l2.replacement=random")
+
+
 @pytest.mark.parametrize("write", L2Write)
 @pytest.mark.parametrize("miss", WriteMiss)
 @pytest.mark.parametrize("order", DramOrder)
@@ -49,7 +54,10 @@ def same_as_twin(seed, fills, *overrides):
     random = np.random.default_rng(seed)
     bench = BankBench(*SMALL, *overrides)
     bank = bench.bank
-    twin = L2Twin(4, 4, merges=3, through=bank["write_through"] == 1, miss=WriteMiss(int(bank["write_miss"])))
+    twin = L2Twin(
+        *(4, 4, 3, bank["write_through"] == 1, WriteMiss(int(bank["write_miss"]))),
+        random=bank["replacement"] == Replacement.RANDOM,
+    )
     stream = [random_access(random, number) for number in range(400)]
     asked = served = 0
     while served < len(stream) or bench.dram:
@@ -125,9 +133,10 @@ def test_a_store_fetches_the_absent_sectors_that_the_policy_names(miss, fetched)
     assert bench.flush() == [(Op.WRITE, 0, 5)]
 
 
-def settled(*accesses, overrides=SMALL):
-    """A bank in which accesses were done one after the other."""
+def settled(*accesses, overrides=SMALL, victims=0):
+    """A bank in which accesses were done one after the other. victims: replaced before."""
     bench = BankBench(*overrides)
+    bench.banks["victims"] = victims
     for access in accesses:
         bench.ask(access, bench.now_ps)
         bench.step(bench.now_ps + CLOCK_PS)
@@ -201,6 +210,16 @@ def test_a_store_is_acknowledged_to_nobody_where_the_machine_does_so(ack_bytes, 
     bench.step(0)
     assert bench.answered == answered
     assert list(bench.answers_ps.values()) == [LATENCY_PS] * len(answered)
+
+
+def test_any_line_goes_with_random_replacement_but_streamed_lines_go_first():
+    lines = [512 * k for k in range(5)]  # one more than a set has ways
+    drawn = (*SMALL, "l2.replacement=random")
+    writes = [Access(k, Op.WRITE, line) for k, line in enumerate(lines)]
+    first = [settled(*writes, overrides=drawn, victims=number).sent for number in range(40)]
+    assert {line for ((_, line, _),) in first} == set(lines[:4])
+    reads = [Access(k, Op.READ, line, cache=Cache.STREAM if k == 3 else Cache.DEFAULT) for k, line in enumerate(lines)]
+    assert [line for _, line, _ in settled(*reads, *reads[:3], overrides=drawn).sent] == lines
 
 
 def test_streamed_lines_go_first():

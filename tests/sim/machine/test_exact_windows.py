@@ -37,6 +37,7 @@ KERNELS = {
     "few lines": random_kernel(12, workgroups=20, events=8, region=(1 << 20, 1 << 11)),
 }
 WIDE = ("cu.count=8", "l2.banks=16", "hbm.channels=4")
+DRAWN = ("msc.replacement=random", "l2.replacement=random")
 HALVES = ("l2.partitions=2", "l2.far_latency_clk=9")
 STORING = ("msc.present=true", "msc.bytes=16384", "msc.ways=4", "msc.latency_clk=9")
 MACHINES = {
@@ -46,7 +47,10 @@ MACHINES = {
     "far home": (SMALL, (*HALVES, "l2.sharing=home", "l2.far_bytes_per_clk=7", "noc.ack_bytes=8")),
     "copies": (TIGHT, (*HALVES, "l2.sharing=copies", "cu.count=4", "l2.far_bytes_per_clk=9")),
     "private": (SMALL, ("l2.partitions=2", "l2.sharing=private", *STORING, "msc.write_back=true")),
-    "stored": (TIGHT, (*STORING, "msc.mshrs=3", "msc.mshr_merges=1", "msc.replacement=random", "msc.fifo=2")),
+    "stored": (
+        TIGHT,
+        (*STORING, "msc.mshrs=3", "msc.mshr_merges=1", "msc.replacement=random", "l2.replacement=random", "msc.fifo=2"),
+    ),
     "fetch": (TIGHT, ("l2.write=through", "l2.write_miss=all", "l2.dram_order=in_order", "l2.dram_fifo=3")),
     "in order": (TIGHT, ("l2.dram_order=in_order", "hbm.turn=row", *STORING, "msc.write_back=true", "msc.fifo=2")),
     "four slices": (WIDE, ("l2.dram_fifo=2", "noc.bank_fifo=3", "noc.ack_bytes=32", "hbm.age_limit_ps=100000")),
