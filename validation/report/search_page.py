@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 import h5py
-import msgspec
 import pandas as pd
 
 from traces.command.document import Block, Bullets, Heading, Picture, Text, notes, to_markdown
@@ -22,7 +21,7 @@ from validation.report.effects import rank_correlation
 from validation.report.figures import effects, pareto
 from validation.report.proposals import proposals
 from validation.report.search_blocks import harm_table, search_blocks, summary_blocks
-from validation.report.surface import Surface, surface
+from validation.report.surface import Surface, joined, surface
 
 HERE = Path(__file__).parents[1]
 TABLE, ANSWERS = HERE / "tables" / "search.md", HERE / "tables" / "search.csv"
@@ -30,8 +29,8 @@ NOTES = Path(__file__).parent / "search_notes.md"
 FRONT = Picture("report/figures/search-front.png", "Machines within the bounds and what the paper published")
 EFFECTS = Picture("report/figures/search-effects.png", "Effect of each factor on each aggregate")
 SCREENING = ("search", "search_contention", "search_around")
-"""Searches of one kind of machines and sub-layers: what they found is also shown together."""
-WITH_EFFECTS = "search_contention"
+"""Searches of one space: what they found is also shown together. All have the sub-layers of the first one."""
+WITH_EFFECTS = "search"
 """The screening whose machines tell the effect of each factor."""
 TRADE_OFF = ("paper-fc-loses-without-mca", "paper-op-reaches-the-ideal")
 """Claims that no machine meets together."""
@@ -102,25 +101,20 @@ def _read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=types, index_col=["search", "machine"])
 
 
-def together(found: AllAnswers) -> tuple[Search, dict[str, float]]:
-    """A search of the machines of all screenings, and its answers."""
-    parts = {name: searches()[name] for name in SCREENING}
-    given = dict.fromkeys(machine for each in parts.values() for machine in each.chosen or range(each.machines))
-    space = load_space(parts[SCREENING[0]].space)
-    chosen = [machine for machine in given if space.machine(machine) != space.base()]
-    answers = {key: value for name in parts for key, value in found.get(name, {}).items()}
-    title = "Machines of all screenings together"
-    return msgspec.structs.replace(parts[SCREENING[0]], title=title, chosen=tuple(chosen)), answers
+def together(found: AllAnswers) -> Surface:
+    """The machines of all screenings."""
+    every = searches()
+    return joined([surface(every[name], found[name]) for name in SCREENING if found.get(name)])
 
 
 def page(found: AllAnswers, revisions: Mapping[str, Sequence[str]]) -> str:
     """The page as Markdown."""
-    experiment, answers = together(found)
+    experiment, machines = searches()[SCREENING[0]], together(found)
+    answers = {key: value for name in SCREENING for key, value in found.get(name, {}).items()}
     code = "; ".join(f"{revision} ({', '.join(names)})" for revision, names in revisions.items())
     blocks: list[Block] = [Heading("Which machine did the authors simulate?", 1), Text(HEAD)]
     blocks += [Text(f"Answers come from these commits: {code}."), notes(NOTES)]
-    machines = surface(experiment, answers)
-    blocks += [Heading(experiment.title, 2), FRONT, *summary_blocks(experiment, machines)]
+    blocks += [Heading("Machines of all screenings together", 2), FRONT, *summary_blocks(experiment, machines)]
     blocks += [Text(_trade_off(machines))]
     blocks += [Heading("Where MCA is harmful", 3), harm_table(experiment, machines, answers, ARBITRATION)]
     for name, each in searches().items():
@@ -141,17 +135,16 @@ def _trade_off(found: Surface) -> str:
 
 def draw(found: AllAnswers) -> None:
     """Draw the figures of the page."""
-    pareto.draw(surface(*together(found)), TABLE.parent / FRONT.path)
+    pareto.draw(together(found), TABLE.parent / FRONT.path)
     effects.draw(surface(searches()[WITH_EFFECTS], found[WITH_EFFECTS]), TABLE.parent / EFFECTS.path)
 
 
 def proposed(found: AllAnswers, count: int) -> str:
     """Entries of a space: the machines to which the effects of all screenings point."""
-    experiment, answers = together(found)
-    space = load_space(experiment.space)
+    space = load_space(searches()[SCREENING[0]].space)
     base = {factor: level.value for factor, level in space.base().items()}
     lines = []
-    for number, (levels, expected) in enumerate(proposals(surface(experiment, answers), space, count)):
+    for number, (levels, expected) in enumerate(proposals(together(found), space, count)):
         lines += ["[[proposed]]", f'name = "{chr(ord("a") + number)}"', "[proposed.level]"]
         lines += [f'"{factor}" = "{value}"' for factor, value in levels.items() if value != base[factor]]
         lines += [f"# {claim}: {value:.4g}" for claim, value in expected.items()]

@@ -1,8 +1,9 @@
 """What a search found, as tables: levels, aggregates, errors and distance of each machine; what can be met together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Aim, Search
 
 MET = 1.0
 """Largest error of an aggregate that is met, in tolerances."""
+Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 LISTED = 6
 """Conflicts that the verdict lists, the hardest first."""
 SURE = 3.0
@@ -30,7 +32,7 @@ class Surface:
         refused: machine -> why it could not be simulated.
         waiting: machines without all results: not run yet, or failed.
         bridged: the shift of the bridge is in `values`.
-        drawn: the machines are the first ones of the design, not chosen.
+        drawn: the machines are the first ones of the design, not chosen or joined.
     """
 
     aims: Mapping[str, Aim]
@@ -100,6 +102,32 @@ def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
         waiting=tuple(each.name for each in candidates if not each.refused and each not in held),
         bridged=f"{BRIDGE}/{some}" in answers,
         drawn=not experiment.chosen,
+    )
+
+
+def joined(parts: Sequence[Surface]) -> Surface:
+    """The machines of several searches of one space, with the aggregates that all of them have.
+
+    A machine of two searches has the values of the first one.
+    """
+    shared = [claim for claim in parts[0].aims if all(claim in each.aims for each in parts)]
+
+    def rows(pick: Callable[[Surface], Frame]) -> Frame:
+        whole = pd.concat([pick(each) for each in parts])
+        return whole[~whole.index.duplicated()]
+
+    levels = rows(lambda each: each.levels)
+    return Surface(
+        aims={claim: parts[0].aims[claim] for claim in shared},
+        levels=levels,
+        values=rows(lambda each: each.values[shared]),
+        errors=rows(lambda each: each.errors[shared]),
+        rs_of_link=rows(lambda each: each.rs_of_link),
+        machine=rows(lambda each: each.machine),
+        refused={name: why for each in parts for name, why in each.refused.items()},
+        waiting=tuple(dict.fromkeys(name for each in parts for name in each.waiting if name not in levels.index)),
+        bridged=all(each.bridged for each in parts),
+        drawn=False,
     )
 
 

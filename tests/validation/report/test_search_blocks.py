@@ -10,6 +10,7 @@ from validation.experiments.search import BASE, RS_OF_LINK, Search
 from validation.experiments.space import Factor, Level
 from validation.experiments.workbench import Workbench
 from validation.report.search_blocks import search_blocks
+from validation.report.surface import joined, surface
 
 SUBLAYERS = ("mega-gpt-2/op/tp8", "mega-gpt-2/fc2/tp16")
 ARBITERS = Factor(
@@ -117,3 +118,16 @@ def test_the_harm_of_an_arbiter():
     first, second, apart = (float(row[place]) for row in across.rows[:3])
     assert apart == pytest.approx(abs(first - second), abs=0.005) and apart > 0
     assert harm.rows == [["as it is", "4", "1", "4.0", "0", "0.0"], ["compute first", "4", "4", "50.0", "4", "25.0"]]
+
+
+def test_searches_are_joined_by_the_aggregates_that_all_of_them_have():
+    """The first search has no sub-layer of eight GPUs, the other one has another base."""
+    drawn, chosen = search(machines=3), search(chosen=("aa", "ab"))
+    without = {key: value for key, value in made_up(drawn).items() if not key.endswith("tp8/nmc_gain")}
+    parts = surface(drawn, without), surface(chosen, {key: value + 1 for key, value in made_up(chosen).items()})
+    found = joined(parts)
+    assert list(found.levels.index) == [BASE, "0", "1", "2", "aa", "ab"] and found.tried.sum() == 5
+    assert "paper-nmc-scatter-tp8" in parts[1].aims
+    assert list(found.aims) == list(parts[0].aims) == list(found.values) == list(found.errors)
+    assert found.distance[BASE] == parts[0].distance[BASE] < parts[1].distance[BASE]
+    assert parts[0].drawn and not found.drawn

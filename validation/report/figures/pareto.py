@@ -13,7 +13,7 @@ from validation.report.effects import front
 from validation.report.surface import Surface
 
 ACROSS = "paper-fc-loses-without-mca"
-UP = ("paper-nmc-scatter-tp8", "paper-op-reaches-the-ideal", "paper-gemm-reads", "paper-mca-over-t3-geomean")
+UP = ("paper-nmc-scatter-tp16", "paper-op-reaches-the-ideal", "paper-gemm-reads", "paper-mca-over-t3-geomean")
 """Claims on the axes of the panels; the last panel has the time of the reduce-scatter, which no claim gives."""
 BAND = COLOURS[2]
 
