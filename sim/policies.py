@@ -68,7 +68,7 @@ class Replacement(IntEnum):
     """The way of a set that a new line replaces. An empty way always comes first."""
 
     LRU = 0  # the least recently used
-    RANDOM = 1  # any; a fixed sequence of numbers, so that runs repeat
+    RANDOM = 1  # any (D57); a fixed sequence of numbers, so that runs repeat
 
 
 class PagePolicy(IntEnum):
