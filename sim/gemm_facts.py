@@ -3,7 +3,7 @@
 from sim.occupancy import occupancy
 from sim.presets.peaks import Peaks
 from sim.spec import L2Sharing, Machine
-from tracer.gemm.library import GpuFacts
+from tracer.gemm.architecture import GpuFacts
 from traces.errors import UserError
 from traces.units import HZ_PER_MHZ, clocks_to_ps
 

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
+from tracer.gemm.architecture import GpuFacts, architecture
 from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel
-from tracer.gemm.library import GpuFacts, architecture
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.adam import Adam

@@ -37,7 +37,8 @@ from sim.scenario.result import (
 )
 from sim.spec import Arbiter
 from tracer.data_type import DataType
-from tracer.gemm.library import choose_kernel, choose_piece_kernel, in_turn
+from tracer.gemm.library import choose_kernel, choose_piece_kernel
+from tracer.gemm.order import in_turn
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES

@@ -1,6 +1,21 @@
-"""Architectures whose GEMM libraries are known."""
+"""Architectures whose GEMM libraries are known: their tables in `library.toml`, and what a choice asks of a machine."""
 
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from tracer.data_type import DataType
+from tracer.gemm.kernel import Copy, GemmKernel
+
+TABLE = Path(__file__).parent / "library.toml"
+STEP_CLK = 200
+"""Clocks of a K-step without arithmetic, if the table has no `step_clk`: two barriers, latency of the first fragments
+(read off our simulated kernels of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
 
 
 class GemmLibrary(IntEnum):
@@ -12,3 +27,90 @@ class GemmLibrary(IntEnum):
     SM90 = 3
     CDNA2 = 4
     CDNA3 = 5
+
+
+class GpuFacts(NamedTuple):
+    """What the choice needs to know of a machine.
+
+    Attributes:
+        library: its table.
+        lanes: of a warp.
+        cus, clock_MHz, macs_per_clk: number and clock of CUs, fp16 multiply-accumulates of one CU per clock.
+        l2_bytes_per_clk: share of one CU in the bandwidth of L2, per clock of the CU.
+        l2_bytes: capacity.
+        l2_parts: L2s that do not share lines; workgroup i uses number i % l2_parts.
+        bulk, clusters: has it bulk copies, and clusters of workgroups?
+        dram_bytes_per_s: peak.
+        latency_ps: of a read from DRAM.
+        resident: (threads, registers per thread, shared bytes) -> workgroups that fit on a CU, 0 = none.
+    """
+
+    library: GemmLibrary
+    lanes: int
+    cus: int
+    clock_MHz: float
+    macs_per_clk: float
+    l2_bytes_per_clk: float
+    l2_bytes: int
+    dram_bytes_per_s: float
+    latency_ps: int
+    resident: Callable[[int, int, int], int]
+    l2_parts: int = 1
+    bulk: bool = False
+    clusters: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A table of `library.toml`.
+
+    Attributes:
+        types: type -> time of a multiply-accumulate, relative to fp16.
+        kernels: their order of tiles is chosen.
+        step_clk: clocks of a K-step without arithmetic.
+        clusters: tiles (m, n) of a cluster that each kernel may have. It has the one with which a CU loads least.
+        otherwise: the library whose kernels run what none of these can (operands that no bulk copy can load).
+        by_rows_or_columns: the order is by rows or by columns; False = in bands.
+        splits: it has kernels with split-K.
+        tuned: m, n, k of the sizes for which the library was tuned; () = for every size.
+    """
+
+    name: str
+    types: dict[DataType, float]
+    kernels: tuple[GemmKernel, ...]
+    step_clk: int
+    clusters: tuple[tuple[int, int], ...]
+    otherwise: GemmLibrary | None
+    by_rows_or_columns: bool
+    splits: bool
+    tuned: tuple[tuple[int, int, int], ...]
+
+
+@cache
+def architecture(library: GemmLibrary) -> Architecture:
+    """Read a table."""
+    name = library.name.lower()
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))[name]
+    kernels = tuple(
+        GemmKernel(
+            tile_m=tile_m,
+            tile_n=tile_n,
+            tile_k=tile_k,
+            warps_m=warps_m,
+            warps_n=warps_n,
+            pipeline_depth=depth,
+            fragment_pieces=tile_k // table["piece_k"],
+            copy=Copy[table["copy"].upper()],
+            lanes=table["lanes"],
+            warpgroup=table.get("warpgroup", 1),
+        )
+        for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
+    )
+    types = {DataType(key): cost for key, cost in table["types"].items()}
+    sides, depths = table.get("tuned_sides", ()), table.get("tuned_depths", ())
+    tuned = *product(sides, sides, depths), *map(tuple, table.get("tuned", ()))
+    clusters = tuple((m, n) for m, n in table.get("clusters", ((1, 1),)))
+    otherwise = GemmLibrary[table["otherwise"].upper()] if "otherwise" in table else None
+    orders = table.get("by_rows_or_columns", False), table.get("splits", True)
+    step_clk = table.get("step_clk", STEP_CLK)
+    return Architecture(name, types, kernels, step_clk, clusters, otherwise, *orders, tuned)

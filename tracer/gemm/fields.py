@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tracer.data_type import DataType
+from tracer.gemm.architecture import GpuFacts
 from tracer.gemm.batched import BatchedGemm, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
-from tracer.gemm.library import GpuFacts, choose_kernel
+from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError

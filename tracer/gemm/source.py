@@ -7,11 +7,11 @@ from hashlib import sha256
 
 import numpy as np
 
+from tracer.gemm.check import check_kernel
 from tracer.gemm.kernel import (
     Copy,
     Epilogue,
     GemmKernel,
-    check_kernel,
     kernel_fields,
     registers_per_thread,
     shared_bytes,

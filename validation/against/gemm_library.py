@@ -26,7 +26,7 @@ from sim.presets import Preset, load_preset
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, gemm_run
 from sim.run.store import Store, run_or_get
-from tracer.gemm.library import SUM_BYTES
+from tracer.gemm.expected import SUM_BYTES
 from tracer.gemm.source import GemmSource, Layout
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page

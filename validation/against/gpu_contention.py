@@ -17,7 +17,8 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.store import Store, run_or_get
 from sim.run.together import TogetherRun
-from tracer.gemm.library import GpuFacts, choose_kernel
+from tracer.gemm.architecture import GpuFacts
+from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
 from tracer.streams import BufferStream, Flow, PointerChase

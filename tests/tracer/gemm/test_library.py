@@ -9,9 +9,12 @@ from sim.collective.chunks import even_chunks
 from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GemmLibrary
-from tracer.gemm.kernel import Copy, GemmKernel, check_kernel
-from tracer.gemm.library import architecture, choose_kernel, choose_piece_kernel, expected_s, in_turn
+from tracer.gemm.architecture import GemmLibrary, architecture
+from tracer.gemm.check import check_kernel
+from tracer.gemm.expected import expected_s
+from tracer.gemm.kernel import Copy, GemmKernel
+from tracer.gemm.library import choose_kernel, choose_piece_kernel
+from tracer.gemm.order import in_turn
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmSource

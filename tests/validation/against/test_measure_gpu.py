@@ -13,8 +13,8 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tests.support.paths import ROOT
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GemmLibrary
-from tracer.gemm.library import architecture, choose_kernel
+from tracer.gemm.architecture import GemmLibrary, architecture
+from tracer.gemm.library import choose_kernel
 from tracer.streams import PointerChase
 from traces.command.document import to_markdown
 from traces.errors import UserError
