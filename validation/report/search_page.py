@@ -28,7 +28,7 @@ TABLE, ANSWERS = HERE / "tables" / "search.md", HERE / "tables" / "search.csv"
 NOTES = Path(__file__).parent / "search_notes.md"
 FRONT = Picture("report/figures/search-front.png", "Machines within the bounds and what the paper published")
 EFFECTS = Picture("report/figures/search-effects.png", "Effect of each factor on each aggregate")
-SCREENING = ("search", "search_contention", "search_around")
+SCREENING = ("search", "search_near", "search_contention", "search_around")
 """Searches of one space: what they found is also shown together. All have the sub-layers of the first one."""
 WITH_EFFECTS = "search"
 """The screening whose machines tell the effect of each factor."""

@@ -90,7 +90,7 @@ def test_chosen_machines_say_nothing_about_the_whole_space():
 
 def test_a_search_of_which_only_the_base_has_answers():
     """Another search shares the base: its answers are there before those of any machine."""
-    experiment = search(chosen=("p1",), across=ARBITERS)
+    experiment = search(chosen=("p0",), across=ARBITERS)
     answers = {key: value for key, value in made_up(experiment).items() if key.startswith(f"{BASE}/")}
     blocks = search_blocks(experiment, answers)
     assert next(block for block in blocks if isinstance(block, Bullets)).lines == [
