@@ -19,8 +19,9 @@ from validation.experiments.workbench import Workbench, scenario_names
 
 BASE, BRIDGE = "base", "bridge"
 """Names of the base in the search's sub-layers, and in those of `Search.bridge`."""
-RS_OF_LINK = "mean/rs_of_link"
-"""Answer that is shown beside the targets: time of the reduce-scatter over that of its bytes on the link."""
+RS_OF_LINK, GEMM_OF_PEAK = "mean/rs_of_link", "least/gemm_of_peak"
+"""Answers that are shown beside the targets: time of the reduce-scatter over that of its bytes on the link, and the
+smallest share of the matrix peak that a GEMM alone reaches."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
 
     Attributes:
         space: name of a file in `spaces`.
-        machines: number of machines of the design, from the first on.
+        machines: number of machines of the design, from number `first` on.
+        fixed: factor -> level in words that all machines of the design have.
         chosen: machines to take instead: numbers of the design, or names in the space.
         across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
         only_mca: `across` changes the run of T3-MCA alone. The other configurations are those of the machine as it is.
@@ -81,6 +83,8 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
 
     space: str
     machines: int = 0
+    first: int = 0
+    fixed: dict[str, str] = {}
     chosen: tuple[int | str, ...] = ()
     across: Factor | None = None
     only_mca: bool = False
@@ -99,8 +103,10 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         if self.bridge:
             whole = msgspec.structs.replace(self.bench, tokens=None)
             yield self._candidate(BRIDGE, BRIDGE, space.base(), self.bridge, whole)
-        for machine in self.chosen or range(self.machines):
-            yield from self._variants(f"{machine}", space.machine(machine))
+        fixed = space.levels(self.fixed, f"{self.title}, fixed")
+        for machine in self.chosen or range(self.first, self.first + self.machines):
+            levels = space.machine(machine)
+            yield from self._variants(f"{machine}", levels if self.chosen else levels | fixed)
 
     def _variants(self, machine: str, levels: Mapping[str, Level]) -> Iterator[Candidate]:
         """One machine with each level of `across`."""
@@ -133,7 +139,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         A target of other sub-layers has no answer, for example one of TP 16 where all scenarios have TP 8.
         """
         answers: dict[str, float] = {}
-        wanted = [aim.answer for aim in self.aims()] + [RS_OF_LINK]
+        wanted = [*(aim.answer for aim in self.aims()), RS_OF_LINK, GEMM_OF_PEAK]
         for each in self.candidates():
             if each.refused or not all(run.key in results for run in each.sublayers.runs()):
                 continue

@@ -7,6 +7,7 @@ number of machines, and whatever other factors the space has.
 """
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from itertools import combinations
@@ -92,6 +93,8 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         title: one line for people.
         left_out: what could vary and does not, in words, with the reason.
         seed: of the design.
+        gemm_of_peak: least share of the matrix peak that the GEMM alone must reach in each sub-layer. Machines with a
+            slower one are simulated, but do not count: no library has such a kernel.
         factor: the factors. No two set the same field.
         target: the published aggregates.
         proposed: machines beside those of the design.
@@ -100,6 +103,7 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     title: str
     left_out: tuple[str, ...] = ()
     seed: int
+    gemm_of_peak: float = 0.0
     factor: tuple[Factor, ...]
     target: tuple[Target, ...]
     proposed: tuple[Proposed, ...] = ()
@@ -126,12 +130,20 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         given = {each.name: each.level for each in self.proposed}
         if name not in given:
             raise UserError(f"machine {name!r}: the space proposes {', '.join(given) or 'none'}")
+        return self.base() | self.levels(given[name], f"machine {name}")
+
+    def levels(self, words: Mapping[str, str], where: str) -> dict[str, Level]:
+        """Factor -> level, of factor -> level in words.
+
+        Raises:
+            UserError: no such factor or level; begins with `where`.
+        """
         levels = {factor.name: {level.value: level for level in factor.level} for factor in self.factor}
-        for factor, value in given[name].items():
+        for factor, value in words.items():
             if value not in levels.get(factor, {}):
                 allowed = levels.get(factor, levels)
-                raise UserError(f"machine {name}: found {factor} = {value!r}, allowed are {', '.join(allowed)}")
-        return self.base() | {factor: levels[factor][value] for factor, value in given[name].items()}
+                raise UserError(f"{where}: found {factor} = {value!r}, allowed are {', '.join(allowed)}")
+        return {factor: levels[factor][value] for factor, value in words.items()}
 
     def base(self) -> dict[str, Level]:
         """Factor -> level of the experiment's base."""

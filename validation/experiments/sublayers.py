@@ -110,7 +110,7 @@ def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
 
     of_T3: time of T3 / time of T3-MCA. gemm_reads_saved, rs_reads_saved: DRAM reads of Sequential / those of T3.
     nmc_gain: saved time of the reduce-scatter in percent of its time with near-memory updates, by N. rs_of_link: time
-    of the reduce-scatter / time of its bytes on the link.
+    of the reduce-scatter / time of its bytes on the link. gemm_of_peak: rate of the GEMM alone / that of the matrix units.
     """
     of_t3 = [_time(result, T3) / _time(result, T3_MCA) for result in results]
     answers = {
@@ -119,6 +119,7 @@ def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
         f"geomean/{T3}/gemm_reads_saved": geomean([_saved(result, "gemm_reads") for result in results]),
         f"max/{IDEAL_NMC}/of_ideal": max(_time(result, IDEAL) / _time(result, IDEAL_NMC) for result in results),
         "mean/rs_of_link": sum(map(_rs_of_link, results)) / len(results),
+        "least/gemm_of_peak": min(map(_gemm_of_peak, results)),
     }
     for gpus in sorted({result.gpus for result in results if result.gpus > 2}):
         alike = [result for result in results if result.gpus == gpus]
@@ -146,6 +147,12 @@ def _rs_of_link(result: ScenarioResult) -> float:
     link = result.preset.machine.link
     sent_bytes = result.output_bytes * (result.gpus - 1) / result.gpus
     return _rs_ps(result, IDEAL) * link.GB_per_s * link.efficiency * GIGA / (sent_bytes * PS_PER_S)
+
+
+def _gemm_of_peak(result: ScenarioResult) -> float:
+    cu = result.preset.machine.cu
+    peak_macs_per_s = cu.count * cu.tensor_macs_per_clk * cu.clock_MHz * MEGA
+    return result.problem.macs * PS_PER_S / (result.configurations[IDEAL].gemm_ps * peak_macs_per_s)
 
 
 def loss(result: ScenarioResult, name: str) -> float:

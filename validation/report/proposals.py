@@ -84,7 +84,7 @@ def proposals(found: Surface, space: Space, count: int) -> list[tuple[Levels, pd
     choices = {factor.name: [level.value for level in factor.level] for factor in space.factor}
     known = [dict(row) for _, row in found.levels.iterrows()]
     ends = []
-    for name in found.distance.nsmallest(STARTS).index:
+    for name in found.distance[found.counted].nsmallest(STARTS).index:
         end = _descend(dict(found.levels.loc[name]), choices, distance)
         if end not in ends and end not in known:
             ends.append(end)

@@ -1,6 +1,7 @@
 """Tables of a search: verdict, nearest machines, effects of factors and pairs, and every factor with its reason."""
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 import pandas as pd
 
@@ -68,21 +69,22 @@ def summary_blocks(experiment: Search, found: Surface) -> list[Block]:
 
 def nearest_table(found: Surface) -> Table:
     """The base and the machines with the smallest distance, with all aggregates."""
-    order = [*([BASE] if BASE in found.levels.index else []), *found.distance[found.tried].nsmallest(NEAREST).index]
+    order = [*([BASE] if BASE in found.levels.index else []), *found.distance[found.trials].nsmallest(NEAREST).index]
     titles = [_title(found, claim) for claim in found.aims]
-    rows = [["published", "", "", *(number_text(aim.claim.published) for aim in found.aims.values()), ""]]
-    rows += [["tolerance", "", "", *(number_text(aim.tolerance) for aim in found.aims.values()), ""]]
+    rows = [["published", "", "", *(number_text(aim.claim.published) for aim in found.aims.values()), "", ""]]
+    rows += [["tolerance", "", "", *(number_text(aim.tolerance) for aim in found.aims.values()), "", ""]]
     for name in order:
         values = [f"{value:.4g}" for value in found.values.loc[name]]
         scores = [f"{found.distance[name]:.2f}", f"{found.check[name]:.2f}"]
-        rows.append([name, *scores, *values, f"{found.rs_of_link[name]:.3f}"])
-    columns = ["machine", "distance", "check", *titles, "RS / link time"]
+        gemm = "" if isnan(found.gemm_of_peak[name]) else f"{found.gemm_of_peak[name]:.2f}"
+        rows.append([name, *scores, *values, f"{found.rs_of_link[name]:.3f}", gemm])
+    columns = ["machine", "distance", "check", *titles, "RS / link time", "GEMM / peak"]
     return Table(columns, rows, columns[1:])
 
 
 def level_table(found: Surface) -> Table:
     """Factors in which the base and the nearest machines differ."""
-    nearest = list(found.distance[found.tried].nsmallest(SHOWN).index)
+    nearest = list(found.distance[found.trials].nsmallest(SHOWN).index)
     shown = [*([BASE] if BASE in found.levels.index else []), *nearest]
     levels = found.levels.loc[shown].fillna("")
     rows = [[factor, *levels[factor]] for factor in levels if levels[factor].nunique() > 1]
@@ -244,7 +246,8 @@ def _counts(experiment: Search, found: Surface) -> str:
         else (" The bridge has no answers yet: aggregates are those of the sub-layers that were simulated.")
     )
     return (
-        f"{len(names)} machines have answers. {len(found.refused)} cannot be built (rules of the machine or of the "
+        f"{len(names)} machines have answers, {found.trials.sum()} of them count: their GEMM alone reaches "
+        f"{100 * found.least_gemm:.0f} % of the matrix peak or more. {len(found.refused)} cannot be built (rules of the machine or of the "
         f"kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
         f"{experiment.space}.toml.{bridge}"
     )

@@ -127,7 +127,7 @@ def page(found: AllAnswers, revisions: Mapping[str, Sequence[str]]) -> str:
 
 def _trade_off(found: Surface) -> str:
     """How strongly the two answers of TRADE_OFF go together."""
-    one, other = (found.values.loc[found.tried, claim] for claim in TRADE_OFF)
+    one, other = (found.values.loc[found.trials, claim] for claim in TRADE_OFF)
     size, low, high = rank_correlation(one, other)
     names = " and ".join(claim.removeprefix("paper-") for claim in TRADE_OFF)
     return f"Rank correlation of {names} over the machines: {size:.2f} (95 %: {low:.2f} to {high:.2f})."

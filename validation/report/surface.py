@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import nan
 from typing import TypeVar
 
 import pandas as pd
 
-from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Aim, Search
+from validation.experiments.search import BASE, BRIDGE, GEMM_OF_PEAK, RS_OF_LINK, Aim, Search
+from validation.experiments.space import load_space
 
 MET = 1.0
 """Largest error of an aggregate that is met, in tolerances."""
@@ -28,6 +30,8 @@ class Surface:
         values: aggregates with the shift of the bridge, a column per target.
         errors: the same as distances from what is published, in tolerances.
         rs_of_link: time of the reduce-scatter over that of its bytes on the link.
+        gemm_of_peak: smallest share of the matrix peak that a GEMM alone reaches; NaN = not known.
+        least_gemm: what a machine must reach of it to count (`Space.gemm_of_peak`).
         machine: name without the level of `Search.across`.
         refused: machine -> why it could not be simulated.
         waiting: machines without all results: not run yet, or failed.
@@ -40,6 +44,8 @@ class Surface:
     values: pd.DataFrame
     errors: pd.DataFrame
     rs_of_link: pd.Series
+    gemm_of_peak: pd.Series
+    least_gemm: float
     machine: pd.Series
     refused: Mapping[str, str]
     waiting: tuple[str, ...]
@@ -71,6 +77,16 @@ class Surface:
         """True for all machines but the base."""
         return self.machine != BASE
 
+    @property
+    def counted(self) -> pd.Series:
+        """True for machines with a GEMM that a library could have, the base included."""
+        return ~(self.gemm_of_peak < self.least_gemm)
+
+    @property
+    def trials(self) -> pd.Series:
+        """True for the machines that count, without the base."""
+        return self.counted & self.tried
+
 
 def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
     """The answers of a search as tables.
@@ -97,6 +113,8 @@ def surface(experiment: Search, answers: Mapping[str, float]) -> Surface:
         values=values,
         errors=pd.DataFrame({claim: values[claim].map(aim.error) for claim, aim in aims.items()}, index=names),
         rs_of_link=pd.Series({name: answers[f"{name}/{RS_OF_LINK}"] for name in names}, dtype=float),
+        gemm_of_peak=pd.Series({name: answers.get(f"{name}/{GEMM_OF_PEAK}", nan) for name in names}, dtype=float),
+        least_gemm=load_space(experiment.space).gemm_of_peak,
         machine=pd.Series([each.machine for each in held], index=names, dtype=str),
         refused={each.name: each.refused for each in candidates if each.refused},
         waiting=tuple(each.name for each in candidates if not each.refused and each not in held),
@@ -123,6 +141,8 @@ def joined(parts: Sequence[Surface]) -> Surface:
         values=rows(lambda each: each.values[shared]),
         errors=rows(lambda each: each.errors[shared]),
         rs_of_link=rows(lambda each: each.rs_of_link),
+        gemm_of_peak=rows(lambda each: each.gemm_of_peak),
+        least_gemm=parts[0].least_gemm,
         machine=rows(lambda each: each.machine),
         refused={name: why for each in parts for name, why in each.refused.items()},
         waiting=tuple(dict.fromkeys(name for each in parts for name in each.waiting if name not in levels.index)),
@@ -159,18 +179,18 @@ def conflicts(errors: pd.DataFrame) -> pd.DataFrame:
 
 def verdict(found: Surface) -> list[str]:
     """In words: the machines that meet all targets, or the nearest ones and what forbids it."""
-    errors = found.errors.abs()
-    meets = (errors <= MET).all(axis=1)
-    tried = int(found.tried.sum())
-    if not tried:
+    trials = int(found.trials.sum())
+    if not trials:
         return ["No machine but the base has answers yet."]
+    errors = found.errors[found.counted].abs()
+    meets = (errors <= MET).all(axis=1)
     if meets.any():
-        return [f"Machines that meet all targets: {', '.join(found.levels.index[meets])}."]
-    nearest = found.distance.nsmallest(3)
+        return [f"Machines that meet all targets: {', '.join(errors.index[meets])}."]
+    nearest = found.distance[found.counted].nsmallest(3)
     near = ", ".join(f"{name} ({distance:.2f})" for name, distance in nearest.items())
-    lines = [f"None of {tried} machines meets all targets. The nearest, with their distance: {near}."]
-    if found.drawn and tried > SURE:
-        lines[0] += f" So less than {100 * SURE / tried:.1f} % of the space do (95 % confidence)."
+    lines = [f"None of {trials} machines meets all targets. The nearest, with their distance: {near}."]
+    if found.drawn and trials > SURE:
+        lines[0] += f" So less than {100 * SURE / trials:.1f} % of the machines that count do (95 % confidence)."
     for claim in errors:
         if (best := errors[claim].min()) > MET:
             machine = errors[claim].idxmin()
@@ -181,7 +201,7 @@ def verdict(found: Surface) -> list[str]:
     lines += [
         f"Never met together: {_words(found, row.first)}, and {_words(found, row.second)}; the best compromise is "
         f"machine {row.machine}, {row.error:.1f} tolerances away."
-        for row in conflicts(found.errors).head(LISTED).itertuples()
+        for row in conflicts(found.errors[found.counted]).head(LISTED).itertuples()
     ]
     return lines
 

@@ -112,6 +112,9 @@ def test_how_configurations_compare():
     sent_bytes = [256 * 3072 * 2 * (gpus - 1) / gpus for gpus in (8, 16)]
     link_us = [sent / 150e9 * 1e6 for sent in sent_bytes]
     assert answers["mean/rs_of_link"] == pytest.approx(sum(500 / each for each in link_us) / 2)
+    depths = [3072 // gpus for gpus in (8, 16)]
+    macs_per_us = 80 * 512 * 1400  # the matrix units of t3_2024
+    assert answers["least/gemm_of_peak"] == pytest.approx(256 * 3072 * min(depths) / (TIMES_US["gemm"] * macs_per_us))
 
 
 def test_a_small_sublayer_in_the_machine():

@@ -116,6 +116,17 @@ def test_machines_of_a_search():
     assert list(found[3].sublayers.bench.overrides) == overrides
 
 
+def test_machines_with_some_factors_fixed():
+    fixed = {"GEMM tile": "64 x 64", "DRAM queue": "one"}
+    free, found = (list(search(machines=3, **given).candidates())[1:] for given in ({}, {"first": 1, "fixed": fixed}))
+    assert [each.name for each in found] == ["1", "2", "3"]
+    for one, other in zip(free[1:], found, strict=False):
+        assert {name: level for name, level in one.levels.items() if name not in fixed}.items() <= other.levels.items()
+        assert {name: other.levels[name].value for name in fixed} == fixed
+    with pytest.raises(UserError, match="fixed: found GEMM tile = '32 x 32', allowed are 128 x 128, 64 x 64"):
+        list(search(machines=1, fixed={"GEMM tile": "32 x 32"}).candidates())
+
+
 def test_a_machine_with_each_level_of_another_factor():
     seeds = factor("seed", "dispatch.seed=2")
     found = list(search(chosen=(3,), across=seeds).candidates())

@@ -69,6 +69,8 @@ def test_a_proposal_meets_what_no_machine_meets():
         values=values,
         errors=pd.DataFrame({claim: values[claim].map(each.error) for claim, each in aims.items()}),
         rs_of_link=values["x"],
+        gemm_of_peak=values["x"],
+        least_gemm=0.0,
         machine=values.index.to_series(),
         refused={},
         waiting=(),

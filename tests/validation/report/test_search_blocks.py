@@ -6,11 +6,11 @@ import pytest
 
 from sim.scenario.result import IDEAL
 from traces.command.document import Bullets, Heading, Table
-from validation.experiments.search import BASE, RS_OF_LINK, Search
+from validation.experiments.search import BASE, GEMM_OF_PEAK, RS_OF_LINK, Search
 from validation.experiments.space import Factor, Level
 from validation.experiments.workbench import Workbench
-from validation.report.search_blocks import search_blocks
-from validation.report.surface import joined, surface
+from validation.report.search_blocks import nearest_table, search_blocks
+from validation.report.surface import joined, surface, verdict
 
 SUBLAYERS = ("mega-gpt-2/op/tp8", "mega-gpt-2/fc2/tp16")
 ARBITERS = Factor(
@@ -34,7 +34,7 @@ def made_up(experiment, mca=1.3):
             answers[f"{each.name}/{aim.answer}"] = aim.claim.published + drawn.gauss(0, aim.tolerance / 10)
         if each.levels["DRAM queue entries"].value in ("8", "16"):
             answers[f"{each.name}/geomean/T3/speedup"] += 0.3
-        answers[f"{each.name}/{RS_OF_LINK}"] = 1.1
+        answers |= {f"{each.name}/{RS_OF_LINK}": 1.1, f"{each.name}/{GEMM_OF_PEAK}": 0.8}
         for name in SUBLAYERS:
             answers[f"{each.name}/{name}/T3/speedup"] = 1.2
             answers[f"{each.name}/{name}/T3-MCA/speedup"] = mca(each, name) if callable(mca) else mca
@@ -131,3 +131,16 @@ def test_searches_are_joined_by_the_aggregates_that_all_of_them_have():
     assert list(found.aims) == list(parts[0].aims) == list(found.values) == list(found.errors)
     assert found.distance[BASE] == parts[0].distance[BASE] < parts[1].distance[BASE]
     assert parts[0].drawn and not found.drawn
+
+
+def test_a_machine_without_a_library_s_gemm_does_not_count():
+    """The nearest machine has a GEMM that is too slow: it is neither in the verdict nor among the nearest."""
+    experiment = search(machines=4)
+    answers = made_up(experiment)
+    nearest = surface(experiment, answers).distance.drop(BASE).idxmin()
+    found = surface(experiment, answers | {f"{nearest}/{GEMM_OF_PEAK}": 0.49})
+    assert found.tried.sum() == found.trials.sum() + 1 and not found.counted[nearest]
+    assert nearest not in [row[0] for row in nearest_table(found).rows]
+    assert f" {nearest}" not in verdict(found)[0].replace(",", "")
+    unknown = {key: value for key, value in answers.items() if not key.endswith(GEMM_OF_PEAK)}
+    assert surface(experiment, unknown).counted[nearest]

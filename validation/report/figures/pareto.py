@@ -24,11 +24,11 @@ NAMED = 6
 
 def draw(found: Surface, path: Path) -> None:
     """Draw a panel per aggregate in UP and one for the reduce-scatter. Bands are what is published, with tolerance."""
-    on_front = front(found.errors[[ACROSS, *UP]]) & found.tried
+    on_front = front(found.errors[[ACROSS, *UP]]) & found.trials
     near = (found.distance, found.check)
     named = dict.fromkeys(name for one in near for name in one[on_front].nsmallest(NAMED).index)
     groups = {
-        "machines within the bounds": (found.tried & ~on_front, COLOURS[5], "o", 14),
+        "machines within the bounds": (found.trials & ~on_front, COLOURS[5], "o", 14),
         "front: none is nearer in all five claims (the nearest have names)": (
             on_front,
             COLOURS[3],
