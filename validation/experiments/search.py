@@ -84,7 +84,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     space: str
     machines: int = 0
     first: int = 0
-    fixed: dict[str, str] = {}
+    fixed: Mapping[str, str] = {}
     chosen: tuple[int | str, ...] = ()
     across: Factor | None = None
     only_mca: bool = False

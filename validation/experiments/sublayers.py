@@ -110,7 +110,8 @@ def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
 
     of_T3: time of T3 / time of T3-MCA. gemm_reads_saved, rs_reads_saved: DRAM reads of Sequential / those of T3.
     nmc_gain: saved time of the reduce-scatter in percent of its time with near-memory updates, by N. rs_of_link: time
-    of the reduce-scatter / time of its bytes on the link. gemm_of_peak: rate of the GEMM alone / that of the matrix units.
+    of the reduce-scatter / time of its bytes on the link. gemm_of_peak: rate of the GEMM alone / peak of the matrix
+    units.
     """
     of_t3 = [_time(result, T3) / _time(result, T3_MCA) for result in results]
     answers = {

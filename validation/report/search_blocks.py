@@ -246,9 +246,9 @@ def _counts(experiment: Search, found: Surface) -> str:
         else (" The bridge has no answers yet: aggregates are those of the sub-layers that were simulated.")
     )
     return (
-        f"{len(names)} machines have answers, {found.trials.sum()} of them count: their GEMM alone reaches "
-        f"{100 * found.least_gemm:.0f} % of the matrix peak or more. {len(found.refused)} cannot be built (rules of the machine or of the "
-        f"kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
+        f"{len(names)} machines have answers, {found.trials.sum()} of them count: their GEMM alone reaches at least "
+        f"{100 * found.least_gemm:.0f} % of the matrix peak. {len(found.refused)} cannot be built (rules of the "
+        f"machine or of the kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
         f"{experiment.space}.toml.{bridge}"
     )
 
