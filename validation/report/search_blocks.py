@@ -54,7 +54,7 @@ def search_blocks(experiment: Search, answers: Mapping[str, float]) -> list[Bloc
         blocks += [
             Heading(f"By {experiment.across.name}", 3),
             across_table(found),
-            harm_table(experiment, found, answers, experiment.across.name),
+            harm_table(scenario_names(experiment.scenarios), found, answers, experiment.across.name),
         ]
     else:
         blocks += effect_blocks(found) or [Heading("What T3 loses", 3), loss_table(experiment, found, answers)]
@@ -191,11 +191,16 @@ def across_table(found: Surface) -> Table:
     return Table(columns, rows, columns[1:])
 
 
-def harm_table(experiment: Search, found: Surface, answers: Mapping[str, float], factor: str) -> Table:
-    """For each level of a factor: sub-layers where T3-MCA is slower than T3 or Sequential, by how much at most."""
-    names, rows = scenario_names(experiment.scenarios), []
-    for level, group in found.levels[found.tried].groupby(factor, sort=False):
+def harm_table(names: Sequence[str], found: Surface, answers: Mapping[str, float], factor: str) -> Table:
+    """For each level of a factor: sub-layers where T3-MCA is slower than T3 or Sequential, by how much at most.
+
+    Args:
+        names: sub-layers; a machine need not have all.
+    """
+    rows = []
+    for level, group in found.levels[found.trials].groupby(factor, sort=False):
         cases = [f"{machine}/{name}" for machine in group.index for name in names]
+        cases = [case for case in cases if f"{case}/{T3_MCA}/speedup" in answers]
         mca = [answers[f"{case}/{T3_MCA}/speedup"] for case in cases]
         over_t3 = [speedup / answers[f"{case}/{T3}/speedup"] for speedup, case in zip(mca, cases, strict=True)]
         rows.append([f"{level}", f"{len(cases)}", *_slower(over_t3), *_slower(mca)])

@@ -17,6 +17,7 @@ from traces.command.document import Block, Bullets, Heading, Picture, Text, note
 from validation.experiments.load import load_experiments
 from validation.experiments.search import BASE, BRIDGE, Search
 from validation.experiments.space import load_space
+from validation.experiments.workbench import scenario_names
 from validation.report.effects import rank_correlation
 from validation.report.figures import effects, pareto
 from validation.report.proposals import proposals
@@ -28,12 +29,12 @@ TABLE, ANSWERS = HERE / "tables" / "search.md", HERE / "tables" / "search.csv"
 NOTES = Path(__file__).parent / "search_notes.md"
 FRONT = Picture("report/figures/search-front.png", "Machines within the bounds and what the paper published")
 EFFECTS = Picture("report/figures/search-effects.png", "Effect of each factor on each aggregate")
-SCREENING = ("search", "search_near", "search_contention", "search_around")
-"""Searches of one space: what they found is also shown together. All have the sub-layers of the first one."""
-WITH_EFFECTS = "search"
+SCREENING = ("search", "search_memory", "search_near", "search_contention", "search_around")
+"""Searches of one space: what they found is also shown together. Each has sub-layers of its own."""
+WITH_EFFECTS = "search_memory"
 """The screening whose machines tell the effect of each factor."""
 TRADE_OFF = ("paper-fc-loses-without-mca", "paper-op-reaches-the-ideal")
-"""Claims that no machine meets together."""
+"""Claims of which a machine that gains in one loses in the other."""
 ARBITRATION = "MCA threshold"
 """Factor that decides whether T3-MCA is slower than T3."""
 HEAD = (
@@ -116,7 +117,9 @@ def page(found: AllAnswers, revisions: Mapping[str, Sequence[str]]) -> str:
     blocks += [Text(f"Answers come from these commits: {code}."), notes(NOTES)]
     blocks += [Heading("Machines of all screenings together", 2), FRONT, *summary_blocks(experiment, machines)]
     blocks += [Text(_trade_off(machines))]
-    blocks += [Heading("Where MCA is harmful", 3), harm_table(experiment, machines, answers, ARBITRATION)]
+    names = [name for each in SCREENING for name in scenario_names(searches()[each].scenarios)]
+    harm = harm_table(list(dict.fromkeys(names)), machines, answers, ARBITRATION)
+    blocks += [Heading("Where MCA is harmful", 3), harm]
     for name, each in searches().items():
         if surface(each, found.get(name, {})).tried.any():
             blocks += [Heading(each.title, 2), *([EFFECTS] if name == WITH_EFFECTS else [])]
