@@ -69,7 +69,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     Attributes:
         space: name of a file in `spaces`.
         machines: number of machines of the design, from number `first` on.
-        fixed: factor -> level in words that all machines of the design have.
+        fixed: factor -> level in words that all these machines have; not those of `chosen`.
         chosen: machines to take instead: numbers of the design, or names in the space.
         across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
         only_mca: `across` changes the run of T3-MCA alone. The other configurations are those of the machine as it is.
