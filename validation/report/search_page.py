@@ -34,7 +34,7 @@ SCREENING = ("search", "search_memory", "search_near", "search_contention", "sea
 WITH_EFFECTS = "search_memory"
 """The screening whose machines tell the effect of each factor."""
 TRADE_OFF = ("paper-fc-loses-without-mca", "paper-op-reaches-the-ideal")
-"""Claims of which a machine that gains in one loses in the other."""
+"""Two claims that work against each other."""
 ARBITRATION = "MCA threshold"
 """Factor that decides whether T3-MCA is slower than T3."""
 HEAD = (
