@@ -77,11 +77,13 @@ class Proposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         name: unique within the space; no number.
+        of: the machine that it is made of: a number in the design, or a name above it in the file; None = the base.
         reason: why it was put together.
-        level: factor -> level in words; factors that are not named are as in the base.
+        level: factor -> level in words; factors that are not named are as in `of`.
     """
 
     name: str
+    of: int | str | None = None
     reason: str
     level: dict[str, str]
 
@@ -127,10 +129,11 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return machine
 
     def _proposed(self, name: str) -> dict[str, Level]:
-        given = {each.name: each.level for each in self.proposed}
+        given = {each.name: each for each in self.proposed}
         if name not in given:
             raise UserError(f"machine {name!r}: the space proposes {', '.join(given) or 'none'}")
-        return self.base() | self.levels(given[name], f"machine {name}")
+        of, level = given[name].of, given[name].level
+        return (self.base() if of is None else self.machine(of)) | self.levels(level, f"machine {name}")
 
     def levels(self, words: Mapping[str, str], where: str) -> dict[str, Level]:
         """Factor -> level, of factor -> level in words.
@@ -155,8 +158,8 @@ def load_space(name: str, folder: Path = FOLDER) -> Space:
     """Read a file of `spaces` (`name` without .toml).
 
     Raises:
-        UserError: no such file, an invalid file, a first level that sets a field, two levels of one name, or two
-            factors that set one field.
+        UserError: no such file, an invalid file, a first level that sets a field, two levels of one name, two factors
+            that set one field, two machines of one name, or one made of a machine that is not above it.
     """
     path = folder / f"{name}.toml"
     if not path.exists():
@@ -171,7 +174,21 @@ def load_space(name: str, folder: Path = FOLDER) -> Space:
     for first, second in combinations(space.factor, 2):
         if shared := first.fields & second.fields:
             raise UserError(f"{path.name}: {first.name} and {second.name} both set {', '.join(sorted(shared))}")
+    _check_proposed(space.proposed, path.name)
     return space
+
+
+def _check_proposed(machines: tuple[Proposed, ...], where: str) -> None:
+    """Refuse a second machine of one name, and one made of itself, of a later machine or of a negative number."""
+    above: list[int | str | None] = []
+    for each in machines:
+        if each.name in above:
+            raise UserError(f"{where}: machine {each.name}: found twice, allowed is once")
+        if isinstance(each.of, str) and each.of not in above or isinstance(each.of, int) and each.of < 0:
+            raise UserError(
+                f"{where}: machine {each.name}: found of = {each.of!r}, allowed are a number from 0 on and names above"
+            )
+        above.append(each.name)
 
 
 def check_factor(factor: Factor, where: str) -> None:
