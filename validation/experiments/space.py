@@ -184,7 +184,7 @@ def _check_proposed(machines: tuple[Proposed, ...], where: str) -> None:
     for each in machines:
         if each.name in above:
             raise UserError(f"{where}: machine {each.name}: found twice, allowed is once")
-        if isinstance(each.of, str) and each.of not in above or isinstance(each.of, int) and each.of < 0:
+        if (isinstance(each.of, str) and each.of not in above) or (isinstance(each.of, int) and each.of < 0):
             raise UserError(
                 f"{where}: machine {each.name}: found of = {each.of!r}, allowed are a number from 0 on and names above"
             )
