@@ -77,13 +77,13 @@ class Proposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         name: unique within the space; no number.
-        of: the machine that it is made of: a number in the design, or a name above it in the file; None = the base.
+        of: name of the machine that it is made of, which must be above it in the file; "" = the base.
         reason: why it was put together.
         level: factor -> level in words; factors that are not named are as in `of`.
     """
 
     name: str
-    of: int | str | None = None
+    of: str = ""
     reason: str
     level: dict[str, str]
 
@@ -133,7 +133,7 @@ class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         if name not in given:
             raise UserError(f"machine {name!r}: the space proposes {', '.join(given) or 'none'}")
         of, level = given[name].of, given[name].level
-        return (self.base() if of is None else self.machine(of)) | self.levels(level, f"machine {name}")
+        return (self._proposed(of) if of else self.base()) | self.levels(level, f"machine {name}")
 
     def levels(self, words: Mapping[str, str], where: str) -> dict[str, Level]:
         """Factor -> level, of factor -> level in words.
@@ -179,15 +179,13 @@ def load_space(name: str, folder: Path = FOLDER) -> Space:
 
 
 def _check_proposed(machines: tuple[Proposed, ...], where: str) -> None:
-    """Refuse a second machine of one name, and one made of itself, of a later machine or of a negative number."""
-    above: list[int | str | None] = []
+    """Refuse a second machine of one name, and one that is not made of a machine above it."""
+    above = [""]
     for each in machines:
         if each.name in above:
-            raise UserError(f"{where}: machine {each.name}: found twice, allowed is once")
-        if (isinstance(each.of, str) and each.of not in above) or (isinstance(each.of, int) and each.of < 0):
-            raise UserError(
-                f"{where}: machine {each.name}: found of = {each.of!r}, allowed are a number from 0 on and names above"
-            )
+            raise UserError(f"{where}: machine {each.name!r}: found twice or empty, allowed is a name of its own")
+        if each.of not in above:
+            raise UserError(f"{where}: machine {each.name!r}: found of = {each.of!r}, allowed are machines above it")
         above.append(each.name)
 
 
