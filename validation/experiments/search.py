@@ -74,6 +74,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
         across: every machine with each level of this factor, e.g. seeds of jitter or arbiters; None = as it is.
         only_mca: `across` changes the run of T3-MCA alone. The other configurations are those of the machine as it is.
         scenarios: `model/layer/tpN`, or `paper`.
+        targets: what the machines should meet, in place of the targets of the space; empty = those of the space.
         bridge: scenarios in which the base is simulated too, with all tokens. What the base's aggregates there differ
             from those in `scenarios` is added to the aggregates of every machine. Empty = nothing is added.
         bench: the base.
@@ -89,12 +90,13 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
     across: Factor | None = None
     only_mca: bool = False
     scenarios: tuple[str, ...]
+    targets: tuple[Target, ...] = ()
     bridge: tuple[str, ...] = ()
     bench: Workbench = Workbench()
 
     def aims(self) -> list[Aim]:
-        """The targets of the space with their claims."""
-        return [aim_of(target) for target in load_space(self.space).target]
+        """The targets with their claims."""
+        return [aim_of(target) for target in self.targets or load_space(self.space).target]
 
     def candidates(self) -> Iterator[Candidate]:
         """The base, the bridge, then the machines in the order of the design."""

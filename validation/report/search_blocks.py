@@ -75,11 +75,15 @@ def nearest_table(found: Surface) -> Table:
     rows += [["tolerance", "", "", *(number_text(aim.tolerance) for aim in found.aims.values()), "", ""]]
     for name in order:
         values = [f"{value:.4g}" for value in found.values.loc[name]]
-        scores = [f"{found.distance[name]:.2f}", f"{found.check[name]:.2f}"]
-        gemm = "" if isnan(found.gemm_of_peak[name]) else f"{found.gemm_of_peak[name]:.2f}"
-        rows.append([name, *scores, *values, f"{found.rs_of_link[name]:.3f}", gemm])
+        scores = [_known(found.distance[name]), _known(found.check[name])]
+        rows.append([name, *scores, *values, f"{found.rs_of_link[name]:.3f}", _known(found.gemm_of_peak[name])])
     columns = ["machine", "distance", "check", *titles, "RS / link time", "GEMM / peak"]
     return Table(columns, rows, columns[1:])
+
+
+def _known(number: float) -> str:
+    """Empty for NaN, e.g. the check of a search without targets that were left out."""
+    return "" if isnan(number) else f"{number:.2f}"
 
 
 def level_table(found: Surface) -> Table:

@@ -182,6 +182,16 @@ def test_a_target_of_other_sub_layers_has_no_answer():
     assert "paper-nmc-scatter-tp8" in found.values and "paper-nmc-scatter-tp16" not in found.values
 
 
+def test_targets_of_a_search_take_the_place_of_those_of_the_space():
+    own = search(targets=(Target(claim="large-mca-max"),))
+    assert [aim.claim.id for aim in own.aims()] == ["large-mca-max"]
+    assert len(search().aims()) == len(load_space("t3_authors").target) > 1
+    found = surface(own, own.answers(fake_results(own.runs())))
+    assert list(found.errors) == ["large-mca-max"] and found.check.isna().all()
+    with pytest.raises(UserError, match="target 'none': no claim has this id"):
+        search(targets=(Target(claim="none"),)).aims()
+
+
 def test_what_cannot_be_built_is_left_out():
     large = Workbench(tokens=256, kernel={"tile_m": 256, "tile_n": 256})
     experiment = search(machines=1, bench=large)

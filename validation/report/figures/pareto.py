@@ -18,7 +18,7 @@ UP = ("paper-nmc-scatter-tp16", "paper-op-reaches-the-ideal", "paper-gemm-reads"
 BAND = COLOURS[2]
 WINDOW = 10
 """Tolerances around what is published that a panel shows at most."""
-NAMED = 6
+NAMED = 3
 """Machines of the front with a name: so many by the distance, and by the aggregates that were left out of it."""
 
 
