@@ -282,6 +282,7 @@ class Collective(Unit, frozen=True, kw_only=True):
     workgroups: int  # resident per CU
     warps: int  # per workgroup
     unroll: int  # loads in flight per warp
+    shared_bytes: int  # shared memory of a workgroup: what other kernels of its CU cannot have
     slices: int  # portions of a chunk; a step waits for a portion of the step before; 1 = for the whole chunk
     launch_ps: int  # software overhead of a launch
     step_ps: int  # software overhead of every step

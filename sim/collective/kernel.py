@@ -108,8 +108,12 @@ class CollectiveKernel:
         unroll: int,
         lanes: int,
         cache: Cache,
+        shared_bytes: int = 0,
     ):
-        """tiles: TILE records; warps: number per workgroup; unroll: accesses in flight per warp and buffer read."""
+        """tiles: TILE records; warps: number per workgroup; unroll: accesses in flight per warp and buffer read.
+
+        shared_bytes: of a workgroup.
+        """
         if not 1 <= unroll <= 16:
             raise UserError(f"collective.unroll: found {unroll}, allowed are 1 to 16")
         self.tiles, self.steps = tiles, list(steps)
@@ -122,7 +126,7 @@ class CollectiveKernel:
             block=(warps * lanes, 1, 1),
             lanes_per_warp=lanes,
             registers=REGISTERS,
-            shared_bytes=0,
+            shared_bytes=shared_bytes,
             stream=0,
             warps_per_workgroup=warps,
             workgroups=len(self.work),

@@ -41,13 +41,12 @@ DIRECT_PIECE_BYTES = 524288
 """Part of a message that a channel sends before its receiver copies it (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE)."""
 DIRECT_LEAST_BYTES = 65536
 """A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
-WARPS = 16
-"""Warps of a channel (NCCL 2.30.7: 512 threads). In a direct algorithm and in NVLS half of them send, half receive."""
 DIRECT_WORKGROUPS = 4
 """Workgroups on a CU that send, that receive, and that copy, in a direct algorithm and in NVLS (stores are posted,
 so some load while others store). Chosen with measured all-to-alls in view; it is no source-backed value."""
-LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
-"""Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size."""
+LINE_CHUNKS_BYTES, LINE_CHANNELS = (4 * MIB, 8 * MIB), 32
+"""Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size: for so many
+channels, twice as much for up to twice as many."""
 LINE_BYTES = 128
 CARD_SHARE = 0.96
 """Share of a card's rate that NCCL's estimate uses (topo.h: 12 GB/s for 100 Gb/s)."""
@@ -74,7 +73,8 @@ class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Links and software of a machine. tuned_*: what NCCL's estimate uses. nvls: empty if the switch cannot add.
 
-    pulls: receivers of a ring load from the senders with Simple.
+    warps: of a channel. scratch_bytes: shared memory of each warp. pulls: receivers of a ring load from the senders with
+    Simple.
     """
 
     gpus: int
@@ -85,6 +85,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channels: int
     direct_channels: int
     loads: int
+    warps: int
+    scratch_bytes: int
     tuned_GB_per_s: float
     tuned_ll_GB_per_s: float
     tuned_ll128_channel_GB_per_s: float
@@ -144,8 +146,9 @@ class Choice:
 
     @property
     def warps(self) -> int:
-        """Warps of a workgroup."""
-        return WARPS if self.algorithm == RING else WARPS // 2
+        """Warps of a workgroup. In a direct algorithm and in NVLS half of them send, half receive."""
+        warps = row_of(self.row).warps
+        return warps if self.algorithm == RING else warps // 2
 
     @property
     def figures(self) -> Protocol:
@@ -181,7 +184,8 @@ class Choice:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it."""
         if self.algorithm == DIRECT:
             return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
-        return gpus * LINE_CHUNKS_BYTES[0], gpus * LINE_CHUNKS_BYTES[1]
+        times = gpus * -(-self.channels // LINE_CHANNELS)
+        return times * LINE_CHUNKS_BYTES[0], times * LINE_CHUNKS_BYTES[1]
 
 
 @cache

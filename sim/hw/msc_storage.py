@@ -7,6 +7,7 @@ from sim.hw.fifo import fifo_push_copy, fifo_request
 from sim.hw.request import LINE_BYTES, Op, Stream
 from sim.hw.tags import claim_way, find_way, hold, line_of, next_victim, release, sectors_in, touch
 from tracer.compile.jit import compiled
+from traces.schema import Cache
 
 
 @compiled
@@ -58,6 +59,19 @@ def _place(msc, cache_set, way, fifos, pool, request, now_ps):
     return way
 
 
+@compiled(inline=True)
+def _passes(request, way):
+    """Does an uncached request pass? It uses a line that is here, but puts none in."""
+    return way < 0 and request.cache == Cache.UNCACHED
+
+
+@compiled
+def _miss(msc):
+    """Count a line in flight."""
+    msc.misses_used += 1
+    msc.misses_used_max = max(msc.misses_used_max, msc.misses_used)
+
+
 @compiled
 def msc_read(msc, sets, waiters, fifos, pool, request, now_ps):
     """Answer a read that hits, else let it wait for its sectors. Returns False if the line has no way.
@@ -65,7 +79,15 @@ def msc_read(msc, sets, waiters, fifos, pool, request, now_ps):
     Writes: msc, sets, waiters, fifos, pool.
     """
     cache_set = line_set(msc, sets, request.line)
-    way = _place(msc, cache_set, find_way(cache_set, msc.ways, request.line), fifos, pool, request, now_ps)
+    way = find_way(cache_set, msc.ways, request.line)
+    if _passes(request, way):
+        missed = sectors_in(request.sectors)
+        msc.read_sectors += missed
+        msc.read_miss_sectors += missed
+        _miss(msc)
+        msc_send(msc, fifos, pool, request, np.int64(request.stream), now_ps)
+        return True
+    way = _place(msc, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
     sectors = cache_set.way[way]
@@ -84,11 +106,11 @@ def msc_read(msc, sets, waiters, fifos, pool, request, now_ps):
     if missing != 0:
         if sectors.pending == 0:
             hold(cache_set, way)
-            msc.misses_used += 1
-            msc.misses_used_max = max(msc.misses_used_max, msc.misses_used)
+            _miss(msc)
         sectors.pending |= missing
         sent = msc_send(msc, fifos, pool, request, np.int64(request.stream), now_ps)
         sent.sectors = sent.full = missing
+        sent.cache = Cache.DEFAULT  # its data belong to the line: `msc_fill`
     w = msc.free_waiter
     msc.free_waiter = np.int64(waiters[w].next)
     waiters[w] = request
@@ -105,7 +127,11 @@ def msc_write(msc, sets, fifos, pool, request, now_ps):
     Writes: msc, sets, fifos, pool.
     """
     cache_set = line_set(msc, sets, request.line)
-    way = _place(msc, cache_set, find_way(cache_set, msc.ways, request.line), fifos, pool, request, now_ps)
+    way = find_way(cache_set, msc.ways, request.line)
+    if _passes(request, way):
+        msc_send(msc, fifos, pool, request, np.int64(request.stream), now_ps)
+        return True
+    way = _place(msc, cache_set, way, fifos, pool, request, now_ps)
     if way < 0:
         return False
     sectors = cache_set.way[way]
@@ -136,8 +162,12 @@ def msc_update(msc, sets, fifos, pool, request, now_ps):
 def msc_fill(msc, sets, waiters, fifos, pool, fill, now_ps):
     """Data came from memory: mark the sectors valid, and answer each waiting read that now has all its sectors.
 
-    Writes: msc, sets, waiters, fifos, pool.
+    Data of a read that passed go on at once. Writes: msc, sets, waiters, fifos, pool.
     """
+    if fill.cache == Cache.UNCACHED:
+        msc.misses_used -= 1
+        _answer(msc, fifos, pool, fill, now_ps)
+        return
     cache_set = line_set(msc, sets, fill.line)
     way = find_way(cache_set, msc.ways, fill.line)
     sectors = cache_set.way[way]

@@ -155,6 +155,7 @@ BOUNDS: dict[str, Bound] = {
     "collective.workgroups": Bound(1, 32, "the workgroups of a CU"),
     "collective.warps": Bound(1, 64, "the warps of a CU"),
     "collective.unroll": Bound(1, 16, "a warp has 64 slots for loads, up to four for each access"),
+    "collective.shared_bytes": Bound(0, MIB, "a CU has at most some hundred KB"),
     "collective.slices": Bound(1, KIB, "a slice is smaller than a chunk; each takes a step"),
     "collective.launch_ps": DELAY_PS,
     "collective.step_ps": PATH_PS,

@@ -305,6 +305,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.workgroups": (1, "standard"),
         "collective.warps": (choice.warps, "standard"),
         "collective.unroll": (row.loads, "assumed"),
+        "collective.shared_bytes": (choice.warps * row.scratch_bytes, "standard"),
         "collective.launch_ps": (choice.launch_ps, "calibrated"),
         "collective.step_ps": (protocol.step_ps, "standard"),
         "collective.pulls": (choice.pulls, "standard"),

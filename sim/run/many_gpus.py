@@ -204,6 +204,7 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
         unroll=spec.unroll,
         lanes=machine.cu.lanes_per_warp,
         cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
+        shared_bytes=spec.shared_bytes,
     )
     start_ps = spec.launch_ps + spec.step_ps
     return Launch(kernel, queue, cus, spec.workgroups, True, True, kernel.tags, kernel.gates, start_ps)

@@ -14,6 +14,7 @@ from tests.support.plain_records import kernel_view
 from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
 from tests.support.t3_cases import T3Case
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
+from traces.schema import Cache
 
 CLOCK_PS = 1000
 SETS, WAYS = 4, 2
@@ -45,7 +46,10 @@ class Bench:
         return self.records[0]
 
     def run(self):
-        """Until it sleeps. Returns (what it sent to the channel, tags that it answered); both are taken out."""
+        """Until it sleeps. Returns (what it sent to the channel, tags that it answered); both are taken out.
+
+        Sets `passed` (was a read sent that is not for a line here?) and `answered_ps`.
+        """
         while self.now_ps < NEVER:
             last_ps = self.now_ps
             views = map(kernel_view, self.arrays)
@@ -53,11 +57,9 @@ class Bench:
                 msc_step(kernel_view(self.records)[0], *views, self.fifo.fifos, self.fifo.pool, self.now_ps)
             )
         self.now_ps = last_ps + CLOCK_PS
-        sent = [
-            (int(one["op"]), int(one["line"]), int(one["sectors"]))
-            for stream in range(STREAMS)
-            for one in self._take(STREAMS + stream)
-        ]
+        requests = [one for stream in range(STREAMS) for one in self._take(STREAMS + stream)]
+        sent = [(int(one["op"]), int(one["line"]), int(one["sectors"])) for one in requests]
+        self.passed = any(one["op"] == READ and one["cache"] == Cache.UNCACHED for one in requests)
         self.answered_ps = [int(one["ready_ps"]) for one in self.fifo.held(ANSWERS)]
         return sent, [int(one["tag"]) for one in self._take(ANSWERS)]
 
@@ -70,8 +72,8 @@ class Bench:
         self.tag += 1
         return self.run()
 
-    def fill(self, line, sectors):
-        self.fifo.push(FILLS, line=line, sectors=sectors, ready_ps=self.now_ps)
+    def fill(self, line, sectors, **fields):
+        self.fifo.push(FILLS, line=line, sectors=sectors, ready_ps=self.now_ps, **fields)
         return self.run()
 
 
@@ -132,6 +134,19 @@ def test_an_update_goes_to_memory_behind_the_dirty_sectors_and_drops_copies():
     assert bench.ask(READ, 0, 5)[0] == [(READ, 0, 1)]
 
 
+def test_an_uncached_request_leaves_nothing_but_uses_what_is_there():
+    bench, uncached = Bench(), {"cache": Cache.UNCACHED}
+    assert bench.ask(WRITE, 0, 15, **uncached)[0] == [(WRITE, 0, 15)]
+    assert bench.ask(READ, 0, 6, **uncached) == ([(READ, 0, 6)], [])
+    assert bench.ask(READ, 0, 2) == ([(READ, 0, 2)], []), "neither of them left a copy"
+    assert bench.fill(0, 6, tag=1, **uncached) == ([], [1]) and bench.record["misses_used"] == 1
+    assert bench.fill(0, 2) == ([], [2]) and bench.record["misses_used"] == 0
+    assert bench.ask(READ, 0, 2, **uncached) == ([], [3])
+    assert bench.ask(READ, 0, 3, **uncached) == ([(READ, 0, 1)], [])
+    assert bench.fill(0, 1) == ([], [4]), "what it misses of a line that is here comes into the line"
+    assert bench.ask(READ, 0, 1) == ([], [5])
+
+
 def test_the_least_recently_used_way_goes_or_any():
     lines = [k * SETS * 128 for k in range(3)]
     bench = Bench()
@@ -190,9 +205,13 @@ class Twin:
         way["used"] = self.clock
         return way
 
-    def serve(self, op, line, sectors, tag):
+    def serve(self, op, line, sectors, tag, uncached):
         """Returns False if no way of the set is free."""
         wanted = {k for k in range(4) if sectors >> k & 1}
+        if uncached and op != UPDATE and self.line(line) is None:
+            self.counts["miss"] += len(wanted) if op == READ else 0
+            self.sent.append((op, line, sectors))
+            return True
         if op == UPDATE:
             way = self.line(line)
             if way:
@@ -243,17 +262,20 @@ def mask(sectors):
 def test_same_as_the_twin(seed, write_back):
     bench = Bench(f"msc.write_back={str(write_back).lower()}", "msc.mshrs=32", "msc.mshr_merges=8")
     twin, random = Twin(write_back), np.random.default_rng(seed)
-    in_flight = []
-    for _ in range(500):
+    in_flight = []  # (line, sectors, tag of an uncached read that passed or -1)
+    for _ in range(1000):
         op = (READ, READ, WRITE, UPDATE)[int(random.integers(0, 4))]
         line, sectors = int(random.integers(0, 20)) * 128, int(random.integers(1, 16))
+        uncached, tag = bool(random.random() < 0.3), bench.tag
         before = len(twin.sent), len(twin.answered)
-        while not twin.serve(op, line, sectors, bench.tag):
+        while not twin.serve(op, line, sectors, tag, uncached):
             _answer_one(bench, twin, in_flight, random)
             before = len(twin.sent), len(twin.answered)
-        sent, answered = bench.ask(op, line, sectors)
+        passes = op == READ and uncached and twin.line(line) is None
+        sent, answered = bench.ask(op, line, sectors, cache=Cache.UNCACHED if uncached else Cache.DEFAULT)
         assert sorted(sent) == sorted(twin.sent[before[0] :]) and answered == twin.answered[before[1] :]
-        in_flight += [(at, which) for kind, at, which in sent if kind == READ]
+        assert bench.passed == passes
+        in_flight += [(at, which, tag if passes else -1) for kind, at, which in sent if kind == READ]
         while in_flight and random.random() < 0.4:
             _answer_one(bench, twin, in_flight, random)
     assert {name: int(bench.record[f"read_{name}_sectors"]) for name in twin.counts} == twin.counts
@@ -261,10 +283,14 @@ def test_same_as_the_twin(seed, write_back):
 
 
 def _answer_one(bench, twin, in_flight, random):
-    line, sectors = in_flight.pop(int(random.integers(0, len(in_flight))))
+    line, sectors, passed = in_flight.pop(int(random.integers(0, len(in_flight))))
     before = len(twin.answered)
-    twin.fill(line, sectors)
-    sent, answered = bench.fill(line, sectors)
+    if passed >= 0:
+        twin.answered.append(passed)
+        sent, answered = bench.fill(line, sectors, tag=passed, cache=Cache.UNCACHED)
+    else:
+        twin.fill(line, sectors)
+        sent, answered = bench.fill(line, sectors)
     assert not sent and answered == twin.answered[before:]
 
 
