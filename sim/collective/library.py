@@ -73,8 +73,8 @@ class Software(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Links and software of a machine. tuned_*: what NCCL's estimate uses. nvls: empty if the switch cannot add.
 
-    warps: of a channel. scratch_bytes: shared memory of each warp. pulls: receivers of a ring load from the senders with
-    Simple.
+    warps: of a channel. scratch_bytes: shared memory of each warp.
+    pulls: receivers of a ring load from the senders with Simple.
     """
 
     gpus: int
