@@ -2,21 +2,23 @@
 
 `python -m validation.against.contention` simulates CASES in all WAYS (results in the store are used) and writes
 `tables/contention.md`; `--stored` takes only what the store has. Measured: `gemm_beside_allreduce_mi300x.csv` and
-`gemm_beside_allreduce_cu_split_mi300x.csv` of `references` (hipBLASLt by torch, rotating buffers, RCCL on 8 GPUs). No
-value is fitted to them. BLIND has no measurement at hand; its answers are in `predictions/contention_mi300x.csv`, where
-a row names the revision that made it and rows of earlier revisions stay.
+`gemm_beside_allreduce_cu_split_mi300x.csv` of `references` (hipBLASLt by torch, rotating buffers, RCCL on 8 GPUs). The
+times of all-reduces alone calibrate `rccl_mi300x`; no value is fitted to times at once. BLIND has no measurement at
+hand; its answers are in `predictions/contention_mi300x.csv`, where a row names the revision that made it and rows of
+earlier revisions stay.
 """
 
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from sim.collective.library import choose
 from sim.gemm_facts import gpu_facts
 from sim.hw.request import Stream
-from sim.presets import Preset, load_preset
+from sim.presets import load_preset
 from sim.run.library_run import BesideRun, LibraryRun, library_preset
 from sim.run.result import RunResult
 from sim.run.run import KernelRun
@@ -35,13 +37,18 @@ HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "contention_notes.md"
 TABLE = HERE / "tables" / "contention.md"
 PREDICTIONS = HERE / "predictions" / "contention_mi300x.csv"
+REFERENCES = HERE / "references"
+MEASURED = ("gemm_beside_allreduce_mi300x.csv", "gemm_beside_allreduce_cu_split_mi300x.csv")
+COUNTERS = REFERENCES / "memory_counters_mi300x.csv"
 PRESET, GPUS, BYTES = "mi300x", 8, 2
 GOAL = 0.10
 COLUMNS = ("GEMM", "channels", "CUs", "figure", "measured", "ours", "error")
 TIMES = ("GEMM", "channels", "CUs", "GEMM alone", "GEMM", "all-reduce alone", "all-reduce", "all channels have CUs")
+ALONE = ("bytes", "channels", "measured (ms)", "ours (ms)", "error", "HBM read per byte", "written per byte")
 REASONS = ("GEMM", "channels", "CUs", "waves", "L2 misses", "HBM", "waves at once", "L2 misses at once", "HBM at once")
 MILLISECONDS = ("gemm_ms", "gemm_beside_ms", "all_reduce_ms", "all_reduce_beside_ms")
 PREDICTED = ("m", "channels", "cus", *MILLISECONDS, "kind", "revision")
+READS, WRITES = (Stream.COMPUTE_READ, Stream.COMM_READ), (Stream.COMPUTE_WRITE, Stream.COMM_WRITE)
 WAIT_PS = 48_000_000
 """100,000 clocks at 2100 MHz. In the measured program (ROCm/tritonBLAS@3b84da43, benchmarks/overlap.py) the GEMM waits
 so long for the all-reduce to get its CUs, and this wait is part of its time."""
@@ -70,7 +77,9 @@ class Case(NamedTuple):
 
 
 CASES = (Case(8192, 56, 1.32, 2.20, 1.09), Case(8192, 32, 1.19, 0.0, 1.29))
-"""torch, medians of the files' rows. RCCL's own choice ("unset") is taken as the 56 channels of our row."""
+"""torch, medians of the files' rows."""
+UNSET = 56
+"""Channels where the files have "unset"."""
 BLIND = (Case(4096, 56), Case(4096, 32), Case(16384, 56))
 
 
@@ -96,31 +105,47 @@ class Ours(NamedTuple):
         return gemm, collective, (self.gemm_ms + self.collective_ms) / wall_ms
 
 
+class Alone(NamedTuple):
+    """An all-reduce without a GEMM, and the median of its measured times."""
+
+    data_bytes: int
+    channels: int
+    measured_ms: float
+
+
 Found = Mapping[tuple[Case, str], Ours]
 """(Case, name of WAYS) -> what was simulated."""
 
 
-def machine(case: Case) -> Preset:
-    """The machine with the links and the channels of RCCL."""
-    choice = choose(load_preset(PRESET).machine.collective.library, "all_reduce", GPUS, _bytes(case), None, None,
-                    case.channels)  # fmt: skip
-    return library_preset(load_preset(PRESET), choice)
+def measured_alone() -> list[Alone]:
+    """Every size and number of channels of which the files have an all-reduce alone."""
+    times: dict[tuple[int, int], list[float]] = {}
+    for name in MEASURED:
+        with (REFERENCES / name).open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                channels = row["nccl_max_nchannels"].replace("unset", f"{UNSET}")
+                key = int(row["collective_tensor_bytes"]), int(channels)
+                times.setdefault(key, []).append(float(row["collective_alone_ms"]))
+    return [Alone(*key, median(found)) for key, found in sorted(times.items())]
 
 
-def _bytes(case: Case) -> int:
-    return case.m * case.m * BYTES
+def all_reduce(data_bytes: int, channels: int) -> LibraryRun:
+    """An all-reduce on the machine with the links and the channels of RCCL."""
+    preset = load_preset(PRESET)
+    choice = choose(preset.machine.collective.library, "all_reduce", GPUS, data_bytes, channels=channels)
+    return LibraryRun(
+        preset=library_preset(preset, choice), kind="all_reduce", gpus=GPUS, data_bytes=data_bytes, choice=choice
+    )
 
 
 def runs_of(case: Case, way: str) -> tuple[KernelRun, LibraryRun, BesideRun]:
     """The GEMM alone, the all-reduce alone, both at once."""
-    preset = machine(case)
+    alone = all_reduce(case.m * case.m * BYTES, case.channels)
     problem = GemmProblem(case.m, case.m, case.m)
-    source = GemmSource(problem, choose_kernel(problem, gpu_facts(preset.machine), DataType.BF16))
-    choice = choose(preset.machine.collective.library, "all_reduce", GPUS, _bytes(case), None, None, case.channels)
+    source = GemmSource(problem, choose_kernel(problem, gpu_facts(alone.preset.machine), DataType.BF16))
     gemm = KernelRun(preset=load_preset(PRESET), source=CommandSequence([source]), accuracy=0.01)
-    common: dict[str, Any] = {"kind": "all_reduce", "gpus": GPUS, "data_bytes": _bytes(case), "choice": choice}
-    alone = LibraryRun(preset=preset, **common)
-    return gemm, alone, BesideRun(preset=preset, source=source, **common, **WAYS[way])
+    common = {name: getattr(alone, name) for name in ("preset", "kind", "gpus", "data_bytes", "choice")}
+    return gemm, alone, BesideRun(source=source, **common, **WAYS[way])
 
 
 def simulate(case: Case, way: str, store: Store) -> Ours:
@@ -168,6 +193,27 @@ def time_row(case: Case, way: str, ours: Ours) -> list[str]:
     return [*_names(case, way), *_times(ours), f"{ours.placed_ms:.3f}" if ours.placed_ms else "at the start"]
 
 
+def alone_row(alone: Alone, result: RunResult) -> list[str]:
+    """Time and traffic of an all-reduce alone. The library's software is called at time 0."""
+    ours_ms, moved = result.time_ps / PS_PER_MS, result.dram_bytes
+    sums = [sum(int(moved[stream]) for stream in streams) / alone.data_bytes for streams in (READS, WRITES)]
+    error = f"{100 * (ours_ms / alone.measured_ms - 1):+.1f} %"
+    times = (f"{alone.measured_ms:.3f}", f"{ours_ms:.3f}", error)
+    return [f"{alone.data_bytes:,}", f"{alone.channels}", *times, *(f"{value:.2f}" for value in sums)]
+
+
+def counted() -> str:
+    """What AMD's counters say of an all-reduce."""
+    with COUNTERS.open(encoding="utf-8", newline="") as file:
+        row = next(row for row in csv.DictReader(file) if row["kernel"] == "RCCL")
+    read, written = row["read_bytes_per_payload_byte"], row["write_bytes_per_payload_byte"]
+    return (
+        "An all-reduce alone. Two values are calibrated with these times (`rccl_mi300x`). AMD's counters, 536,870,912 "
+        f"bytes: {read} bytes read and {written} written per byte, {row['LLC(MALL)_hit_pct']} % of the accesses hit "
+        "the memory-side cache."
+    )
+
+
 def reason_row(case: Case, way: str, ours: Ours) -> list[str]:
     """What can slow the GEMM down: CUs that channels have, hence more waves of tiles; or misses."""
     *_, beside = runs_of(case, way)
@@ -183,16 +229,18 @@ def reason_row(case: Case, way: str, ours: Ours) -> list[str]:
     return cells
 
 
-def table(found: Found) -> str:
+def table(found: Found, alone: Mapping[Alone, RunResult]) -> str:
     """All cases as Markdown, with the explanation of NOTES."""
     missing = [(case, way) for case in (*CASES, *BLIND) for way in WAYS if (case, way) not in found]
     blocks: list[Block] = [
         Heading("A GEMM beside an all-reduce on MI300X", 1),
         Text(
             "Generated by `python -m validation.against.contention`. Measured: `validation/references/"
-            "gemm_beside_allreduce*_mi300x.csv`. Nothing is fitted to them."
+            "gemm_beside_allreduce*_mi300x.csv`. Nothing is fitted to times at once."
         ),
         Table(COLUMNS, [row for key, ours in found.items() for row in rows_of(*key, ours)]),
+        Text(counted()),
+        Table(ALONE, [alone_row(each, result) for each, result in alone.items()]),
         Text("Times in ms from the call of each, alone and at once:"),
         Table(TIMES, [time_row(*key, ours) for key, ours in found.items()]),
         Text(
@@ -236,7 +284,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     asked = [(case, way) for case in (*CASES, *BLIND) for way in WAYS]
     found = {key: simulate(*key, store) for key in asked if not chosen.stored or stored(*key, store)}
-    write_page(TABLE, table(found))
+    runs = {each: all_reduce(each.data_bytes, each.channels) for each in measured_alone()}
+    alone = {
+        each: run_or_get(run, store).result
+        for each, run in runs.items()
+        if not chosen.stored or store.path(run.key).exists()
+    }
+    write_page(TABLE, table(found, alone))
     write_predictions(found)
 
 

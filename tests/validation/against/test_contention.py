@@ -7,7 +7,18 @@ from statistics import median
 import pytest
 
 from sim.presets import load_preset
-from validation.against.contention import BLIND, CASES, HERE, PREDICTIONS, TABLE, WAIT_PS, WAYS, Case, runs_of
+from validation.against.contention import (
+    BLIND,
+    CASES,
+    HERE,
+    PREDICTIONS,
+    TABLE,
+    WAIT_PS,
+    WAYS,
+    Case,
+    measured_alone,
+    runs_of,
+)
 
 ALONE, BACKEND = "gemm_alone_rotating_buffers_ms", "gemm_backend_and_grid"
 
@@ -73,20 +84,38 @@ def test_the_table_has_what_was_simulated_and_names_the_rest():
             assert float(measured) == case.gemm_slowdown and ours == pytest.approx(case.gemm_slowdown, rel=0.10)
 
 
+def test_an_all_reduce_alone_takes_the_measured_time_and_moves_the_measured_bytes():
+    cells = r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| .* % \| ([\d.]+) \| ([\d.]+) \|$"
+    rows = [
+        (int(size.replace(",", "")), int(channels), *map(float, rest))
+        for size, channels, *rest in re.findall(cells, TABLE.read_text("utf-8"), re.M)
+    ]
+    assert [row[:3] for row in rows] == [
+        (*each[:2], pytest.approx(each.measured_ms, abs=5e-4)) for each in measured_alone()
+    ]
+    assert len(rows) == 5
+    for *_, measured, ours, read, written in rows:
+        assert ours == pytest.approx(measured, rel=0.05) and read == written == 2.75
+
+
 def test_an_all_reduce_behind_a_gemm_waits_for_its_first_tiles():
-    """Its slow-down grows with the share of a tile in it; called first it is not slowed down."""
+    """Called first it is slowed down by memory alone."""
     found, figure = _table(), "all-reduce, at once over alone"
     for m, channels, *_ in CASES:
         behind, before = (found[m, channels, f"shared, {first} first", figure][1] for first in ("GEMM", "all-reduce"))
-        assert 1.4 < behind < 1.7 and before == pytest.approx(1, abs=0.02)
+        assert 1.4 < behind < 1.7 and 1 <= before < 1.1
 
 
 def test_the_blind_answers_are_those_of_the_table():
     with PREDICTIONS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     latest = {(int(row["m"]), int(row["channels"]), row["cus"]): row for row in rows}
-    assert set(latest) == {key[:3] for key in _table() if key[0] != CASES[0].m}
+    shown, text = {key[:3] for key in _table() if key[0] != CASES[0].m}, TABLE.read_text("utf-8")
+    assert shown <= set(latest)
     for (m, channels, way), row in latest.items():
         assert Case(m, channels) in BLIND and row["kind"] == "blind" and row["revision"]
+        if (m, channels, way) not in shown:
+            assert f"{m}^3 with {channels} channels ({way})" in text, "neither shown nor named as not run"
+            continue
         ours = _table()[m, channels, way, "GEMM, at once over alone"][1]
         assert float(row["gemm_beside_ms"]) / float(row["gemm_ms"]) == pytest.approx(ours, abs=0.02)
