@@ -40,6 +40,7 @@ def draw(found: Surface, path: Path) -> None:
     panels: list[Any] = [(found.values[name], _label(found.aims[name]), found.aims[name]) for name in UP]
     figure, axes = new_figure(11, 7, rows=2, columns=3, sharex=True)
     flat = axes.ravel()
+    flat[2].tick_params(labelbottom=True)  # nothing is below it
     panels.append((found.rs_of_link, "reduce-scatter / link time", None))
     for each, (values, label, aim) in zip(flat, panels, strict=False):
         for title, (chosen, colour, marker, size) in groups.items():
