@@ -72,6 +72,16 @@ def test_the_all_reduce_comes_first_if_the_gemm_waits_as_in_the_measured_program
         assert [launch.keeps for launch in queues if launch.comm] == [56]
 
 
+def test_a_channel_does_not_fit_beside_a_tile():
+    """Each wavefront has 16 bytes for each lane and each of four accesses, and 16 more."""
+    *_, beside = runs_of(Case(4096, 56), "shared, GEMM first")
+    tiles, channels = (
+        launch.source.info for launch in sorted(beside.kernels(beside.plans()[0]), key=lambda one: one.comm)
+    )
+    assert (channels.warps_per_workgroup, channels.shared_bytes) == (4, 4 * (4 * 64 * 16 + 16))
+    assert tiles.shared_bytes < beside.preset.machine.cu.shared_bytes < tiles.shared_bytes + channels.shared_bytes
+
+
 def test_the_table_has_what_was_simulated_and_names_the_rest():
     text, found = TABLE.read_text(encoding="utf-8"), _table()
     for case in (*CASES, *BLIND):
