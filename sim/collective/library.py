@@ -44,9 +44,10 @@ DIRECT_LEAST_BYTES = 65536
 DIRECT_WORKGROUPS = 4
 """Workgroups on a CU that send, that receive, and that copy, in a direct algorithm and in NVLS (stores are posted,
 so some load while others store). Chosen with measured all-to-alls in view; it is no source-backed value."""
-LINE_CHUNKS_BYTES, LINE_CHANNELS = (4 * MIB, 8 * MIB), 32
-"""Chunks of a ring from which on a slice takes longer than a step, so that the time is linear in the size: for so many
-channels, twice as much for up to twice as many."""
+LINE_CHANNELS = 32
+LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
+"""Two chunks of a ring that are large enough for a time that is linear in the size: a slice takes longer than a step.
+They are for up to LINE_CHANNELS channels. With up to twice as many, chunks are twice as large, and so on."""
 LINE_BYTES = 128
 CARD_SHARE = 0.96
 """Share of a card's rate that NCCL's estimate uses (topo.h: 12 GB/s for 100 Gb/s)."""
@@ -184,8 +185,8 @@ class Choice:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it."""
         if self.algorithm == DIRECT:
             return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
-        times = gpus * -(-self.channels // LINE_CHANNELS)
-        return times * LINE_CHUNKS_BYTES[0], times * LINE_CHUNKS_BYTES[1]
+        scale = gpus * -(-self.channels // LINE_CHANNELS)
+        return scale * LINE_CHUNKS_BYTES[0], scale * LINE_CHUNKS_BYTES[1]
 
 
 @cache

@@ -34,8 +34,8 @@ TABLE = HERE / "tables" / "machines_of_today.md"
 L1_HIT, L2_HIT, HBM = CHASES
 SIDE_CACHE = Chase("memory-side cache", "MALL_cyc", 512 << 10, 128, 4096, 4096, Cache.BYPASS_L1)
 SMALL_L2 = ("l2.bytes=1048576",)
-"""Four times as large as the L2 of a die of this size, so every load passes L2; the first pass fills the memory-side
-cache. A hardware chase has a buffer of more than 4 MB instead."""
+"""With it the L2 of a die holds a quarter of the chase's buffer, so every load misses L2. The first pass fills the
+memory-side cache. (On hardware the buffer is larger than 4 MB instead.)"""
 FAR_COLUMN = "L2_far_cyc"
 LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
 BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
