@@ -109,15 +109,18 @@ class CollectiveKernel:
         lanes: int,
         cache: Cache,
         shared_bytes: int = 0,
+        software_clk: int | None = None,
     ):
         """tiles: TILE records; warps: number per workgroup; unroll: accesses in flight per warp and buffer read.
 
-        shared_bytes: of a workgroup.
+        shared_bytes: of a workgroup. software_clk: None: a workgroup handles BAND_BYTES. Else it handles whole tiles,
+        and its first access comes this many core clocks after its start.
         """
         if not 1 <= unroll <= 16:
             raise UserError(f"collective.unroll: found {unroll}, allowed are 1 to 16")
         self.tiles, self.steps = tiles, list(steps)
         self.warps, self.unroll, self.lanes, self.cache = warps, unroll, lanes, cache
+        self.software_clk = software_clk
         self.work = [band for step in self.steps for band in self._bands(step)]
         self._programs: dict[tuple, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self.info = KernelInfo(
@@ -160,7 +163,7 @@ class CollectiveKernel:
             yield Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, placed, np.empty(0, np.uint64))
 
     def fingerprint(self) -> str:
-        text = repr((self.info.name, self.steps, self.warps, self.unroll, self.lanes, self.cache))
+        text = repr((self.info.name, self.steps, self.warps, self.unroll, self.lanes, self.cache, self.software_clk))
         shapes = self.tiles[["address", "runs", "run_bytes", "pitch_bytes"]].tobytes()
         return hashlib.sha256(text.encode() + shapes).hexdigest()
 
@@ -169,7 +172,7 @@ class CollectiveKernel:
         for first, count in segments(self.tiles, step.tiles):
             rows = int(self.tiles[first]["runs"])
             width = int(self.tiles["run_bytes"][first : first + count].sum())
-            high = max(1, BAND_BYTES // width)
+            high = max(1, BAND_BYTES // width) if self.software_clk is None else rows
             gate = step.gates[first - step.tiles.start] if step.gates else -1
             for row in range(0, rows, high):
                 yield Band(step, first, count, row, min(high, rows - row), gate)
@@ -201,8 +204,8 @@ class CollectiveKernel:
         self, accesses: np.ndarray, reads: int, update: bool, also: int | None, stored: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """stored: slot of the stores, which are then acknowledged; or NO_SLOT."""
-        parts: list[np.ndarray] = []
-        buffers: list[int] = []
+        parts = [compute(Pipe.ALU, 1, self.software_clk)] if self.software_clk else []
+        buffers = [reads + 2] * len(parts)
         unroll = max(1, min(self.unroll, (SLOTS if stored == NO_SLOT else STORED) // reads))
         for turn in range(0, len(accesses), unroll):
             group = accesses[turn : turn + unroll]

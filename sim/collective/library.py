@@ -41,13 +41,10 @@ DIRECT_PIECE_BYTES = 524288
 """Part of a message that a channel sends before its receiver copies it (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE)."""
 DIRECT_LEAST_BYTES = 65536
 """A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
-DIRECT_WORKGROUPS = 4
-"""Workgroups on a CU that send, that receive, and that copy, in a direct algorithm and in NVLS (stores are posted,
-so some load while others store). Chosen with measured all-to-alls in view; it is no source-backed value."""
-LINE_CHANNELS = 32
-LINE_CHUNKS_BYTES = (4 * MIB, 8 * MIB)
-"""Two chunks of a ring that are large enough for a time that is linear in the size: a slice takes longer than a step.
-They are for up to LINE_CHANNELS channels. With up to twice as many, chunks are twice as large, and so on."""
+NVLS_WORKGROUPS = 4
+"""Workgroups on a CU that send, and as many that receive, in NVLS (assumed: some load while others store)."""
+LINE_CHUNK_BYTES = 4 * MIB
+"""A chunk that is large enough for a time that is linear in the size: a slice takes longer than a step."""
 LINE_BYTES = 128
 CARD_SHARE = 0.96
 """Share of a card's rate that NCCL's estimate uses (topo.h: 12 GB/s for 100 Gb/s)."""
@@ -161,12 +158,12 @@ class Choice:
 
     @property
     def pulls(self) -> bool:
-        """Do receivers load over the links? Those of messages do not, though they could (D56)."""
-        return self.can_pull and self.algorithm == RING and row_of(self.row).pulls
+        """Do receivers load over the links (D56)?"""
+        return self.can_pull and row_of(self.row).pulls
 
     @property
     def can_pull(self) -> bool:
-        """Could they? Only rings and messages with Simple within one node can."""
+        """Could they? Only those of rings and messages with Simple within one node can."""
         return self.algorithm in (RING, DIRECT) and (self.protocol, self.nodes) == ("simple", 1)
 
     @property
@@ -182,11 +179,16 @@ class Choice:
         return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
 
     def line_bytes(self, gpus: int) -> tuple[int, int]:
-        """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it."""
+        """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it.
+
+        In a ring they have one and two rounds, as each round costs time of its own. Over several nodes that would take
+        too long, as every GPU is simulated: the line does not have the time of further rounds there.
+        """
         if self.algorithm == DIRECT:
             return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
-        scale = gpus * -(-self.channels // LINE_CHANNELS)
-        return scale * LINE_CHUNKS_BYTES[0], scale * LINE_CHUNKS_BYTES[1]
+        round_bytes = self.channels * self.figures.piece_bytes if self.algorithm == RING and self.nodes == 1 else 1
+        least = gpus * -(-LINE_CHUNK_BYTES // round_bytes) * round_bytes
+        return least, 2 * least
 
 
 @cache

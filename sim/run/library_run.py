@@ -12,8 +12,8 @@ import numpy as np
 
 from sim.collective import nvls, tree
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.kernel import BAND_BYTES
-from sim.collective.library import DIRECT_WORKGROUPS, LINE_BYTES, NVLS, RING, TREE, Choice, row_of, topology_of
+from sim.collective.kernel import BAND_BYTES, Pieces
+from sim.collective.library import DIRECT, LINE_BYTES, NVLS, NVLS_WORKGROUPS, RING, TREE, Choice, row_of, topology_of
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels, staged_plan
 from sim.collective.topology import adding_switch
@@ -38,8 +38,6 @@ CREDITS = 16_384
 """2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
 PULLED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv")
 """Collectives whose receivers can load."""
-TREE_WORKGROUPS = 2
-"""Workgroups on a CU in a tree: one goes up while one goes down."""
 BARE_PS = "bare_time_ps"
 """Figure: time without the launch."""
 
@@ -89,7 +87,22 @@ class LibraryRun(Run):
 
     @cached_property
     def buffer(self) -> tuple[np.ndarray, Chunks]:
-        return flat_buffer(self.data_bytes, self.gpus, self.choice.channels)
+        """In a direct algorithm a message has its share of the channels, in others a chunk has all of them."""
+        channels = self.choice.channels
+        shared = max(1, channels // self.gpus) if self.choice.algorithm == DIRECT else channels
+        return flat_buffer(self.data_bytes, self.gpus, shared, None if self.slice_ps is None else self.pieces.count)
+
+    @property
+    def pieces(self) -> Pieces:
+        """How a chunk is cut."""
+        return self.choice.pieces(self.gpus, self.data_bytes // self.gpus)
+
+    @property
+    def slice_ps(self) -> int | None:
+        """Software of a channel before each slice of a step; None: NVLS, whose channels are many short workgroups."""
+        if self.choice.algorithm == NVLS:
+            return None
+        return self.preset.machine.collective.step_ps // self.pieces.slices
 
     @property
     def padded_bytes(self) -> int:
@@ -115,11 +128,11 @@ class LibraryRun(Run):
                 "protocol simple in one node"
             )
         check_plan_memory(chunks.tiles, chunks.gpus)
-        step_ps, gpus = machine.collective.step_ps, range(self.gpus)
+        step_ps, gpus = machine.collective.step_ps if self.slice_ps is None else 0, range(self.gpus)
         if self.choice.algorithm == NVLS:
             switch = adding_switch(machine.link, self.gpus)
             return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
-        topology, pieces = machine.link.topology, self.choice.pieces(self.gpus, self.padded_bytes // self.gpus)
+        topology, pieces = machine.link.topology, self.pieces
         settings: dict[str, Any] = {"pieces": pieces, "step_ps": step_ps}
         if self.choice.algorithm == TREE:
             settings["per_node"] = self.gpus // self.choice.nodes
@@ -129,26 +142,29 @@ class LibraryRun(Run):
         return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, step_ps, self.pulls) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
-        """The kernel of a GPU; of a direct algorithm and of NVLS its parts, which run at the same time."""
-        machine = replace_unit(self.preset.machine, collective={"launch_ps": 0})
-        channels = self.choice.channels
-        if self.choice.algorithm == RING:
-            return [collective_launch(machine, self.kind, plan, 0, (0, channels))]
-        if self.choice.algorithm == TREE:
-            ways = [replace(plan, steps=steps) for steps in tree.both_ways(plan)]
-            both = enumerate(way for way in ways if way.steps)
-            kernels_ = [collective_launch(machine, self.kind, way, queue, (0, channels)) for queue, way in both]
-            return [replace(part, places=TREE_WORKGROUPS) for part in kernels_]
-        own = 0 if self.choice.algorithm == NVLS else max(1, channels // self.gpus)  # they copy what the GPU keeps
+        """The kernel of a GPU, or its parts, which run at the same time: of a ring one, of a tree its two ways, else
+        those that send, that receive, and that copy what the GPU keeps."""
+        channels, algorithm = self.choice.channels, self.choice.algorithm
+        own = max(1, channels // self.gpus) if algorithm == DIRECT else 0  # they copy
         shared = (0, max(1, channels - own))
-        places = (shared, shared, (channels - own, channels))
-        parts = [
-            collective_launch(machine, self.kind, replace(plan, steps=steps), queue, cus)
-            for queue, (steps, cus) in enumerate(zip(kernels(plan.steps), places, strict=True))
+        if algorithm == RING:
+            parts, places = [plan.steps], [shared]
+        elif algorithm == TREE:
+            parts, places = tree.both_ways(plan), [shared, shared]
+        else:
+            parts, places = kernels(plan.steps), [shared, shared, (channels - own, channels)]
+        return [
+            self._part(replace(plan, steps=steps), queue, cus)
+            for queue, (steps, cus) in enumerate(zip(parts, places, strict=True))
             if steps
         ]
-        more = DIRECT_WORKGROUPS if self.choice.algorithm == NVLS else 0  # a CU counts the workgroups of all kernels
-        return [replace(part, places=DIRECT_WORKGROUPS + more * part.queue) for part in parts]
+
+    def _part(self, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
+        machine = replace_unit(self.preset.machine, collective={"launch_ps": 0})
+        launch = collective_launch(machine, self.kind, plan, queue, cus, self.slice_ps)
+        if self.choice.algorithm == NVLS:
+            return replace(launch, places=NVLS_WORKGROUPS * (1 + queue))  # a CU counts the workgroups of both parts
+        return launch if self.choice.algorithm == RING else replace(launch, part=False, keeps=cus[1] - cus[0])
 
     def reads(self, field: str) -> bool:
         return field != "collective.launch_ps"  # all GPUs are idle until then; `signed` adds it
@@ -269,14 +285,18 @@ class BesideRun(LibraryRun):
         return Run.signed(self, result)
 
 
-def flat_buffer(data_bytes: int, gpus: int, channels: int) -> tuple[np.ndarray, Chunks]:
+def flat_buffer(data_bytes: int, gpus: int, channels: int, parts: int | None = None) -> tuple[np.ndarray, Chunks]:
     """OUTPUT_TILE records of a buffer without gaps, and its chunks.
 
-    A chunk has whole lines. Its tiles are equal and of at most BAND_BYTES; if there are enough lines, each channel has
-    the same number of tiles.
+    A chunk has whole lines. Its tiles are equal. If there are enough lines, each channel has the same number of tiles.
+
+    Args:
+        parts: tiles of a channel in a chunk. None: as many as their size of at most BAND_BYTES asks for.
     """
     lines = -(-data_bytes // (gpus * LINE_BYTES))
-    turns = -(-lines * LINE_BYTES // (channels * BAND_BYTES))
+    turns = (
+        -(-lines * LINE_BYTES // (channels * BAND_BYTES)) if parts is None else max(1, min(parts, lines // channels))
+    )
     tile_lines = -(-lines // (channels * turns))
     tiles = np.zeros(gpus * -(-lines // tile_lines), OUTPUT_TILE)
     tiles["address"] = np.arange(len(tiles)) * tile_lines * LINE_BYTES

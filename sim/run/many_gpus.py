@@ -42,6 +42,7 @@ from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
 from traces.errors import UserError
 from traces.schema import Cache
+from traces.units import period_ps
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
@@ -193,8 +194,15 @@ def collective_plans(
     return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
 
-def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int]) -> Launch:
-    """The kernel of a collective on one GPU."""
+def collective_launch(
+    machine: Machine, kind: str, plan: Plan, queue: int, cus: tuple[int, int], slice_ps: int | None = None
+) -> Launch:
+    """The kernel of a collective on one GPU.
+
+    slice_ps: None: a step begins `collective.step_ps` after its data. Else a workgroup is what a channel of a library
+    does in a slice of a step: whole tiles, after this time of software. The workgroups of a CU, one after the other,
+    stand for one that lasts as long as the collective.
+    """
     spec = machine.collective
     kernel = CollectiveKernel(
         kind,
@@ -205,8 +213,9 @@ def collective_launch(machine: Machine, kind: str, plan: Plan, queue: int, cus: 
         lanes=machine.cu.lanes_per_warp,
         cache=Cache.UNCACHED if spec.cache == CollectiveCache.UNCACHED else Cache.BYPASS_L1,
         shared_bytes=spec.shared_bytes,
+        software_clk=None if slice_ps is None else round(slice_ps / period_ps(machine.cu.clock_MHz)),
     )
-    start_ps = spec.launch_ps + spec.step_ps
+    start_ps = spec.launch_ps + (spec.step_ps if slice_ps is None else 0)
     return Launch(kernel, queue, cus, spec.workgroups, True, True, kernel.tags, kernel.gates, start_ps)
 
 

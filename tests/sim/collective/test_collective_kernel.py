@@ -156,13 +156,24 @@ def test_a_workgroup_is_a_band_of_rows_of_tiles_side_by_side():
     assert loads["work"].tolist() == [tile for _ in range(2) for tile in range(4) for _ in range(8)]
 
 
+def test_a_workgroup_of_a_channel_is_a_whole_tile_after_the_software():
+    tiles = tiles_of([(0, 1000, 128, 128), (128_000, 1000, 128, 128)])
+    bands, whole = (make_kernel(tiles, [Step(range(2), (0,), REMOTE)], software_clk=clk) for clk in (None, 70))
+    assert len(bands.work) == 8 and len(whole.work) == 2
+    assert touched_by_tile(bands, Kind.STORE) == touched_by_tile(whole, Kind.STORE)
+    for program in programs(next(whole.workgroups())):
+        assert (program[0]["kind"], program[0]["cycles"]) == (Kind.COMPUTE, 70)
+        assert Kind.COMPUTE not in program[1:]["kind"]
+
+
 def test_the_fingerprint_tells_kernels_apart():
     tiles, step = tile_record((4096, 2, 64, 128)), Step(range(1), (0,), REMOTE)
     same = make_kernel(tiles, [step]).fingerprint()
     assert make_kernel(tiles.copy(), [Step(range(1), (0,), REMOTE)]).fingerprint() == same
     others = [make_kernel(tiles, [step], unroll=5), make_kernel(tiles, [step, step])]
     others += [make_kernel(tile_record((4096, 3, 64, 128)), [step]), make_kernel(tiles, [step], cache=Cache.BYPASS_L1)]
-    assert len({same, *(other.fingerprint() for other in others)}) == 5
+    others += [make_kernel(tiles, [step], software_clk=clk) for clk in (0, 1)]
+    assert len({same, *(other.fingerprint() for other in others)}) == 7
 
 
 @pytest.mark.parametrize("unroll", [0, 17])

@@ -173,7 +173,8 @@ def test_staged_buffers_read_and_write_what_the_plan_says(kind, read, written, s
     for pulls in (True, False):
         found = simulated(kind, 4, size, f"collective.pulls={str(pulls).lower()}", protocol="simple")
         assert found.exactly_once and found.padded_bytes == size
-        tiles = found.channels  # of each chunk
+        slices = 1 if kind == "all_to_all" else 2
+        tiles = slices * (found.channels // 4 if kind == "all_to_all" else found.channels)  # of each chunk
         flags_bytes = SECTOR_BYTES * tiles * round(4 * sent) if pulls else 0
         assert (found.dram_read_bytes, found.dram_write_bytes) == (read * size, written * size + flags_bytes)
         assert found.link_bytes == sent * size + flags_bytes
@@ -210,6 +211,35 @@ def test_send_recv_sends_the_message_and_ll_sends_it_with_flags():
     assert (found.dram_read_bytes, found.dram_write_bytes) == (2 * 8192, 2 * 8192)
 
 
+@pytest.mark.parametrize(("kind", "slices"), [("all_gather", 2 * 2), ("reduce_scatter", 2 * 2), ("all_to_all", 2 * 1)])
+def test_a_channel_does_nothing_else_in_the_time_of_the_software(kind, slices):
+    """Each slice of the steps of a ring adds its share, also if its data came long before. A message is one slice: it
+    is sent, then received."""
+    times_ps = []
+    for step_us in (0, 100):
+        chosen = choose("nccl_a100", kind, 2, 1 << 20, protocol="simple", channels=4)
+        preset = library_preset(load_preset("a100_80g", [f"collective.step_ps={step_us * 1_000_000}"]), chosen)
+        run = LibraryRun(preset=preset, kind=kind, gpus=2, data_bytes=1 << 20, choice=chosen)
+        times_ps.append(run.execute().time_ps)
+    share_ps = 100_000_000 // (slices // 2)
+    assert times_ps[1] - times_ps[0] == pytest.approx(slices * share_ps, rel=0.05)
+
+
+def test_a_channel_has_one_workgroup_for_each_slice_of_each_step():
+    """A buffer of 8 MiB on four GPUs: chunks of one round. A message has a quarter of the channels."""
+    for kind, channels, protocol, workgroups in (
+        ("all_gather", 6, "simple", 4 * 2 * 6),
+        ("reduce_scatter", 6, "ll128", 4 * 6),
+        ("all_to_all", 8, "simple", (3 + 3 + 1) * 2),
+    ):
+        choice = choose("nccl_a100", kind, 4, 1 << 23, protocol=protocol, channels=channels)
+        preset = library_preset(load_preset("a100_80g"), choice)
+        run = LibraryRun(preset=preset, kind=kind, gpus=4, data_bytes=1 << 23, choice=choice)
+        launches = run.launches(run.plans()[0])
+        pieces = run.pieces.rounds
+        assert sum(launch.source.info.workgroups for launch in launches) == workgroups * pieces, (kind, pieces)
+
+
 @pytest.mark.slow
 def test_a_large_collective_lies_on_a_line_and_says_so():
     """A chunk is 16 times as large as the larger one that is simulated. Launch and hops are not in the slope."""
@@ -219,6 +249,16 @@ def test_a_large_collective_lies_on_a_line_and_says_so():
     slope = (at[1].time_ns - at[0].time_ns) / (high - low)
     assert found.time_ns == pytest.approx(at[1].time_ns + 15 * high * slope)
     assert found.dram_read_bytes == pytest.approx(16 * high, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all"])
+def test_the_line_is_what_a_whole_simulation_takes(kind):
+    asked = Collective(load_preset("a100_80g"), kind, 2, 32 << 20, protocol="simple", channels=2)
+    line, whole = (simulate_collective(asked, whole=whole) for whole in (False, True))
+    assert len(line.simulated_bytes) == 2 and whole.simulated_bytes == (32 << 20,)
+    assert line.time_ns == pytest.approx(whole.time_ns, rel=0.03)
+    assert line.dram_write_bytes == pytest.approx(whole.dram_write_bytes, rel=0.01)
 
 
 @pytest.mark.slow
@@ -276,7 +316,7 @@ def test_a_collective_that_is_called_first_has_its_channels_at_once():
     run = beside(lead_ps=100_000_000)
     both, (gemm, collective) = run.execute(), alone(run)
     machine = run.preset.machine
-    started_ps = machine.collective.launch_ps + machine.collective.step_ps
+    started_ps = machine.collective.launch_ps
     assert both.figures["channels_placed_ps"] == started_ps + (CHANNELS - 1) * machine.dispatch.workgroup_ps
     assert both.figures["collective_end_ps"] == pytest.approx(collective.time_ps, rel=0.05)
     assert 0.9 < both.figures["gemm_end_ps"] / gemm.time_ps < 1.5
@@ -285,7 +325,7 @@ def test_a_collective_that_is_called_first_has_its_channels_at_once():
 def test_channels_behind_a_gemm_wait_for_its_tiles():
     """In turn for tiles of the first wave of three, in order for those of the second one."""
     machine = beside().preset.machine
-    started_ps = machine.collective.launch_ps + machine.collective.step_ps
+    started_ps = machine.collective.launch_ps
     lead_ps = started_ps - machine.dispatch.launch_ps - 500_000  # the GEMM starts half a microsecond earlier
     wave_ps = (alone(beside())[0].time_ps - machine.dispatch.launch_ps) / 3
     turns, order = (beside(rule, lead_ps=lead_ps).execute() for rule in ("in_turn", "in_order"))
