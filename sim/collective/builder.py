@@ -140,7 +140,7 @@ class Builder:
                 self.counts.local[counted] += 1
                 self.counts.local_weight[counted] += 1
 
-    def plan(self, step_ps: int) -> Plan:
+    def plan(self, step_ps: int = 0) -> Plan:
         plan = planned(self.buffers, self.chunks, self.gpu, self.topology, self.regions, step_ps)
         plan.counts, plan.steps = self.counts, self.steps
         return plan

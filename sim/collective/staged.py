@@ -110,7 +110,6 @@ def staged_plan(
     gpu: int,
     topology: AnyTopology,
     pieces: Pieces,
-    step_ps: int = 0,
     pulls: bool = False,
 ) -> Plan:
     """The plan of one GPU.
@@ -124,4 +123,4 @@ def staged_plan(
     build = Builder(output, chunks, gpu, topology, pieces.count, phases, pulls)
     add(build)
     build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
+    return build.plan()

@@ -55,7 +55,6 @@ def all_reduce(
     *,
     per_node: int,
     pieces: Pieces,
-    step_ps: int = 0,
 ) -> Plan:
     """An all-reduce of one GPU. The tags of the way down follow those of the way up; each is a kernel (`both_ways`)."""
     build = Builder(output, chunks, gpu, topology, pieces.count, 2)
@@ -74,7 +73,7 @@ def all_reduce(
             build.step(local, reads, _peer(build, child) + DOWN, offset=down, waits=waits)
         build.step(local, reads, RESULT, offset=down, waits=waits)
     build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
+    return build.plan()
 
 
 def _go_up(build: Builder, local: int, children: list[int], parent: int | None, per_node: int) -> None:
@@ -94,9 +93,7 @@ def both_ways(plan: Plan) -> list[list[Step]]:
     return [up, [step for step in plan.steps if step.tag_offset]]
 
 
-def broadcast(
-    output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces, step_ps: int = 0
-) -> Plan:
+def broadcast(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces) -> Plan:
     """A broadcast of one GPU, from GPU 0 along the ring."""
     build = Builder(output, chunks, gpu, topology, pieces.count, 1)
     last = gpu == chunks.gpus - 1
@@ -109,4 +106,4 @@ def broadcast(
         else:
             build.step(local, [read], build.peer(1) + DOWN, gated=gated, also=(RESULT, 0))
     build.steps = in_rounds(build.steps, pieces)
-    return build.plan(step_ps)
+    return build.plan()

@@ -128,18 +128,17 @@ class LibraryRun(Run):
                 "protocol simple in one node"
             )
         check_plan_memory(chunks.tiles, chunks.gpus)
-        step_ps, gpus = machine.collective.step_ps if self.slice_ps is None else 0, range(self.gpus)
+        gpus = range(self.gpus)
         if self.choice.algorithm == NVLS:
-            switch = adding_switch(machine.link, self.gpus)
+            switch, step_ps = adding_switch(machine.link, self.gpus), machine.collective.step_ps
             return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
         topology, pieces = machine.link.topology, self.pieces
-        settings: dict[str, Any] = {"pieces": pieces, "step_ps": step_ps}
         if self.choice.algorithm == TREE:
-            settings["per_node"] = self.gpus // self.choice.nodes
-            return [tree.all_reduce(output, chunks, gpu, topology, **settings) for gpu in gpus]
+            per_node = self.gpus // self.choice.nodes
+            return [tree.all_reduce(output, chunks, gpu, topology, per_node=per_node, pieces=pieces) for gpu in gpus]
         if self.kind == "broadcast":
-            return [tree.broadcast(output, chunks, gpu, topology, **settings) for gpu in gpus]
-        return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, step_ps, self.pulls) for gpu in gpus]
+            return [tree.broadcast(output, chunks, gpu, topology, pieces=pieces) for gpu in gpus]
+        return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, self.pulls) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
         """The kernel of a GPU, or its parts, which run at the same time: of a ring one, of a tree its two ways, else
