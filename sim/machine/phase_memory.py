@@ -24,7 +24,6 @@ def run_channels(node, first, last, end_ps):
         if now_ps >= end_ps:
             continue
         channel = node.channels[h]
-        channel.window_end_ps = end_ps
         steps = 0
         while now_ps < end_ps:
             steps += 1

@@ -131,7 +131,6 @@ CHANNEL = np.dtype(
         ("read_held", "i8"),  # 1: a read waits outside for a queued write
         ("refused", "i8"),  # 1: a head waits for an access in the queue, or the arbiter takes none
         ("smallest", "i8", 2),  # per direction: entries of the smallest head that waits for room, NEVER if none does
-        ("window_end_ps", "i8"),  # of the engine's time window, NEVER without one
         ("aged", "i8"),  # slot of the atom over the age limit, -1 for none
         ("age_check_ps", "i8"),  # when to look for such an atom
         ("last_stream", "i8"),  # of the last request accepted
@@ -163,7 +162,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
-        ("pad", "i8", 7),  # fills whole cache lines of the host
+        ("pad", "i8", 8),  # an odd number of whole cache lines of the host in all
         # state: the last bursts on the bus, a ring; empty without a time series
         ("bursts", "i8"),  # so far
         ("burst_end_ps", "i8", RECENT_BURSTS),

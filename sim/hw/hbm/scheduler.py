@@ -77,10 +77,8 @@ def issue_column(channel, fifos, pool, now_ps, log):
         if direction == READS:
             _answer(channel, fifos, pool, finished, end_ps + channel.extra_latency_ps)
         free_request(channel, finished)
-    free_ps = min(channel.read_ps, channel.write_ps)
-    if free_ps >= channel.window_end_ps or _acts_next(channel, fifo_full(fifos[channel.out_fifo])):
-        free_ps = now_ps + channel.period_ps  # at the end of a window too: the next window begins with the next call
-    channel.column_wake_ps = free_ps
+    acts_next = _acts_next(channel, fifo_full(fifos[channel.out_fifo]))
+    channel.column_wake_ps = now_ps + channel.period_ps if acts_next else min(channel.read_ps, channel.write_ps)
     return finished
 
 

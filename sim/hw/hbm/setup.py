@@ -47,7 +47,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     channels["served"] = -1
     channels["aged"] = -1
     channels["last_stream"] = -1
-    channels["wrong_ps"] = channels["window_end_ps"] = NEVER
+    channels["wrong_ps"] = NEVER
     channels["free_atoms"] = channels["free_requests"] = MAX_ATOMS
     channels["free_atom"] = channels["free_request"] = np.arange(MAX_ATOMS)[::-1]  # taken from the end: low slots first
     return channels
