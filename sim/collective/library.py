@@ -178,15 +178,16 @@ class Choice:
         figures = self.figures
         return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
 
-    def line_bytes(self, gpus: int) -> tuple[int, int]:
+    def line_bytes(self, gpus: int, every_gpu: bool = False) -> tuple[int, int]:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it.
 
-        In a ring they have one and two rounds, as each round costs time of its own. Over several nodes that would take
-        too long, as every GPU is simulated: the line does not have the time of further rounds there.
+        In a ring they have one and two rounds, as each round costs time of its own. Where every GPU is simulated
+        (several nodes, or `every_gpu`) that would take too long: the line has no time of further rounds there.
         """
         if self.algorithm == DIRECT:
             return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
-        round_bytes = self.channels * self.figures.piece_bytes if self.algorithm == RING and self.nodes == 1 else 1
+        whole_rounds = self.algorithm == RING and self.nodes == 1 and not every_gpu
+        round_bytes = self.channels * self.figures.piece_bytes if whole_rounds else 1
         least = gpus * -(-LINE_CHUNK_BYTES // round_bytes) * round_bytes
         return least, 2 * least
 

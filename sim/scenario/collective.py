@@ -101,7 +101,8 @@ class Collective:
     def runs(self, whole: bool = False) -> dict[int, Run]:
         """Size of the whole buffer in bytes -> its run: this size, or two smaller ones."""
         choice = None if self.row == PLAIN else self.choice()
-        line = choice.line_bytes(self.gpus) if choice else (LARGEST_BYTES, LARGEST_BYTES)
+        every_gpu = self.name == "broadcast"
+        line = choice.line_bytes(self.gpus, every_gpu) if choice else (LARGEST_BYTES, LARGEST_BYTES)
         sizes = [self.whole_bytes] if whole or self.whole_bytes <= line[1] else line
         return {size: self.run(size, choice) for size in sizes}
 
