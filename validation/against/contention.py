@@ -76,7 +76,7 @@ class Case(NamedTuple):
     overlap: float = 0.0
 
 
-CASES = (Case(8192, 56, 1.32, 2.20, 1.09), Case(8192, 32, 1.19, 0.0, 1.29))
+CASES = (Case(8192, 56, 1.32, 2.20, 1.09), Case(8192, 32, 1.19, 0.0, 1.29), Case(12288, 56, 1.19, 2.75, 1.09))
 """torch, medians of the files' rows."""
 UNSET = 56
 """Channels where the files have "unset"."""
