@@ -1,10 +1,11 @@
 """Collectives that run on CUs: kernels made of the same warp events as any trace.
 
 The kernel walks memory in order, like a kernel without knowledge of tiles. Neighbouring tiles of one row of tiles form
-a *segment*. In one step a workgroup handles a band of a segment's rows. It reads them here (its own data and arrived
-data), adds, and writes them to this GPU or, through the peer window, to another GPU. Accesses are distributed over the
-warps: 16 bytes per lane, `unroll` accesses in flight. Each access is within one tile; `work` is the tile's number
-relative to the workgroup's tag. Workgroups are in the order of the steps. The workgroups of a step may wait for a gate.
+a *segment*. In one step a workgroup handles a band of a segment's rows; that of a library's channel handles all rows,
+after the time of its software. It reads them here (its own data and arrived data), adds, and writes them to this GPU
+or, through the peer window, to another GPU. Accesses are distributed over the warps: 16 bytes per lane, `unroll`
+accesses in flight. Each access is within one tile; `work` is the tile's number relative to the workgroup's tag.
+Workgroups are in the order of the steps. The workgroups of a step may wait for a gate.
 """
 
 import hashlib

@@ -178,16 +178,15 @@ class Choice:
         figures = self.figures
         return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
 
-    def line_bytes(self, gpus: int, every_gpu: bool = False) -> tuple[int, int]:
+    def line_bytes(self, gpus: int, alike: bool) -> tuple[int, int]:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it.
 
-        In a ring they have one and two rounds, as each round costs time of its own. Where every GPU is simulated
-        (several nodes, or `every_gpu`) that would take too long: the line has no time of further rounds there.
+        In a ring they have one and two rounds, as each round costs time of its own. If the GPUs are not alike, all of
+        them are simulated, and that would take too long: the line has no time of further rounds there.
         """
         if self.algorithm == DIRECT:
             return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
-        whole_rounds = self.algorithm == RING and self.nodes == 1 and not every_gpu
-        round_bytes = self.channels * self.figures.piece_bytes if whole_rounds else 1
+        round_bytes = self.channels * self.figures.piece_bytes if self.algorithm == RING and alike else 1
         least = gpus * -(-LINE_CHUNK_BYTES // round_bytes) * round_bytes
         return least, 2 * least
 

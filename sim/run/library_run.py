@@ -141,8 +141,10 @@ class LibraryRun(Run):
         return [staged_plan(self.kind, output, chunks, gpu, topology, pieces, self.pulls) for gpu in gpus]
 
     def launches(self, plan: Plan) -> list[Launch]:
-        """The kernel of a GPU, or its parts, which run at the same time: of a ring one, of a tree its two ways, else
-        those that send, that receive, and that copy what the GPU keeps."""
+        """The kernel of a GPU, or its parts, which run at the same time.
+
+        A ring has one, a tree one for each way; else one sends, one receives, and one copies what the GPU keeps.
+        """
         channels, algorithm = self.choice.channels, self.choice.algorithm
         own = max(1, channels // self.gpus) if algorithm == DIRECT else 0  # they copy
         shared = (0, max(1, channels - own))
@@ -293,9 +295,9 @@ def flat_buffer(data_bytes: int, gpus: int, channels: int, parts: int | None = N
         parts: tiles of a channel in a chunk. None: as many as their size of at most BAND_BYTES asks for.
     """
     lines = -(-data_bytes // (gpus * LINE_BYTES))
-    turns = (
-        -(-lines * LINE_BYTES // (channels * BAND_BYTES)) if parts is None else max(1, min(parts, lines // channels))
-    )
+    if parts is None:
+        parts = -(-lines * LINE_BYTES // (channels * BAND_BYTES))
+    turns = max(1, min(parts, lines // channels))
     tile_lines = -(-lines // (channels * turns))
     tiles = np.zeros(gpus * -(-lines // tile_lines), OUTPUT_TILE)
     tiles["address"] = np.arange(len(tiles)) * tile_lines * LINE_BYTES

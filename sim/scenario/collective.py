@@ -5,7 +5,7 @@ sizes (`Choice.line_bytes`) gives time and traffic. `CollectiveResult.simulated_
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choose
@@ -90,21 +90,23 @@ class Collective:
         chosen = self.algorithm, self.protocol, self.channels
         return choose(self.row, self.name, self.gpus, self.whole_bytes, *chosen)
 
-    def run(self, whole_bytes: int, choice: Choice | None) -> Run:
-        """The run of a buffer of this size. choice: None = plain."""
-        if choice is None:
-            kind, each = ("send", whole_bytes // 2) if self.name == "send_recv" else (self.name, whole_bytes)
+    def run(self) -> CollectiveRun | LibraryRun:
+        """The run of the whole buffer."""
+        if self.row == PLAIN:
+            kind, each = ("send", self.whole_bytes // 2) if self.name == "send_recv" else (self.name, self.whole_bytes)
             return plain_run(self.preset, Exchange(kind, each, self.gpus))
+        choice = self.choice()
         preset = library_preset(self.preset, choice)
-        return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=whole_bytes, choice=choice)
+        return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=self.whole_bytes, choice=choice)
 
     def runs(self, whole: bool = False) -> dict[int, Run]:
-        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones."""
-        choice = None if self.row == PLAIN else self.choice()
-        every_gpu = self.name == "broadcast"
-        line = choice.line_bytes(self.gpus, every_gpu) if choice else (LARGEST_BYTES, LARGEST_BYTES)
-        sizes = [self.whole_bytes] if whole or self.whole_bytes <= line[1] else line
-        return {size: self.run(size, choice) for size in sizes}
+        """Size of the whole buffer in bytes -> its run: this size, or two smaller ones of a library's collective."""
+        run = self.run()
+        if isinstance(run, LibraryRun) and not whole:
+            line = run.choice.line_bytes(self.gpus, run.alike)
+            if self.whole_bytes > line[1]:
+                return {size: replace(run, data_bytes=size) for size in line}
+        return {self.whole_bytes: run}
 
 
 @dataclass(frozen=True)

@@ -243,17 +243,20 @@ def test_a_channel_has_one_workgroup_for_each_slice_of_each_step():
 def test_the_line_goes_through_whole_rounds_where_one_gpu_stands_for_all():
     ring = choose("nccl_a100", "all_gather", 8, 1 << 28, protocol="simple")
     round_bytes = 8 * ring.channels * (2 << 20)
-    assert ring.line_bytes(8) == (round_bytes, 2 * round_bytes)
-    assert ring.line_bytes(8, every_gpu=True) == (8 * (4 << 20), 8 * (8 << 20))
-    assert choose("nccl_a100", "all_gather", 16, 1 << 28).line_bytes(16) == (16 * (4 << 20), 16 * (8 << 20))
-    short = choose("nccl_a100", "all_gather", 2, 1 << 28, protocol="ll").line_bytes(2)  # rounds of 768 KiB
+    assert ring.line_bytes(8, alike=True) == (round_bytes, 2 * round_bytes)
+    assert ring.line_bytes(8, alike=False) == (8 * (4 << 20), 8 * (8 << 20))
+    for kind, gpus in (("broadcast", 8), ("all_gather", 16)):
+        asked = Collective(load_preset("a100_80g"), kind, gpus, 1 << 28, protocol="simple")
+        assert list(asked.runs()) == [gpus * (4 << 20), gpus * (8 << 20)]
+    ll = choose("nccl_a100", "all_gather", 2, 1 << 28, protocol="ll")  # rounds of 768 KiB
+    short = ll.line_bytes(2, alike=True)
     assert short == (2 * 6 * 24 * 32768, 2 * 12 * 24 * 32768)
 
 
 @pytest.mark.slow
 def test_a_large_collective_lies_on_a_line_and_says_so():
     """A chunk is 16 times as large as the larger one that is simulated. Launch and hops are not in the slope."""
-    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28).line_bytes(2)
+    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28).line_bytes(2, alike=True)
     found, at = simulated("all_gather", 2, 16 * high), [simulated("all_gather", 2, size) for size in (low, high)]
     assert found.simulated_bytes == (low, high)
     slope = (at[1].time_ns - at[0].time_ns) / (high - low)
