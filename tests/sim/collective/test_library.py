@@ -211,18 +211,40 @@ def test_send_recv_sends_the_message_and_ll_sends_it_with_flags():
     assert (found.dram_read_bytes, found.dram_write_bytes) == (2 * 8192, 2 * 8192)
 
 
-@pytest.mark.parametrize(("kind", "slices"), [("all_gather", 2 * 2), ("reduce_scatter", 2 * 2), ("all_to_all", 2 * 1)])
-def test_a_channel_does_nothing_else_in_the_time_of_the_software(kind, slices):
-    """Each slice of the steps of a ring adds its share, also if its data came long before. A message is one slice: it
-    is sent, then received."""
+def software_ps(machine, kind, data_bytes):
+    """What a software time of 100 us for each step adds to a collective on two GPUs and four channels."""
     times_ps = []
     for step_us in (0, 100):
-        chosen = choose("nccl_a100", kind, 2, 1 << 20, protocol="simple", channels=4)
-        preset = library_preset(load_preset("a100_80g", [f"collective.step_ps={step_us * 1_000_000}"]), chosen)
-        run = LibraryRun(preset=preset, kind=kind, gpus=2, data_bytes=1 << 20, choice=chosen)
+        choice = choose(f"nccl_{machine}", kind, 2, data_bytes, protocol="simple", channels=4)
+        values = [f"collective.step_ps={step_us * 1_000_000}"]
+        preset = library_preset(load_preset({"a100": "a100_80g", "h100": "h100_sxm"}[machine], values), choice)
+        run = LibraryRun(preset=preset, kind=kind, gpus=2, data_bytes=data_bytes, choice=choice)
         times_ps.append(run.execute().time_ps)
-    share_ps = 100_000_000 // (slices // 2)
-    assert times_ps[1] - times_ps[0] == pytest.approx(slices * share_ps, rel=0.05)
+    return times_ps[1] - times_ps[0]
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("all_gather", 2), ("reduce_scatter", 2), ("all_to_all", 2)])
+def test_a_channel_does_nothing_else_in_the_time_of_the_software(kind, steps):
+    """Each slice of the steps of a ring adds its share, also if its data came long before. A message is one slice: it
+    is sent, then received."""
+    assert software_ps("a100", kind, 1 << 20) == pytest.approx(steps * 100_000_000, rel=0.05)
+
+
+def test_a_channel_receives_while_it_sends():
+    """Four pieces one after the other; the last one is received behind them."""
+    assert software_ps("h100", "all_to_all", 8 << 20) == pytest.approx(5 * 100_000_000, rel=0.05)
+
+
+def test_receivers_load_from_an_a100_in_rings_and_messages_of_simple():
+    for row, kind, data_bytes, pulls in (
+        ("nccl_a100", "all_gather", 1 << 24, True),
+        ("nccl_a100", "all_to_all", 1 << 24, True),
+        ("nccl_a100", "send_recv", 1 << 24, True),
+        ("nccl_a100", "all_to_all", 1 << 10, False),  # LL
+        ("nccl_h100", "all_to_all", 1 << 24, False),
+        ("nccl_v100", "all_gather", 1 << 24, False),
+    ):
+        assert choose(row, kind, 2, data_bytes).pulls == pulls, (row, kind, data_bytes)
 
 
 def test_a_channel_has_one_workgroup_for_each_slice_of_each_step():
