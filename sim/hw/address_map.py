@@ -7,13 +7,14 @@ are bit shifts. A hash of the row into the bank is optional (D18). Addresses are
 """
 
 from sim.hw.bits import quotient, remainder, trailing_zeros
-from sim.hw.request import LINE_BYTES, SECTOR_BYTES
+from sim.hw.request import SECTOR_BYTES
 from sim.spec import BankHash, BankMap, CacheIndex
 from tracer.compile.jit import compiled
 
 ATOM_BYTES = 64
 """One DRAM transaction: up to two 32-byte columns of one bank and row."""
 ATOM_BITS = 6
+LINE_BITS = 7
 CHUNK_BITS = 8  # bytes in a row of map SG
 
 
@@ -53,9 +54,11 @@ def _hash(ratio, places, index):
     return fold(ratio, places) if index == CacheIndex.HASH else scatter(ratio, places)
 
 
-@compiled
+@compiled(inline=True)
 def spread(value, places, index):
     """Which of `places` the `value` selects. The pair of it and `value // places` is unique under each index policy."""
+    if places == 1:
+        return 0
     return remainder(value + _hash(quotient(value, places), places, index), places)
 
 
@@ -65,16 +68,17 @@ def unspread(ratio, place, places, index):
     return ratio * places + (place - _hash(ratio, places, index)) % places
 
 
-@compiled
+@compiled(inline=True)
 def channel_of(address, interleave_bytes, channels, index):
-    """Channel of a byte address; `index` is a CacheIndex."""
-    return spread(quotient(address, interleave_bytes), channels, index)
+    """Channel of a byte address; `index` is a CacheIndex. The interleave is a power of two here and below."""
+    return spread(address >> trailing_zeros(interleave_bytes), channels, index)
 
 
-@compiled
+@compiled(inline=True)
 def channel_local(address, interleave_bytes, channels):
     """Byte address within its channel."""
-    return quotient(address, interleave_bytes * channels) * interleave_bytes + remainder(address, interleave_bytes)
+    bits = trailing_zeros(interleave_bytes)
+    return (quotient(address >> bits, channels) << bits) + (address & (interleave_bytes - 1))
 
 
 @compiled
@@ -82,14 +86,6 @@ def channel_address(channel, local, interleave_bytes, channels, index):
     """Inverse of `channel_of` and `channel_local`."""
     block = unspread(local // interleave_bytes, channel, channels, index)
     return block * interleave_bytes + local % interleave_bytes
-
-
-@compiled(inline=True)
-def l2_bank_of(line, interleave_bytes, channels, banks, index):
-    """L2 bank of a line address. Each channel has `banks // channels` slices; its lines are distributed over them."""
-    slices = quotient(banks, channels)
-    local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
-    return channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
 
 
 @compiled(inline=True)
@@ -104,10 +100,14 @@ def set_of(value, sets, index):
 
 
 @compiled(inline=True)
-def l2_set_of(line, interleave_bytes, channels, banks, sets, index):
-    """Set of a line within its L2 bank. The lines of one bank, in order, use all sets evenly."""
-    local_line = channel_local(line, interleave_bytes, channels) // LINE_BYTES
-    return set_of(quotient(local_line, quotient(banks, channels)), sets, index)
+def l2_place(line, interleave_bytes, channels, index, slices, sets, set_index):
+    """(L2 bank, set in it) of a line address. The lines of a channel are distributed over its slices, one bank each.
+
+    The lines of one bank, in order, use all sets evenly.
+    """
+    local_line = channel_local(line, interleave_bytes, channels) >> LINE_BITS
+    bank = channel_of(line, interleave_bytes, channels, index) * slices + spread(local_line, slices, index)
+    return bank, set_of(quotient(local_line, slices), sets, set_index)
 
 
 @compiled

@@ -26,20 +26,21 @@ SPACING = 8
 FIFO = np.dtype(
     [
         # constants
-        ("first", "i8"),  # slot in the pool (not `base`: every numpy scalar has an attribute of that name)
+        ("first", "i4"),  # slot in the pool (not `base`: every numpy scalar has an attribute of that name)
         ("limit", "i4"),  # requests held at most
         ("credit_ps", "i4"),  # from the taking of a request until its producer sees the room, 0 = no credits
         ("room", "i4"),  # slots that it has - 1, a power of two less one; as many credits
         # state
         ("mask", "i4"),  # slots in its ring - 1, a power of two less one
+        ("fill_max", "i4"),  # most requests held at once, a counter
         ("head", "i8"),  # requests taken so far
         ("tail", "i8"),  # requests put so far
         ("claimed", "i8"),  # places promised to requests that come, all requests put included (crossbar only)
         ("origin", "i8"),  # number of a request that is, or would be, in the first slot
-        # counters
-        ("fill_max", "i8"),  # most requests held at once
+        ("free", "i8"),  # places with smaller numbers are known to be free (`fifo_has_room`)
     ]
 )
+"""One cache line of the host."""
 
 
 @by_reference
@@ -66,7 +67,7 @@ def make_fifos(depths, credits_ps=0):
     rings = np.array([1 << (int(depth) - 1).bit_length() for depth in depths], np.int64)
     ends = np.cumsum(rings + SPACING)
     fifos["first"], fifos["room"], fifos["limit"] = ends - SPACING - rings, rings - 1, depths
-    fifos["credit_ps"] = credits_ps
+    fifos["credit_ps"], fifos["free"] = credits_ps, depths
     slots = int(ends[-1])
     return fifos, Pool(host_aligned(slots, REQUEST), np.zeros(slots, np.int64))
 
@@ -150,6 +151,22 @@ def fifo_room_ps(fifo, pool, number):
 
 
 @compiled(inline=True)
+def fifo_has_room(fifo, pool, number, now_ps):
+    """May its producer put request `number` at now_ps? It never asks for an earlier time again. Writes: fifo."""
+    return number < fifo.free or _finds_room(fifo, pool, number, now_ps)
+
+
+@compiled
+def _finds_room(fifo, pool, number, now_ps):
+    """Look for free places, also further ahead, so that this is asked seldom."""
+    for last in (number + fifo.limit // 4, number):
+        if fifo_room_ps(fifo, pool, last) <= now_ps:
+            fifo.free = last + 1
+            return True
+    return False
+
+
+@compiled(inline=True)
 def _next_slot(fifo, pool):
     """The slot of the pool for one more request."""
     fill = fifo.tail - fifo.head
@@ -182,13 +199,15 @@ def fifo_push(fifo, pool):
 
 @compiled(inline=True)
 def fifo_push_copy(fifo, pool, request, ready_ps):
-    """Append a copy of `request` that becomes visible at `ready_ps`. The fifo must not be full.
+    """Append a copy of `request` that becomes visible at `ready_ps`, and return it. The fifo must not be full.
 
     Reads: request. Writes: fifo, pool.
     """
     index = _next_slot(fifo, pool)
     pool.requests[index] = request
-    pool.requests[index].ready_ps = ready_ps
+    copy = pool.requests[index]
+    copy.ready_ps = ready_ps
+    return copy
 
 
 @compiled

@@ -30,7 +30,7 @@ from sim.hw.l2_expect import AHEAD
 from sim.hw.l2_far import has_copy_room, later_input_ps, next_input
 from sim.hw.l2_fill import answer, bank_set, take_fills
 from sim.hw.l2_record import FOR_ANSWERS, FOR_CHANNEL
-from sim.hw.l2_wait import answers_room_ps, l2_room_ps
+from sim.hw.l2_wait import answers_room_ps, l2_room_ps, room_for_answers, room_for_channel
 from sim.hw.request import NEVER, Op, is_awaited
 from sim.hw.tags import (
     claim_way,
@@ -166,15 +166,12 @@ def _serve(bank, sets, waiters, fifos, pool, request, now_ps):
     """Serve the oldest request. Returns False if the bank must block."""
     if not _has_places(bank, fifos):
         return False
-    bank.room_ps = answers_room_ps(bank, fifos, pool, now_ps)
-    if bank.room_ps > now_ps:
-        bank.blocked = FOR_ANSWERS
+    if not room_for_answers(bank, fifos, pool, now_ps):
+        bank.room_ps, bank.blocked = answers_room_ps(bank, fifos, pool), FOR_ANSWERS
         return False
-    bank.room_ps = l2_room_ps(bank, fifos, pool)
-    if bank.room_ps > now_ps:
-        bank.blocked = FOR_CHANNEL
+    if not room_for_channel(bank, fifos, pool, now_ps):
+        bank.room_ps, bank.blocked = l2_room_ps(bank, fifos, pool), FOR_CHANNEL
         return False
-    bank.room_ps = NEVER
     if request.op == Op.UPDATE or (request.cache == Cache.UNCACHED and request.op <= Op.WRITE):
         _pass_through(bank, sets, fifos, pool, request, now_ps)
         return True

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push_copy, fifo_request, fifo_room_ps
+from sim.hw.fifo import fifo_push_copy, fifo_room_ps
 from sim.hw.l2_record import FOR_CHANNEL
 from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, Op, Stream
@@ -23,8 +23,7 @@ def to_dram(bank, fifos, pool, request, op, stream, line, sectors, now_ps):
         if is_copy(bank, request):
             return _to_home(bank, fifos, pool, request, line, sectors, now_ps)
     fifo = fifos[bank.dram[stream]]
-    fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
-    sent = fifo_request(fifo, pool, fifo.tail - 1)
+    sent = fifo_push_copy(fifo, pool, request, now_ps + bank.path_ps)
     sent.op, sent.stream, sent.line, sent.sectors, sent.full = op, stream, line, sectors, sectors
     bank.sent_ps = min(bank.sent_ps, sent.ready_ps)
     return sent
@@ -40,8 +39,7 @@ def is_copy(bank, request):
 def _to_home(bank, fifos, pool, request, line, sectors, now_ps):
     """Ask the home of a line, in another partition, for its sectors. Returns the request."""
     fifo = fifos[bank.other_peer]
-    fifo_push_copy(fifo, pool, request, now_ps + bank.far_ps)
-    sent = fifo_request(fifo, pool, fifo.tail - 1)
+    sent = fifo_push_copy(fifo, pool, request, now_ps + bank.far_ps)
     sent.line, sent.sectors, sent.full = line, sectors, sectors
     sent.source = bank.cus + bank.number
     bank.copies_out += 1

@@ -77,8 +77,6 @@ L2_BANK = host_record(
         ("asked_ps", "i8"),  # when a home sees the oldest request sent in this window; NEVER = none
         ("tried_ps", "i8"),  # when it tried the request that waits
         ("blocked", "i8"),  # it waits for room: 0, FOR_CHANNEL or FOR_ANSWERS
-        ("hits_free", "i8"),  # places of `hits` with smaller numbers are known to be free
-        ("late_free", "i8"),  # ... of `late`
         ("room_ps", "i8"),  # when there is such room, NEVER = not known yet
         ("blocked_since_ps", "i8"),
         ("misses_used", "i8"),

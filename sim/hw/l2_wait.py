@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.hw.fifo import fifo_head_ps, fifo_room_ps
+from sim.hw.fifo import fifo_has_room, fifo_head_ps, fifo_room_ps
 from sim.hw.l2_far import copy_retry_ps
 from sim.hw.l2_record import FOR_ANSWERS, FOR_CHANNEL
 from sim.hw.request import NEVER, STREAMS, Stream
@@ -10,40 +10,41 @@ from tracer.compile.jit import compiled
 
 
 @compiled(inline=True)
-def answers_room_ps(bank, fifos, pool, now_ps):
-    """When there is room for all answers that are due once the bank has taken any request, as far as known.
+def _awaited(bank, late):
+    """Number of the last answer that may have to wait for data once the bank has taken any request.
 
-    Those that wait for data may all come at once: of each line in flight, and of each read of its own.
-
-    Reads: fifos, pool. Writes: bank.
+    They may all come at once: of each line in flight, and of each read of its own.
     """
-    hits, late = fifos[bank.hits], fifos[bank.late]
-    awaited = (bank.misses_used + 1) * bank.merges + bank.reads_out + 1
-    room_ps = np.int64(0)
-    if hits.tail >= bank.hits_free:
-        bank.hits_free, room_ps = _free_up_to(hits, pool, hits.tail, now_ps)
-    if late.tail + awaited > bank.late_free:
-        bank.late_free, late_ps = _free_up_to(late, pool, late.tail + awaited - 1, now_ps)
-        room_ps = max(room_ps, late_ps)
-    return room_ps
-
-
-@compiled
-def _free_up_to(fifo, pool, number, now_ps):
-    """(places with smaller numbers are free, when place `number` is free). It looks ahead, to be asked seldom."""
-    further = number + fifo.limit // 4
-    if fifo_room_ps(fifo, pool, further) <= now_ps:
-        return further + 1, np.int64(0)
-    room_ps = fifo_room_ps(fifo, pool, number)
-    return number + (1 if room_ps <= now_ps else 0), room_ps
+    return late.tail + (bank.misses_used + 1) * bank.merges + bank.reads_out
 
 
 @compiled(inline=True)
-def l2_room_ps(bank, fifos, pool):
-    """When there is room towards the channel for all that any request sends, as far as known.
+def room_for_answers(bank, fifos, pool, now_ps):
+    """Is there room for all answers that are due once the bank has taken any request? Reads: bank. Writes: fifos."""
+    hits, late = fifos[bank.hits], fifos[bank.late]
+    return fifo_has_room(hits, pool, hits.tail, now_ps) and fifo_has_room(late, pool, _awaited(bank, late), now_ps)
 
-    Reads: bank, fifos, pool.
-    """
+
+@compiled
+def answers_room_ps(bank, fifos, pool):
+    """When there is such room, as far as known. Reads: bank, fifos, pool."""
+    hits, late = fifos[bank.hits], fifos[bank.late]
+    return max(fifo_room_ps(hits, pool, hits.tail), fifo_room_ps(late, pool, _awaited(bank, late)))
+
+
+@compiled(inline=True)
+def room_for_channel(bank, fifos, pool, now_ps):
+    """Is there room towards the channel for all that any request sends? Reads: bank. Writes: fifos."""
+    for stream in range(STREAMS):
+        fifo = fifos[bank.dram[stream]]
+        if not fifo_has_room(fifo, pool, fifo.tail + bank.sends - 1, now_ps):
+            return False
+    return True
+
+
+@compiled
+def l2_room_ps(bank, fifos, pool):
+    """When there is such room, as far as known. Reads: bank, fifos, pool."""
     room_ps = np.int64(0)
     for stream in range(STREAMS):
         fifo = fifos[bank.dram[stream]]
@@ -55,12 +56,12 @@ def l2_room_ps(bank, fifos, pool):
 def l2_retry_ps(bank, fifos, pool):
     """When a bank that waits for room can continue, as far as known; NEVER if it does not wait.
 
-    Reads: fifos, pool. Writes: bank.
+    Reads: bank, fifos, pool.
     """
     if bank.blocked == 0:
         return NEVER
     if bank.blocked == FOR_ANSWERS:
-        return answers_room_ps(bank, fifos, pool, bank.tried_ps)
+        return answers_room_ps(bank, fifos, pool)
     if bank.flush_set >= 0:
         writes = fifos[bank.dram[Stream.COMPUTE_WRITE]]
         return fifo_room_ps(writes, pool, writes.tail)

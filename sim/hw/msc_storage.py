@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.hw.address_map import channel_local, set_of
-from sim.hw.fifo import fifo_push_copy, fifo_request
+from sim.hw.fifo import fifo_push_copy
 from sim.hw.request import LINE_BYTES, Op, Stream
 from sim.hw.tags import claim_way, find_way, hold, line_of, next_victim, release, sectors_in, touch
 from tracer.compile.jit import compiled
@@ -28,9 +28,9 @@ def _answer(msc, fifos, pool, request, now_ps):
 def msc_send(msc, fifos, pool, request, stream, now_ps):
     """Send a copy of a request to the channel. Returns the copy. Writes: msc, fifos, pool."""
     fifo = fifos[msc.out_fifo[stream]]
-    fifo_push_copy(fifo, pool, request, now_ps + msc.pass_ps)
+    sent = fifo_push_copy(fifo, pool, request, now_ps + msc.pass_ps)
     msc.sent_ps = min(msc.sent_ps, now_ps + msc.pass_ps)
-    return fifo_request(fifo, pool, fifo.tail - 1)
+    return sent
 
 
 @compiled

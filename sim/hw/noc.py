@@ -17,10 +17,11 @@ to a load of another GPU goes from its bank to the link. What links bring for th
 
 import numpy as np
 
-from sim.hw.address_map import channel_of, l2_bank_of, l2_set_of
+from sim.hw.address_map import channel_of, l2_place
 from sim.hw.bits import quotient, trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.fifo import (
+    fifo_has_room,
     fifo_head,
     fifo_head_ps,
     fifo_insert_copy,
@@ -30,6 +31,7 @@ from sim.hw.fifo import (
     fifo_take,
 )
 from sim.hw.partition import FAR, home_of, route
+from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, data_bytes
 from tracer.compile.jit import compiled
 
@@ -37,21 +39,15 @@ SENT = -1
 
 
 @compiled(inline=True)
-def home_bank(noc, line):
-    """L2 bank of a line; if the partitions are private, its number in each of them. Reads: noc."""
-    return l2_bank_of(line, noc.interleave_bytes, noc.channels, noc.home_banks, noc.index)
+def home_place(noc, line):
+    """(L2 bank of a line, set in this bank). If the partitions are private, the bank's number in each. Reads: noc."""
+    return l2_place(line, noc.interleave_bytes, noc.channels, noc.index, noc.slices, noc.sets, noc.set_index)
 
 
 @compiled(inline=True)
 def home_channel(noc, line):
     """Memory channel of a line. Reads: noc."""
     return channel_of(line, noc.interleave_bytes, noc.channels, noc.index)
-
-
-@compiled(inline=True)
-def home_set(noc, line):
-    """Set of a line in its L2 bank. Reads: noc."""
-    return l2_set_of(line, noc.interleave_bytes, noc.channels, noc.home_banks, noc.sets, noc.set_index)
 
 
 @compiled(inline=True)
@@ -95,13 +91,28 @@ def _claim(noc, c, number, pool, target, slot_end_ps):
         return True
     place = max(target.claimed, target.tail)
     target.claimed = place + 1
-    room_ps = fifo_room_ps(target, pool, place)
-    if room_ps < slot_end_ps:
+    if fifo_has_room(target, pool, place, slot_end_ps - 1):
         return True
-    noc.claim[c], noc.claim_fifo[c], noc.claim_ps[c] = place, number, room_ps
+    noc.claim[c], noc.claim_fifo[c], noc.claim_ps[c] = place, number, fifo_room_ps(target, pool, place)
     noc.waiting += 1
     noc.refused += 1
     return False
+
+
+@compiled(inline=True)
+def _aim(noc, c, fifos, pool, end_ps):
+    """Look up the homes of the requests of source c that can leave before end_ps. Their banks are prefetched (host)."""
+    port = fifos[noc.first_port_fifo + c]
+    number = max(noc.aimed[c], port.head)
+    while number < port.tail:
+        request = fifo_request(port, pool, number)
+        if request.ready_ps >= end_ps:
+            break
+        if request.link == 0:
+            request.bank, request.cache_set = home_place(noc, request.line)
+            prefetch(fifos[noc.first_request_fifo + request.bank], 0)
+        number += 1
+    noc.aimed[c] = number
 
 
 @compiled(inline=True)
@@ -116,7 +127,7 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     if request.link > 0:
         return _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps)
     cu = c >> noc.cu_bits
-    home = home_bank(noc, request.line)
+    home = np.int64(request.bank)
     bank, far = route(noc, cu, home, request)
     if far == FAR and noc.far_out_ps[cu] >= slot_end_ps:
         return noc.far_out_ps[cu]
@@ -138,9 +149,8 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
         noc.far_requests += 1
     in_ps = max(noc.bank_in_ps[bank] + transfer_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
     noc.bank_in_ps[bank] = in_ps
-    fifo_push_copy(target, pool, request, in_ps + path_ps)
-    sent = fifo_request(target, pool, target.tail - 1)
-    sent.bank, sent.cache_set = home_of(noc, bank, home), home_set(noc, request.line)
+    sent = fifo_push_copy(target, pool, request, in_ps + path_ps)
+    sent.bank = home_of(noc, bank, home)
     fifo_take(port, pool, now_ps)
     bank_wake_ps[bank] = min(bank_wake_ps[bank], in_ps + path_ps)
     return SENT
@@ -188,6 +198,7 @@ def noc_requests(noc, fifos, pool, begin_ps, end_ps, bank_wake_ps):
         leaves_ps = _departure_ps(noc, c, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, c, max(leaves_ps - begin_ps, 0))
+            _aim(noc, c, fifos, pool, end_ps)
         else:
             next_ps = min(next_ps, leaves_ps)
     words = (noc.sources + WORD_SOURCES - 1) >> WORD_BITS

@@ -4,13 +4,17 @@ import numpy as np
 
 from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
-from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_insert_copy, fifo_push_copy, fifo_take
+from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_insert_copy, fifo_push_copy, fifo_request, fifo_take
 from sim.hw.noc import transfer_ps
 from sim.hw.partition import is_far
 from sim.hw.peers import asker_gets, deliver
+from sim.hw.prefetch import prefetch
 from sim.hw.request import NEVER, SECTOR_BYTES, Op, Stream, is_awaited, is_store
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
+
+ANSWERS_AHEAD = 4
+"""The first answers of a source are prefetched on the host."""
 
 
 @compiled(inline=True)
@@ -137,6 +141,14 @@ def _copy(noc, bank, volume, fifos, pool, answer, leaves_ps, copy_told_ps):
     copy_told_ps[bank] = min(copy_told_ps[bank], ready_ps)
 
 
+@compiled(inline=True)
+def _expect_answers(noc, queue, fifos, pool):
+    """Hint to the host: the first answers of a source leave soon. Reads: queue, pool."""
+    for number in range(queue.head + 1, min(queue.tail, queue.head + ANSWERS_AHEAD)):
+        prefetch(fifo_request(queue, pool, number), 0)
+    prefetch(fifos[noc.first_answer_fifo + max(np.int64(fifo_head(queue, pool).source), 0)], 0)
+
+
 @compiled
 def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_wake_ps):
     """Carry the answers of the window from the banks to the CUs. Like `noc_requests`, but no answer is refused.
@@ -152,6 +164,7 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
         leaves_ps = _departure_ps(noc, source, fifos, pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, source, max(leaves_ps - begin_ps, 0))
+            _expect_answers(noc, fifos[noc.first_hit_fifo + source], fifos, pool)
         else:
             next_ps = min(next_ps, leaves_ps)
     words = (sources + WORD_SOURCES - 1) >> WORD_BITS

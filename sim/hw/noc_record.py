@@ -51,6 +51,7 @@ NOC = np.dtype(
         ("first_link_fifo", "i8"),  # of port 0, stores that leave the GPU
         ("interleave_bytes", "i8"),
         ("channels", "i8"),
+        ("slices", "i8"),  # L2 banks of a channel that share its lines
         ("index", "i8"),  # CacheIndex of channels and slices
         ("sets", "i8"),  # of an L2 bank
         ("set_index", "i8"),  # CacheIndex of the sets
@@ -75,6 +76,7 @@ NOC = np.dtype(
         ("requests_ps", "i8"),  # when the next waiting request can leave, as far as known
         ("waiting", "i8"),  # sources whose oldest request waits with a claim
         ("departed_ps", "i8", MAX_SOURCES),  # when the last request of each source left
+        ("aimed", "i8", MAX_SOURCES),  # requests with smaller numbers in its fifo have their homes
         # of each source: number of the place that its oldest request has claimed, -1 = none ...
         ("claim", "i8", MAX_SOURCES),
         ("claim_fifo", "i8", MAX_SOURCES),  # ... in this fifo ...
@@ -127,6 +129,7 @@ def make_noc(machine, cu_ports, **first_fifos):
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
     set_partitions(noc, machine)
+    noc["slices"] = noc["home_banks"] // noc["channels"]
     set_period(noc["requests"], period_ps)
     set_period(noc["answers"], period_ps)
     return noc

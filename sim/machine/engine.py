@@ -16,7 +16,7 @@ from sim.hw.dispatcher import dispatch_step
 from sim.hw.hbm.channel import channel_settle
 from sim.hw.l2_expect import l2_prefill
 from sim.hw.mca import choose_limit
-from sim.hw.noc import home_bank, home_set
+from sim.hw.noc import home_place
 from sim.hw.request import LINE_BYTES, NEVER
 from sim.machine.engine_record import grid_end_ps
 from sim.machine.phase_cus import collect_ended
@@ -227,4 +227,5 @@ def prefill_l2(node, first_line, end):
     noc = node.noc[0]
     for number in range((end - first_line + LINE_BYTES - 1) // LINE_BYTES):
         line = first_line + number * LINE_BYTES
-        l2_prefill(node.banks[home_bank(noc, line)], node.l2_sets, home_set(noc, line), line)
+        bank, cache_set = home_place(noc, line)
+        l2_prefill(node.banks[bank], node.l2_sets, cache_set, line)

@@ -9,7 +9,7 @@ from sim.hw.bits import trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.dma import COMMAND, dma_answer, dma_line, dma_load, dma_read, dma_read_ps
 from sim.hw.fifo import fifo_head, fifo_head_ps, fifo_pop, fifo_request
-from sim.hw.noc import home_bank, home_channel, home_set
+from sim.hw.noc import home_channel, home_place
 from sim.hw.request import NEVER, Stream
 from sim.hw.spans import SpanKind, write_span
 from tracer.compile.jit import compiled
@@ -52,7 +52,7 @@ def _read_target(node, dma):
     """(memory channel or L2 bank that takes the next read of an engine, number of its fifo)."""
     line = dma_line(dma)
     if dma.through_l2 == 1:
-        target = home_bank(node.noc[0], line)
+        target, _ = home_place(node.noc[0], line)
         return target, node.banks[target].dma_reads
     target = home_channel(node.noc[0], line)
     return target, node.fabric_fifos[target, Stream.COMM_READ]
@@ -153,7 +153,7 @@ def _read(node, e, dma, now_ps):
     dma_read(dma, np.int64(e), node.output.sends, port, fifo, node.pool, now_ps)
     if dma.through_l2 == 1:
         request = fifo_request(fifo, node.pool, fifo.tail - 1)
-        request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
+        request.bank, request.cache_set = home_place(node.noc[0], request.line)
         node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + dma.request_ps)
     else:
         node.memory_wake_ps[target] = min(node.memory_wake_ps[target], now_ps + dma.request_ps)

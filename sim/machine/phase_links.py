@@ -18,7 +18,7 @@ from sim.hw.link import (
     port_take,
 )
 from sim.hw.link_record import FS_PER_PS
-from sim.hw.noc import home_bank, home_channel, home_set
+from sim.hw.noc import home_channel, home_place
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import held
 from sim.hw.switch import add_part, has_room, is_last_part, take_sum
@@ -50,7 +50,7 @@ def _look_up_target(node, p):
         port.target = p
         port.target_fifo = node.noc[0].first_hit_fifo + node.noc[0].first_link + p
     elif goes_to_l2(port, request):
-        port.target = home_bank(node.noc[0], request.line)
+        port.target, _ = home_place(node.noc[0], request.line)
         port.target_fifo = node.banks[port.target].arrivals
     else:
         port.target = home_channel(node.noc[0], request.line)
@@ -123,7 +123,7 @@ def _deliver(node, p, now_ps):
     elif goes_to_l2(port, request):
         if request.op == Op.READ:  # it reads the sums of these GPUs
             request.contributors = held(node.output.tiles[request.tag])
-        request.bank, request.cache_set = target, home_set(node.noc[0], request.line)
+        request.bank, request.cache_set = home_place(node.noc[0], request.line)
         node.bank_told_ps[target] = min(node.bank_told_ps[target], now_ps + port.request_ps)
         if is_cached(request):
             _report(node, request, now_ps)

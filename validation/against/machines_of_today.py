@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.hw.address_map import l2_bank_of
+from sim.hw.address_map import l2_place
 from sim.presets import load_preset
 from tracer.streams import Flow
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
@@ -74,8 +74,8 @@ def far_latency_ps(machine: Machine) -> float:
     mixed = load_preset(machine.preset, ["l2.sharing=home"])
     m, half = mixed.machine, mixed.machine.l2.banks // 2
     lines = [(1 << 36) + k * L2_HIT.stride_bytes for k in range(L2_HIT.buffer_bytes // L2_HIT.stride_bytes)]
-    place = (m.hbm.interleave_bytes, m.hbm.channels, m.l2.banks, int(m.hbm.index))
-    far = sum(l2_bank_of(line, *place) >= half for line in lines) / len(lines)
+    place = (m.hbm.interleave_bytes, m.hbm.channels, int(m.hbm.index), m.l2.banks // m.hbm.channels, 1, 0)
+    far = sum(l2_place(line, *place)[0] >= half for line in lines) / len(lines)
     return near_ps + (latency_ps(mixed, L2_HIT) - near_ps) / far
 
 

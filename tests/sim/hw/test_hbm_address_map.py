@@ -14,8 +14,7 @@ from sim.hw.address_map import (
     channel_local,
     channel_of,
     fold,
-    l2_bank_of,
-    l2_set_of,
+    l2_place,
     local_of,
 )
 from sim.spec import BankHash, BankMap, CacheIndex
@@ -108,8 +107,7 @@ def test_a_buffer_of_the_size_of_l2_fills_every_set_evenly(index, geometry):
     lines = interleave // 128 * channels * (banks // channels) * sets * ways
     fill = np.zeros((banks, sets), int)
     for line in range(lines):
-        bank = l2_bank_of(line * 128, interleave, channels, banks, index)
-        fill[bank, l2_set_of(line * 128, interleave, channels, banks, sets, index)] += 1
+        fill[l2_place(line * 128, interleave, channels, index, banks // channels, sets, index)] += 1
     assert fill.min() == fill.max() == lines // (banks * sets)
 
 
@@ -125,12 +123,9 @@ def test_scatter_spreads_any_stride_over_channels_and_sets(geometry, stride):
     lines = stride * np.arange(64 * channels)
     hits = np.bincount([channel_of(line, interleave, channels, index) for line in lines], minlength=channels)
     assert hits.max() <= 1.6 * hits.mean() and hits.min() >= 0.5 * hits.mean()
-    places = [
-        l2_bank_of(line, interleave, channels, banks, index) * sets
-        + l2_set_of(line, interleave, channels, banks, sets, index)
-        for line in lines
-    ]
-    fill = np.bincount(places, minlength=banks * sets)
+    fill = np.zeros((banks, sets), int)
+    for line in lines:
+        fill[l2_place(line, interleave, channels, index, banks // channels, sets, index)] += 1
     assert fill.max() <= 16 + 2 * fill.mean()  # they stay in a cache of 16 ways
 
 

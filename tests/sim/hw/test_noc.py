@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sim.hw.noc import home_bank, noc_requests, noc_wake_ps
+from sim.hw.noc import home_place, noc_requests, noc_wake_ps
 from sim.hw.noc_answers import noc_answers
 from sim.hw.peers_record import MESSAGE, News
 from sim.hw.request import NEVER, REQUEST, Op
@@ -75,7 +75,7 @@ class NocBench:
 
     def line_of(self, bank, nth=0):
         """The nth line whose home is `bank`."""
-        return [line for line in range(0, 1 << 16, 128) if home_bank(self.noc, line) == bank][nth]
+        return [line for line in range(0, 1 << 16, 128) if home_place(self.noc, line)[0] == bank][nth]
 
 
 @pytest.mark.parametrize(

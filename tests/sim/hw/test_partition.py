@@ -3,7 +3,7 @@
 import pytest
 
 from sim.host.gpu import Gpu
-from sim.hw.noc import home_bank
+from sim.hw.noc import home_place
 from sim.hw.partition import FAR, NEAR, home_of, is_far, route
 from sim.hw.request import SECTOR_BYTES, Op
 from sim.machine.build import build
@@ -60,7 +60,7 @@ class Probe:
         self.machine = small_preset("hbm.timing.REFI=0", "dispatch.workgroup_ps=0", *settings).machine
         self.gpu, self.now_ps = Gpu(self.machine), 0
         noc = kernel_view(self.gpu.node.noc)[0]
-        self.near = next(line for line in range(1 << 20, 1 << 21, 128) if home_bank(noc, line) == 0)
+        self.near = next(line for line in range(1 << 20, 1 << 21, 128) if home_place(noc, line)[0] == 0)
 
     def run(self, cu, event):
         """Time from the start to the exit of the warp of this CU, in ps. The event's line has its home at bank 0."""
