@@ -99,20 +99,22 @@ def _read(bank, sets, waiters, fifos, pool, request, now_ps):
     return True
 
 
-@compiled
+@compiled(inline=True)
 def _count_read(bank, request, hit, merged, missing):
     """Count the sectors of a read. A read that fills a copy is counted where a CU asked; its end, at the home."""
-    if request.op == Op.READ:
-        bank.read_hit_sectors += sectors_in(hit)
+    wanted = sectors_in(request.sectors)
+    if request.op != Op.READ:
+        bank.atomic_sectors += wanted
+        return
+    bank.read_hit_sectors += sectors_in(hit)
+    if hit != request.sectors:
         bank.read_merged_sectors += sectors_in(merged)
         if is_copy(bank, request):
             bank.copy_miss_sectors += sectors_in(missing)
         else:
             bank.read_miss_sectors += sectors_in(missing)
-        if request.source < bank.cus:
-            bank.read_sectors += sectors_in(hit | merged | missing)
-    else:
-        bank.atomic_sectors += sectors_in(hit | merged | missing)
+    if request.source < bank.cus:
+        bank.read_sectors += wanted
 
 
 @compiled(inline=True)

@@ -17,7 +17,7 @@ Acknowledgements take entries of L1 on their way, like loads.
 import numpy as np
 
 from sim.hw.barrier import copy_ends
-from sim.hw.fifo import fifo_has_room, fifo_request, fifo_room_ps
+from sim.hw.fifo import fifo_request, fifo_room_ps
 from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
 from sim.hw.lsu_route import leave_window, next_gpu, route_collective, route_store
@@ -188,7 +188,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             if lsu.blocked_since_ps < 0:
                 lsu.blocked_since_ps = now_ps
             return 0
-        if not fifo_has_room(fifos[lsu.port], pool, fifos[lsu.port].tail, now_ps):
+        if fifo_room_ps(fifos[lsu.port], pool, fifos[lsu.port].tail) > now_ps:
             lsu.port_room_ps = _port_room_ps(lsu, fifos, pool)
             if lsu.blocked_since_ps < 0:
                 lsu.blocked_since_ps = now_ps

@@ -25,35 +25,34 @@ def _volume_bytes(noc, answer):
 
 
 @compiled(inline=True)
-def _departure_ps(noc, source, fifos, pool):
+def _departure_ps(noc, queue, bank, pool):
     """When the oldest answer of a source can leave: it is there, and the port of its bank is free; NEVER if none."""
-    head_ps = fifo_head_ps(fifos[noc.first_hit_fifo + source], pool)
-    if source >= 2 * noc.banks:
-        return head_ps
-    return max(head_ps, noc.bank_out_ps[_bank(noc, source)])
+    head_ps = fifo_head_ps(queue, pool)
+    return head_ps if bank < 0 else max(head_ps, noc.bank_out_ps[bank])
 
 
 @compiled(inline=True)
 def _bank(noc, source):
-    """Bank of a source: of its hits, or of its late answers."""
+    """Bank of a source: of its hits, or of its late answers; -1 for other sources."""
+    if source >= 2 * noc.banks:
+        return -1
     return source if source < noc.banks else source - noc.banks
 
 
 @compiled(inline=True)
-def _return(noc, source, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps):
+def _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps):
     """Send the oldest answer of a source (hits or late answers of a bank, far ones of a CU, data of a link) to its CU.
 
-    leaves_ps: when it begins to leave.
+    queue, bank: of the source; leaves_ps: when it begins to leave.
     """
-    queue = fifos[noc.first_hit_fifo + source]
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
     if source >= noc.first_link:
         _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps)
-    elif source >= 2 * noc.banks:
+    elif bank < 0:
         _arrive(noc, c, fifos, pool, answer, leaves_ps, clusters, cu_wake_ps)
     else:
-        bank, volume = _bank(noc, source), _volume_bytes(noc, answer)
+        volume = _volume_bytes(noc, answer)
         noc.answer_packets += 1
         noc.answer_bytes += volume
         far = answer.link == 0 and is_far(noc, bank, c)
@@ -161,10 +160,11 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
     calendar = noc.answers
     next_ps = NEVER
     for source in range(sources):
-        leaves_ps = _departure_ps(noc, source, fifos, pool)
+        queue = fifos[noc.first_hit_fifo + source]
+        leaves_ps = _departure_ps(noc, queue, _bank(noc, source), pool)
         if leaves_ps < end_ps:
             calendar_add(calendar, source, max(leaves_ps - begin_ps, 0))
-            _expect_answers(noc, fifos[noc.first_hit_fifo + source], fifos, pool)
+            _expect_answers(noc, queue, fifos, pool)
         else:
             next_ps = min(next_ps, leaves_ps)
     words = (sources + WORD_SOURCES - 1) >> WORD_BITS
@@ -179,10 +179,11 @@ def noc_answers(noc, fifos, pool, begin_ps, end_ps, clusters, copy_told_ps, cu_w
                 while bits != 0:
                     source = (word << WORD_BITS) + trailing_zeros(bits)
                     bits &= bits - 1
-                    leaves_ps = _departure_ps(noc, source, fifos, pool)
+                    queue, bank = fifos[noc.first_hit_fifo + source], _bank(noc, source)
+                    leaves_ps = _departure_ps(noc, queue, bank, pool)
                     while leaves_ps < slot_end_ps:
-                        _return(noc, source, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps)
-                        leaves_ps = _departure_ps(noc, source, fifos, pool)
+                        _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_told_ps, cu_wake_ps)
+                        leaves_ps = _departure_ps(noc, queue, bank, pool)
                     if leaves_ps < end_ps:
                         calendar_add(calendar, source, leaves_ps - begin_ps)
                     else:

@@ -49,28 +49,34 @@ WARPS = np.dtype(
     [
         ("key", "i8", MAX_WARPS),  # (ready time << 6) | warp, ASLEEP when not READY
         ("group_key", "i8", 4),  # smallest of 16 keys each
-        ("pad", "i8", 4),
+        ("next_key", "i8"),  # smallest of all
+        ("pad", "i8", 3),
         ("warp", WARP, MAX_WARPS),
     ],
     align=True,
 )
-"""Warp table of a CU with its own small calendar: a key per warp, and the smallest key of each group of 16."""
+"""Warp table of a CU with its own small calendar: a key per warp, the smallest key of each group of 16, and of all."""
 
 
 def clear_warps(warps):
     """Put an array of WARPS records to sleep."""
     warps["key"] = ASLEEP
-    warps["group_key"] = ASLEEP
+    warps["group_key"] = warps["next_key"] = ASLEEP
 
 
 @compiled(inline=True)
 def _set_key(warps, w, key):
+    group, before = w >> 4, warps.key[w]
     warps.key[w] = key
-    group = w >> 4
-    best = warps.key[group << 4]
-    for k in range((group << 4) + 1, (group << 4) + 16):
-        best = min(best, warps.key[k])
-    warps.group_key[group] = best
+    if key < warps.group_key[group]:
+        warps.group_key[group] = key
+    elif before == warps.group_key[group]:
+        best = key
+        for k in range(group << 4, (group << 4) + 16):
+            best = min(best, warps.key[k])
+        warps.group_key[group] = best
+    least = min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
+    warps.next_key = least
 
 
 @compiled(inline=True)
@@ -91,7 +97,7 @@ def warp_sleep(warps, w, state, now_ps):
 @compiled(inline=True)
 def next_warp(warps):
     """Key of the warp that issues next: time << WARP_BITS | warp; ASLEEP if none is ready. Reads: warps."""
-    return min(min(warps.group_key[0], warps.group_key[1]), min(warps.group_key[2], warps.group_key[3]))
+    return warps.next_key
 
 
 @compiled(inline=True)
