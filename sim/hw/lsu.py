@@ -18,7 +18,7 @@ import numpy as np
 
 from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_request, fifo_room_ps
-from sim.hw.l1 import l1_close, l1_expect, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.l1 import l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
 from sim.hw.lsu_route import leave_window, next_gpu, route_collective, route_store
 from sim.hw.remote import send_remote
@@ -179,9 +179,6 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
         return 0
     lsu.port_room_ps = 0
     lsu.free_ps = max(lsu.free_ps, now_ps)
-    if lsu.op == Op.READ:
-        for i in range(lsu.next_line, lsu.lines):
-            l1_expect(l1, sets, lsu.line[i])
     while lsu.next_line < lsu.lines:
         i = lsu.next_line
         if lsu.load >= 0 and not l1_has_room(l1):
