@@ -9,6 +9,7 @@ Addresses are 64 bits wide and wrap around. A line is an int64 with the same bit
 import numpy as np
 
 from tracer.compile.jit import compiled
+from tracer.compile.ones import ones
 from traces.schema import EXPLICIT, LINE_BYTES, SECTOR_BYTES, Kind, Space
 
 LINES_PER_EVENT = 128
@@ -21,25 +22,11 @@ STORE = int(Kind.STORE)
 LAST_MEMORY_KIND = int(Kind.ASYNC_COPY)
 SHARED = int(Space.SHARED)
 
-# Masks of the population count, typed so that numba keeps the arithmetic in 64 unsigned bits.
-PAIRS = np.uint64(0x5555555555555555)
-NIBBLES = np.uint64(0x3333333333333333)
-BYTES = np.uint64(0x0F0F0F0F0F0F0F0F)
-SHIFT_1, SHIFT_2, SHIFT_4 = np.uint64(1), np.uint64(2), np.uint64(4)
-SHIFT_8, SHIFT_16, SHIFT_32 = np.uint64(8), np.uint64(16), np.uint64(32)
-
 
 @compiled
 def active_lanes(mask):
     """Number of set bits of a lane mask."""
-    x = np.uint64(mask)
-    x = x - ((x >> SHIFT_1) & PAIRS)
-    x = (x & NIBBLES) + ((x >> SHIFT_2) & NIBBLES)
-    x = (x + (x >> SHIFT_4)) & BYTES
-    x = x + (x >> SHIFT_8)
-    x = x + (x >> SHIFT_16)
-    x = x + (x >> SHIFT_32)
-    return np.int64(x) & 127
+    return ones(mask)
 
 
 @compiled

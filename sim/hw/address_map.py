@@ -10,6 +10,7 @@ from sim.hw.bits import quotient, remainder, trailing_zeros
 from sim.hw.request import SECTOR_BYTES
 from sim.spec import BankHash, BankMap, CacheIndex
 from tracer.compile.jit import compiled
+from tracer.compile.ones import ones
 
 ATOM_BYTES = 64
 """One DRAM transaction: up to two 32-byte columns of one bank and row."""
@@ -29,9 +30,9 @@ def fold(value, places):
     digit = 1 if places <= 2 else trailing_zeros(places)
     while (1 << digit) < places:
         digit += 1
-    if digit == 1:  # XOR the upper half into the lower half until one digit is left
-        value ^= value >> 32
-    if digit < 4:
+    if digit == 1:
+        return ones(value) & 1
+    if digit < 4:  # XOR the upper half into the lower half until one digit is left
         value ^= value >> 16 * digit
     if digit < 8:
         value ^= value >> 8 * digit

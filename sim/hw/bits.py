@@ -1,8 +1,8 @@
 """Instructions of the host's processor that Python lacks. Each has a version in plain Python, for runs without numba.
 
-There are bit counts, quotients and searches of sixteen numbers at once. A quotient is fast if its divisor is a power of
-two. Numbers of channels, banks and sets nearly always are, and a division costs ten times as much as a shift.
-Every tag look-up uses the searches.
+There are bit counts, quotients and searches of sixteen numbers at once. A division costs ten times as much as a shift
+or a multiplication. A quotient is fast if its divisor is a power of two, as numbers of channels, banks and sets nearly
+always are, or if its reciprocal is at hand. Every tag look-up uses the searches.
 """
 
 from llvmlite import ir
@@ -12,6 +12,7 @@ from numba.np.arrayobj import make_array
 
 from tracer.compile.jit import compiled
 
+SCALE_BITS = 40
 BLOCK = 16
 """Numbers that are searched together: one cache line of the host, of int32."""
 WORD = ir.IntType(64)
@@ -143,3 +144,14 @@ def remainder(value, divisor):
     if divisor & (divisor - 1) == 0:
         return value & (divisor - 1)
     return value % divisor
+
+
+def reciprocal(divisor):
+    """The reciprocal of a divisor (also of an array of them), for `divided`: scaled by SCALE_BITS, rounded up."""
+    return -(-(1 << SCALE_BITS) // divisor)
+
+
+@compiled(inline=True)
+def divided(value, scaled_reciprocal):
+    """value // divisor, exact if neither has more than 20 bits; -1 // divisor is -1."""
+    return value * scaled_reciprocal >> SCALE_BITS

@@ -6,18 +6,18 @@ of service does not depend on the window.
 
 import numpy as np
 
+from sim.hw.bits import divided, reciprocal
 from tracer.compile.jit import compiled
 
 MAX_SLOTS = 62
 WORD_BITS = 5
 WORD_SOURCES = 1 << WORD_BITS
 MAX_SOURCES = 1600
-SCALE_BITS = 40
 
 CALENDAR = np.dtype(
     [
         ("period_ps", "i8"),  # of a slot
-        ("slots_per_ps", "i8"),  # times 1 << SCALE_BITS, rounded up
+        ("slots_per_ps", "i8"),  # its reciprocal (`sim.hw.bits`)
         ("busy", "i8"),  # bit per slot: it has sources
         ("sources", "i8", (MAX_SLOTS, MAX_SOURCES // WORD_SOURCES)),  # bit per source, 32 in a word
     ]
@@ -25,14 +25,14 @@ CALENDAR = np.dtype(
 
 
 def set_period(calendars, period_ps):
-    """Set the length of a slot. A time of fewer than 2**20 ps is then divided exactly by a multiplication."""
-    calendars["period_ps"], calendars["slots_per_ps"] = period_ps, (1 << SCALE_BITS) // period_ps + 1
+    """Set the length of a slot. A window is shorter than 2**20 ps."""
+    calendars["period_ps"], calendars["slots_per_ps"] = period_ps, reciprocal(period_ps)
 
 
 @compiled(inline=True)
 def calendar_add(calendar, source, elapsed_ps):
     """Source acts in the slot that is `elapsed_ps` after the first slot of the window. Writes: calendar."""
-    slot = elapsed_ps * calendar.slots_per_ps >> SCALE_BITS
+    slot = divided(elapsed_ps, calendar.slots_per_ps)
     calendar.sources[slot, source >> WORD_BITS] |= 1 << (source & (WORD_SOURCES - 1))
     calendar.busy |= 1 << slot
 

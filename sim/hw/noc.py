@@ -18,7 +18,7 @@ to a load of another GPU goes from its bank to the link. What links bring for th
 import numpy as np
 
 from sim.hw.address_map import channel_of, l2_place
-from sim.hw.bits import quotient, trailing_zeros
+from sim.hw.bits import divided, trailing_zeros
 from sim.hw.calendar import WORD_BITS, WORD_SOURCES, calendar_add, slot_sources
 from sim.hw.fifo import (
     fifo_has_room,
@@ -51,9 +51,9 @@ def home_channel(noc, line):
 
 
 @compiled(inline=True)
-def transfer_ps(noc, data_bytes, bytes_per_clk):
-    """Time that a packet occupies a port. Reads: noc."""
-    return quotient(data_bytes + bytes_per_clk - 1, bytes_per_clk) * noc.period_ps
+def transfer_ps(noc, data_bytes, clk_per_byte):
+    """Time that a packet occupies a port: whole clocks. clk_per_byte: a reciprocal (`sim.hw.bits`). Reads: noc."""
+    return (divided(data_bytes - 1, clk_per_byte) + 1) * noc.period_ps
 
 
 @compiled(inline=True)
@@ -139,15 +139,15 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_bytes_per_clk)
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_clk_per_byte)
     noc.cu_out_ps[cu] = left_ps
     path_ps = noc.latency_ps
     if far == FAR:
-        left_ps = max(noc.far_out_ps[cu] + transfer_ps(noc, volume, noc.far_bytes_per_clk), left_ps)
+        left_ps = max(noc.far_out_ps[cu] + transfer_ps(noc, volume, noc.far_clk_per_byte), left_ps)
         noc.far_out_ps[cu] = left_ps
         path_ps += noc.far_ps
         noc.far_requests += 1
-    in_ps = max(noc.bank_in_ps[bank] + transfer_ps(noc, volume, noc.bank_bytes_per_clk), left_ps)
+    in_ps = max(noc.bank_in_ps[bank] + transfer_ps(noc, volume, noc.bank_clk_per_byte), left_ps)
     noc.bank_in_ps[bank] = in_ps
     sent = fifo_push_copy(target, pool, request, in_ps + path_ps)
     sent.bank = home_of(noc, bank, home)
@@ -172,7 +172,7 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     noc.request_packets += 1
     noc.request_bytes += volume
     noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_bytes_per_clk)
+    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_clk_per_byte)
     noc.cu_out_ps[cu] = left_ps
     fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_take(port, pool, now_ps)

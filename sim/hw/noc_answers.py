@@ -59,7 +59,7 @@ def _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_tol
         if far and c >= noc.cus:
             _copy(noc, c - noc.cus, volume, fifos, pool, answer, leaves_ps, copy_told_ps)
         else:
-            noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_bytes_per_clk)
+            noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_clk_per_byte)
             if answer.link > 0:
                 _leave(noc, fifos, pool, answer, out_ps)
             elif far:
@@ -78,7 +78,7 @@ def _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
     if answer.op == Op.READ and answer.share != 0:
         _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
         return
-    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk), out_ps)
+    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, _volume_bytes(noc, answer), noc.response_clk_per_byte), out_ps)
     noc.cu_in_ps[c] = in_ps
     if is_store(answer):
         noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
@@ -94,7 +94,7 @@ def _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps):
     volume = _volume_bytes(noc, answer)
     noc.answer_packets += 1
     noc.answer_bytes += volume
-    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_bytes_per_clk), np.int64(answer.ready_ps))
+    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_clk_per_byte), np.int64(answer.ready_ps))
     noc.cu_in_ps[c] = in_ps
     answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
@@ -115,8 +115,8 @@ def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
     clusters: (cus, peers, mail).
     """
     cus, peers, mail = clusters
-    data_ps = transfer_ps(noc, _volume_bytes(noc, answer), noc.response_bytes_per_clk)
-    port_ps = data_ps if asker_gets(cus, answer) else transfer_ps(noc, noc.header_bytes, noc.response_bytes_per_clk)
+    data_ps = transfer_ps(noc, _volume_bytes(noc, answer), noc.response_clk_per_byte)
+    port_ps = data_ps if asker_gets(cus, answer) else transfer_ps(noc, noc.header_bytes, noc.response_clk_per_byte)
     noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + port_ps, out_ps)
     deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
 
@@ -125,7 +125,7 @@ def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
 def _cross(noc, c, volume, fifos, pool, answer, out_ps):
     """Move an answer for CU c towards the crossbar of its partition."""
     noc.far_answers += 1
-    noc.far_in_ps[c] = max(noc.far_in_ps[c] + transfer_ps(noc, volume, noc.far_bytes_per_clk), out_ps)
+    noc.far_in_ps[c] = max(noc.far_in_ps[c] + transfer_ps(noc, volume, noc.far_clk_per_byte), out_ps)
     fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, noc.far_in_ps[c] + noc.far_ps)
 
 
@@ -133,7 +133,7 @@ def _cross(noc, c, volume, fifos, pool, answer, out_ps):
 def _copy(noc, bank, volume, fifos, pool, answer, leaves_ps, copy_told_ps):
     """Move an answer into the bank that keeps a copy. It goes between the partitions, past the ports towards CUs."""
     noc.far_answers += 1
-    port_ps = transfer_ps(noc, volume, noc.far_bytes_per_clk)
+    port_ps = transfer_ps(noc, volume, noc.far_clk_per_byte)
     noc.far_copy_ps[bank] = max(noc.far_copy_ps[bank], leaves_ps) + port_ps
     ready_ps = noc.far_copy_ps[bank] + noc.far_ps
     fifo_push_copy(fifos[noc.first_copy_fifo + bank], pool, answer, ready_ps)

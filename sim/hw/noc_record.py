@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim.hw import calendar
+from sim.hw.bits import reciprocal
 from sim.hw.calendar import CALENDAR, set_period
 from sim.hw.partition import has_far, set_partitions
 from sim.hw.request import LINE_BYTES, NEVER
@@ -56,9 +57,9 @@ NOC = np.dtype(
         ("sets", "i8"),  # of an L2 bank
         ("set_index", "i8"),  # CacheIndex of the sets
         ("period_ps", "i8"),
-        ("request_bytes_per_clk", "i8"),
-        ("response_bytes_per_clk", "i8"),
-        ("bank_bytes_per_clk", "i8"),
+        ("request_clk_per_byte", "i8"),  # reciprocals (`sim.hw.bits`): clocks of a port for a byte of a request, ...
+        ("response_clk_per_byte", "i8"),  # ... of an answer at the CU, ...
+        ("bank_clk_per_byte", "i8"),  # ... of both at the bank, ...
         ("header_bytes", "i8"),
         ("ack_bytes", "i8"),
         ("latency_ps", "i8"),
@@ -68,7 +69,7 @@ NOC = np.dtype(
         ("home_banks", "i8"),  # banks over which the lines are spread
         ("channel_groups", "i8"),  # channels h, h + channel_groups, ... are one group: only their banks ask each other
         ("far_ps", "i8"),  # more, to or from another partition
-        ("far_bytes_per_clk", "i8"),
+        ("far_clk_per_byte", "i8"),  # ... and of both between partitions
         # requests: the times until which ports are booked, further state, counters
         ("cu_out_ps", "i8", MAX_CUS),
         ("bank_in_ps", "i8", MAX_BANKS),
@@ -123,9 +124,9 @@ def make_noc(machine, cu_ports, **first_fifos):
     noc["index"], noc["set_index"] = int(hbm.index), int(machine.l2.index)
     noc["sets"] = machine.l2.bytes // (machine.l2.banks * machine.l2.ways * LINE_BYTES)
     noc["period_ps"] = period_ps = whole_period_ps(spec.clock_MHz)
-    noc["request_bytes_per_clk"] = spec.request_bytes_per_clk
-    noc["response_bytes_per_clk"] = spec.response_bytes_per_clk
-    noc["bank_bytes_per_clk"] = spec.bank_bytes_per_clk
+    noc["request_clk_per_byte"] = reciprocal(spec.request_bytes_per_clk)
+    noc["response_clk_per_byte"] = reciprocal(spec.response_bytes_per_clk)
+    noc["bank_clk_per_byte"] = reciprocal(spec.bank_bytes_per_clk)
     noc["header_bytes"], noc["ack_bytes"] = spec.header_bytes, spec.ack_bytes
     noc["latency_ps"] = spec.latency_clk * period_ps
     set_partitions(noc, machine)

@@ -8,12 +8,13 @@
              home instead of memory. Everything else (stores, atomics, uncached reads) goes to the home.
     PRIVATE  each partition caches all lines for its CUs and is not coherent with the others within a kernel.
 
-A packet to or from another partition takes `far_ps` more each way, and first occupies a port of `far_bytes_per_clk`: of
-its CU, in each direction, or of the bank that waits for a copy. Far requests wait at their bank in fifos of their own,
-so they do not hold up near ones. Far answers cross the crossbar like answers of a bank of their own. A store does not
-drop the copies of its line (D41). Lines stay in private caches from kernel to kernel (D42).
+A packet to or from another partition takes `far_ps` more each way, and first occupies a port of `l2.far_bytes_per_clk`:
+of its CU, in each direction, or of the bank that waits for a copy. Far requests wait at their bank in fifos of their
+own, so they do not hold up near ones. Far answers cross the crossbar like answers of a bank of their own. A store does
+not drop the copies of its line (D41). Lines stay in private caches from kernel to kernel (D42).
 """
 
+from sim.hw.bits import reciprocal
 from sim.hw.request import Op
 from sim.spec import L2Sharing
 from tracer.compile.jit import compiled
@@ -31,7 +32,7 @@ def set_partitions(noc, machine):
     noc["home_banks"] = home_banks(l2)
     noc["channel_groups"] = machine.hbm.channels // (2 if l2.sharing == L2Sharing.COPIES else 1)
     noc["far_ps"] = far_ps(machine)
-    noc["far_bytes_per_clk"] = l2.far_bytes_per_clk
+    noc["far_clk_per_byte"] = reciprocal(l2.far_bytes_per_clk)
 
 
 def home_banks(l2):

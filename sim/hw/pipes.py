@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.hw.warp import slot_done, slot_take
 from tracer.compile.jit import compiled
+from tracer.compile.ones import ones
 from traces.schema import Pipe
 
 
@@ -42,22 +43,13 @@ def compute(cu, scheduler, event, now_ps):
     return max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
 
 
-@compiled
-def _lanes_in(mask):
-    lanes = 0
-    while mask != np.uint64(0):
-        mask &= mask - np.uint64(1)
-        lanes += 1
-    return lanes
-
-
 @compiled(inline=True)
 def access_shared(cu, warps, w, event, now_ps):
     """Book the LDS port for a shared-memory access of `count` instructions. Its slot clears a latency later.
 
     Reads: event. Writes: cu, warps.
     """
-    volume = np.int64(event.count) * _lanes_in(event.mask) * np.int64(event.width_bytes)
+    volume = np.int64(event.count) * ones(event.mask) * np.int64(event.width_bytes)
     clocks = (volume + cu.shared_bytes_per_clk - 1) // cu.shared_bytes_per_clk
     busy_ps = max(clocks, np.int64(event.count)) * cu.period_ps
     cu.shared_free_ps = max(cu.shared_free_ps, now_ps) + busy_ps

@@ -24,6 +24,7 @@ from sim.hw.bits import (
 from sim.hw.prefetch import HOST_LINE_BYTES, host_aligned, host_record, prefetch
 from sim.policies import Replacement
 from tracer.compile.jit import compiled
+from tracer.compile.ones import ones
 
 MAX_WAYS = 32
 LOW_BITS, HIGH_BITS = 32, 15
@@ -249,10 +250,7 @@ def claim_way(cache_set, ways, way, line):
     touch(cache_set, ways, way)
 
 
-POPCOUNT4 = np.array([0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4], np.int64)
-
-
 @compiled(inline=True)
 def sectors_in(mask):
     """Number of sectors in a 4-bit mask."""
-    return POPCOUNT4[mask & 15]
+    return ones(mask & 15)
