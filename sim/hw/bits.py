@@ -13,6 +13,7 @@ from numba.np.arrayobj import make_array
 from tracer.compile.jit import compiled
 
 SCALE_BITS = 40
+DIVIDED_BELOW = 1 << SCALE_BITS // 2
 BLOCK = 16
 """Numbers that are searched together: one cache line of the host, of int32."""
 WORD = ir.IntType(64)
@@ -153,5 +154,5 @@ def reciprocal(divisor):
 
 @compiled(inline=True)
 def divided(value, scaled_reciprocal):
-    """value // divisor, exact if neither has more than 20 bits; -1 // divisor is -1."""
+    """value // divisor, exact if both are below DIVIDED_BELOW; -1 // divisor is -1."""
     return value * scaled_reciprocal >> SCALE_BITS

@@ -12,6 +12,7 @@ Left out: bank conflicts of shared memory (D3), instruction fetch (D4), register
 import numpy as np
 
 from sim.hw.barrier import arrive, warp_exit
+from sim.hw.bits import remainder
 from sim.hw.bulk import bulk_advance, bulk_idle, bulk_left, bulk_start, bulk_wake_ps
 from sim.hw.cu_memory import arrives_elsewhere, event_stores, is_memory, start_memory, takes_load
 from sim.hw.cu_record import ASKS, GRANTED, NOT_ASKED
@@ -75,7 +76,7 @@ def _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addr
         if clear_ps > now_ps:
             warp_ready(warps, w, clear_ps)
             return
-    scheduler = w % cu.schedulers
+    scheduler = remainder(w, cu.schedulers)
     if cu.issue_free_ps[scheduler] > now_ps:
         warp_ready(warps, w, cu.issue_free_ps[scheduler])
         return
@@ -137,9 +138,9 @@ def _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, add
     prefetch(event, EVENT_BYTES)  # the next one
     kind = event.kind
     if kind == Kind.COMPUTE:
-        warp_ready(warps, w, compute(cu, w % cu.schedulers, event, now_ps))
+        warp_ready(warps, w, compute(cu, remainder(w, cu.schedulers), event, now_ps))
         return
-    free_ps = book_issue(cu, w % cu.schedulers, event, now_ps)
+    free_ps = book_issue(cu, remainder(w, cu.schedulers), event, now_ps)
     if kind == Kind.EXIT:
         warp_exit(cu, warps, w, now_ps)
     elif kind == Kind.BARRIER and not arrives_elsewhere(event):

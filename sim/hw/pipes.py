@@ -6,6 +6,7 @@ instructions. A matrix event occupies the tensor pipe for work / rate. A CU has 
 
 import numpy as np
 
+from sim.hw.bits import quotient
 from sim.hw.warp import slot_done, slot_take
 from tracer.compile.jit import compiled
 from tracer.compile.ones import ones
@@ -32,7 +33,7 @@ def compute(cu, scheduler, event, now_ps):
     pipe = event.pipe
     if pipe == Pipe.TENSOR and event.work > 0:
         rate = cu.tensor_macs_per_clk
-        busy_ps = (event.work * cu.period_ps + rate - 1) // rate
+        busy_ps = quotient(event.work * cu.period_ps + rate - 1, rate)
         cu.tensor_busy_ps += busy_ps
         cu.tensor_macs += event.work
     else:
@@ -50,7 +51,7 @@ def access_shared(cu, warps, w, event, now_ps):
     Reads: event. Writes: cu, warps.
     """
     volume = np.int64(event.count) * ones(event.mask) * np.int64(event.width_bytes)
-    clocks = (volume + cu.shared_bytes_per_clk - 1) // cu.shared_bytes_per_clk
+    clocks = quotient(volume + cu.shared_bytes_per_clk - 1, cu.shared_bytes_per_clk)
     busy_ps = max(clocks, np.int64(event.count)) * cu.period_ps
     cu.shared_free_ps = max(cu.shared_free_ps, now_ps) + busy_ps
     cu.shared_busy_ps += busy_ps

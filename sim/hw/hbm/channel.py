@@ -11,6 +11,7 @@ refresh, temperature, power-down, ECC (D15). The latency of controller and PHY i
 
 from sim.hw.address_map import channel_local
 from sim.hw.arbiter import pick_stream
+from sim.hw.bits import DIVIDED_BELOW, divided
 from sim.hw.fifo import fifo_full, fifo_head, fifo_head_ps, fifo_push_copy, fifo_take
 from sim.hw.hbm.modes import serve, watch_age
 from sim.hw.hbm.queue import MAX_ATOMS, READS, WRITES, account_occupancy, conflicts, enqueue, entries_of, fits
@@ -53,8 +54,13 @@ def note(channel, fifos, pool, request, now_ps):
 
 @compiled(inline=True)
 def clock_edge_ps(channel, time_ps):
-    """The first clock edge at or after `time_ps`."""
-    return (time_ps + channel.period_ps - 1) // channel.period_ps * channel.period_ps
+    """The first clock edge at or after `time_ps`, which is never before that of an earlier call. Writes: channel."""
+    if time_ps > channel.edge_ps:
+        elapsed_ps = time_ps - channel.edge_ps + channel.period_ps - 1
+        short = elapsed_ps < DIVIDED_BELOW
+        clocks = divided(elapsed_ps, channel.clk_per_ps) if short else elapsed_ps // channel.period_ps
+        channel.edge_ps += clocks * channel.period_ps
+    return channel.edge_ps
 
 
 @compiled(inline=True)

@@ -92,6 +92,7 @@ CHANNEL = np.dtype(
         ("column_entries", "i8"),
         # constants: clock and timing
         ("period_ps", "i8"),
+        ("clk_per_ps", "i8"),  # its reciprocal (`sim.hw.bits`)
         *((name, "i8") for name in TIMINGS),
         ("extra_latency_ps", "i8"),
         # constants: policies
@@ -112,6 +113,7 @@ CHANNEL = np.dtype(
         ("dma_fifo", "i8"),  # of data for DMA engines: data_fifo, or out_fifo if a memory-side cache takes all data
         ("note_fifo", "i8"),  # copies of the requests that the Tracker counts, -1 = none
         ("keeps_bursts", "i8"),  # 1: the run takes a time series (sim.hw.hbm.bursts)
+        ("edge_ps", "i8"),  # state: the latest clock edge that was looked for
         # state: earliest next command anywhere in the channel
         ("read_ps", "i8"),
         ("write_ps", "i8"),
@@ -162,7 +164,7 @@ CHANNEL = np.dtype(
         # state: the first answer of a user's policy that is no waiting stream, and its time; NEVER = none
         ("wrong_stream", "i8"),
         ("wrong_ps", "i8"),
-        ("pad", "i8", 8),  # an odd number of whole cache lines of the host in all
+        ("pad", "i8", 6),  # an odd number of whole cache lines of the host in all
         # state: the last bursts on the bus, a ring; empty without a time series
         ("bursts", "i8"),  # so far
         ("burst_end_ps", "i8", RECENT_BURSTS),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from sim.hw.bits import reciprocal
 from sim.hw.hbm.queue import MAX_ATOMS
 from sim.hw.hbm.record import CHANNEL, MAX_BANKS
 from sim.hw.lanes import note_shared
@@ -76,7 +77,7 @@ def _set_geometry(channels: np.ndarray, hbm: HBM) -> None:
 def _set_timing(channels: np.ndarray, hbm: HBM) -> None:
     timing = hbm.timing
     period_ps = whole_period_ps(hbm.clock_MHz)
-    channels["period_ps"] = period_ps
+    channels["period_ps"], channels["clk_per_ps"] = period_ps, reciprocal(period_ps)
     for name in timing.__struct_fields__:
         channels["tBURST_ps" if name == "burst" else f"t{name}_ps"] = getattr(timing, name) * period_ps
     # The data bus carries one burst at a time, also if the column delays are shorter.

@@ -5,11 +5,14 @@ import pytest
 
 from sim.hw.bits import (
     BLOCK,
+    DIVIDED_BELOW,
     at_least_in_block,
+    divided,
     equal_in_block,
     greatest_in_block,
     least_in_block,
     quotient,
+    reciprocal,
     remainder,
     trailing_zeros,
 )
@@ -54,3 +57,11 @@ def test_quotient_and_remainder_are_those_of_python():
     for divisor in divisors:
         for value in (*values, divisor - 1, divisor, 17 * divisor, 17 * divisor - 1):
             assert (quotient(value, divisor), remainder(value, divisor)) == divmod(value, divisor)
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 32, 725, 1000, 65_536, DIVIDED_BELOW - 1])
+def test_a_product_with_the_reciprocal_is_the_quotient(divisor):
+    values = {-1, 0, 1, divisor - 1, divisor, divisor + 1, DIVIDED_BELOW - 1, DIVIDED_BELOW // divisor * divisor - 1}
+    values |= set(np.random.default_rng(divisor).integers(0, DIVIDED_BELOW, 2000).tolist())
+    for value in values:
+        assert divided(value, reciprocal(divisor)) == value // divisor

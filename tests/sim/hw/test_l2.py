@@ -298,7 +298,7 @@ def test_no_room_for_answers_blocks_until_the_crossbar_takes_some(cache):
 
 def test_no_room_for_hits_blocks_stores_too():
     bench = BankBench(*SMALL)
-    bench.fifos[HITS]["limit"] = 3
+    bench.fifos[HITS]["limit"] = bench.fifos[HITS]["free"] = 3
     bench.ask(Access(0, Op.READ, 0))
     bench.step(0)
     bench.fill(bench.dram[0], CLOCK_PS)
