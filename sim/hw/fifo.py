@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.hw.prefetch import host_aligned
+from sim.hw.prefetch import host_aligned, prefetch
 from sim.hw.request import NEVER, REQUEST
 from tracer.compile.jit import compiled
 from tracer.compile.reference import by_reference
@@ -194,7 +194,9 @@ def _double(fifo, pool):
 @compiled(inline=True)
 def fifo_push(fifo, pool):
     """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full. Writes: fifo."""
-    return pool.requests[_next_slot(fifo, pool)]
+    slot = pool.requests[_next_slot(fifo, pool)]
+    prefetch(slot, 128)
+    return slot
 
 
 @compiled(inline=True)
@@ -207,6 +209,7 @@ def fifo_push_copy(fifo, pool, request, ready_ps):
     pool.requests[index] = request
     copy = pool.requests[index]
     copy.ready_ps = ready_ps
+    prefetch(copy, 128)
     return copy
 
 

@@ -27,7 +27,8 @@ class NocBench:
         self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links, loads=links > 0)
         node = self.node
         if bank_places:
-            node.fifos["limit"][[name.startswith("l2.requests") for name in self.names]] = bank_places
+            held = [name.startswith("l2.requests") for name in self.names]
+            node.fifos["limit"][held] = node.fifos["free"][held] = bank_places
         node.fifos["mask"] = node.fifos["room"]  # whole rings: the test puts requests in
         self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
         self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
