@@ -23,7 +23,7 @@ import numpy as np
 
 from sim.hw.barrier import copy_begins
 from sim.hw.fifo import fifo_request, fifo_room_ps
-from sim.hw.l1 import l1_has_room, l1_miss
+from sim.hw.l1 import BYPASS, l1_has_room, l1_miss
 from sim.hw.lsu import LINES_AT_ONCE, finish_load
 from sim.hw.lsu_lines import open_load, send, send_to_peer
 from sim.hw.lsu_record import MAX_LOADS
@@ -200,7 +200,7 @@ def _send_line(bulk, copy, lsu, l1, fifos, pool, leave_ps, now_ps):
         return
     lsu.load_table[copy.load].answers += 1
     ready_ps = leave_ps
-    entry = l1_miss(l1, line, sectors, np.int64(copy.load), 0)
+    entry = l1_miss(l1, line, sectors, np.int64(copy.load), BYPASS)
     if copy.ranks != 0:
         bulk.share = pack_signal(copy.ranks, copy.place, copy.barrier, taken)
     if copy.peer >= 0:

@@ -19,15 +19,16 @@ from tracer.compile.jit import compiled
 MAX_ENTRIES = 1024
 MAX_JOINERS = 2048
 CHAINS = 256  # hash chains over the miss entries
+BYPASS = -1
 
 MISS_ENTRY = np.dtype(
     [
         ("line", "i8"),
+        ("cache_set", "i4"),  # the set that the answer fills, BYPASS = none
         ("load", "i2"),  # load-table entry of the first load
         ("joiners", "i2"),  # first further load, -1 = none
         ("next", "i2"),  # next entry of the hash chain
         ("sectors", "i1"),  # asked for
-        ("keep", "i1"),  # 1: the answer fills the cache; 0: bypass
     ],
     align=True,
 )
@@ -115,15 +116,24 @@ def l1_expect_answer(l1, sets, line, e):
 def l1_expect(l1, sets, line):
     """Hint to the host: an access or a fill of `line` comes soon (see `tags.expect`). Reads: l1."""
     if l1.ways > 0:
-        expect(sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)], l1.ways)
+        expect(sets[l1_set(l1, line)], l1.ways)
 
 
 @compiled(inline=True)
-def l1_hit_sectors(l1, sets, line, sectors):
-    """Mask of those `sectors` that are in the cache. Makes the line the most recently used. Reads: l1. Writes: sets."""
+def l1_set(l1, line):
+    """Number of the set of a line. Reads: l1."""
+    return l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)
+
+
+@compiled(inline=True)
+def l1_hit_sectors(l1, sets, number, line, sectors):
+    """Mask of those `sectors` that are in the cache. Makes the line the most recently used.
+
+    number: of the line's set. Reads: l1. Writes: sets.
+    """
     if l1.ways == 0:
         return 0
-    cache_set = sets[l1.first_set + set_of(line >> 7, l1.sets, l1.hashed)]
+    cache_set = sets[number]
     way = find_way(cache_set, l1.ways, line)
     if way < 0:
         return 0
@@ -146,7 +156,7 @@ def l1_join(l1, line, sectors, load):
     while e >= 0:
         entry = l1.entry[e]
         overlap = sectors & entry.sectors & ~joined
-        if entry.line == line and overlap != 0 and entry.keep == 1:
+        if entry.line == line and overlap != 0 and entry.cache_set != BYPASS:
             j = np.int64(l1.free_joiner)
             l1.free_joiner = l1.joiner_next[j]
             l1.joiners_used += 1
@@ -166,8 +176,11 @@ def l1_has_room(l1):
 
 
 @compiled(inline=True)
-def l1_miss(l1, line, sectors, load, keep):
-    """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry. Writes: l1."""
+def l1_miss(l1, line, sectors, load, number):
+    """Open a miss entry for `sectors`. Returns its number, which the request and its answer carry. Writes: l1.
+
+    number: of the set that the answer fills, BYPASS if it does not fill the cache.
+    """
     e = np.int64(l1.free[l1.entries_used])
     entry = l1.entry[e]
     l1.entries_used += 1
@@ -176,7 +189,7 @@ def l1_miss(l1, line, sectors, load, keep):
     entry.sectors = sectors
     entry.load = load
     entry.joiners = -1
-    entry.keep = keep
+    entry.cache_set = number
     chain = _chain_of(line)
     entry.next = l1.chain[chain]
     l1.chain[chain] = e
@@ -190,10 +203,10 @@ def l1_fill(l1, sets, e):
     Writes: l1, sets.
     """
     entry = l1.entry[e]
-    if entry.keep == 0 or l1.ways == 0:
+    if entry.cache_set == BYPASS or l1.ways == 0:
         return
     l1.fills += 1
-    cache_set = sets[l1.first_set + set_of(entry.line >> 7, l1.sets, l1.hashed)]
+    cache_set = sets[entry.cache_set]
     way = find_way(cache_set, l1.ways, entry.line)
     if way < 0:
         way = victim_way(cache_set, l1.ways)

@@ -18,7 +18,7 @@ import numpy as np
 
 from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_request, fifo_room_ps
-from sim.hw.l1 import l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
+from sim.hw.l1 import BYPASS, l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_set, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
 from sim.hw.lsu_route import leave_window, next_gpu, route_collective, route_store
 from sim.hw.remote import send_remote
@@ -149,9 +149,10 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     load = lsu.load_table[lsu.load]
     keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
     l1.read_sectors += sectors_in(sectors)
-    missing = sectors
+    missing, number = sectors, BYPASS
     if keep:
-        hit = l1_hit_sectors(l1, sets, line, sectors)
+        number = l1_set(l1, line)
+        hit = l1_hit_sectors(l1, sets, number, line, sectors)
         missing = sectors & ~hit
         if hit != 0:
             l1.read_hit_sectors += sectors_in(hit)
@@ -163,7 +164,7 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
             missing &= ~joined
     if missing != 0:
         load.answers += 1
-        entry = l1_miss(l1, line, missing, lsu.load, 1 if keep else 0)
+        entry = l1_miss(l1, line, missing, lsu.load, number)
         send(lsu, fifos, pool, entry, line, missing, missing, leave_ps + l1.latency_ps, now_ps)
 
 
@@ -195,7 +196,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
         elif lsu.op == Op.ATOMIC:
             lsu.load_table[lsu.load].answers += 1
             lsu.atomic_sectors += sectors_in(lsu.sectors[i])
-            entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+            entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, BYPASS)
             send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             _tell_lanes(lsu, fifos, pool, i)
         elif lsu.op == Op.REMOTE:
@@ -208,7 +209,7 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             entry = lsu.send
             if lsu.load >= 0:
                 lsu.load_table[lsu.load].answers += 1
-                entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+                entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, BYPASS)
             send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             if lsu.op == Op.REDUCE:
                 _tell_lanes(lsu, fifos, pool, i)

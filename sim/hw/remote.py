@@ -6,7 +6,7 @@ is answered. A remote access is cut into lines as one to global memory (CUDA: it
 
 import numpy as np
 
-from sim.hw.l1 import l1_miss
+from sim.hw.l1 import BYPASS, l1_miss
 from sim.hw.lsu_lines import op_of, open_load, send_to_peer
 from sim.hw.request import Op, Stream
 from sim.hw.signals import pack_signal
@@ -58,7 +58,7 @@ def _add_peer(lsu, i, resident, rank):
 def send_remote(lsu, l1, fifos, pool, i, now_ps):
     """Send a line to another CU of the cluster. It holds an entry of L1 until it is answered."""
     lsu.load_table[lsu.load].answers += 1
-    entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, 0)
+    entry = l1_miss(l1, lsu.line[i], lsu.sectors[i], lsu.load, BYPASS)
     share = pack_signal(1 << np.int64(lsu.peer_rank[i]), 0, lsu.signal - 1, 1) if lsu.signal > 0 else 0
     packet = send_to_peer(
         lsu, fifos, pool, entry, lsu.remote_op, lsu.sectors[i], lsu.peer[i], share, lsu.free_ps, now_ps

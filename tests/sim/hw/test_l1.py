@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from sim.hw.l1 import MAX_JOINERS, l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, make_l1s
+from sim.hw.l1 import (
+    BYPASS,
+    MAX_JOINERS,
+    l1_close,
+    l1_fill,
+    l1_has_room,
+    l1_hit_sectors,
+    l1_join,
+    l1_miss,
+    l1_set,
+    make_l1s,
+)
 from sim.hw.tags import make_sets
 from tests.support.cache_twin import L1Twin
 from tests.support.cu_bench import CLOCK_PS, run_cu
@@ -50,12 +61,12 @@ def test_random_accesses_do_what_the_twin_does(seed):
         missing = sectors
         if keep:
             expected = twin.read(line, sectors, load_number)
-            hit = int(l1_hit_sectors(l1, sets, line, sectors))
+            hit = int(l1_hit_sectors(l1, sets, l1_set(l1, line), line, sectors))
             joined, waits = map(int, l1_join(l1, line, sectors & ~hit, load_number)) if sectors & ~hit else (0, 0)
             missing = sectors & ~hit & ~joined
             assert (hit, joined, missing, waits) == expected
         if missing:
-            number = int(l1_miss(l1, line, missing, load_number, keep))
+            number = int(l1_miss(l1, line, missing, load_number, l1_set(l1, line) if keep else BYPASS))
             assert number not in twin.misses
             twin.miss(number, line, missing, load_number, keep)
         assert records[0]["entries_used"] == len(twin.misses) <= 6
@@ -64,7 +75,7 @@ def test_random_accesses_do_what_the_twin_does(seed):
 
 def test_room_ends_with_the_places_for_joiners():
     records, l1, _ = make_l1(2048, 4, 8)
-    entry = l1_miss(l1, 0, 15, 0, 1)
+    entry = l1_miss(l1, 0, 15, 0, l1_set(l1, 0))
     for _ in range(MAX_JOINERS - 4):
         assert l1_has_room(l1)
         assert l1_join(l1, 0, 1, 1) == (1, 1)
