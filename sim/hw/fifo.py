@@ -23,6 +23,9 @@ from tracer.compile.reference import by_reference
 SPACING = 8
 """Unused slots between two rings. So the first slots of all rings use different places of the host's cache."""
 
+AHEAD_BYTES = 2 * REQUEST.itemsize
+"""The slot after the next one is prefetched on the host when a request is put."""
+
 FIFO = np.dtype(
     [
         # constants
@@ -195,7 +198,7 @@ def _double(fifo, pool):
 def fifo_push(fifo, pool):
     """Claim the next slot of the pool and return it; the caller fills it. The fifo must not be full. Writes: fifo."""
     slot = pool.requests[_next_slot(fifo, pool)]
-    prefetch(slot, 128)
+    prefetch(slot, AHEAD_BYTES)
     return slot
 
 
@@ -209,7 +212,7 @@ def fifo_push_copy(fifo, pool, request, ready_ps):
     pool.requests[index] = request
     copy = pool.requests[index]
     copy.ready_ps = ready_ps
-    prefetch(copy, 128)
+    prefetch(copy, AHEAD_BYTES)
     return copy
 
 
