@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.checkout import FILES, ROOMS, ROOT, TOP_LEVEL
 
-COMPILING = ("ahead", "kept", "atomics", "cache", "dispatcher", "jit", "library", "reference", "shipped")
+COMPILING = ("ahead", "kept", "atomics", "cache", "dispatcher", "jit", "library", "ones", "reference", "shipped")
 NUMBA_DOORS = {*(f"tracer/compile/{name}.py" for name in COMPILING), "sim/hw/bits.py", "sim/hw/prefetch.py"}
 """The only files that may import numba: the decorator and what is behind it, instructions of the host's processor."""
 HEAVY = {"matplotlib", "vl_convert", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}

@@ -29,6 +29,7 @@ MISS_ENTRY = np.dtype(
         ("joiners", "i2"),  # first further load, -1 = none
         ("next", "i2"),  # next entry of the hash chain
         ("sectors", "i1"),  # asked for
+        ("pad", "i1", 5),  # explicit: a copy of an array leaves hidden padding out
     ],
     align=True,
 )
