@@ -5,7 +5,18 @@ from collections import deque
 import numpy as np
 import pytest
 
-from sim.hw.fifo import fifo_fill, fifo_full, fifo_head, fifo_head_ps, fifo_pop, fifo_push_copy, make_fifos
+from sim.hw.fifo import (
+    fifo_fill,
+    fifo_full,
+    fifo_has_room,
+    fifo_head,
+    fifo_head_ps,
+    fifo_pop,
+    fifo_push_copy,
+    fifo_room_ps,
+    fifo_take,
+    make_fifos,
+)
 from sim.hw.request import NEVER, REQUEST
 from tests.support.plain_records import kernel_view
 
@@ -37,3 +48,23 @@ def test_random_traffic_through_several_fifos():
 def test_a_fifo_holds_something():
     with pytest.raises(ValueError, match="at least one"):
         make_fifos([4, 0])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 16, 33])
+def test_known_room_is_the_room_that_credits_give(depth):
+    random = np.random.default_rng(depth)
+    records, pool = make_fifos([depth], 1000)
+    fifo, slots = kernel_view(records)[0], kernel_view(pool)
+    one, now_ps = kernel_view(np.zeros(1, REQUEST))[0], 0
+    found = set()
+    for _ in range(3000):
+        now_ps += int(random.integers(0, 400))
+        if fifo_fill(fifo) and random.random() < 0.5:
+            fifo_take(fifo, slots, now_ps)
+        number = int(records[0]["tail"]) + int(random.integers(0, depth))
+        room = bool(fifo_room_ps(fifo, slots, number) <= now_ps)
+        assert fifo_has_room(fifo, slots, number, now_ps) == room
+        found.add(room)
+        if fifo_has_room(fifo, slots, int(records[0]["tail"]), now_ps):
+            fifo_push_copy(fifo, slots, one, now_ps)
+    assert found == {False, True}

@@ -137,3 +137,29 @@ def test_hash_spreads_power_of_two_strides(geometry):
         for step in range(64 * channels):
             hits[channel_of(step << stride_bits, interleave, channels, int(CacheIndex.HASH))] += 1
         assert hits.max() <= 4 * 64
+
+
+def naive_spread(value, places, index):
+    """`address_map.spread`, digit by digit."""
+    ratio, digit_bits = value // places, max(1, (places - 1).bit_length())
+    digits = [ratio >> place & (1 << digit_bits) - 1 for place in range(0, 64, digit_bits)]
+    mixed = {
+        CacheIndex.INTERLEAVE: 0,
+        CacheIndex.HASH: functools.reduce(operator.xor, digits),
+        CacheIndex.SCATTER: (((ratio * 0x9E3779B1 + (1 << 63)) % (1 << 64) - (1 << 63)) >> 15) % places,  # 64 bits
+    }
+    return (value + mixed[CacheIndex(index)]) % places
+
+
+@pytest.mark.parametrize("set_index", INDEXES)
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("geometry", [*L2_GEOMETRIES, (256, 5, 5, 3)])
+def test_place_in_l2_is_that_of_the_definition(geometry, index, set_index):
+    interleave, channels, banks, sets = geometry
+    slices = banks // channels
+    for line in (np.random.default_rng(banks).integers(0, 1 << 40, 500) * 128).tolist():
+        local_line = (line // (interleave * channels) * interleave + line % interleave) // 128
+        bank = naive_spread(line // interleave, channels, index) * slices + naive_spread(local_line, slices, index)
+        of_set = CacheIndex.INTERLEAVE if set_index == CacheIndex.INTERLEAVE else CacheIndex.SCATTER
+        place = bank, naive_spread(local_line // slices, sets, of_set)
+        assert l2_place(line, interleave, channels, index, slices, sets, set_index) == place
