@@ -78,8 +78,6 @@ from traces.units import whole_period_ps
 STAGED_WORKGROUPS = 1024
 LARGE = ("fifos", "cus", "lsus", "l1s", "l1_sets", "warps", "banks", "l2_sets", "waiters", "msc_sets", "channels")
 """Fields of Node with the records that every time window uses; nearly all memory of a machine."""
-HUGE_POOL_BYTES = 64 << 20
-"""The largest pool of fifos that is put into huge pages. A larger one would take memory that no request ever uses."""
 
 
 class Unit(NamedTuple):
@@ -371,8 +369,6 @@ def build(
     node = node._replace(**released)
     del l1s, l2_banks, warps, waiters  # memory of an array is free once it has been copied
     node = node._replace(**in_huge_pages(large))
-    if sum(array.nbytes for array in pool) <= HUGE_POOL_BYTES:
-        node = node._replace(pool=Pool(**in_huge_pages(pool._asdict())))
     return node._replace(copy_banks=node.banks[:copies]), fifos.names
 
 
