@@ -389,3 +389,17 @@ def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
         assert list(own["tag"]) == [10 * c + k for k in range(10)]
         assert list(own["ready_ps"]) == [100 * c + 5 * CLOCK_PS * (k + 1) + LATENCY_PS for k in range(10)]
     assert (np.diff(held["ready_ps"]) >= 0).all()
+
+
+def test_requests_of_later_windows_go_to_their_own_banks_and_sets():
+    bench = NocBench()
+    window_ps = 20_000
+    sent = [(bench.line_of(k % 4, nth=k), k * window_ps // 2) for k in range(8)]  # two in each window
+    for tag, (line, ready_ps) in enumerate(sent):
+        bench.push("cu.port0", line=line, ready_ps=ready_ps, tag=tag)
+    for begin_ps in range(0, 5 * window_ps, window_ps):
+        bench.requests(begin_ps, begin_ps + window_ps)
+    for bank in range(4):
+        held = bench.held(f"l2.requests{bank}")
+        assert held["tag"].tolist() == [bank, bank + 4] and (held["bank"] == bank).all()
+        assert held["cache_set"].tolist() == [int(home_place(bench.noc, line)[1]) for line, _ in sent[bank::4]]
