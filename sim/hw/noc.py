@@ -101,7 +101,10 @@ def _claim(noc, c, number, pool, target, slot_end_ps):
 
 @compiled(inline=True)
 def _aim(noc, c, fifos, pool, end_ps):
-    """Look up the homes of the requests of source c that can leave before end_ps. Their banks are prefetched (host)."""
+    """Look up the homes of the requests of source c that can leave before end_ps.
+
+    The fifos of their banks are prefetched on the host.
+    """
     port = fifos[noc.first_port_fifo + c]
     number = max(noc.aimed[c], port.head)
     while number < port.tail:

@@ -14,7 +14,7 @@ from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
 
 ANSWERS_AHEAD = 4
-"""The first answers of a source are prefetched on the host."""
+"""So many answers of a source, the first ones, are prefetched on the host."""
 
 
 @compiled(inline=True)

@@ -49,7 +49,7 @@ def run_banks(node, first, last, end_ps):
 def _tell_banks(node, lowest, slices, spread):
     """Lower the wake times of a channel's banks (see `_next_bank`) to what other units have told.
 
-    The loops here are no `range` with a step, which costs a division.
+    A `range` with a step costs a division, so the loops here and below add the step themselves.
     """
     first = lowest
     while first < len(node.banks):
