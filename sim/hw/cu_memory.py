@@ -49,7 +49,7 @@ def start_memory(cu, lsu, l1, sets, fifos, pool, warps, w, event, addresses, out
         return
     base = np.int64(event.base) + resident.shift_bytes[event.array]
     lsu_start(
-        *(lsu, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm),
+        *(lsu, l1, sets, warps, w, event, base, addresses[warp.slab], resident.tag, resident.comm),
         *(output.space, output.tiles, output.sends, now_ps),
     )
     cu.slot_stall_ps += lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps)

@@ -110,8 +110,14 @@ def l1_expect_answer(l1, sets, line, e):
     """Hint to the host: the answer to miss entry `e`, of `line`, comes soon. Reads: l1."""
     prefetch(l1.entry[e], 0)
     prefetch(l1, CHAINS_BYTE + 2 * _chain_of(line))
+    l1_expect(l1, sets, l1_set(l1, line))
+
+
+@compiled(inline=True)
+def l1_expect(l1, sets, number):
+    """Hint to the host: a line of set `number` is looked up soon. Reads: l1."""
     if l1.ways > 0:
-        expect(sets[l1_set(l1, line)], l1.ways)
+        expect(sets[number], l1.ways)
 
 
 @compiled(inline=True)

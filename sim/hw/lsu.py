@@ -18,9 +18,9 @@ import numpy as np
 
 from sim.hw.barrier import copy_ends
 from sim.hw.fifo import fifo_request, fifo_room_ps
-from sim.hw.l1 import BYPASS, l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_set, l1_write
+from sim.hw.l1 import BYPASS, l1_close, l1_fill, l1_has_room, l1_hit_sectors, l1_join, l1_miss, l1_write
 from sim.hw.lsu_lines import op_of, open_load, send
-from sim.hw.lsu_route import leave_window, next_gpu, route_collective, route_store
+from sim.hw.lsu_route import choose_sets, leave_window, next_gpu, route_collective, route_store
 from sim.hw.remote import send_remote
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import space_of, tile_of
@@ -28,7 +28,7 @@ from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.jit import compiled
-from traces.schema import NO_SLOT, Cache, Kind
+from traces.schema import NO_SLOT, Kind
 
 LINES_AT_ONCE = 4
 """A full warp of 16-byte accesses has as many lines."""
@@ -48,7 +48,7 @@ def lsu_enqueue(lsu, w):
 
 
 @compiled(inline=True)
-def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, sends, now_ps):
+def lsu_start(lsu, l1, sets, warps, w, event, base, addresses, tag, comm, spaces, tiles, sends, now_ps):
     """Start the memory event of warp w; `lsu_advance` sends its lines.
 
     Args:
@@ -57,7 +57,7 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         comm: 1 for a collective's kernel, whose events name their tile: `work`, counted from `tag`.
         spaces, tiles, sends: address-space configuration. It does not apply to stores outside its buffers.
 
-    Reads: event, addresses, spaces, sends. Writes: lsu, warps, tiles.
+    Reads: event, addresses, l1, spaces, sends. Writes: lsu, warps, tiles.
     """
     kind = event.kind
     lsu.lines = coalesce_at(event, base, addresses, lsu.line, lsu.sectors, lsu.full)
@@ -79,6 +79,8 @@ def lsu_start(lsu, warps, w, event, base, addresses, tag, comm, spaces, tiles, s
         lsu.load = open_load(lsu, warps, w, event.slot, now_ps)
         if comm:
             leave_window(lsu)
+        if lsu.op == Op.READ:
+            choose_sets(lsu, l1, sets)
     else:
         lsu.stream = Stream.COMM_WRITE if comm else Stream.COMPUTE_WRITE
         if comm:
@@ -147,11 +149,9 @@ def _load_line(lsu, l1, sets, fifos, pool, i, leave_ps, now_ps):
     """One line of a load: L1 hit, joined to misses in flight, or a new miss."""
     line, sectors = lsu.line[i], lsu.sectors[i]
     load = lsu.load_table[lsu.load]
-    keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
     l1.read_sectors += sectors_in(sectors)
-    missing, number = sectors, BYPASS
-    if keep:
-        number = l1_set(l1, line)
+    missing, number = sectors, np.int64(lsu.cache_set[i])
+    if number != BYPASS:
         hit = l1_hit_sectors(l1, sets, number, line, sectors)
         missing = sectors & ~hit
         if hit != 0:

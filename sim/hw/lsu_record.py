@@ -74,6 +74,7 @@ LSU = host_record(
         ("atomic_sectors", "i8"),
         # tables
         ("line", "i8", MAX_LINES),
+        ("cache_set", "i4", MAX_LINES),  # of L1, of a load that it may keep; BYPASS = none
         ("sectors", "i1", MAX_LINES),
         ("full", "i1", MAX_LINES),
         ("same", "i1", MAX_LINES),  # of an atomic: lanes at one address

@@ -1,13 +1,32 @@
-"""Destination of what a load/store unit sends: the tile says it (`sim.hw.space`), or the window of a collective."""
+"""Where the lines of a load/store unit go: the sets of L1 for loads, and the destination of what it sends.
+
+The tile says the destination (`sim.hw.space`), or the window of a collective.
+"""
 
 import numpy as np
 
+from sim.hw.l1 import BYPASS, l1_expect, l1_set
 from sim.hw.request import SECTOR_BYTES, Op
 from sim.hw.space import LOCAL_BYTES, LOCAL_SUM, PEER_BITS, fingerprint, held
 from sim.hw.tags import sectors_in
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from traces.schema import Cache
+
+
+@compiled(inline=True)
+def choose_sets(lsu, l1, sets):
+    """Choose the sets of L1 for the lines of a load. All are prefetched on the host, so that it waits only once.
+
+    Reads: l1. Writes: lsu.
+    """
+    keep = lsu.cache == Cache.DEFAULT or lsu.cache == Cache.STREAM
+    for i in range(lsu.lines):
+        number = BYPASS
+        if keep:
+            number = l1_set(l1, lsu.line[i])
+            l1_expect(l1, sets, number)
+        lsu.cache_set[i] = number
 
 
 @compiled(inline=True)
