@@ -194,8 +194,10 @@ def _take_answers(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, ma
         if fifo_fill(answers) >= ANSWERS_AHEAD:
             following = fifo_request(answers, pool, answers.head + ANSWERS_AHEAD - 1)
             l1_expect_answer(l1, sets, following.line, np.int64(following.load))
+        full = lsu.loads_used == lsu.loads
         cu.slot_stall_ps += lsu_answer(cu, lsu, l1, sets, warps, entry, answer_ps)
-        if lsu.blocked_since_ps >= 0 or lsu.loads_used + 1 == lsu.loads or bulk.blocked_since_ps >= 0:
+        freed = full and lsu.loads_used < lsu.loads  # by more than one if loads had joined
+        if lsu.blocked_since_ps >= 0 or freed or bulk.blocked_since_ps >= 0:
             return answer_ps
         other_ps = min(other_ps, next_issue_ps(warps))
 

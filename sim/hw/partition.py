@@ -30,7 +30,7 @@ def set_partitions(noc, machine):
     noc["partitions"], noc["sharing"] = l2.partitions, l2.sharing
     noc["partition_banks"] = l2.banks // l2.partitions
     noc["home_banks"] = home_banks(l2)
-    noc["channel_groups"] = machine.hbm.channels // (2 if l2.sharing == L2Sharing.COPIES else 1)
+    noc["channel_groups"] = machine.hbm.channels // (2 if has_copies(l2) else 1)
     noc["far_ps"] = far_ps(machine)
     noc["far_clk_per_byte"] = reciprocal(l2.far_bytes_per_clk)
 
@@ -38,6 +38,11 @@ def set_partitions(noc, machine):
 def home_banks(l2):
     """Number of banks over which the lines are spread: all, or those of one partition if each caches all lines."""
     return l2.banks // l2.partitions if l2.sharing == L2Sharing.PRIVATE else l2.banks
+
+
+def has_copies(l2):
+    """Do the partitions keep copies of each other's lines?"""
+    return l2.partitions > 1 and l2.sharing == L2Sharing.COPIES
 
 
 def has_far(l2):

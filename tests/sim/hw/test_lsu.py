@@ -86,6 +86,13 @@ def test_the_load_table_bounds_events_in_flight():
     assert bench.issued_ps(A + 0x2000) == [L1_PS + MEMORY_PS]
 
 
+def test_loads_that_end_with_one_answer_make_room_for_the_next():
+    warps = [[load(A, slot=1), load(B, slot=2)], [load(A, slot=1), load(C, slot=2)]]  # the second joins the first
+    bench = run_cu([warps], "cu.loads_outstanding=2", memory_ps=MEMORY_PS)
+    assert bench.l1["read_merged_sectors"] == 4
+    assert [bench.issued_ps(line) for line in (B, C)] == [[L1_PS + MEMORY_PS], [L1_PS + MEMORY_PS + CLOCK_PS]]
+
+
 def test_waiting_warps_go_in_the_order_in_which_they_came():
     warps = [[lines(Kind.STORE, A, 20)]] + [[store(B + 128 * w)] for w in range(1, 9)]
     bench = run_cu([warps], "noc.cu_fifo=64")
