@@ -46,7 +46,7 @@ class L2Write(IntEnum):
     """When a store goes from L2 to memory."""
 
     BACK = 0  # when its line is evicted
-    THROUGH = 1  # at once; its sectors stay clean
+    THROUGH = 1  # at once; its sectors stay clean (atomics: when their line is evicted)
 
 
 class WriteMiss(IntEnum):

@@ -105,6 +105,7 @@ def _count_read(bank, request, hit, merged, missing):
     wanted = sectors_in(request.sectors)
     if request.op != Op.READ:
         bank.atomic_sectors += wanted
+        bank.atomic_miss_sectors += sectors_in(missing)
         return
     bank.read_hit_sectors += sectors_in(hit)
     if hit != request.sectors:

@@ -15,6 +15,7 @@ COUNTERS = {
     "read_miss_sectors": "sectors read, requested from DRAM",
     "write_sectors": "sectors written into the cache",
     "atomic_sectors": "sectors of atomics and reductions done here",
+    "atomic_miss_sectors": "of them, requested from DRAM",
     "uncached_read_sectors": "reads passed through to DRAM",
     "uncached_write_sectors": "writes and updates passed through to DRAM",
     "writeback_sectors": "dirty sectors written back by eviction",
@@ -93,6 +94,7 @@ L2_BANK = host_record(
         ("read_miss_sectors", "i8"),
         ("write_sectors", "i8"),
         ("atomic_sectors", "i8"),
+        ("atomic_miss_sectors", "i8"),
         ("uncached_read_sectors", "i8"),
         ("uncached_write_sectors", "i8"),  # writes and updates that passed through
         ("writeback_sectors", "i8"),  # evicted dirty sectors

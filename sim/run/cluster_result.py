@@ -14,7 +14,7 @@ from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.tracker import tracker_bits
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
-from sim.spec import CollectiveCache
+from sim.spec import CollectiveCache, Topology
 
 
 def moved_bytes(gpu: Gpu) -> np.ndarray:
@@ -84,6 +84,12 @@ def _triggers(cluster: Cluster, number: int) -> np.ndarray:
     return rows[np.lexsort((rows[:, 0], rows[:, 1]))]
 
 
+def _link_busy_ps(cluster: Cluster) -> int:
+    """Time in which GPU 0 sends: over its busiest port. The ports of a switch share one wire, one after the other."""
+    busy_ps = cluster.gpus[0].node.ports["busy_ps"]
+    return int(busy_ps.sum() if cluster.machine.link.topology == Topology.SWITCH else busy_ps.max())
+
+
 def _figures(cluster: Cluster) -> dict[str, Any]:
     """Figures of single units of GPU 0: Tracker, MCA, links."""
     node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
@@ -97,7 +103,7 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "tracker_spilled": int(tracker["spilled"]),
         "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
         **mca_facts(node.mca),
-        "link_busy_ps": int(node.ports["busy_ps"].max()),
+        "link_busy_ps": _link_busy_ps(cluster),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
         "dma_tiles": int(((tiles["sends"] > 0) & (tiles["sent_bytes"] == tiles["sends"] * tiles["bytes"])).sum()),

@@ -190,7 +190,7 @@ def _result(channel: np.void, latency_ps: np.ndarray, requests: int, wall_s: flo
         avg_read_latency_ns=float(latency_ns.mean()),
         p50_latency_ns=float(np.percentile(latency_ns, 50)),
         p99_latency_ns=float(np.percentile(latency_ns, 99)),
-        row_hit_rate=1 - acts / requests,
+        row_hit_rate=int(channel["row_hits"]) / requests,
         acts=acts,
         requests_per_s=requests / wall_s,
         wall_s=wall_s,

@@ -54,5 +54,5 @@ def bounds(scenario: Scenario) -> Bounds:
         own_tiles = max(sizes) * scenario.kernel.tile_m * scenario.kernel.tile_n
         sent_bytes = max(0, problem.m * problem.n - own_tiles) * problem.c_bytes
         ports = cut.gpus - 1 if link.topology == Topology.FULLY_CONNECTED else 1
-        exchange_s = sent_bytes / ports / (link.GB_per_s * GIGA)
+        exchange_s = sent_bytes / ports / (link.GB_per_s * link.efficiency * GIGA)
     return Bounds(int(times_s[unit] * PS_PER_S), unit, int(exchange_s * PS_PER_S))

@@ -10,11 +10,13 @@ from tracer.models.schedule import Exchange
 from traces.errors import UserError
 
 ELEMENT_BYTES = 2
-ROW_ELEMENTS = 4096
-TILE = GemmKernel()
-"""Tiles of a large buffer: 128 x 128 elements, rows of 8 KiB."""
-SMALL = GemmKernel(tile_m=16, tile_n=16, tile_k=16, warps_m=1, warps_n=1)
-"""Tiles of a small buffer: 16 x 16 elements, whole sectors."""
+TILES = tuple(
+    GemmKernel(tile_m=side, tile_n=side, tile_k=16, warps_m=warps, warps_n=warps)
+    for side, warps in ((128, 2), (64, 2), (32, 1), (16, 1))
+)
+"""Tiles of a buffer, the largest first. Rows are as wide as a tile, so each tile is one run of 32 KiB to 512 bytes."""
+TILES_PER_GPU = 4
+"""Least number of tiles of a GPU's chunk, if there are smaller tiles: CUs work on them at once (assumed)."""
 LARGEST_BYTES = 1 << 40
 
 
@@ -27,11 +29,16 @@ def buffer_of(data_bytes: int, gpus: int) -> GemmSource:
     if not 1 <= data_bytes <= LARGEST_BYTES:
         raise UserError(f"bytes of a collective: found {data_bytes}, allowed are 1 to {LARGEST_BYTES}")
     elements = -(-data_bytes // ELEMENT_BYTES)
-    whole = TILE.tile_m * ROW_ELEMENTS
-    if elements >= whole and ROW_ELEMENTS // TILE.tile_n >= gpus:
-        return GemmSource(GemmProblem(-(-elements // whole) * TILE.tile_m, ROW_ELEMENTS, TILE.tile_k), TILE)
-    tiles = gpus * -(-elements // (gpus * SMALL.tile_m * SMALL.tile_n))
-    return GemmSource(GemmProblem(SMALL.tile_m, tiles * SMALL.tile_n, SMALL.tile_k), SMALL)
+    fitting = (one for one in TILES if elements >= TILES_PER_GPU * gpus * one.tile_m * one.tile_n)
+    kernel = next(fitting, TILES[-1])
+    each = -(-elements // (gpus * kernel.tile_m * kernel.tile_n))
+    return GemmSource(GemmProblem(gpus * each * kernel.tile_m, kernel.tile_n, kernel.tile_k), kernel)
+
+
+def beyond_node(preset: Preset, exchange: Exchange) -> bool:
+    """Has the exchange more GPUs than a node of the machine's library? Then its plans are plain."""
+    row = preset.machine.collective.library
+    return row != PLAIN and exchange.gpus > row_of(row).gpus
 
 
 def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryRun:
@@ -43,7 +50,7 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     if exchange.gpus < 2:
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPU, allowed are 2 and more")
     row = preset.machine.collective.library
-    if row == PLAIN or exchange.gpus > row_of(row).gpus:
+    if row == PLAIN or beyond_node(preset, exchange):
         return plain_run(preset, exchange)
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
     size = whole_bytes(exchange)

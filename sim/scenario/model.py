@@ -3,7 +3,8 @@
 Each different kernel and exchange is one run. `sim.scenario.timeline` plays the schedule with the times of the runs. A
 GEMM and the exchange that reduces its output are a pair: in a configuration with T3 the pair has the times of the
 fused kernel and of the all-gather behind it. Where the machine cannot run a configuration, the pair keeps its times of
-Sequential (`Pair.refused`).
+Sequential (`Pair.refused`). In Sequential the exchange of a pair has the plain plans of `sim.collective.plans`, without
+launch or protocol. All other exchanges are those of the machine's library, also those of a pair without `overlap`.
 
 A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then is a run too.
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sim.collective.library import PLAIN
 from sim.collective.topology import port_to
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
@@ -29,7 +31,7 @@ from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime, Timeline
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
-from tracer.models.deployment import Deployment
+from tracer.models.deployment import Deployment, check_deployment
 from tracer.models.memory import check_memory
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
@@ -37,6 +39,16 @@ from tracer.models.whole import make_schedule
 from traces.errors import UserError
 from traces.source import KernelSource
 from traces.units import PS_PER_NS
+
+Work = str | Exchange
+"""What a step does: the text of a kernel, or an exchange."""
+PairKey = tuple[str, Work]
+"""The text of a GEMM and the exchange that reduces its output."""
+
+
+def gemm_of(block: Block, step: Step) -> str:
+    """Text of the GEMM whose output a step of the block reduces, "" if it does not reduce one."""
+    return next(str(each.work) for each in block.steps if each.name == step.reduces) if step.reduces else ""
 
 
 @dataclass
@@ -69,7 +81,7 @@ class ModelScenario:
 
     Attributes:
         accuracy: of its kernels, as of `sim.run.run.KernelRun`; 0 = all is simulated.
-        overlap: simulate the configurations too; False = only Sequential.
+        overlap: simulate the configurations too; False = only Sequential, all exchanges by the machine's library.
         configurations: beside Sequential.
 
     Raises:
@@ -84,6 +96,7 @@ class ModelScenario:
     configurations: tuple[str, ...] = CONFIGURATIONS
 
     def __post_init__(self):
+        check_deployment(self.model, self.how)
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
         for _, step in self.steps():  # what cannot run is refused at once
             if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
@@ -129,15 +142,26 @@ class ModelScenario:
         return found
 
     @cached_property
-    def pairs(self) -> dict[tuple[str, str | Exchange], Pair]:
+    def pairs(self) -> dict[PairKey, Pair]:
         """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
-        found: dict[tuple[str, str | Exchange], Pair] = {}
+        found: dict[PairKey, Pair] = {}
         for block, step in self.steps():
-            if self.overlap and step.reduces and isinstance(step.work, Exchange):
-                text = next(str(each.work) for each in block.steps if each.name == step.reduces)
-                if (text, step.work) not in found:
-                    found[text, step.work] = self._pair(text, step.work)
+            text = gemm_of(block, step)
+            if self.overlap and text and isinstance(step.work, Exchange) and (text, step.work) not in found:
+                found[text, step.work] = self._pair(text, step.work)
         return found
+
+    def key_of(self, block: Block, step: Step) -> Work | PairKey:
+        """Under which a result has the figures of a step: those of its pair, or of its work alone."""
+        pair = (gemm_of(block, step), step.work)
+        return pair if pair in self.pairs else step.work
+
+    @cached_property
+    def alone(self) -> set[Work]:
+        """The work of all steps that are not in a pair. Plain plans are the same in a pair, so no run is needed."""
+        works = {step.work for block, step in self.steps() if self.key_of(block, step) == step.work}
+        plain = self.preset.machine.collective.library == PLAIN
+        return works - ({exchange for _, exchange in self.pairs} if plain else set())
 
     def _pair(self, text: str, exchange: Exchange) -> Pair:
         (source,) = self.kernels[text]
@@ -159,19 +183,17 @@ class ModelScenario:
         preset = with_fewer_cus(self.preset, self.kept[text])
         return kernel_run(preset, self.kernels[text], L2State.EMPTY, self.accuracy)
 
-    def run_of(self, work: str | Exchange) -> Run:
+    def run_of(self, work: Work) -> Run:
         """The run of a step alone."""
         return self.kernel_run(work) if isinstance(work, str) else exchange_run(self.preset, work)
 
-    def step_runs(self, work: str | Exchange) -> list[Run]:
+    def step_runs(self, work: Work) -> list[Run]:
         """The runs of a step: alone, and beside exchanges if they slow it down."""
         return [self.run_of(work), *([self.beside_run(work)] if isinstance(work, str) and work in self.kept else [])]
 
     def runs(self) -> list[Run]:
         """All different runs."""
-        paired = {exchange for _, exchange in self.pairs}
-        works = {step.work for _, step in self.steps()} - paired
-        runs = [run for work in sorted(works, key=str) for run in self.step_runs(work)]
+        runs = [run for work in sorted(self.alone, key=str) for run in self.step_runs(work)]
         runs += [run for pair in self.pairs.values() for run in pair.runs().values()]
         return list({run.key: run for run in runs}.values())
 
@@ -197,10 +219,10 @@ class ConfigurationTime:
 
 @dataclass
 class ModelResult:
-    """A model in all configurations."""
+    """A model in all configurations. figures: by `ModelScenario.key_of`."""
 
     scenario: ModelScenario
-    figures: dict[str | Exchange, Figures]
+    figures: dict[Work | PairKey, Figures]
     configurations: dict[str, ConfigurationTime] = field(default_factory=dict)
 
     def speedup(self, name: str) -> float:
@@ -215,7 +237,7 @@ class ModelResult:
             for gemm in block.steps:
                 pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
                 if pair and T3 not in pair.refused:
-                    both_ps = self.figures[gemm.work].time_ps + self.figures[step.work].time_ps
+                    both_ps = self.figures[gemm.work].time_ps + self.figures[str(gemm.work), step.work].time_ps
                     total_ps += self.count(block) * both_ps
         return total_ps
 
@@ -228,7 +250,7 @@ class ModelResult:
         """Every step with its count in an iteration, as plain values."""
         rows = []
         for block, step in self.scenario.steps():
-            figures = self.figures[step.work]
+            figures = self.figures[self.scenario.key_of(block, step)]
             rows.append(
                 {
                     "name": f"{block.name}/{step.name}",
@@ -269,16 +291,15 @@ class ModelResult:
 
 def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) -> ModelResult:
     """Put a model together from finished runs. results: key of a run -> its result."""
-    paired = {exchange for _, exchange in scenario.pairs}
-    works = {step.work for _, step in scenario.steps()} - paired
-    figures = {work: work_figures(scenario, work, results) for work in works}
+    figures: dict[Work | PairKey, Figures] = {work: work_figures(scenario, work, results) for work in scenario.alone}
     pairs = {key: {name: results[run.key] for name, run in pair.runs().items()} for key, pair in scenario.pairs.items()}
-    for (_, exchange), runs in pairs.items():
+    for (text, exchange), runs in pairs.items():
         alone = [runs[name] for name in ("rs", "ag") if name in runs]
         moved = sum(int(run.dram_bytes.sum()) for run in alone)
         assert isinstance(exchange, Exchange)
         keeps = kept_cus(scenario.preset, exchange) > 0
-        figures[exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link", keeps_cus=keeps)
+        figures[text, exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link", keeps_cus=keeps)
+        figures.setdefault(exchange, figures[text, exchange])
     whole = ModelResult(scenario, figures)
     for name in scenario.shown:
         times = _durations(scenario, figures, pairs, name)
@@ -319,22 +340,24 @@ Times = dict[tuple[str, str], StepTime]
 
 def _durations(
     scenario: ModelScenario,
-    figures: Mapping[str | Exchange, Figures],
-    pairs: Mapping[tuple[str, str | Exchange], Mapping[str, RunResult]],
+    figures: Mapping[Work | PairKey, Figures],
+    pairs: Mapping[PairKey, Mapping[str, RunResult]],
     name: str,
 ) -> Times:
     """Times of all steps in a configuration."""
-    times = {(block.name, step.name): figures[step.work].step_time for block, step in scenario.steps()}
+    times = {
+        (block.name, step.name): figures[scenario.key_of(block, step)].step_time for block, step in scenario.steps()
+    }
     if name == SEQUENTIAL:
         return times
     for block, step in scenario.steps():
-        if step.reduces and isinstance(step.work, Exchange):
-            text = next(str(each.work) for each in block.steps if each.name == step.reduces)
+        text = gemm_of(block, step)
+        if (text, step.work) in pairs:
             runs, last = pairs[text, step.work], NEEDS[name][-1]
             if name not in scenario.pairs[text, step.work].refused:
                 fused_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
                 times[block.name, step.reduces] = StepTime(fused_ps)
-                keeps = last not in BY_COPIES and figures[step.work].keeps_cus
+                keeps = last not in BY_COPIES and figures[text, step.work].keeps_cus
                 times[block.name, step.name] = StepTime(runs[last].time_ps if last in runs else 0, keeps_cus=keeps)
     return times
 

@@ -2,17 +2,16 @@
 
 import click
 
-from sim.run.dram import run_stream
+from sim.run.dram import run_stream, timing_sets
+from sim.spec import BankMap
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 
 
 @click.command()
 @click.argument("stream", type=click.Path())
-@click.option(
-    "--set", "timing_set", default="G", show_default=True, help="Timing set, a table of sim/run/dram_sets.toml."
-)
-@click.option("--map", "bank_map", default="RO", show_default=True, help="Bank map: RO (row contiguous), BG or RG.")
+@click.option("--set", "timing_set", default="G", show_default=True, help=f"Timing set: {', '.join(timing_sets())}.")
+@click.option("--map", "bank_map", default="RO", show_default=True, help=f"Bank map: {', '.join(BankMap.__members__)}.")
 @click.option("--nmc-updates", is_flag=True, help="Treat every write as a near-memory update.")
 @with_format
 def dram(stream: str, timing_set: str, bank_map: str, nmc_updates: bool, as_json: bool) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
+from sim.collective.library import PLAIN
 from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL, asked_configurations
+from sim.scenario.exchange import beyond_node
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
@@ -21,7 +23,7 @@ from tracer.compile.process import process_costs
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
-from tracer.models.schedule import OperatorClass
+from tracer.models.schedule import Exchange, OperatorClass
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
@@ -171,7 +173,9 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
         raise UserError(f"--gpus: found {gpus}, allowed is tp x pp x dp = {how.gpus}")
     if tokens is None:
         return how
-    if how.phase == ModelPhase.GENERATE or how.micro_batch < 1 or tokens < 1 or tokens % how.micro_batch:
+    if how.micro_batch < 1:
+        raise UserError(f"--micro-batch: found {how.micro_batch}, allowed is 1 or more")
+    if how.phase == ModelPhase.GENERATE or tokens < 1 or tokens % how.micro_batch:
         raise UserError(f"--tokens: found {tokens}, allowed is a multiple of --micro-batch, for prompt and train")
     return Deployment(**vars(how) | {"sequence": tokens // how.micro_batch})
 
@@ -182,7 +186,7 @@ def show_model(result: ModelResult) -> None:
     print_text(
         f"{scenario.preset.name}: {scenario.preset.title}\n"
         f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, pp {how.pp}, dp {how.dp}, ep {how.ep}), "
-        f"{how.tokens:,} tokens per micro-batch, {how.dtype}\n"
+        f"{how.tokens:,} tokens per micro-batch, {how.dtype}\n{scenario.model.text}\n"
     )
     base = result.configurations[SEQUENTIAL]
     compute = {name: value for name, value in base.class_ps.items() if name != OperatorClass.COMMUNICATION}
@@ -211,14 +215,32 @@ def show_model(result: ModelResult) -> None:
         for row in steps[:12]
     ]
     print_table("Largest steps", ("step", "count", "time", "DRAM", "bound by"), largest)
-    errors = [figures.time_error for figures in result.figures.values() if figures.time_error]
+    errors = [row["time_error"] for row in steps if row["time_error"]]
     if errors:
-        print_text(
-            f"EXTRAPOLATED: {len(errors)} of {len(result.figures)} steps; stated error {max(errors):.2%} at most"
-        )
+        print_text(f"EXTRAPOLATED: {len(errors)} of {len(steps)} steps; stated error {max(errors):.2%} at most")
+    if text := _collectives_text(scenario):
+        print_text(text)
     for reason in result.as_dict()["not_fused"]:
         print_text(f"not fused in T3: {reason}")
     print_text(f"\n{origins_text(scenario.preset)}")
+
+
+def _collectives_text(scenario: ModelScenario) -> str:
+    """Which exchanges are not those of the machine's library; "" if all are, or if it has none."""
+    library = scenario.preset.machine.collective.library
+    lines = []
+    if scenario.pairs and library != PLAIN:
+        lines += [
+            "In Sequential, reductions of GEMMs are plain and have no launch, as in the T3 paper.",
+            f"In Library, and with --no-overlap, they are those of {library}.",
+        ]
+    exchanges = {step.work for _, step in scenario.steps() if isinstance(step.work, Exchange)}
+    for gpus in sorted({exchange.gpus for exchange in exchanges if beyond_node(scenario.preset, exchange)}):
+        lines += [
+            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, on the links within a node:",
+            "without launch and network, so too fast.",
+        ]
+    return "\n".join(lines)
 
 
 def _share(part: int, whole: int) -> str:

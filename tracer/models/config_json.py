@@ -10,31 +10,48 @@ from traces.errors import UserError
 NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
-    "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
+    "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
     "heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
-    "vocab": ("vocab_size",),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
     "max_positions": ("max_position_embeddings", "n_positions", "seq_length"),
     "activation": ("hidden_act", "activation_function", "hidden_activation"),
-    "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
-    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token"),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"),
     "shared_experts": ("n_shared_experts",),
     "dense_layers": ("first_k_dense_replace",),
 }
 """Our field -> its names in a config.json, the most common one first."""
 REQUIRED = ("layers", "hidden", "heads", "vocab")
-GATED = ("silu", "swiglu", "swish", "geglu")
+GATED = ("silu", "swiglu", "swigluoai", "swish", "geglu")
 """Activations whose MLP has a second projection, in families that do not say otherwise."""
-PLAIN_MLP = ("bert", "roberta", "gpt2", "gpt_neo", "gpt_neox", "opt", "bloom", "phi", "gptj", "falcon")
+GATED_FAMILIES = ("gemma", "chatglm")
+"""Beginnings of families whose MLP has it with any activation."""
+ACTIVATIONS = (
+    *GATED, "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "quick_gelu", "relu",
+    "relu2", "relu6", "tanh",
+)  # fmt: skip
+PLAIN_MLP = (
+    "gpt2", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "phi", "gptj", "falcon", "starcoder2", "mpt",
+    "codegen",
+)  # fmt: skip
 """Families with a plain MLP, LayerNorm and biases."""
-ENCODERS = ("bert", "roberta", "electra", "deberta", "deberta-v2", "albert", "distilbert")
-ADDED_POSITIONS = ("bert", "roberta", "gpt2", "gpt_neo", "opt", "electra", "albert", "distilbert")
+ENCODERS = (
+    "bert", "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "electra", "deberta", "deberta-v2", "albert",
+    "distilbert",
+)  # fmt: skip
+ADDED_POSITIONS = (
+    "bert", "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "gpt2", "gpt_neo", "gpt_bigcode", "opt", "electra",
+    "albert", "distilbert",
+)  # fmt: skip
 """Families whose positions are added to the embedding."""
 OTHER_LAYERS = (
     "layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period", "index_topk",
-    "attention_chunk_size",
+    "attention_chunk_size", "state_size", "is_encoder_decoder", "encoder_layers",
 )  # fmt: skip
-"""Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces)."""
+"""Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces, an encoder
+and a decoder)."""
+OTHER_FAMILIES = ("mamba", "mamba2", "falcon_mamba", "rwkv", "whisper", "t5", "bart")
 
 
 def read_config(path: Path) -> ModelShape:
@@ -72,18 +89,18 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
     plain = family in PLAIN_MLP or family in ENCODERS
     sizes = {field: value or 0 for field, value in given.items()}
     hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
-    activation = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu")
+    activation = _activation(raw, where)
     return ModelShape(
         name=name,
         layers=sizes["layers"],
         hidden=hidden,
         intermediate=given["intermediate"] or 4 * hidden,
         heads=heads,
-        kv_heads=1 if raw.get("multi_query") is True else given["kv_heads"] or heads,
+        kv_heads=1 if _one_kv_head(raw) else given["kv_heads"] or heads,
         head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
         vocab=sizes["vocab"],
         max_positions=given["max_positions"] or 2048,
-        gated=not plain and (activation in GATED or "gelu_pytorch_tanh" in activation),
+        gated=not plain and (activation in GATED or family.startswith(GATED_FAMILIES)),
         causal=family not in ENCODERS,
         norm=Norm.LAYERNORM if plain or "layer_norm_epsilon" in raw else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS,
@@ -101,6 +118,23 @@ def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
             kinds = [kind for kind in kinds if kind not in ("full_attention", "sliding_attention")]
         if kinds:
             raise UserError(f"{where}: {field}: found layers of another kind; allowed are layers with full attention")
+
+    if str(raw.get("model_type", "")).lower() in OTHER_FAMILIES:
+        raise UserError(
+            f"{where}: model_type: found {raw['model_type']!r}; allowed are Transformers of one stack of layers"
+        )
+
+
+def _activation(raw: dict[str, Any], where: str) -> str:
+    found = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu")
+    if found not in ACTIVATIONS:
+        raise UserError(f"{where}: hidden_act: found {found!r}; allowed are {', '.join(ACTIVATIONS)}")
+    return found
+
+
+def _one_kv_head(raw: dict[str, Any]) -> bool:
+    """Have all heads one key and value? Falcon's new architecture has its `num_kv_heads`, whatever multi_query says."""
+    return raw.get("multi_query") is True and raw.get("new_decoder_architecture") is not True
 
 
 def _head_dim(raw: dict[str, Any], hidden: int, heads: int, where: str) -> int:
@@ -133,11 +167,15 @@ def _experts(raw: dict[str, Any], given: dict[str, Any], where: str) -> Experts 
     inner = _plain_number(raw, "moe_intermediate_size", where) or given["intermediate"]
     if inner is None:
         raise UserError(f"{where}: moe_intermediate_size is missing; a model with experts needs it")
+    shared_width = _plain_number(raw, "shared_expert_intermediate_size", where) or 0
+    if shared_width % inner:
+        raise UserError(f"{where}: shared_expert_intermediate_size: found {shared_width}, allowed is a multiple of the "
+                        f"width of an expert, {inner}")  # fmt: skip
     return Experts(
         count=given["experts"],
         per_token=given["experts_per_token"],
         intermediate=inner,
-        shared=given["shared_experts"] or 0,
+        shared=given["shared_experts"] or shared_width // inner,
         dense_layers=min(given["dense_layers"] or 0, given["layers"]),
     )
 
@@ -153,5 +191,5 @@ def _plain_number(raw: dict[str, Any], name: str, where: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise UserError(f"{where}: {name}: found {value!r}, allowed is a whole number from 0 to 2^40")
+        raise UserError(f"{where}: {name}: found {value!r}, allowed is a whole number below 2^40")
     return value

@@ -86,6 +86,22 @@ class ModelShape:
             )
 
     @property
+    def text(self) -> str:
+        """The shape in a line, so that a user sees how a config.json was read."""
+        heads = "low-rank attention" if self.latent else f"{self.kv_heads} of keys and values"
+        mlp = f"{'gated ' if self.gated else ''}MLP {self.intermediate:,}"
+        if self.experts:
+            mlp += (
+                f", {self.experts.count} experts of {self.experts.intermediate:,} ({self.experts.per_token} per token"
+            )
+            mlp += f", {self.experts.shared} shared)" if self.experts.shared else ")"
+        return (
+            f"{self.weights / 1e9:,.3g} billion weights, {self.layers} layers, hidden {self.hidden:,}, "
+            f"{self.heads} heads ({heads}),\n{mlp}, {self.norm}, {'decoder' if self.causal else 'encoder'}, "
+            f"{'rotary' if self.rotary else 'added'} positions"
+        )
+
+    @property
     def query_width(self) -> int:
         """Elements of all queries of a token."""
         return self.heads * (self.latent.key_dim if self.latent else self.head_dim)

@@ -48,8 +48,9 @@ def check_totals(totals, expected):
     assert totals["l2.write_sectors"] == expected.stores - expected.uncached_stores
     found = totals["l2.read_hit_sectors"] + totals["l2.read_merged_sectors"] + totals["l2.read_miss_sectors"]
     assert found == l2_read
-    fetched_for_atomics = totals["hbm.read_columns"] - totals["l2.read_miss_sectors"] - expected.uncached_loads
-    assert 0 <= fetched_for_atomics <= expected.atomics
+    fetched_for_atomics = totals["l2.atomic_miss_sectors"]
+    assert totals["hbm.read_columns"] == totals["l2.read_miss_sectors"] + fetched_for_atomics + expected.uncached_loads
+    assert fetched_for_atomics <= expected.atomics
     written_back = totals["l2.writeback_sectors"] + totals["l2.flush_sectors"]
     assert totals["hbm.write_columns"] == written_back + expected.uncached_stores
     assert written_back >= len(expected.written) or expected.uncached_stores

@@ -111,6 +111,14 @@ def test_a_nested_text_config_is_read(tmp_path):
         ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
         ({"layer_types": ["linear_attention", "full_attention"]}, "layer_types: found layers of another kind"),
         ({"index_topk": 2048}, "index_topk: found layers of another kind"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder: found layers of another kind"),
+        ({"model_type": "mamba"}, "model_type: found 'mamba'; allowed are Transformers"),
+        ({"hidden_act": "foo"}, "hidden_act: found 'foo'; allowed are silu"),
+        ({"vocab_size": 1 << 40}, r"vocab_size: found 1099511627776, allowed is a whole number below 2\^40"),
+        (
+            {"num_experts": 8, "num_experts_per_tok": 2, "shared_expert_intermediate_size": 1000},
+            "shared_expert_intermediate_size: found 1000, allowed is a multiple of the width of an expert, 28672",
+        ),
     ],
 )
 def test_wrong_fields_are_refused_with_their_names(change, message, tmp_path):
@@ -118,6 +126,89 @@ def test_wrong_fields_are_refused_with_their_names(change, message, tmp_path):
     path.write_text(json.dumps(LLAMA | change))
     with pytest.raises(UserError, match=message):
         read_config(path)
+
+
+FALCON_40B = {
+    "model_type": "falcon",
+    "hidden_size": 8192,
+    "num_hidden_layers": 60,
+    "num_attention_heads": 128,
+    "num_kv_heads": 8,
+    "multi_query": True,
+    "new_decoder_architecture": True,
+    "vocab_size": 65024,
+}
+STARCODER2 = {
+    "model_type": "starcoder2",
+    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_size": 4608,
+    "intermediate_size": 18432,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 36,
+    "num_key_value_heads": 4,
+    "vocab_size": 49152,
+}
+SANTACODER = {
+    "model_type": "gpt_bigcode",
+    "activation_function": "gelu_pytorch_tanh",
+    "n_embd": 2048,
+    "n_head": 16,
+    "n_layer": 24,
+    "n_positions": 2048,
+    "multi_query": True,
+    "vocab_size": 49280,
+}
+CHATGLM = {
+    "model_type": "chatglm",
+    "hidden_size": 4096,
+    "ffn_hidden_size": 13696,
+    "num_layers": 28,
+    "num_attention_heads": 32,
+    "multi_query_group_num": 2,
+    "padded_vocab_size": 65024,
+    "seq_length": 32768,
+}
+QWEN_MOE = {
+    "model_type": "qwen2_moe",
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "vocab_size": 151936,
+    "num_experts": 60,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1408,
+    "shared_expert_intermediate_size": 5632,
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "billion", "kv_heads", "gated", "norm", "rotary"),
+    [
+        (FALCON_40B, 41.3, 8, False, Norm.LAYERNORM, True),
+        (STARCODER2, 7.4, 4, False, Norm.LAYERNORM, True),
+        (SANTACODER, 1.1, 1, False, Norm.LAYERNORM, False),
+        (CHATGLM, 6.2, 2, True, Norm.RMSNORM, True),
+        (QWEN_MOE, 14.3, 16, True, Norm.RMSNORM, True),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+)
+def test_families_with_fields_of_their_own(raw, billion, kv_heads, gated, norm, rotary):
+    """Numbers of weights as their authors give them: the name of the model, or its paper."""
+    model = shape_of(raw, "own", "config")
+    assert model.weights / 1e9 == pytest.approx(billion, rel=0.03)
+    assert (model.kv_heads, model.gated, model.norm, model.rotary) == (kv_heads, gated, norm, rotary)
+
+
+def test_a_shared_expert_counts_as_experts():
+    assert shape_of(QWEN_MOE, "own", "config").mixture.shared == 4
+
+
+def test_the_encoder_of_other_names_is_an_encoder():
+    model = shape_of(BERT | {"model_type": "xlm-roberta"}, "own", "config")
+    assert (model.causal, model.norm, model.rotary) == (False, Norm.LAYERNORM, False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"hidden_size": 1e400}', "[" * 100_000])
