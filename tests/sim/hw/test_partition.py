@@ -24,6 +24,8 @@ SHARINGS = {
     L2Sharing.COPIES: (*HALVES, "l2.sharing=copies"),
     L2Sharing.PRIVATE: ("l2.partitions=2", "l2.sharing=private"),
 }
+CAPACITY = ("hbm.capacity_bytes=16106127360",)
+"""A multiple of a row in every bank of 1, 3 and 5 channels."""
 GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
 
 
@@ -156,6 +158,16 @@ def test_random_kernels_come_to_rest(sharing, size, seed):
     counted = gpu.counted()["l2"]
     ends = ("read_hit_sectors", "read_merged_sectors", "read_miss_sectors")
     assert sum(int(counted[name].sum()) for name in ends) == int(counted["read_sectors"].sum())
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5])
+@pytest.mark.parametrize("sharing", ["home", "copies", "private"])
+def test_one_partition_runs_with_any_number_of_channels(channels, sharing):
+    size = ("cu.count=3", f"hbm.channels={channels}", f"l2.banks={2 * channels}", f"l2.bytes={channels << 14}")
+    gpu = Gpu(small_preset("l2.partitions=1", f"l2.sharing={sharing}", *CAPACITY, size=size).machine)
+    gpu.run_kernel(GEMM, 0, None)
+    gpu.flush_l2()
+    assert gpu.counted()["hbm"]["write_columns"].sum() * SECTOR_BYTES == GEMM.problem.output_bytes
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import gzip
 import lzma
 import math
 
+import numpy as np
 import pytest
 
 from sim.hw.request import Op
 from sim.run.dram import channel_spec, run_stream, timing_sets
-from sim.run.dram_stream import read_stream
+from sim.run.dram_stream import Stream, read_stream
 from tests.support.paths import ROOT
 from traces.errors import UserError
 
@@ -93,6 +94,15 @@ def test_one_read_takes_an_activate_a_column_pair_and_its_data(tmp_path):
     assert result.cycles == 100 + result.p50_latency_ns
     assert result.acts == 1 and result.log.size == 3
     assert result.row_hit_rate == 0
+
+
+@pytest.mark.parametrize("name", timing_sets())
+def test_a_new_row_for_each_request_is_no_hit(name):
+    """A refresh can close a row before its column moves; its second activation is no negative hit."""
+    stride = 1 << 15  # the same bank in all sets
+    rows = Stream(np.zeros(2000, np.uint8), np.arange(2000) * stride, np.zeros(2000, np.int64))
+    result = run_stream(rows, name)
+    assert result.row_hit_rate == 0 and result.acts >= 2000
 
 
 @pytest.mark.parametrize("name", timing_sets())

@@ -21,6 +21,8 @@ def test_the_work_at_the_peaks():
     assert found.gemm_ps == pytest.approx(2 * 2048 * 2048 * 512 / (80 * 512 * 2 * 1.4e9) * 1e12, rel=1e-6)
     assert (found.gemm_unit, found.exchange_ps) == ("matrix pipes", int(7 / 8 * 2048 * 2048 * 2 / 150e9 * 1e12))
     assert found.sequential_ps == found.gemm_ps + 2 * found.exchange_ps and found.t3_ps == 2 * found.exchange_ps
+    slower = bounds(replace(case, preset=load_preset("t3_2024", ["link.efficiency=0.5"])))
+    assert slower.exchange_ps == pytest.approx(2 * found.exchange_ps)
     thin = bounds(replace(case, problem=aligned_problem(32, 8192, 512)))
     assert (thin.gemm_unit, thin.gemm_ps) == ("DRAM", int(512 * (32 + 8192) * 2 / 1024e9 * 1e12))
 
@@ -36,6 +38,16 @@ def test_no_simulated_time_is_below_its_bound(link):
     assert found.sequential_ps <= result.configurations[SEQUENTIAL].time_ps
     for name in (T3, T3_MCA):
         assert found.t3_ps <= result.configurations[name].time_ps
+
+
+@pytest.mark.parametrize(("link", "wires"), [("ring", 1), ("switch", 1), ("fully_connected", 3)])
+def test_the_link_is_busy_for_what_it_sends(link, wires):
+    """A switch has one wire for all ports of a GPU."""
+    preset = small_preset(f"link.topology={link}", "link.efficiency=0.8")
+    case = Scenario(preset, aligned_problem(512, 512, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+    result = case.run("ag").execute()
+    sent_ps = result.link_bytes / wires / (preset.machine.link.GB_per_s * 0.8e9) * 1e12
+    assert result.figures["link_busy_ps"] == pytest.approx(sent_ps, rel=0.02)
 
 
 def test_they_are_shown_before_the_simulation():

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -120,6 +121,37 @@ def test_software_stands_beside_t3(store):
     assert {name: times[SEQUENTIAL] - times[name] for name in saved_ps} == saved_ps
 
 
+def test_only_a_pair_has_the_plain_exchange_of_sequential():
+    """On a machine with a library the all-reduce behind the embedding is the library's, in every configuration."""
+    scenario = ModelScenario(load_preset("h100_sxm"), TINY, HOW, configurations=(LIBRARY,))
+    (exchange,) = {exchange for _, exchange in scenario.pairs}
+    keys = {step.name: scenario.key_of(block, step) for block, step in scenario.steps()}
+    assert keys["embedding_reduce"] == exchange and keys["mlp_reduce"] == (scenario_text(scenario, 256), exchange)
+    assert exchange in scenario.alone and exchange_run(scenario.preset, exchange) in scenario.runs()
+    plain = ModelScenario(load_preset("t3_2024"), TINY, HOW)
+    assert not plain.alone & {exchange for _, exchange in plain.pairs}  # the same plan: one run
+
+
+def scenario_text(scenario, k):
+    return next(text for text, _ in scenario.pairs if text.startswith(f"gemm:m=128,n=256,k={k},"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "In Sequential, reductions of GEMMs are plain"),
+        (("--no-overlap", "--tp", "16"), "Exchanges of 16 GPUs: more than a node of nccl"),
+    ],
+)
+def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store, monkeypatch):
+    monkeypatch.setenv("T3SIM_STORE", str(store.folder))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG | {"num_attention_heads": 16, "num_key_value_heads": 16, "hidden_size": 1024}))
+    command = [str(path), "--preset", "h100_sxm", "--tp", "2", "--tokens", "128", "--layers", "1", *options]
+    shown = CliRunner().invoke(verb, [*command, "--configuration", SEQUENTIAL], catch_exceptions=False).stdout
+    assert words in shown and "16 heads (16 of keys and values),\ngated MLP 512, rmsnorm, decoder, rotary" in shown
+
+
 def test_an_all_reduce_does_not_stand_for_a_reduce_scatter():
     how = replace(HOW, sequence_parallel=True)
     scenario = ModelScenario(load_preset("t3_2024", SWITCH), TINY, how, configurations=(NVLS, FLUX))
@@ -204,8 +236,19 @@ def test_another_link_simulates_only_what_crosses_it(prompt, store):
 def test_a_buffer_has_at_least_its_bytes_and_a_tile_for_each_gpu(gpus, data_bytes):
     source = buffer_of(data_bytes, gpus)
     assert source.tiles >= gpus
-    spare = gpus * 512 if data_bytes < 1 << 20 else 1 << 20
-    assert data_bytes <= source.problem.output_bytes < data_bytes + spare + 512
+    assert data_bytes <= source.problem.output_bytes <= max(1.25 * data_bytes, data_bytes + gpus * 512)
+
+
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_a_larger_plain_collective_takes_longer_and_not_much_longer(gpus):
+    """Its time rises with the size, and by less than the size, across all sizes of tiles."""
+    preset = load_preset("t3_2024")
+    sizes = [1 << shift for shift in range(10, 22)]
+    times_ps = [exchange_run(preset, Exchange("all_reduce", size, gpus)).execute().time_ps for size in sizes]
+    for smaller_ps, larger_ps in pairwise(times_ps):
+        assert 0.99 * smaller_ps <= larger_ps <= 2 * smaller_ps
+    link_ps = 2 * (gpus - 1) / gpus * sizes[-1] / 150e9 * 1e12
+    assert link_ps < times_ps[-1] < 2 * link_ps
 
 
 def test_an_all_to_all_moves_each_byte_once():
@@ -270,6 +313,9 @@ def test_the_links_are_those_of_the_library_that_exchanges():
             ["mixtral-8x7b", "--tp", "8", "--ep", "8", "--set", "collective.library=plain"],
             "all_to_all: topology ring of 8 GPUs.*link.topology",
         ),
+        (["llama-3-8b", "--tp", "0"], "tp = 0: allowed is 1 to"),
+        (["llama-3-8b", "--pp", "0"], "pp = 0: allowed is 1 to"),
+        (["llama-3-8b", "--micro-batch", "0", "--tokens", "128"], "--micro-batch: found 0"),
         ([], "found no name"),
     ],
 )
