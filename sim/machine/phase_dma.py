@@ -114,12 +114,17 @@ def _answer(node, data):
 
 @compiled
 def _run_engines(node, end_ps):
-    """Run the DMA engines in the order of time up to end_ps; at equal times the lower engine first."""
+    """Run the DMA engines in the order of time up to end_ps.
+
+    At equal times the engine that has waited longer goes first, then the lower one: engines that wait for the places of
+    one link take turns.
+    """
     while True:
         chosen, chosen_ps = -1, end_ps
         for e in range(len(node.dmas)):
             now_ps = _engine_ps(node, e)
-            if now_ps < chosen_ps:
+            longer = now_ps == chosen_ps and chosen >= 0 and node.dmas[e].next_ps < node.dmas[chosen].next_ps
+            if now_ps < chosen_ps or longer:
                 chosen, chosen_ps = e, now_ps
         if chosen < 0:
             return
