@@ -23,13 +23,14 @@ _UNITS = (
     ("_bytes", "byte"),
     ("_sectors", "32-byte sector"),
     ("_columns", "32-byte column"),
+    ("_occupancy", "entries x ps"),
 )
 _RATIOS = {
     "l1_hit_rate": ("l1.read_hit_sectors", "l1.read_sectors"),
     "l2_hit_rate": ("l2.read_hit_sectors", "l2.read_sectors"),
     "l2_merge_rate": ("l2.read_merged_sectors", "l2.read_sectors"),
     "dram_row_hit_rate": ("hbm.row_hits", "hbm.atoms"),
-    "sectors_per_line_request": ("l1.read_sectors + l1.write_sectors", "lsu.line_requests"),
+    "sectors_per_line_request": ("l1.read_sectors + l1.write_sectors + lsu.atomic_sectors", "lsu.line_requests"),
 }
 
 
@@ -106,8 +107,24 @@ def l2_bytes(total):
     return max(total["noc.request_bytes"], total["noc.answer_bytes"])
 
 
+def flushed_columns(total):
+    """DRAM columns of the flushes of L2 after kernels: not in the time of the kernels.
+
+    A memory-side cache that writes back takes the flush. What it then evicts is not told from what it evicts earlier.
+    """
+    return 0 if total.get("msc.write_sectors") else total["l2.flush_sectors"]
+
+
+def moved_sectors(total, names):
+    """Sum of counters of 32-byte sectors or columns, without the flushes of L2 after kernels."""
+    return sum(total[name] for name in names) - (flushed_columns(total) if "hbm.write_columns" in names else 0)
+
+
+DRAM_COLUMNS = ("hbm.read_columns", "hbm.write_columns", "hbm.update_columns")
+
+
 def headline(total):
-    """The counts that every run reports, in 32-byte sectors. `dram_write_sectors` excludes the last flush of L2."""
+    """The counts that every run reports, in 32-byte sectors. `dram_write_sectors` excludes flushes after kernels."""
     written = total["hbm.write_columns"] + total["hbm.update_columns"]
     return {
         "warp_instructions": total["cu.warp_instructions"],
@@ -120,6 +137,6 @@ def headline(total):
         "l2_read_merged_sectors": total["l2.read_merged_sectors"],
         "l2_write_sectors": total["l2.write_sectors"],
         "dram_read_sectors": total["hbm.read_columns"],
-        "dram_write_sectors": written - total["l2.flush_sectors"],
+        "dram_write_sectors": written - flushed_columns(total),
         "dram_write_sectors_after_flush": written,
     }

@@ -60,7 +60,7 @@ EVENTS = {
     "l2.sector_pJ": Event(
         (
             *("l2.read_sectors", "l2.write_sectors", "l2.atomic_sectors"),
-            *("l2.read_miss_sectors", "l2.writeback_sectors", "l2.flush_sectors"),
+            *("l2.read_miss_sectors", "l2.atomic_miss_sectors", "l2.writeback_sectors", "l2.flush_sectors"),
         ),
         SECTOR_BYTES,
         "a sector read, written, filled or written back",

@@ -254,7 +254,7 @@ def collective(
     """Simulate one collective on idle GPUs, as a library runs it. Stored runs are reused.
 
     Args:
-        kind: all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.
+        kind: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast or send_recv.
         gpus: number of GPUs of one node.
         bytes: buffer of a GPU.
         machine, changes: as in `machine`.

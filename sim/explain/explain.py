@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.counters import flushed_columns
 from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Change, assumed_changes, changed
 from sim.explain.repeat import Answer, Repeat
 from sim.explain.stalls import Stalled, stalled
@@ -111,8 +112,15 @@ def explain(
 
 def waiting(run: RunResult) -> list[tuple[str, float]]:
     """(what waits, mean number of them at any time), the largest first: sum of waiting times / time (Little's law)."""
-    means = [(what, run.totals.get(name, 0) / max(1, run.time_ps)) for what, name in WAITING.items()]
+    means = [(what, _without_flush(run.totals, name) / max(1, run.time_ps)) for what, name in WAITING.items()]
     return sorted(((what, mean) for what, mean in means if mean > 0), key=lambda pair: -pair[1])
+
+
+def _without_flush(total: Mapping[str, int], name: str) -> float:
+    """A waiting time, without the part of DRAM writes that flushes of L2 have after kernels: their share of columns."""
+    writes = total.get("hbm.write_columns.compute_write", 0)
+    late = min(flushed_columns(total), writes) / writes if writes else 0.0
+    return total.get(name, 0) - late * total.get(f"{name}.compute_write", 0)
 
 
 def _candidates(run: RunResult, many_gpus: bool) -> list[Change]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sim.counters import add_totals, l2_bytes
+from sim.counters import DRAM_COLUMNS, add_totals, l2_bytes, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
@@ -28,7 +28,7 @@ DIRTY_WARPS, DIRTY_UNROLL, DIRTY_LANE_BYTES = 8, 4, 16
 class L2State(StrEnum):
     """Content of L2 at the launch."""
 
-    EMPTY = "empty"  # nothing; the writes that stay in L2 at the end are counted too
+    EMPTY = "empty"  # nothing, before each kernel of the operator; the writes that stay in L2 at an end are counted too
     DIRTY = "dirty"  # lines that another kernel has written, as in the middle of a model
     WARM = "warm"  # what the same operator has left, as in a loop over one operator
 
@@ -126,8 +126,7 @@ def busy_shares(total: dict[str, int], preset: Preset, time_ps: int) -> dict[str
     """Unit -> share of the time for which it is busy, over all its instances; dram, l2: share of the peak bandwidth."""
     machine, peaks = preset.machine, preset.peaks()
     schedulers = machine.cu.count * machine.cu.schedulers
-    columns = sum(total[f"hbm.{kind}_columns"] for kind in ("read", "write", "update"))
-    dram_sectors = columns - total["l2.flush_sectors"]  # the flush comes after the kernel
+    dram_sectors = moved_sectors(total, DRAM_COLUMNS)
     time_ps = max(1, time_ps)
     return {
         "dram": dram_sectors * SECTOR_BYTES * PS_PER_S / (peaks.dram_bytes_per_s * time_ps),

@@ -26,7 +26,7 @@ COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
     f"{EXTRAPOLATED}from_workgroups",
 )
-"""Columns of `runs_frame` in the table of several runs, after the swept fields."""
+"""Columns of `runs_frame` in the table of several runs, after the swept fields; the speed-ups of scenarios follow."""
 
 
 @click.command()
@@ -100,7 +100,8 @@ def _show_runs(archive: ResultsArchive, as_json: bool) -> None:
         return
     frame = archive.runs_frame()
     swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
-    columns = [*swept, *(name for name in COLUMNS if name in frame and name not in swept)]
+    shown = (*COLUMNS, *(name for name in frame if name.endswith(".speedup")))
+    columns = [*swept, *(name for name in shown if name in frame and name not in swept)]
     rows = [
         (str(number), *(row[name] for name in columns)) for number, row in zip(frame.index, _rows(frame), strict=True)
     ]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sim.counters import ratios
+from sim.counters import moved_sectors, ratios
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
 from sim.view.style import PALETTE, label_of, legend_below, new_figure, title_of
@@ -18,11 +18,11 @@ KERNELS_MAX = 7
 BANDWIDTHS = {
     "L1 loads": ("l1.read_sectors",),
     "L2 reads": ("l2.read_sectors", "l2.uncached_read_sectors"),
-    "L2 writes": ("l2.write_sectors", "l2.uncached_write_sectors"),
+    "L2 writes, atomics": ("l2.write_sectors", "l2.atomic_sectors", "l2.uncached_write_sectors"),
     "DRAM reads": ("hbm.read_columns",),
-    "DRAM writes": ("hbm.write_columns", "hbm.update_columns", "-l2.flush_sectors"),
+    "DRAM writes": ("hbm.write_columns", "hbm.update_columns"),
 }
-"""Label -> counters of 32-byte sectors; a leading "-" subtracts (the flush is after the time of the kernel)."""
+"""Label -> counters of 32-byte sectors. Writes of DRAM are without flushes of L2, after the time of the kernel."""
 RATES = {
     "L1 hits": "l1_hit_rate",
     "L2 hits": "l2_hit_rate",
@@ -61,8 +61,7 @@ def draw_rates(results: RunResult) -> "Figure":
 
 def bandwidth(kernel: KernelResult, terms: tuple[str, ...]) -> float:
     """Bandwidth in GB/s: a sum of sector counters over the time of a kernel."""
-    sectors = sum(-kernel.totals[term[1:]] if term.startswith("-") else kernel.totals[term] for term in terms)
-    return bytes_per_s(sectors * SECTOR_BYTES, kernel.time_ps) / GIGA
+    return bytes_per_s(moved_sectors(kernel.totals, terms) * SECTOR_BYTES, kernel.time_ps) / GIGA
 
 
 def _bars(axes, place: int, kernels: int, values: list[float], name: str) -> None:

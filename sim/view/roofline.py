@@ -6,6 +6,7 @@ kernel (without the flush of L2 after it), or the traffic of requests to L2.
 
 from typing import TYPE_CHECKING
 
+from sim.counters import DRAM_COLUMNS, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
 from sim.view.style import BLUE, VERMILION, label_of, legend_below, new_figure, title_of
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = {
-    "DRAM": ("o", BLUE, ("hbm.read_columns", "hbm.write_columns", "hbm.update_columns"), "l2.flush_sectors"),
+    "DRAM": ("o", BLUE, DRAM_COLUMNS),
     "L2": (
         "s",
         VERMILION,
-        ("l2.read_sectors", "l2.write_sectors", "l2.uncached_read_sectors", "l2.uncached_write_sectors"),
-        None,
+        (
+            *("l2.read_sectors", "l2.write_sectors", "l2.atomic_sectors"),
+            *("l2.uncached_read_sectors", "l2.uncached_write_sectors"),
+        ),
     ),
 }
-"""Level -> marker, colour, counters of its sectors, counter of the sectors after the kernel."""
+"""Level -> marker, colour, counters of its sectors."""
 DECADES = (0.1, 10.0)
 """The axis extends by these factors below and above the points and the ridge."""
 
@@ -56,7 +59,7 @@ def draw_roofline(results: RunResult) -> "Figure":
     peak = peaks.tensor_flop_per_s / TERA
     axes.hlines(peak, min(ridges), high, color="black", label=f"matrix pipes, {peak:.1f} TFLOP/s")
     for level, name, per_byte, per_s in points:
-        marker, colour, *_ = LEVELS[level]
+        marker, colour, _ = LEVELS[level]
         label = label_of(f"{name}, {level}: {per_s / TERA:.3g} TFLOP/s")
         axes.plot(per_byte, per_s / TERA, marker, color=colour, markeredgecolor="black", linestyle="", label=label)
     axes.set(xlabel="intensity (FLOP per byte)", ylabel="TFLOP/s", title=title_of(results), xlim=(low, high))
@@ -66,8 +69,7 @@ def draw_roofline(results: RunResult) -> "Figure":
 
 def sectors(kernel: KernelResult, level: str) -> int:
     """32-byte sectors at a level during the kernel."""
-    *_, counters, after = LEVELS[level]
-    return sum(kernel.totals[name] for name in counters) - (kernel.totals[after] if after else 0)
+    return moved_sectors(kernel.totals, LEVELS[level][2])
 
 
 def intensity(kernel: KernelResult, level: str) -> float:

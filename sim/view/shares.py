@@ -6,7 +6,7 @@ if it is busy for most of the time; else the run waits: for latency, or because 
 
 from collections.abc import Mapping
 
-from sim.counters import l2_bytes
+from sim.counters import DRAM_COLUMNS, l2_bytes, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.peaks import Peaks
 from sim.results import RunResult
@@ -44,7 +44,7 @@ def shares(run: RunResult) -> dict[str, float]:
 def _work_and_peak(total: Mapping[str, int], machine: Machine) -> dict[str, tuple[float, float]]:
     """Unit -> (work, work per second at the peak)."""
     cu, noc, hbm = machine.cu, machine.noc, machine.hbm
-    columns = sum(total[f"hbm.{kind}_columns"] for kind in ("read", "write", "update")) - total["l2.flush_sectors"]
+    columns = moved_sectors(total, DRAM_COLUMNS)
     dram_hz = hbm.channels * hbm.clock_MHz * HZ_PER_MHZ
     noc_hz = noc.clock_MHz * HZ_PER_MHZ
     return {
@@ -70,6 +70,6 @@ def bounded_by(run: RunResult) -> str:
     unit = max(found, key=lambda name: found[name])
     if found[unit] >= BUSY:
         return unit
-    if run.totals["cu.workgroups"] < run.preset.machine.cu.count:
+    if 0 < run.totals["cu.workgroups"] < run.preset.machine.cu.count:
         return f"too few workgroups ({run.totals['cu.workgroups']:,})"
     return f"latency ({unit} {found[unit]:.0%})"

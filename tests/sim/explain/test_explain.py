@@ -96,6 +96,16 @@ def test_what_waits_is_the_sum_of_the_waiting_times(run):
     assert found["warps, for data"] < warps
 
 
+def test_a_flush_after_the_kernel_waits_for_nobody():
+    """All writes of this GEMM are the flush, which is not in its time."""
+    kernels = CommandSequence([make_kernel("gemm:m=128,n=128,k=64")])
+    flushed, kept = (
+        KernelRun(preset=small_preset(), source=kernels, flush_l2=each).execute() for each in (True, False)
+    )
+    assert flushed.totals["hbm.occupancy"] > kept.totals["hbm.occupancy"]
+    assert dict(waiting(flushed)) == pytest.approx(dict(waiting(kept)))
+
+
 def test_a_run_is_explained_and_its_checks_are_in_the_store(run, tmp_path):
     write_results(tmp_path / "a.h5", run)
     found = invoke(tmp_path / "a.h5", "--checks", 2, "--assumed", 1)

@@ -51,6 +51,8 @@ def test_a_gemm_is_bound_by_the_pipes_if_the_memory_is_fast_and_by_latency_if_no
 
 def test_a_flush_after_the_kernel_is_not_in_its_shares():
     run = sample_results()
+    for kernel in run.kernels:
+        kernel.totals["msc.write_sectors"] = 0
     before = shares(run)["DRAM"]
     for kernel in run.kernels:
         kernel.totals["l2.flush_sectors"] += 100
@@ -67,3 +69,15 @@ def test_the_link_of_several_gpus():
     assert shares(run)["link"] == pytest.approx(0.9) and bounded_by(run) == "link"
     run.kernels = []
     assert shares(run) == {} and bounded_by(run) == ""
+
+
+def test_a_memory_side_cache_that_writes_back_takes_the_flush():
+    """The flush of L2 does not reach DRAM, so nothing is subtracted from what did."""
+    sizes = ("msc.present=true", "msc.bytes=67108864", "msc.write_back=true")
+    kernel = make_kernel("gemm:m=512,n=512,k=256")
+    run = simulate(CommandSequence([kernel]), load_preset("t3_2024", sizes))
+    assert run.headline()["dram_write_sectors"] == run.totals["hbm.write_columns"] == 0
+    time_s = run.kernels[0].time_ps * 1e-12
+    read = run.totals["hbm.read_columns"] * 32 / time_s / run.preset.peaks().dram_bytes_per_s
+    assert shares(run)["DRAM"] == pytest.approx(read, rel=1e-6) and read > 0.05
+    assert busy_shares(run.totals, run.preset, run.kernels[0].time_ps)["dram"] == pytest.approx(read, rel=1e-6)
