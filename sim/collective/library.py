@@ -9,12 +9,13 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from sim.collective.kernel import Pieces
 from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
-from sim.spec import Topology
+from sim.spec import Machine, Topology
 from traces.choices import nearest
 from traces.errors import UserError
 from traces.units import MIB
@@ -228,6 +229,7 @@ def choose(
     algorithm: str | None = None,
     protocol: str | None = None,
     channels: int | None = None,
+    adds: bool = True,
 ) -> Choice:
     """The choice of the library; given values replace its own.
 
@@ -235,6 +237,7 @@ def choose(
         name: row of `library.toml`.
         kind: one of KINDS.
         data_bytes: of the whole buffer of a GPU.
+        adds: the machine has a switch that adds; without one the library does not choose NVLS by itself.
 
     Raises:
         UserError: GPUs that do not fill whole nodes; the algorithm cannot make this collective; the protocol is not
@@ -249,6 +252,8 @@ def choose(
     usable = [one for one in ALGORITHMS[kind] if row.values(one) and (nodes == 1 or one in (RING, TREE))]
     if not usable:
         raise UserError(f"{kind}: found {gpus} GPUs, allowed are 2 to {row.gpus}: it is known within one node only")
+    if algorithm is None and not adds:
+        usable = [one for one in usable if one != NVLS]
     if algorithm not in (None, *usable):
         raise UserError(f"algorithm: found {algorithm!r} for {kind} on {name}, allowed is {' or '.join(usable)}")
     pairs = [(one, each) for one in usable if algorithm in (None, one) for each in row.values(one)]
@@ -265,6 +270,12 @@ def choose(
     if channels is None:
         channels = _channels(row, own, gpus, data_bytes, protocol)
     return Choice(name, own, protocol, channels, nodes)
+
+
+def choice_on(machine: Machine, kind: str, gpus: int, data_bytes: int, **given: Any) -> Choice:
+    """The choice of the machine's own library. given: algorithm, protocol, channels, as of `choose`."""
+    adds = machine.link.topology == Topology.SWITCH and machine.link.in_switch
+    return choose(machine.collective.library, kind, gpus, data_bytes, adds=adds, **given)
 
 
 def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:

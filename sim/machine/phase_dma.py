@@ -66,12 +66,12 @@ def run_dmas(node, begin_ps, end_ps):
     node.dmas, node.engine, node.fifos, node.memory_wake_ps, node.output, node.pool, node.ports, node.spans.
     """
     calendar, period_ps = node.calendars[1], node.calendars[1].period_ps
-    # Data come a fixed time after a clock edge of the channels, so all data of a slot come at once.
+    # Data of channels come a fixed time after a clock edge. Those that a memory-side cache had come with the next ones.
     base_ps = (begin_ps - node.engine[0].data_ps) // period_ps * period_ps + node.engine[0].data_ps
     for h in range(len(node.channels)):
-        data_ps = fifo_head_ps(node.fifos[node.channels[h].data_fifo], node.pool)
+        data_ps = _slot_ps(node, h, base_ps, period_ps)
         if data_ps < end_ps:
-            calendar_add(calendar, h, data_ps - base_ps)
+            calendar_add(calendar, h, max(data_ps - base_ps, 0))
     slot = 0
     while calendar.busy >> slot != 0:
         if (calendar.busy >> slot) & 1:
@@ -83,12 +83,19 @@ def run_dmas(node, begin_ps, end_ps):
 
 
 @compiled
+def _slot_ps(node, h, base_ps, period_ps):
+    """The slot with the next data of channel h: it begins when they are there or later; NEVER if there are none."""
+    data_ps = fifo_head_ps(node.fifos[node.channels[h].data_fifo], node.pool)
+    return base_ps - (base_ps - data_ps) // period_ps * period_ps if data_ps < NEVER else NEVER
+
+
+@compiled
 def _take_data(node, calendar, slot, base_ps, end_ps):
     """Put the data that come in a slot into the fifos of their links, the lower channel first.
 
     Behind data that a memory-side cache had to fetch there may be data that it had: they were ready earlier.
     """
-    channels, next_slot_ps = len(node.channels), base_ps + (slot + 1) * calendar.period_ps
+    channels, slot_ps = len(node.channels), base_ps + slot * calendar.period_ps
     words = (channels + WORD_SOURCES - 1) >> WORD_BITS
     for step in range(words + 1):
         word, bits = slot_sources(calendar, slot, 0, step, words)
@@ -96,11 +103,13 @@ def _take_data(node, calendar, slot, base_ps, end_ps):
             h = (word << WORD_BITS) + trailing_zeros(bits)
             bits &= bits - 1
             fifo = node.fifos[node.channels[h].data_fifo]
-            data_ps = fifo_head_ps(fifo, node.pool)
-            while data_ps < min(next_slot_ps, end_ps):
-                _answer(node, fifo_head(fifo, node.pool))
+            data_ps = _slot_ps(node, h, base_ps, calendar.period_ps)
+            while data_ps <= slot_ps:
+                data = fifo_head(fifo, node.pool)
+                data.ready_ps = max(data.ready_ps, data_ps)
+                _answer(node, data)
                 fifo_pop(fifo)
-                data_ps = fifo_head_ps(fifo, node.pool)
+                data_ps = _slot_ps(node, h, base_ps, calendar.period_ps)
             if data_ps < end_ps:
                 calendar_add(calendar, h, data_ps - base_ps)
 

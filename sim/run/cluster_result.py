@@ -33,13 +33,14 @@ def end_of(gpu: Gpu) -> int:
     return max(int(end) for end in ends)
 
 
-def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
+def cluster_result(cluster: Cluster, name: str, interval_ps: int, start_ps: int) -> RunResult:
     """The result of a cluster whose GPUs are all idle. The caller adds input, options and the name of the machine.
 
     Args:
         cluster: the GPUs.
         name: of the workload.
         interval_ps: of the time series, 0 = none.
+        start_ps: of the first kernel of GPU 0.
     """
     gpus, first = cluster.gpus, cluster.gpus[0]
     end_ps = max(end_of(gpu) for gpu in gpus)
@@ -55,7 +56,7 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int) -> RunResult:
         preset=Preset("", "", cluster.machine, {}),
         input={},
         options={},
-        kernels=[KernelResult(name, 0, end_ps, units, totals(units))],
+        kernels=[KernelResult(name, start_ps, end_ps, units, totals(units))],
         exactly_once=verdict.exactly_once,
         wrong=verdict.wrong,
         kernel_ps=kernel_ps,

@@ -297,7 +297,8 @@ def run_cluster(
     else:
         state = cluster_state(save_points.state) if save_points.state else None
         cluster.run(launches, progress, lambda: save_points.act(lambda: flat_state(cluster.state())), state)
-    return cluster_result(cluster, name, interval_ps)
+    start_ps = min((launch.start_ps for launch in launches[0]), default=0)
+    return cluster_result(cluster, name, interval_ps, start_ps)
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:

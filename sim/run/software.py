@@ -26,7 +26,7 @@ from sim.run.launches import scattering_launch, staggered_launch
 from sim.run.many_gpus import check_kernel_is_tracked, replace_unit, run_plan
 from sim.run.result import RunResult
 from sim.run.run import GpusRun, gemm_cost
-from sim.spec import DmaPolicy, Machine
+from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
 
@@ -36,7 +36,8 @@ COUNTER_BITS = 48
 
 def software_machine(machine: Machine) -> Machine:
     """The machine as software uses it: flags without limit in place of the Tracker, one copy command per chunk."""
-    flags = {"entries": 0, "wavefronts": MAX_WARPS, "counter_bits": COUNTER_BITS, "latency_ps": 0}
+    flags: dict[str, Any] = {"entries": 0, "wavefronts": MAX_WARPS, "counter_bits": COUNTER_BITS, "latency_ps": 0}
+    flags["granularity"] = Granularity.WORKGROUP
     copies = {"policy": DmaPolicy.CHUNK, "setup_ps": machine.dma.setup_ps + machine.dma.start_ps}
     return replace_unit(machine, tracker=flags, dma=copies)
 

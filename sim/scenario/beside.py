@@ -8,7 +8,7 @@ takes longer then, often by a whole wave of tiles. Kernels of other classes are 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sim.collective.library import PLAIN, choose, row_of
+from sim.collective.library import PLAIN, choice_on, row_of
 from sim.presets import Preset
 from sim.presets.preset import Source
 from sim.run.many_gpus import replace_unit
@@ -27,7 +27,7 @@ def kept_cus(preset: Preset, exchange: Exchange) -> int:
     if row == PLAIN or exchange.gpus > row_of(row).gpus:
         return 0
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
-    return choose(row, kind, exchange.gpus, exchange.bytes).channels
+    return choice_on(preset.machine, kind, exchange.gpus, exchange.bytes).channels
 
 
 def with_fewer_cus(preset: Preset, kept: int) -> Preset:

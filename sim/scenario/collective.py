@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choose
+from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choice_on
 from sim.collective.topology import is_direct
 from sim.host.gpu import Progress
 from sim.hw.request import Stream
@@ -87,8 +87,8 @@ class Collective:
 
     def choice(self) -> Choice:
         """The choice of the library."""
-        chosen = self.algorithm, self.protocol, self.channels
-        return choose(self.row, self.name, self.gpus, self.whole_bytes, *chosen)
+        chosen = {"algorithm": self.algorithm, "protocol": self.protocol, "channels": self.channels}
+        return choice_on(self.preset.machine, self.name, self.gpus, self.whole_bytes, **chosen)
 
     def run(self) -> CollectiveRun | LibraryRun:
         """The run of the whole buffer."""

@@ -1,7 +1,7 @@
 """An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain."""
 
 from sim.collective.chunks import even_chunks
-from sim.collective.library import PLAIN, choose, row_of
+from sim.collective.library import PLAIN, choice_on, row_of
 from sim.presets import Preset
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.run import CollectiveRun
@@ -54,7 +54,7 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
         return plain_run(preset, exchange)
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
     size = whole_bytes(exchange)
-    choice = choose(row, kind, exchange.gpus, size)
+    choice = choice_on(preset.machine, kind, exchange.gpus, size)
     return LibraryRun(
         preset=library_preset(preset, choice), kind=kind, gpus=exchange.gpus, data_bytes=size, choice=choice
     )

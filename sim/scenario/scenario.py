@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.collective.chunks import Chunks, even_chunks
-from sim.collective.library import PLAIN, choose
+from sim.collective.library import PLAIN, choice_on
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
 from sim.collective.software import DECOMPOSED, FLUX, OVERLAPS
@@ -205,7 +205,7 @@ class Scenario:
                 f"collective.library: found {PLAIN} ({self.preset.name}), allowed for {LIBRARY} is a row of "
                 "sim/collective/library.toml"
             )
-        choice = choose(row, "all_reduce", self.gpus, size)
+        choice = choice_on(self.preset.machine, "all_reduce", self.gpus, size)
         values: dict[str, Any] = {"interval_ps": self.interval_ps, "policy": self.policy, "gpus": self.gpus}
         return LibraryRun(
             preset=library_preset(self.preset, choice), kind="all_reduce", data_bytes=size, choice=choice, **values

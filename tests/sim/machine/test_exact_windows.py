@@ -148,6 +148,11 @@ def test_windows_and_calls_change_no_byte_of_a_gemm_with_clusters(size):
     check(lambda: outcome(machine, CLUSTER_GEMM))
 
 
+SMALL_STORE = (
+    *("msc.present=true", "msc.bytes=2048", "msc.ways=4", "msc.mshrs=3", "msc.mshr_merges=1", "msc.fifo=3"),
+    *("msc.latency_clk=9", "dma.outstanding=64", "hbm.arbiter=mca"),
+)
+"""Some reads of DMA engines hit, on another clock than that of the channels."""
 FABRIC = {
     "t3": ("t3", ()),
     "wavefronts": ("t3", ("tracker.granularity=wavefront", "tracker.count_at=service")),
@@ -161,6 +166,8 @@ FABRIC = {
     "updates": ("rs_nmc", ("hbm.queue=split", "mca.age_limit_ps=30000")),
     "halves": ("t3", ("l2.partitions=2", "l2.far_latency_clk=9", "l2.sharing=copies")),
     "stored": ("all_reduce", (*STORING, *NARROW)),
+    "dma, stored": ("t3", (*SMALL_STORE, "msc.clock_MHz=777", "dma.engines=1")),
+    "two engines, stored": ("t3", (*SMALL_STORE, "msc.clock_MHz=777", "msc.lines_per_clk=0.1", "dma.engines=2")),
     "in l2": ("all_reduce", ("collective.cache=allocate",)),
     "cache": ("all_reduce", ("msc.present=true", "msc.fifo=2", *NARROW)),
     "in order": ("t3", ("l2.dram_order=in_order", "hbm.turn=row", "hbm.arbiter=round_robin", *NARROW)),

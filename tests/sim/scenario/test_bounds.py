@@ -50,6 +50,14 @@ def test_the_link_is_busy_for_what_it_sends(link, wires):
     assert result.figures["link_busy_ps"] == pytest.approx(sent_ps, rel=0.02)
 
 
+def test_a_run_on_many_gpus_starts_after_its_launch():
+    """Rates and shares of a fused kernel have the same base as those of the GEMM alone: the time after the launch."""
+    preset = small_preset("dispatch.launch_ps=1500000", "link.topology=ring")
+    case = Scenario(preset, aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+    starts_ps = {name: case.run(name).execute().kernels[0].start_ps for name in ("gemm", "t3")}
+    assert starts_ps == {"gemm": 1_500_000, "t3": 1_500_000}
+
+
 def test_they_are_shown_before_the_simulation():
     arguments = ["--kernel", "gemm:m=128,n=128,k=32,tile=64x64x32", "--gpus", "2"]
     shown = CliRunner().invoke(t3, arguments).stderr.splitlines()

@@ -69,6 +69,14 @@ def test_phases_and_traffic_are_those_of_the_runs():
     assert (found[SEQUENTIAL].link_bytes, found[T3_MCA].link_bytes) == (7 * 7, 7 * 10)
 
 
+def test_software_needs_no_tracker_whatever_the_preset_has():
+    """Parts of wavefronts are a feature of the Tracker; software has flags for whole tiles."""
+    changes = ("tracker.granularity=wavefront", "link.topology=switch", "link.in_switch=true")
+    case = replace(CASE, preset=small_preset(LIBRARY_ROW, *changes))
+    check_scenario(case, [T3, *SOFTWARE])
+    assert case.run("flux").execute().exactly_once and case.run("copy_engines").execute().exactly_once
+
+
 def test_what_the_owner_adds_follows_the_gemm():
     found = assemble(CASE, MADE, SOFTWARE).configurations
     times = {name: (one.time_ps, one.gemm_ps, one.rs_ps, one.ag_ps) for name, one in found.items()}
