@@ -297,8 +297,7 @@ def run_cluster(
     else:
         state = cluster_state(save_points.state) if save_points.state else None
         cluster.run(launches, progress, lambda: save_points.act(lambda: flat_state(cluster.state())), state)
-    start_ps = min((launch.start_ps for launch in launches[0]), default=0)
-    return cluster_result(cluster, name, interval_ps, start_ps)
+    return cluster_result(cluster, name, interval_ps, min((launch.start_ps for launch in launches[0]), default=0))
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:

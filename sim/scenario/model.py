@@ -11,8 +11,8 @@ A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then
 Assumptions: kernels do not slow down exchanges; all GPUs and stages do the same; expert parallelism is balanced.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sim.collective.library import PLAIN
@@ -25,15 +25,16 @@ from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
+from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import Pair, refused_in
 from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
-from sim.scenario.timeline import StepTime, Timeline
+from sim.scenario.timeline import StepTime
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
 from tracer.models.deployment import Deployment, check_deployment
 from tracer.models.memory import check_memory
-from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
+from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
 from tracer.models.whole import make_schedule
 from traces.errors import UserError
@@ -199,25 +200,6 @@ class ModelScenario:
 
 
 @dataclass
-class ConfigurationTime:
-    """A whole iteration in one configuration.
-
-    Attributes:
-        time_ps: of the iteration.
-        class_ps: time of all steps by class; hidden communication included.
-        exposed_ps: time in which communication runs and no kernel does.
-        bubble_ps: time in which the GPU waits for the other stages of the pipeline.
-        timeline: of one micro-batch, the last, with what follows it.
-    """
-
-    time_ps: int
-    class_ps: dict[OperatorClass, int]
-    exposed_ps: int
-    bubble_ps: int
-    timeline: Timeline
-
-
-@dataclass
 class ModelResult:
     """A model in all configurations. figures: by `ModelScenario.key_of`."""
 
@@ -303,7 +285,7 @@ def assemble_model(scenario: ModelScenario, results: Mapping[str, RunResult]) ->
     whole = ModelResult(scenario, figures)
     for name in scenario.shown:
         times = _durations(scenario, figures, pairs, name)
-        whole.configurations[name] = _play(scenario.schedule, times)
+        whole.configurations[name] = play(scenario.schedule, times)
     return whole
 
 
@@ -332,10 +314,6 @@ def _kernel_figures(scenario: ModelScenario, text: str, result: RunResult) -> Fi
         found.bound_by,
         result.extrapolation.get(TIME_ERROR, 0.0),
     )
-
-
-Times = dict[tuple[str, str], StepTime]
-"""(name of the block, name of the step) -> its time."""
 
 
 def _durations(
@@ -370,37 +348,3 @@ def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], prese
         return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
     dispatch = preset.machine.dispatch
     return sum(runs[run].time_ps for run in NEEDS[name][:-1]) - dispatch.launch_ps + dispatch.gap_ps
-
-
-def _play(schedule: Schedule, times: Times) -> ConfigurationTime:
-    """Time of an iteration: all micro-batches, the bubble of the pipeline, the last micro-batch with its gradients."""
-
-    def time_of(block: Block, step: Step) -> StepTime:
-        return times[block.name, step.name]
-
-    blocks = _without(schedule.forward + schedule.backward, Lane.DATA)
-    plain, layers, last = Timeline(), Timeline(), Timeline()
-    plain.play(blocks, time_of)
-    layers.play([block for block in blocks if not block.outer], time_of)
-    last.play(schedule.forward, time_of)
-    last.play(schedule.backward, time_of)
-    last.join()
-    last.play(schedule.finish, time_of)
-    handover_ps = sum(times["handover", step.name].alone_ps for step in schedule.handover)
-    bubble_ps = (schedule.stages - 1) * layers.end_ps // schedule.interleave
-    sends_ps = (schedule.stages - 1) * handover_ps
-    earlier = schedule.micro_batches - 1
-    time_ps = earlier * plain.end_ps + bubble_ps + sends_ps + last.end_ps
-    classes = {name: earlier * plain.class_ps()[name] + value for name, value in last.class_ps().items()}
-    classes[OperatorClass.COMMUNICATION] += sends_ps
-    exposed_ps = earlier * plain.exposed_ps() + last.exposed_ps() + sends_ps
-    return ConfigurationTime(time_ps, classes, exposed_ps, bubble_ps, last)
-
-
-def _without(blocks: Iterable[Block], lane: Lane) -> list[Block]:
-    """The blocks without the steps of a lane."""
-    kept = []
-    for block in blocks:
-        steps = tuple(step for step in block.steps if step.lane != lane)
-        kept.append(replace(block, steps=steps))
-    return kept

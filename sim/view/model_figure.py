@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sim.scenario.model import ConfigurationTime, ModelResult
+from sim.scenario.iteration import ConfigurationTime
+from sim.scenario.model import ModelResult
 from sim.scenario.result import SEQUENTIAL
 from sim.scenario.timeline import Interval, Timeline
 from sim.view.style import PALETTE, label_of, new_figure

@@ -18,7 +18,8 @@ from sim.presets import load_preset
 from sim.run import run
 from sim.run.code import code_key
 from sim.run.store import Store
-from sim.scenario.model import ConfigurationTime, ModelScenario
+from sim.scenario.iteration import ConfigurationTime
+from sim.scenario.model import ModelScenario
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software

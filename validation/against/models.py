@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from sim.presets import load_preset
 from sim.run.store import Store, run_or_get
-from sim.scenario.model import ConfigurationTime, Figures, ModelScenario, assemble_model, work_figures
+from sim.scenario.iteration import ConfigurationTime
+from sim.scenario.model import Figures, ModelScenario, assemble_model, work_figures
 from sim.scenario.result import SEQUENTIAL
 from sim.scenario.timeline import Timeline
 from tracer.data_type import DataType
