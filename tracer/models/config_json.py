@@ -18,8 +18,8 @@ NAMES = {
     "activation": ("hidden_act", "activation_function", "hidden_activation"),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"),
-    "shared_experts": ("n_shared_experts",),
-    "dense_layers": ("first_k_dense_replace",),
+    "shared_experts": ("n_shared_experts", "moe_num_shared_experts"),
+    "dense_layers": ("first_k_dense_replace", "moe_layer_start_index"),
 }
 """Our field -> its names in a config.json, the most common one first."""
 REQUIRED = ("layers", "hidden", "heads", "vocab")

@@ -184,9 +184,29 @@ QWEN_MOE = {
 }
 
 
+ERNIE_MOE = {
+    "model_type": "ernie4_5_moe",
+    "hidden_act": "silu",
+    "hidden_size": 2560,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 20,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "moe_num_experts": 64,
+    "moe_k": 6,
+    "moe_intermediate_size": 1536,
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1,
+    "vocab_size": 103424,
+    "tie_word_embeddings": True,
+}
+
+
 @pytest.mark.parametrize(
     ("raw", "billion", "kv_heads", "gated", "norm", "rotary"),
     [
+        (ERNIE_MOE, 21.5, 4, True, Norm.RMSNORM, True),
         (FALCON_40B, 41.3, 8, False, Norm.LAYERNORM, True),
         (STARCODER2, 7.4, 4, False, Norm.LAYERNORM, True),
         (SANTACODER, 1.1, 1, False, Norm.LAYERNORM, False),
