@@ -110,7 +110,7 @@ def l2_bytes(total):
 def flushed_columns(total):
     """DRAM columns of the flushes of L2 after kernels: not in the time of the kernels.
 
-    A memory-side cache that writes back takes the flush. What it then evicts is not told from what it evicts earlier.
+    A memory-side cache that writes back takes the flush. What it evicts meanwhile counts as evicted in the kernel's time.
     """
     return 0 if total.get("msc.write_sectors") else total["l2.flush_sectors"]
 
@@ -137,6 +137,6 @@ def headline(total):
         "l2_read_merged_sectors": total["l2.read_merged_sectors"],
         "l2_write_sectors": total["l2.write_sectors"],
         "dram_read_sectors": total["hbm.read_columns"],
-        "dram_write_sectors": written - flushed_columns(total),
+        "dram_write_sectors": moved_sectors(total, ("hbm.write_columns", "hbm.update_columns")),
         "dram_write_sectors_after_flush": written,
     }

@@ -66,7 +66,7 @@ def run_dmas(node, begin_ps, end_ps):
     node.dmas, node.engine, node.fifos, node.memory_wake_ps, node.output, node.pool, node.ports, node.spans.
     """
     calendar, period_ps = node.calendars[1], node.calendars[1].period_ps
-    # Data of channels come a fixed time after a clock edge. Those that a memory-side cache had come with the next ones.
+    # Data of a channel come a fixed time after its clock edge. Data of a memory-side cache wait for the next such time.
     base_ps = (begin_ps - node.engine[0].data_ps) // period_ps * period_ps + node.engine[0].data_ps
     for h in range(len(node.channels)):
         data_ps = _slot_ps(node, h, base_ps, period_ps)
@@ -125,8 +125,8 @@ def _answer(node, data):
 def _run_engines(node, end_ps):
     """Run the DMA engines in the order of time up to end_ps.
 
-    At equal times the engine that has waited longer goes first, then the lower one: engines that wait for the places of
-    one link take turns.
+    At equal times the engine that has waited longer goes first, then the lower one. So engines that wait for the places
+    of one link take turns (assumed).
     """
     while True:
         chosen, chosen_ps = -1, end_ps

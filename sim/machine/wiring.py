@@ -4,9 +4,9 @@ import numpy as np
 
 from sim.hw.calendar import MAX_SLOTS
 from sim.hw.l2_record import waiting_places
-from sim.hw.partition import far_ps, has_far
+from sim.hw.partition import far_ps, has_copies, has_far
 from sim.hw.request import STREAMS, Stream
-from sim.spec import DramOrder, FabricPath, L2Sharing, Machine
+from sim.spec import DramOrder, FabricPath, Machine
 from traces.units import period_ps, whole_period_ps
 
 MAX_LOOKAHEAD_PS = 50_000
@@ -101,7 +101,7 @@ def wire(machine: Machine, ports: int, loads: bool = False) -> tuple[Fifos, dict
         numbers["msc_answers"] = fifos.add("msc.answers", channels, fills * (banks // channels))
     if has_far(machine.l2):
         numbers["far"] = fifos.add("l2.far", banks, bank_depth + far_clocks, credit_ps)
-    if has_far(machine.l2) and machine.l2.sharing == L2Sharing.COPIES:
+    if has_copies(machine.l2):
         numbers["peer"] = fifos.add("l2.peer", banks, peer_depth + far_clocks, credit_ps)
         numbers["copy_fills"] = fifos.add("l2.copy_fills", banks, fills)
     numbers["fabric"] = np.full((channels, STREAMS), -1)

@@ -28,7 +28,7 @@ DIRTY_WARPS, DIRTY_UNROLL, DIRTY_LANE_BYTES = 8, 4, 16
 class L2State(StrEnum):
     """Content of L2 at the launch."""
 
-    EMPTY = "empty"  # nothing, before each kernel of the operator; the writes that stay in L2 at an end are counted too
+    EMPTY = "empty"  # nothing, before each kernel of the operator; writes that a kernel leaves in L2 count too
     DIRTY = "dirty"  # lines that another kernel has written, as in the middle of a model
     WARM = "warm"  # what the same operator has left, as in a loop over one operator
 

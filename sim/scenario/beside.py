@@ -8,10 +8,11 @@ takes longer then, often by a whole wave of tiles. Kernels of other classes are 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sim.collective.library import PLAIN, choice_on, row_of
+from sim.collective.library import PLAIN, choice_on
 from sim.presets import Preset
 from sim.presets.preset import Source
 from sim.run.many_gpus import replace_unit
+from sim.scenario.exchange import beyond_node
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Step
 
 SLOWED = (OperatorClass.MATRIX, OperatorClass.ATTENTION)
@@ -23,8 +24,7 @@ def kept_cus(preset: Preset, exchange: Exchange) -> int:
 
     A plain exchange keeps as many: with all CUs nothing could run beside it.
     """
-    row = preset.machine.collective.library
-    if row == PLAIN or exchange.gpus > row_of(row).gpus:
+    if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
         return 0
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
     return choice_on(preset.machine, kind, exchange.gpus, exchange.bytes).channels

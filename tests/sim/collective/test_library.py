@@ -6,7 +6,7 @@ import re
 import pytest
 
 from sim.collective.kernel import Pieces, Step, in_rounds
-from sim.collective.library import KINDS, PROTOCOLS, Choice, choice_on, choose, estimate_us, row_of, tables
+from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
 from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.run.library_run import BesideRun, LibraryRun, flat_buffer, library_preset
@@ -75,16 +75,6 @@ def test_a_message_to_one_gpu_chooses_the_protocol_of_an_all_to_all():
 def test_nvls_is_chosen_by_the_estimate_of_nccl(row, kind, data_bytes, algorithm):
     """25 us and 1 / (0.85 x 15/16 x 2) of the ring's time on the links; only a switch that adds has it."""
     assert choose(row, kind, 8, data_bytes).algorithm == algorithm
-
-
-@pytest.mark.parametrize(
-    ("changes", "algorithm"),
-    [((), "nvls"), (("link.in_switch=false",), "ring"), (("link.topology=fully_connected",), "ring")],
-)
-def test_without_a_switch_that_adds_the_library_has_rings(changes, algorithm):
-    machine = load_preset("h100_sxm", changes).machine
-    assert choice_on(machine, "all_reduce", 8, 1 << 22).algorithm == algorithm
-    assert choice_on(machine, "all_reduce", 8, 1 << 22, algorithm="nvls").algorithm == "nvls"  # asked for
 
 
 def test_the_estimate_of_nvls_has_the_constants_of_the_reference():

@@ -11,10 +11,13 @@ from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import SEND
 from sim.machine.build import build
 from sim.machine.phase_dma import run_dmas
+from sim.scenario.scenario import Scenario
 from tests.support.fifo_bench import FifoBench
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
 from tests.support.tile_shapes import cuts, owners_of, sectors_of, shapes, tile_record
+from tracer.gemm.source import GemmKernel
+from tracer.workloads import aligned_problem
 from traces.schema import Cache
 
 READS, LINES = 0, 1
@@ -249,3 +252,30 @@ def test_data_behind_data_that_came_later_are_taken_too():
     assert node.dmas["out"] == 0 and not bench.held(number).size
     assert len(bench.held(int(node.ports["dma_fifo"][0]))) == 2
     assert not node.calendars["sources"].any()
+
+
+@pytest.mark.parametrize("off_ps", [0, 1, 300, 999])
+def test_data_come_with_the_next_edge_after_they_are_there(off_ps):
+    """A memory-side cache has a clock of its own; its data never leave before they are ready."""
+    node, _ = build(small_preset("dma.engines=1").machine, 1, np.zeros(1, WIRE))
+    bench, number = FifoBench(arrays=(node.fifos, node.pool)), int(node.channels["data_fifo"][0])
+    period_ps, edge_ps = int(node.calendars["period_ps"][1]), int(node.engine["data_ps"][0])
+    ready_ps, due_ps = edge_ps + 100 * period_ps + off_ps, edge_ps + (100 + (off_ps > 0)) * period_ps
+    bench.push(number, ready_ps=ready_ps, source=-1, load=0, sectors=15)
+    node.dmas["out"] = 1
+    seen = type(node)(*(one if isinstance(one, tuple) else kernel_view(one) for one in node))
+    output = type(node.output)(*map(kernel_view, node.output._replace(sends=np.zeros(1, SEND))))
+    run_dmas(seen._replace(output=output), due_ps - 5 * period_ps, due_ps)
+    assert node.dmas["out"] == 1
+    run_dmas(seen._replace(output=output), due_ps, due_ps + period_ps)
+    assert node.dmas["out"] == 0 and bench.held(int(node.ports["dma_fifo"][0]))["ready_ps"] == due_ps
+
+
+@pytest.mark.parametrize("engines", [2, 3, 4])
+def test_engines_that_wait_for_one_link_take_turns(engines):
+    """A slow ring: all engines wait for the places of one port. None may starve with its tile."""
+    preset = small_preset("link.GB_per_s=5.0", f"dma.engines={engines}")
+    run = Scenario(preset, aligned_problem(512, 512, 64), GemmKernel(64, 64, 32, 2, 2), 4).run("t3").execute()
+    descriptors, lines = (run.kernels[0].units["dma"][name] for name in ("descriptors", "lines"))
+    assert descriptors.sum() == 32 and np.ptp(descriptors) <= 1
+    assert np.ptp(lines) <= 64  # of one tile

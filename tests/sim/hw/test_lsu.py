@@ -93,6 +93,14 @@ def test_loads_that_end_with_one_answer_make_room_for_the_next():
     assert [bench.issued_ps(line) for line in (B, C)] == [[L1_PS + MEMORY_PS], [L1_PS + MEMORY_PS + CLOCK_PS]]
 
 
+def test_every_line_of_a_load_fills_its_own_set():
+    """Later loads of single lines, in any order, hit."""
+    program = [lines(Kind.LOAD, A, 4, slot=1)]
+    program += [lines(Kind.LOAD, A + 128 * k, 1, slot=2, wait=[1, 2]) for k in (3, 1, 2, 0)]
+    bench = run_cu([[program]], memory_ps=MEMORY_PS)
+    assert bench.requests.size == 4 and bench.l1["read_hit_sectors"] == 4
+
+
 def test_waiting_warps_go_in_the_order_in_which_they_came():
     warps = [[lines(Kind.STORE, A, 20)]] + [[store(B + 128 * w)] for w in range(1, 9)]
     bench = run_cu([warps], "noc.cu_fifo=64")

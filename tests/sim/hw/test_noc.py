@@ -3,80 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.hw.noc import home_place, noc_requests, noc_wake_ps
-from sim.hw.noc_answers import noc_answers
+from sim.hw.noc import home_place
 from sim.hw.peers_record import MESSAGE, News
-from sim.hw.request import NEVER, REQUEST, Op
+from sim.hw.request import NEVER, Op
 from sim.hw.signals import member, pack_signal
-from sim.machine.build import build
-from tests.support.plain_records import kernel_view
-from tests.support.programs import small_preset
-
-CLOCK_PS = 1000
-PORTS = (
-    *("noc.clock_MHz=1000.0", "noc.request_bytes_per_clk=32", "noc.response_bytes_per_clk=64"),
-    *("noc.bank_bytes_per_clk=32", "noc.header_bytes=8", "noc.latency_clk=30", "noc.bank_fifo=64"),
-)
-LATENCY_PS = 30 * CLOCK_PS
-
-
-class NocBench:
-    """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
-
-    def __init__(self, *overrides, links=0, bank_places=None):
-        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links, loads=links > 0)
-        node = self.node
-        if bank_places:
-            held = [name.startswith("l2.requests") for name in self.names]
-            node.fifos["limit"][held] = node.fifos["free"][held] = bank_places
-        node.fifos["mask"] = node.fifos["room"]  # whole rings: the test puts requests in
-        self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
-        self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
-
-    def number(self, name):
-        return self.names.index(name)
-
-    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0, share=0, load=-1):
-        fifo = self.node.fifos[self.number(name)]
-        assert fifo["tail"] - fifo["head"] < fifo["limit"]
-        slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
-        request = np.zeros((), REQUEST)
-        fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
-        fields["link"], fields["share"], fields["load"] = link, share, load
-        for field, value in fields.items():
-            request[field] = value
-        self.pool_array()[slot] = request
-        fifo["tail"] += 1
-
-    def pool_array(self):
-        return self.node.pool.requests
-
-    def held(self, name):
-        fifo = self.node.fifos[self.number(name)]
-        slots = [fifo["first"] + ((k - fifo["origin"]) & fifo["mask"]) for k in range(fifo["head"], fifo["tail"])]
-        return self.pool_array()[slots]
-
-    def drop(self, name, count, room_ps=0):
-        fifo = self.node.fifos[self.number(name)]
-        for _ in range(count):  # their room is seen at room_ps
-            self.node.pool.credits_ps[fifo["first"] + (fifo["head"] & fifo["room"])] = room_ps
-            fifo["head"] += 1
-
-    def requests(self, begin_ps, end_ps):
-        wakes = kernel_view(self.bank_wake_ps)
-        return int(noc_requests(self.noc, self.fifos, self.pool, begin_ps, end_ps, wakes))
-
-    def wake_ps(self):
-        return int(noc_wake_ps(self.noc, self.fifos, self.pool))
-
-    def answers(self, begin_ps, end_ps):
-        wakes = kernel_view(self.bank_wake_ps), kernel_view(self.cu_wake_ps)
-        clusters = tuple(map(kernel_view, (self.node.cus, self.node.peers, self.node.mail)))
-        return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, clusters, *wakes))
-
-    def line_of(self, bank, nth=0):
-        """The nth line whose home is `bank`."""
-        return [line for line in range(0, 1 << 16, 128) if home_place(self.noc, line)[0] == bank][nth]
+from tests.support.noc_bench import CLOCK_PS, LATENCY_PS, NocBench
 
 
 @pytest.mark.parametrize(
@@ -393,13 +324,13 @@ def test_stores_stand_in_the_link_fifo_in_the_order_in_which_they_left():
 
 def test_requests_of_later_windows_go_to_their_own_banks_and_sets():
     bench = NocBench()
-    window_ps = 20_000
-    sent = [(bench.line_of(k % 4, nth=k), k * window_ps // 2) for k in range(8)]  # two in each window
-    for tag, (line, ready_ps) in enumerate(sent):
-        bench.push("cu.port0", line=line, ready_ps=ready_ps, tag=tag)
-    for begin_ps in range(0, 5 * window_ps, window_ps):
-        bench.requests(begin_ps, begin_ps + window_ps)
+    for k in range(8):  # two in each window
+        bench.push("cu.port0", line=bench.line_of(k % 4, nth=k), ready_ps=k * 10_000, tag=k)
+    for begin_ps in range(0, 100_000, 20_000):
+        bench.requests(begin_ps, begin_ps + 20_000)
     for bank in range(4):
         held = bench.held(f"l2.requests{bank}")
         assert held["tag"].tolist() == [bank, bank + 4] and (held["bank"] == bank).all()
-        assert held["cache_set"].tolist() == [int(home_place(bench.noc, line)[1]) for line, _ in sent[bank::4]]
+        assert [home_place(bench.noc, int(line)) for line in held["line"]] == [
+            (bank, each) for each in held["cache_set"]
+        ]

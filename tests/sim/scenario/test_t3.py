@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 from sim.hw.request import SECTOR_BYTES
 from sim.run.many_gpus import replace_unit, run_fused, run_side_by_side
-from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter
 from tests.support.paths import ROOT
-from tests.support.programs import small_preset
 from tests.support.t3_cases import FOUR_WARPS, NARROW, PARTS, TILE, T3Case, check_traffic, clusters
 from tests.support.t3_plain import FIELDS, outcome
-from tracer.gemm.source import Epilogue, GemmKernel, Layout, TileOrder
-from tracer.workloads import aligned_problem
+from tracer.gemm.source import Epilogue, Layout, TileOrder
 from traces.errors import UserError
 
 SMALL_TILE = replace(TILE, tile_m=16, tile_n=16, tile_k=16)
@@ -303,16 +300,6 @@ def test_mca_takes_its_threshold_from_the_first_stage(strict_from):
     assert 0 < busy < 0.9
     assert result.figures["mca_threshold"] == (3 if strict_from == 0 else 11)
     assert set(cluster.gpus[0].node.channels["mca"]["limit"]) == {result.figures["mca_threshold"]}
-
-
-@pytest.mark.parametrize("engines", [2, 3, 4])
-def test_engines_that_wait_for_one_link_take_turns(engines):
-    """A slow ring: all engines wait for the places of one port. None may starve with its tile."""
-    preset = small_preset("link.GB_per_s=5.0", f"dma.engines={engines}")
-    run = Scenario(preset, aligned_problem(512, 512, 64), GemmKernel(64, 64, 32, 2, 2), 4).run("t3").execute()
-    descriptors, lines = (run.kernels[0].units["dma"][name] for name in ("descriptors", "lines"))
-    assert descriptors.sum() == 32 and np.ptp(descriptors) <= 1
-    assert np.ptp(lines) <= 64  # of one tile
 
 
 def test_a_launch_overhead_delays_a_fused_gemm():

@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 import t3sim
+from sim.collective.library import choice_on
+from sim.presets import load_preset
 from sim.verbs.collective import collective
 from traces.errors import UserError
 
@@ -63,3 +65,13 @@ def test_a_wrong_name_is_answered_with_the_nearest(text, said):
 def test_mistakes_are_one_sentence(text, said):
     done = called(text)
     assert isinstance(done.exception, UserError) and said in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("changes", "algorithm"),
+    [((), "nvls"), (("link.in_switch=false",), "ring"), (("link.topology=fully_connected",), "ring")],
+)
+def test_without_a_switch_that_adds_the_library_has_rings(changes, algorithm):
+    machine = load_preset("h100_sxm", changes).machine
+    assert choice_on(machine, "all_reduce", 8, 1 << 22).algorithm == algorithm
+    assert choice_on(machine, "all_reduce", 8, 1 << 22, algorithm="nvls").algorithm == "nvls"  # asked for
