@@ -110,7 +110,7 @@ def l2_bytes(total):
 def flushed_columns(total):
     """DRAM columns of the flushes of L2 after kernels: not in the time of the kernels.
 
-    A memory-side cache that writes back takes the flush. What it evicts meanwhile counts as evicted in the kernel's time.
+    A memory-side cache that writes back takes the flush. What it evicts meanwhile counts as evicted before.
     """
     return 0 if total.get("msc.write_sectors") else total["l2.flush_sectors"]
 
