@@ -48,10 +48,10 @@ def check_threads(count: int | None) -> None:
     """Refuse a number of threads that cannot be. None = not chosen.
 
     Raises:
-        UserError: a count below 1 or above MOST_THREADS.
+        UserError: no whole number, below 1 or above MOST_THREADS.
     """
-    if count is not None and not 1 <= count <= MOST_THREADS:
-        raise UserError(f"threads: found {count}, allowed is 1 to {MOST_THREADS}")
+    if count is not None and (type(count) is not int or not 1 <= count <= MOST_THREADS):
+        raise UserError(f"threads: found {count!r}, allowed is 1 to {MOST_THREADS}")
 
 
 def chosen() -> int | None:

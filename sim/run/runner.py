@@ -90,8 +90,8 @@ def run_all(
         UserError: workers below 0, bad threads, Dask is missing, no scheduler answers, the store cannot be written.
     """
     workers = cores() if workers is None else workers
-    if workers < 0:
-        raise UserError(f"workers: found {workers}, allowed is 0 and more")
+    if type(workers) is not int or workers < 0:
+        raise UserError(f"workers: found {workers!r}, allowed is a whole number from 0")
     check_threads(threads)
     wanted = {run.key: run for run in runs}
     outcomes = Outcomes(store, set() if fresh else {key for key in wanted if store.get(key) is not None})

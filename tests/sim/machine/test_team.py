@@ -124,6 +124,6 @@ def test_number_of_threads(monkeypatch):
     monkeypatch.setenv("T3SIM_THREADS", "none")
     with pytest.raises(UserError, match="T3SIM_THREADS: found 'none', allowed is a whole number from 1 to 256"):
         threads()
-    for count in (0, 257):
-        with pytest.raises(UserError, match=f"threads: found {count}, allowed is 1 to 256"), use_threads(count):
+    for count in (0, 257, "2", 2.0, True):
+        with pytest.raises(UserError, match=f"threads: found {count!r}, allowed is 1 to 256"), use_threads(count):
             pass

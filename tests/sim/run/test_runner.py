@@ -104,7 +104,7 @@ def test_a_worker_does_not_do_another_run(tmp_path, log):
 
 
 def test_negative_workers_are_refused(tmp_path):
-    with pytest.raises(UserError, match="workers: found -1, allowed is 0 and more"):
+    with pytest.raises(UserError, match="workers: found -1, allowed is a whole number from 0"):
         run_all([], Store(tmp_path), workers=-1)
 
 
