@@ -14,8 +14,6 @@ from sim.machine.build import UNITS
 
 COUNTERS = {unit.name: unit.counters for unit in UNITS}
 """Unit -> counter field of its record -> meaning. Each unit's file defines its counters."""
-FABRIC = tuple(unit.name for unit in UNITS if unit.joined)
-"""Units that only GPUs joined by links have."""
 
 _UNITS = (
     ("_ps", "ps"),

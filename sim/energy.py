@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from sim.counters import FABRIC
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.load import choices
 from traces.errors import UserError
@@ -23,7 +22,6 @@ DEFAULT = "hbm2_12nm"
 KINDS = ("published", "derived", "assumed")
 """published: a figure of a named publication or data sheet. derived: from published figures. assumed: our choice."""
 PJ_PER_UJ = 1_000_000
-FABRIC_COUNTERS = tuple(f"{unit}." for unit in FABRIC)
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,13 +59,22 @@ EVENTS = {
         (
             *("l2.read_sectors", "l2.write_sectors", "l2.atomic_sectors"),
             *("l2.read_miss_sectors", "l2.atomic_miss_sectors", "l2.writeback_sectors", "l2.flush_sectors"),
+            *("copies.copy_miss_sectors", "copies.copy_miss_sectors"),  # read at the home, filled at the copy
         ),
         SECTOR_BYTES,
         "a sector read, written, filled or written back",
     ),
-    "l1.sector_pJ": Event(("l1.read_sectors", "l1.write_sectors"), SECTOR_BYTES, "a sector to or from registers"),
+    "l1.sector_pJ": Event(
+        ("l1.read_sectors", "l1.write_sectors", "bulk.read_sectors", "bulk.write_sectors", "bulk.sent_sectors"),
+        SECTOR_BYTES,
+        "a sector to or from registers, or of a bulk copy to or from shared memory",
+    ),
     "shared.byte_pJ": Event(("cu.shared_bytes",), 1, "a byte through the shared-memory port"),
-    "noc.byte_pJ": Event(("noc.request_bytes", "noc.answer_bytes"), 1, "a byte through the crossbar"),
+    "noc.byte_pJ": Event(
+        ("noc.request_bytes", "noc.cu_bytes", "peers.packet_bytes", "peers.answer_bytes"),
+        1,
+        "a byte from or to a CU through the crossbar",
+    ),
     "link.byte_pJ": Event(("link.bytes",), 1, "a byte to another GPU"),
     "dma.byte_pJ": Event(("dma.read_bytes",), 1, "a byte through a DMA engine"),
     "mac.op_pJ": Event(("cu.tensor_macs",), 0, "a multiply-accumulate of the matrix unit"),
@@ -223,20 +230,16 @@ def energy_of(totals: Mapping[str, int], row_bytes: int, preset: EnergyPreset) -
 
     Args:
         totals: "unit.counter" -> sum over the instances (`RunResult.totals`); of one GPU.
-            Units that only joined GPUs have may be missing.
+            Units that the machine does not have are missing.
         row_bytes: row size of the machine's DRAM (`hbm.row_bytes`).
         preset: energies of all events.
     """
-    parts = []
+    parts, units = [], {counter.partition(".")[0] for counter in totals}
     for name, event in EVENTS.items():
         figure = preset.figures[name]
-        count = sum(_count(totals, counter) for counter in event.counters)
+        count = sum(totals[counter] for counter in event.counters if counter.partition(".")[0] in units)
         scale = row_bytes / KIB if name == "dram.activate_pJ_per_KiB" else 1
         energies = (count * scale * pJ for pJ in (figure.value, figure.low, figure.high))
         parts.append(Part(name, count, count * event.bytes, *energies))
     dram_bytes = sum(part.moved_bytes for part in parts if part.unit == "dram")
     return Energy(preset.name, tuple(parts), dram_bytes)
-
-
-def _count(totals: Mapping[str, int], counter: str) -> int:
-    return totals.get(counter, 0) if counter.startswith(FABRIC_COUNTERS) else totals[counter]

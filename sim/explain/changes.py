@@ -18,7 +18,7 @@ class Change:
     Attributes:
         title: for people.
         factors: dotted field -> factor of its value.
-        unit: of `sim.view.shares.shares` whose peak grows by the factor; "" = no unit.
+        unit: of `sim.run.shares.shares` whose peak grows by the factor; "" = no unit.
     """
 
     title: str
@@ -28,9 +28,15 @@ class Change:
 
 FASTER = (
     Change("matrix pipes twice as fast", {"cu.tensor_macs_per_clk": TWICE}, "matrix pipes"),
+    Change("ALUs twice as fast", {"cu.alu_warps_per_clk": TWICE}, "ALU"),
+    Change("fp32 pipes twice as fast", {"cu.fma_warps_per_clk": TWICE}, "FMA"),
+    Change("fp64 pipes twice as fast", {"cu.fp64_warps_per_clk": TWICE}, "FP64"),
+    Change("pipes of transcendental functions twice as fast", {"cu.sfu_warps_per_clk": TWICE}, "SFU"),
     Change("twice as many instructions issued", {"cu.issue_per_clk": TWICE}, "issue"),
     Change("shared memory twice as fast", {"cu.shared_bytes_per_clk": TWICE}, "shared memory"),
     Change("load/store units twice as fast", {"cu.lsu_lines_per_clk": TWICE}, "LSU"),
+    Change("bulk copy units twice as fast", {"cu.bulk_lines_per_clk": TWICE}, "bulk copies"),
+    Change("ports between CUs twice as wide", {"cu.peer_bytes_per_clk": TWICE}, "ports between CUs"),
     Change("NoC ports to CUs twice as wide", {"noc.response_bytes_per_clk": TWICE}, "NoC to CUs"),
     Change("NoC ports to L2 twice as wide", {"noc.request_bytes_per_clk": TWICE}, "NoC to L2"),
     Change("ports of L2 banks twice as wide", {"noc.bank_bytes_per_clk": TWICE}, "L2"),

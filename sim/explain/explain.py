@@ -9,7 +9,7 @@ from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Cha
 from sim.explain.repeat import Answer, Repeat
 from sim.explain.stalls import Stalled, stalled
 from sim.results import RunResult
-from sim.view.shares import BUSY, bounded_by, shares
+from sim.run.shares import BUSY, bounded_by, shares
 from tracer.elf.line_table import LineTable
 from traces.errors import UserError
 
@@ -160,6 +160,8 @@ def _verdict_of_latency(found: Explanation) -> str:
     if latency is None or busiest is None:
         return "no unit is busy; the checks below say what counts"
     texts = f"{latency.change.title} saves {latency.saves:.1%}, {busiest.change.title} {busiest.saves:.1%}"
+    if max(latency.saves, busiest.saves) < NOTHING:
+        return f"not confirmed: {texts}"
     if latency.saves >= busiest.saves:
         return f"sure: {texts}"
     return f"not confirmed, {busiest.change.unit} counts more: {texts}"

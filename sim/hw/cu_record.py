@@ -58,6 +58,10 @@ COUNTERS = {
     "slot_stall_ps": "sum over warps: time asleep until data came",
     "barrier_stall_ps": "sum over warps: time at a barrier",
     "issue_busy_ps": "sum over schedulers: time with the issue slot in use",
+    "alu_busy_ps": "sum over schedulers: time with the pipe for integers and logic in use",
+    "fma_busy_ps": "sum over schedulers: time with the fp32 pipe in use",
+    "fp64_busy_ps": "sum over schedulers: time with the fp64 pipe in use",
+    "sfu_busy_ps": "sum over schedulers: time with the pipe for transcendental functions in use",
     "tensor_busy_ps": "sum over schedulers: time with the matrix pipe in use",
     "shared_busy_ps": "time with the shared-memory port in use",
     "tensor_macs": "multiply-accumulates done by the matrix pipes",
@@ -95,7 +99,11 @@ CU = host_record(
         ("slot_stall_ps", "i8"),  # sum over warps: asleep until data came
         ("barrier_stall_ps", "i8"),
         ("issue_busy_ps", "i8"),  # sum over schedulers
-        ("tensor_busy_ps", "i8"),  # sum over schedulers
+        ("alu_busy_ps", "i8"),  # of pipes: sum over schedulers
+        ("fma_busy_ps", "i8"),
+        ("fp64_busy_ps", "i8"),
+        ("sfu_busy_ps", "i8"),
+        ("tensor_busy_ps", "i8"),
         ("shared_busy_ps", "i8"),
         ("tensor_macs", "i8"),
         ("shared_bytes", "i8"),

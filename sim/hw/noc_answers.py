@@ -53,12 +53,12 @@ def _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_tol
         _arrive(noc, c, fifos, pool, answer, leaves_ps, clusters, cu_wake_ps)
     else:
         volume = _volume_bytes(noc, answer)
-        noc.answer_packets += 1
-        noc.answer_bytes += volume
         far = answer.link == 0 and is_far(noc, bank, c)
         if far and c >= noc.cus:
             _copy(noc, c - noc.cus, volume, fifos, pool, answer, leaves_ps, copy_told_ps)
         else:
+            noc.answer_packets += 1
+            noc.answer_bytes += volume
             noc.bank_out_ps[bank] = out_ps = leaves_ps + transfer_ps(noc, volume, noc.bank_clk_per_byte)
             if answer.link > 0:
                 _leave(noc, fifos, pool, answer, out_ps)
@@ -78,7 +78,9 @@ def _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
     if answer.op == Op.READ and answer.share != 0:
         _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps)
         return
-    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, _volume_bytes(noc, answer), noc.response_clk_per_byte), out_ps)
+    volume = _volume_bytes(noc, answer)
+    noc.cu_bytes += volume
+    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_clk_per_byte), out_ps)
     noc.cu_in_ps[c] = in_ps
     if is_store(answer):
         noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
@@ -92,8 +94,7 @@ def _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
 def _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps):
     """Move data that have come over a link into CU c."""
     volume = _volume_bytes(noc, answer)
-    noc.answer_packets += 1
-    noc.answer_bytes += volume
+    noc.cu_bytes += volume
     in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_clk_per_byte), np.int64(answer.ready_ps))
     noc.cu_in_ps[c] = in_ps
     answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
@@ -115,10 +116,12 @@ def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
     clusters: (cus, peers, mail).
     """
     cus, peers, mail = clusters
-    data_ps = transfer_ps(noc, _volume_bytes(noc, answer), noc.response_clk_per_byte)
-    port_ps = data_ps if asker_gets(cus, answer) else transfer_ps(noc, noc.header_bytes, noc.response_clk_per_byte)
-    noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + port_ps, out_ps)
-    deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
+    volume = _volume_bytes(noc, answer)
+    own_bytes = volume if asker_gets(cus, answer) else noc.header_bytes
+    noc.cu_in_ps[c] = max(noc.cu_in_ps[c] + transfer_ps(noc, own_bytes, noc.response_clk_per_byte), out_ps)
+    data_ps = transfer_ps(noc, volume, noc.response_clk_per_byte)
+    others = deliver(cus, peers, mail, noc.cu_in_ps, answer, data_ps, out_ps, noc.latency_ps, cu_wake_ps)
+    noc.cu_bytes += own_bytes + others * volume
 
 
 @compiled

@@ -19,10 +19,11 @@ from other GPUs one per link."""
 assert 2 * MAX_BANKS + MAX_CUS + MAX_PORTS <= calendar.MAX_SOURCES
 
 COUNTERS = {
-    "request_packets": "packets from CUs to L2 banks",
-    "request_bytes": "bytes of packets from CUs to L2 banks, header and data",
-    "answer_packets": "packets from L2 banks to CUs and links, and from links to CUs",
+    "request_packets": "packets from CUs to L2 banks and links",
+    "request_bytes": "bytes of these packets, header and data",
+    "answer_packets": "packets from the ports of L2 banks to CUs and links",
     "answer_bytes": "bytes of these packets, header and data",
+    "cu_bytes": "bytes through the ports into CUs: answers, data from links, a multicast line once for each CU",
     "refused": "requests that waited for room in their bank or link",
 }
 """Counter fields of NOC and their meaning."""
@@ -97,6 +98,7 @@ NOC = np.dtype(
         ("last_ack_ps", "i8"),  # when the last acknowledgement of a store arrived
         ("answer_packets", "i8"),
         ("answer_bytes", "i8"),
+        ("cu_bytes", "i8"),
         ("far_answers", "i8"),
     ],
     align=True,

@@ -121,10 +121,13 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
     The workgroup that asked gets its answer when all have the data. So its L1 entry bounds the messages under way. Its
     own port is free for the next packet at cu_in_ps, which the caller has set.
 
+    Returns:
+        Number of ports that the line went through, besides that of the caller.
+
     Reads: cus, answer. Writes: peers, mail, cu_in_ps, cu_wake_ps.
     """
     ranks, place, barrier, data_bytes = unpack_signal(answer.share)
-    own_cu = np.int64(answer.source)
+    own_cu, ports = np.int64(answer.source), 0
     own = cus[own_cu].resident[place]
     left = ranks & ~(1 << np.int64(own.rank))
     last_ps = np.int64(cu_in_ps[own_cu])
@@ -139,6 +142,7 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
         left &= ~here
         if c != own_cu or not asker_gets(cus, answer):
             cu_in_ps[c] = max(cu_in_ps[c] + port_ps, out_ps)
+            ports += 1
         last_ps = max(last_ps, cu_in_ps[c])
         message = post(peers[c], mail, cu_in_ps[c] + latency_ps, News.BYTES, own.cluster, here)
         message.barrier, message.number = barrier, data_bytes
@@ -147,6 +151,7 @@ def deliver(cus, peers, mail, cu_in_ps, answer, port_ps, out_ps, latency_ps, cu_
         cu_wake_ps[c] = min(cu_wake_ps[c], cu_in_ps[c] + latency_ps)
     post(peers[own_cu], mail, last_ps + latency_ps, News.ANSWER, own.cluster, 0).entry = answer.load
     cu_wake_ps[own_cu] = min(cu_wake_ps[own_cu], last_ps + latency_ps)
+    return ports
 
 
 @compiled

@@ -38,10 +38,24 @@ def compute(cu, scheduler, event, now_ps):
         cu.tensor_macs += event.work
     else:
         busy_ps = event.count * cu.pipe_ps[pipe]
+        _count_busy(cu, pipe, busy_ps)
     start_ps = max(now_ps, cu.pipe_free_ps[scheduler, pipe])
     cu.pipe_free_ps[scheduler, pipe] = start_ps + busy_ps
     free_ps = book_issue(cu, scheduler, event, now_ps)
     return max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
+
+
+@compiled(inline=True)
+def _count_busy(cu, pipe, busy_ps):
+    """Count the time of a run of arithmetic at its pipe. Writes: cu."""
+    if pipe == Pipe.ALU:
+        cu.alu_busy_ps += busy_ps
+    elif pipe == Pipe.FMA:
+        cu.fma_busy_ps += busy_ps
+    elif pipe == Pipe.SFU:
+        cu.sfu_busy_ps += busy_ps
+    elif pipe == Pipe.FP64:
+        cu.fp64_busy_ps += busy_ps
 
 
 @compiled(inline=True)

@@ -3,21 +3,34 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sim.counters import DRAM_COLUMNS, add_totals, l2_bytes, moved_sectors
+from sim.counters import add_totals
 from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
+from sim.run.shares import shares_of
 from tracer.gemm.grouped import GroupedGemm
 from tracer.gemm.source import GemmSource
 from tracer.operators.even_kernel import EvenKernel
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow
 from traces.source import KernelSource
-from traces.units import PS_PER_S, ps_to_ns
+from traces.units import ps_to_ns
 
 BUSY = 0.5
 """Least share of the time for which a unit must be busy to be what bounds a kernel; else it is latency (assumed)."""
+UNITS = {
+    "dram": "DRAM",
+    "l2": "L2",
+    "tensor": "matrix pipes",
+    "shared": "shared memory",
+    "issue": "issue",
+    "alu": "ALU",
+    "fma": "FMA",
+    "fp64": "FP64",
+    "sfu": "SFU",
+}
+"""Unit that can bound an operator -> its name in `sim.run.shares`."""
 DIRTY_ADDRESS = 1 << 50
 """Of the buffer that another kernel has written before."""
 DIRTY_SIZES = 1.25
@@ -40,7 +53,7 @@ class KernelFigures:
     Attributes:
         time_ns: with the launches. launch_ns: launches and gaps between kernels.
         flops: operations; two for each multiply-accumulate of a matrix unit.
-        bound_by: the busiest unit (dram, l2, tensor, shared, issue); latency if none is busy; launch if that is longer.
+        bound_by: the busiest unit of UNITS; latency if none is busy; launch if that is longer.
         busy: share of the kernels' time for which each unit is busy.
         kernels: number of kernels.
     """
@@ -123,15 +136,6 @@ def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -
 
 
 def busy_shares(total: dict[str, int], preset: Preset, time_ps: int) -> dict[str, float]:
-    """Unit -> share of the time for which it is busy, over all its instances; dram, l2: share of the peak bandwidth."""
-    machine, peaks = preset.machine, preset.peaks()
-    schedulers = machine.cu.count * machine.cu.schedulers
-    dram_sectors = moved_sectors(total, DRAM_COLUMNS)
-    time_ps = max(1, time_ps)
-    return {
-        "dram": dram_sectors * SECTOR_BYTES * PS_PER_S / (peaks.dram_bytes_per_s * time_ps),
-        "l2": l2_bytes(total) * PS_PER_S / (peaks.l2_bytes_per_s * time_ps),
-        "tensor": total["cu.tensor_busy_ps"] / (schedulers * time_ps),
-        "shared": total["cu.shared_busy_ps"] / (machine.cu.count * time_ps),
-        "issue": total["cu.issue_busy_ps"] / (schedulers * time_ps),
-    }
+    """Unit of UNITS -> share of its peak."""
+    found = shares_of(total, preset.machine, max(1, time_ps))
+    return {name: found.get(unit, 0.0) for name, unit in UNITS.items()}

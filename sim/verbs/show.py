@@ -9,13 +9,13 @@ from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.run.result import AT_ONCE
+from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN, is_scenario
 from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
 from sim.view.heading import origins_text, run_heading, runs_heading
 from sim.view.scenario_tables import show_scenario
-from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tracer.elf.names import short_name
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text

@@ -69,7 +69,7 @@ NSIGHT = (
     ),
     Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum", "sector", L1_MISSES, 1, IN_FLIGHT),
     Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "sector", ("l1.write_sectors",)),
-    Counterpart("l1tex__m_xbar2l1tex_read_bytes.sum", "byte", ("noc.answer_bytes",), 1, "with noc.header_bytes"),
+    Counterpart("l1tex__m_xbar2l1tex_read_bytes.sum", "byte", ("noc.cu_bytes",), 1, "with noc.header_bytes"),
     Counterpart("lts__t_sectors_srcunit_tex_op_read.sum", "sector", READS),
     Counterpart(
         "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",

@@ -12,10 +12,10 @@ from typing import Any
 from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
+from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN
 from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import again
-from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from tracer.elf.names import short_name
 from traces.units import MEGA, PS_PER_US
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from sim.results import RunResult
+from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.result import ALL_CONFIGURATIONS, TRAFFIC
 from sim.view.heading import origins_text, run_heading
-from sim.view.shares import bounded_by, shares, tera_flop_per_s
 from traces.command.tables import print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, time_text
 

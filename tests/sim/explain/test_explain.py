@@ -14,11 +14,11 @@ from sim.presets.preset import OVERRIDE
 from sim.results import open as open_results
 from sim.results import write_results
 from sim.run.run import KernelRun
+from sim.run.shares import shares
 from sim.run.store import Store, run_or_get
 from sim.scenario.archive import write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
-from sim.view.shares import shares
 from tests.support.paths import SMALL_TRACE
 from tests.support.programs import small_preset
 from tracer.gemm.raster import TileOrder
@@ -44,8 +44,10 @@ def invoke(*arguments):
 
 
 def test_changes_name_values_that_exist_and_peaks_that_grow(run):
-    before = shares(run)
+    before, here = shares(run), run.preset.values()
     for change in FASTER:
+        if not all(here[field] for field in change.factors):
+            continue  # a unit that this machine lacks
         preset, values = changed(run.preset, change.factors)
         assert all(new == 2 * old for old, new in values.values())
         assert all(preset.sources[field].kind == OVERRIDE for field in values)
@@ -87,6 +89,18 @@ def test_the_verdict_follows_from_the_saving(run, monkeypatch, saved, word):
     found = explain(run, answers, 2, 0, False, lambda done, whole: None)
     assert found.sure.startswith(word)
     assert found.helps[0].saves == pytest.approx(saved)
+
+
+@pytest.mark.parametrize(("saved", "word"), [(0.2, "sure"), (0.0, "not confirmed: "), (-0.1, "not confirmed: ")])
+def test_latency_is_sure_only_if_it_saves_something(run, monkeypatch, saved, word):
+    monkeypatch.setattr("sim.explain.explain.bounded_by", lambda run: "latency (DRAM 30%)")
+    monkeypatch.setattr("sim.explain.explain.shares", lambda run: {"DRAM": 0.3})
+
+    def answers(preset):
+        quicker = preset.machine.l2.latency_clk < run.preset.machine.l2.latency_clk
+        return Answer(round(1e6 * (1 - saved if quicker else 1)))
+
+    assert explain(run, answers, 2, 0, False, lambda done, whole: None).sure.startswith(word)
 
 
 def test_what_waits_is_the_sum_of_the_waiting_times(run):

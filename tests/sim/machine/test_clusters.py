@@ -189,6 +189,10 @@ def test_multicast_reads_each_line_once_and_brings_it_to_all(places):
     assert total(gpu, "peers", "multicast_lines") == 32 * (3 if places == 1 else 2)
     assert total(gpu, "peers", "multicast_bytes") == 128 * 32 * (3 if places == 1 else 2)
     assert total(gpu, "bulk", "read_sectors") == 4 * 8 * 4 and total(gpu, "peers", "dropped") == 0
+    header = gpu.machine.noc.header_bytes
+    acknowledged = 8 * header  # stores
+    assert total(gpu, "noc", "answer_bytes") == 32 * (128 + header) + acknowledged
+    assert total(gpu, "noc", "cu_bytes") == 32 * (128 + header) * (4 if places == 1 else 2) + acknowledged
 
 
 def test_a_load_for_others_only_signals_them_and_clears_the_slot():
@@ -197,6 +201,8 @@ def test_a_load_for_others_only_signals_them_and_clears_the_slot():
     gpu, _ = run(kernel([[first], [second]], cluster=2))
     assert total(gpu, "peers", "multicast_bytes") == 300 and total(gpu, "bulk", "copies") == 1
     assert total(gpu, "l2", "write_sectors") == 8
+    header = gpu.machine.noc.header_bytes  # the CU that asked gets no data: answers of 3 lines and 2 stores
+    assert total(gpu, "noc", "cu_bytes") == 300 // 100 * 128 + 3 * header + 5 * header
 
 
 @pytest.mark.parametrize("bytes_too_many", [16, -16])

@@ -16,6 +16,8 @@ from traces.units import HZ_PER_MHZ, PS_PER_S, TERA
 BUSY = 0.7
 """Share of the peak from which a unit bounds a run (assumed: queues and refresh keep a saturated DRAM below 0.95)."""
 FLOP_PER_MAC = 2
+SOME_KERNELS = ("ALU", "FMA", "FP64", "SFU", "bulk copies", "ports between CUs")
+"""Units that many kernels do not use."""
 
 
 def time_of_kernels_ps(run: RunResult) -> int:
@@ -31,34 +33,41 @@ def tera_flop_per_s(run: RunResult) -> float | None:
 
 def shares(run: RunResult) -> dict[str, float]:
     """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted."""
-    time_s = time_of_kernels_ps(run) / PS_PER_S
-    if not time_s:
+    time_ps = time_of_kernels_ps(run)
+    if not time_ps:
         return {}
-    counted = _work_and_peak(run.totals, run.preset.machine)
-    found = {unit: work / peak / time_s for unit, (work, peak) in counted.items()}
+    found = shares_of(run.totals, run.preset.machine, time_ps)
     if "link_busy_ps" in run.figures:
-        found["link"] = run.figures["link_busy_ps"] / PS_PER_S / time_s
+        found["link"] = run.figures["link_busy_ps"] / time_ps
     return found
 
 
-def _work_and_peak(total: Mapping[str, int], machine: Machine) -> dict[str, tuple[float, float]]:
-    """Unit -> (work, work per second at the peak)."""
-    cu, noc, hbm = machine.cu, machine.noc, machine.hbm
-    columns = moved_sectors(total, DRAM_COLUMNS)
-    dram_hz = hbm.channels * hbm.clock_MHz * HZ_PER_MHZ
-    noc_hz = noc.clock_MHz * HZ_PER_MHZ
-    return {
-        "matrix pipes": (total["cu.tensor_busy_ps"] / PS_PER_S, cu.count * cu.schedulers),
-        "issue": (total["cu.issue_busy_ps"] / PS_PER_S, cu.count * cu.schedulers),
+def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[str, float]:
+    """Unit -> share of its peak, from the counters of a time. Units of SOME_KERNELS only if the kernels use them."""
+    cu, noc, peaks = machine.cu, machine.noc, Peaks.of(machine)
+    schedulers, cu_hz = cu.count * cu.schedulers, cu.count * cu.clock_MHz * HZ_PER_MHZ
+    noc_hz = cu.count * noc.clock_MHz * HZ_PER_MHZ
+    peer_bytes = max(total.get("peers.packet_bytes", 0), total.get("peers.answer_bytes", 0))
+    work_and_peak = {
+        "matrix pipes": (total["cu.tensor_busy_ps"] / PS_PER_S, schedulers),
+        "ALU": (total["cu.alu_busy_ps"] / PS_PER_S, schedulers),
+        "FMA": (total["cu.fma_busy_ps"] / PS_PER_S, schedulers),
+        "FP64": (total["cu.fp64_busy_ps"] / PS_PER_S, schedulers),
+        "SFU": (total["cu.sfu_busy_ps"] / PS_PER_S, schedulers),
+        "issue": (total["cu.issue_busy_ps"] / PS_PER_S, schedulers),
         "shared memory": (total["cu.shared_busy_ps"] / PS_PER_S, cu.count),
-        "LSU": (
-            total["lsu.line_requests"],
-            cu.count * cu.lsu_lines_per_clk * cu.clock_MHz * HZ_PER_MHZ,
-        ),
-        "NoC to CUs": (total["noc.answer_bytes"], cu.count * noc.response_bytes_per_clk * noc_hz),
-        "NoC to L2": (total["noc.request_bytes"], cu.count * noc.request_bytes_per_clk * noc_hz),
-        "L2": (l2_bytes(total), Peaks.of(machine).l2_bytes_per_s),
-        "DRAM": (columns * SECTOR_BYTES, dram_hz * hbm.column_bytes / hbm.timing.burst),
+        "LSU": (total["lsu.line_requests"], cu_hz * cu.lsu_lines_per_clk),
+        "bulk copies": (total.get("bulk.line_requests", 0), cu_hz * cu.bulk_lines_per_clk),
+        "ports between CUs": (peer_bytes, cu_hz * cu.peer_bytes_per_clk),
+        "NoC to CUs": (total["noc.cu_bytes"], noc_hz * noc.response_bytes_per_clk),
+        "NoC to L2": (total["noc.request_bytes"], noc_hz * noc.request_bytes_per_clk),
+        "L2": (l2_bytes(total), peaks.l2_bytes_per_s),
+        "DRAM": (moved_sectors(total, DRAM_COLUMNS) * SECTOR_BYTES, peaks.dram_bytes_per_s),
+    }
+    return {
+        unit: work / peak / (time_ps / PS_PER_S)
+        for unit, (work, peak) in work_and_peak.items()
+        if peak and (work or unit not in SOME_KERNELS)
     }
 
 

@@ -1,0 +1,158 @@
+"""Shares of the peaks and what bounds a run: re-derived from counters of runs that one unit bounds."""
+
+import pytest
+
+from sim.explain.changes import FASTER
+from sim.presets import load_preset
+from sim.run.kernel_figures import busy_shares
+from sim.run.one_gpu import simulate
+from sim.run.shares import bounded_by, shares, tera_flop_per_s
+from tests.support.programs import (
+    bulk,
+    cluster_arrive,
+    cluster_wait,
+    compute,
+    kernel,
+    phase_arrive,
+    phase_wait,
+    remote,
+    wait,
+)
+from tests.support.result_samples import sample_results
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
+from traces.schema import Kind, Pipe
+
+
+def run_of(text, *changes):
+    return simulate(CommandSequence([make_kernel(text)]), load_preset("v100", changes))
+
+
+def test_a_stream_is_bound_by_dram():
+    result = run_of("stream:flow=read,buffer_bytes=33554432")
+    time_s = result.kernels[0].time_ps * 1e-12
+    expected = result.totals["hbm.read_columns"] * 32 / time_s / result.preset.peaks().dram_bytes_per_s
+    assert shares(result)["DRAM"] == pytest.approx(expected, rel=1e-6) and expected > 0.8
+    assert bounded_by(result) == "DRAM" and tera_flop_per_s(result) is None
+
+
+def test_reads_fill_one_direction_of_l2_and_every_verb_says_so():
+    result = run_of("stream:flow=read,buffer_bytes=1048576,passes=4")
+    time_ps, total = result.kernels[0].time_ps, result.totals
+    read = 32 * total["l2.read_sectors"] / time_ps * 1e12 / result.preset.peaks().l2_bytes_per_s
+    assert read <= shares(result)["L2"] < 1.4 * read  # headers come on top
+    assert busy_shares(total, result.preset, time_ps)["l2"] == pytest.approx(shares(result)["L2"])
+
+
+@pytest.mark.parametrize("pipe", ["alu", "fma", "fp64", "sfu"])
+def test_arithmetic_is_bound_by_its_pipe(pipe):
+    machine = load_preset("v100").machine.cu
+    runs, count = 20, 500
+    source = kernel([[[compute(count, Pipe[pipe.upper()])] * runs] * 2 * machine.schedulers] * machine.count)
+    result = simulate(CommandSequence([source]), load_preset("v100"))
+    clocks = 2 * runs * count / getattr(machine, f"{pipe}_warps_per_clk")
+    expected = clocks / (machine.clock_MHz * 1e6) / (result.kernels[0].time_ps * 1e-12)
+    assert shares(result)[pipe.upper()] == pytest.approx(expected, rel=0.001) and expected > 0.9
+    assert bounded_by(result) == pipe.upper()
+    assert busy_shares(result.totals, result.preset, result.kernels[0].time_ps)[pipe] == shares(result)[pipe.upper()]
+    assert "bulk copies" not in shares(result)
+
+
+HOPPER = ("cu.count=16", "l2.banks=32", "hbm.channels=8", "cu.groups=2", "dispatch.launch_ps=0")
+
+
+def remote_loads():
+    """Each of two workgroups reads the shared memory of the other."""
+    warp = [[remote(Kind.LOAD, rank, 512 * k, slot=k % 32, width_bytes=16, stride=16) for k in range(300)]
+            for rank in (1, 0)]  # fmt: skip
+    return kernel([[warp[rank % 2]] * 4 for rank in range(16)], cluster=2)
+
+
+def narrow_copies():
+    """Bulk copies of one sector per line."""
+    return kernel([[[bulk(32768 * k, 256, 32, 128, slot=0) for k in range(20)] + [wait(0)]]] * 16)
+
+
+def multicasts(lines=256, rounds=4):
+    """Each of eight workgroups loads an eighth of what all get."""
+    tile = lines * 128
+
+    def warp(rank):
+        for done in range(1, rounds + 1):
+            yield bulk((1 << 20) + rank * tile, 1, tile, barrier=0, to=range(8))
+            yield from (phase_arrive(0, expected_bytes=7 * tile), phase_wait(0, done))
+            yield from (cluster_arrive(), cluster_wait(done))
+
+    return kernel([[list(warp(number % 8))] for number in range(16)], cluster=8)
+
+
+@pytest.mark.parametrize(
+    ("unit", "source"),
+    [("ports between CUs", remote_loads), ("bulk copies", narrow_copies), ("NoC to CUs", multicasts)],
+)
+def test_ports_and_copy_units_bound_what_uses_nothing_else(unit, source):
+    preset = load_preset("h100_sxm", [*HOPPER, "l2.partitions=1", "l2.sharing=home"])
+    result = simulate(CommandSequence([source()]), preset)
+    assert bounded_by(result) == unit and 0.75 < shares(result)[unit] <= 1
+    assert next(change for change in FASTER if change.unit == unit)
+
+
+def test_data_between_halves_of_l2_pass_no_port_of_a_cu():
+    """Each line is read once, by a CU of either half."""
+    source = make_kernel("stream:flow=read,buffer_bytes=2097152")
+    result = simulate(CommandSequence([source]), load_preset("h100_sxm", HOPPER))
+    total, header = result.totals, result.preset.machine.noc.header_bytes
+    assert total["copies.copy_miss_sectors"] > 20_000
+    assert total["noc.cu_bytes"] == total["noc.answer_bytes"] == 2097152 + total["noc.answer_packets"] * header
+
+
+def test_a_chase_has_too_few_workgroups():
+    assert bounded_by(run_of("chase:buffer_bytes=65536,loads=50")) == "too few workgroups (1)"
+
+
+@pytest.mark.slow
+def test_a_gemm_is_bound_by_the_pipes_if_the_memory_is_fast_and_by_latency_if_not():
+    text = "gemm:m=1280,n=1024,k=512,tile=128x128x32"
+    slow = run_of(text)
+    assert bounded_by(slow).startswith("latency (")
+    macs = 1280 * 1024 * 512
+    assert tera_flop_per_s(slow) == pytest.approx(2 * macs / slow.kernels[0].time_ps, rel=1e-9)
+    fewer = run_of(text, "cu.tensor_macs_per_clk=32")
+    assert bounded_by(fewer) == "matrix pipes"
+    assert shares(fewer)["matrix pipes"] == pytest.approx(
+        tera_flop_per_s(fewer) * 1e12 / fewer.preset.peaks().tensor_flop_per_s, rel=0.01
+    )
+
+
+def test_a_flush_after_the_kernel_is_not_in_its_shares():
+    run = sample_results()
+    for each in run.kernels:
+        each.totals["msc.write_sectors"] = 0
+    before = shares(run)["DRAM"]
+    for each in run.kernels:
+        each.totals["l2.flush_sectors"] += 100
+        each.totals["hbm.write_columns"] += 100
+    del run.totals
+    assert shares(run)["DRAM"] == before
+
+
+def test_the_link_of_several_gpus():
+    run = sample_results()
+    run.figures = {"link_busy_ps": 10_000 * 9 // 10}
+    for each in run.kernels:
+        each.totals = dict.fromkeys(each.totals, 0)
+    assert shares(run)["link"] == pytest.approx(0.9) and bounded_by(run) == "link"
+    run.kernels = []
+    assert shares(run) == {} and bounded_by(run) == ""
+
+
+def test_a_memory_side_cache_that_writes_back_takes_the_flush():
+    """The flush of L2 does not reach DRAM, so nothing is subtracted from what did."""
+    sizes = ("msc.present=true", "msc.bytes=67108864", "msc.write_back=true")
+    gemm = make_kernel("gemm:m=512,n=512,k=256")
+    run = simulate(CommandSequence([gemm]), load_preset("t3_2024", sizes))
+    assert run.headline()["dram_write_sectors"] == run.totals["hbm.write_columns"] == 0
+    time_s = run.kernels[0].time_ps * 1e-12
+    read = run.totals["hbm.read_columns"] * 32 / time_s / run.preset.peaks().dram_bytes_per_s
+    assert shares(run)["DRAM"] == pytest.approx(read, rel=1e-6) and read > 0.05
+    assert busy_shares(run.totals, run.preset, run.kernels[0].time_ps)["dram"] == pytest.approx(read, rel=1e-6)
