@@ -67,6 +67,17 @@ class Chunks:
         return self.gpus - 1 - local
 
 
+class WholeBuffer(Chunks):
+    """No chunks: every GPU handles the whole output, its local chunk number `gpu`. Nobody owns a part."""
+
+    def __init__(self, tiles: int, gpus: int):
+        object.__setattr__(self, "gpus", gpus)
+        object.__setattr__(self, "edges", (0, *[tiles] * gpus))
+
+    def start_tile(self, gpu: int) -> int:
+        return 0
+
+
 def even_chunks(tiles: int, gpus: int, together: int = 1) -> Chunks:
     """Chunks of whole clusters of `together` tiles. Their sizes differ by at most one cluster.
 

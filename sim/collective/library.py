@@ -57,6 +57,7 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wire_bytes: int
     step_ps: int
     piece_bytes: int
+    passed_bytes: int
     slices: int
     least_bytes: int
 
@@ -178,6 +179,10 @@ class Choice:
             return Pieces(max(1, round(gpus * chunk_bytes / (self.channels * DIRECT_PIECE_BYTES))))
         figures = self.figures
         return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
+
+    def whole_pieces(self, data_bytes: int) -> Pieces:
+        """How a buffer without chunks is cut: that of a tree or broadcast."""
+        return Pieces(max(1, -(-data_bytes // (self.channels * self.figures.passed_bytes))))
 
     def line_bytes(self, gpus: int, alike: bool) -> tuple[int, int]:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it.

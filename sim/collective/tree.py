@@ -9,8 +9,6 @@ of S bytes for a GPU with c children: S up (not GPU 0) and c S down. A GPU with 
 once for each.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from sim.collective.builder import Builder
@@ -37,54 +35,49 @@ def children_of(gpu: int, per_node: int, gpus: int) -> list[int]:
     return [other for other in range(1, gpus) if parent_of(other, per_node) == gpu]
 
 
-def _locals(build: Builder) -> Iterator[int]:
-    """The chunks in an order that is the same on all GPUs, as numbers of this GPU."""
-    gpus = build.chunks.gpus
-    return ((number + build.gpu) % gpus for number in range(gpus))
-
-
 def _peer(build: Builder, gpu: int) -> int:
     return build.peer((gpu - build.gpu) % build.chunks.gpus)
 
 
 def all_reduce(
     output: np.ndarray,
-    chunks: Chunks,
+    buffer: Chunks,
     gpu: int,
     topology: AnyTopology,
     *,
     per_node: int,
     pieces: Pieces,
 ) -> Plan:
-    """An all-reduce of one GPU. The tags of the way down follow those of the way up; each is a kernel (`both_ways`)."""
-    build = Builder(output, chunks, gpu, topology, pieces.count, 2)
-    children, parent, down = children_of(gpu, per_node, chunks.gpus), parent_of(gpu, per_node), chunks.tiles
-    for local in _locals(build):
-        _go_up(build, local, children, parent, per_node)
-        if parent is not None:
-            build.arrivals(local, 1, down, False)
-            reads, waits = [DOWN], down
-        else:
-            span = chunks.span(gpu, local)
-            build.counts.final[span.start : span.stop] = 1
-            reads = [0, *(slot_bytes(number) for number in range(len(children)))]
-            waits = 0
-        for child in children:
-            build.step(local, reads, _peer(build, child) + DOWN, offset=down, waits=waits)
-        build.step(local, reads, RESULT, offset=down, waits=waits)
+    """An all-reduce of one GPU. The tags of the way down follow those of the way up; each is a kernel (`both_ways`).
+
+    buffer: a `WholeBuffer`.
+    """
+    build = Builder(output, buffer, gpu, topology, pieces.count, 2)
+    children, parent, down = children_of(gpu, per_node, buffer.gpus), parent_of(gpu, per_node), buffer.tiles
+    _go_up(build, children, parent, per_node)
+    if parent is not None:
+        build.arrivals(gpu, 1, down, False)
+        reads, waits = [DOWN], down
+    else:
+        build.counts.final[:down] = 1
+        reads = [0, *(slot_bytes(number) for number in range(len(children)))]
+        waits = 0
+    for child in children:
+        build.step(gpu, reads, _peer(build, child) + DOWN, offset=down, waits=waits)
+    build.step(gpu, reads, RESULT, offset=down, waits=waits)
     build.steps = in_rounds(build.steps, pieces)
     return build.plan()
 
 
-def _go_up(build: Builder, local: int, children: list[int], parent: int | None, per_node: int) -> None:
-    """What a GPU does with a chunk on the way up: add what its children send, send the sum to its parent."""
+def _go_up(build: Builder, children: list[int], parent: int | None, per_node: int) -> None:
+    """What a GPU does on the way up: add what its children send, send the sum to its parent."""
     if children:
-        build.arrivals(local, len(children), 0, True)
+        build.arrivals(build.gpu, len(children), 0, True)
     if parent is None:
         return
     place = children_of(parent, per_node, build.chunks.gpus).index(build.gpu)
     reads = [0, *(slot_bytes(number) for number in range(len(children)))]
-    build.step(local, reads, _peer(build, parent) + slot_bytes(place), gated=bool(children))
+    build.step(build.gpu, reads, _peer(build, parent) + slot_bytes(place), gated=bool(children))
 
 
 def both_ways(plan: Plan) -> list[list[Step]]:
@@ -93,17 +86,15 @@ def both_ways(plan: Plan) -> list[list[Step]]:
     return [up, [step for step in plan.steps if step.tag_offset]]
 
 
-def broadcast(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces) -> Plan:
-    """A broadcast of one GPU, from GPU 0 along the ring."""
-    build = Builder(output, chunks, gpu, topology, pieces.count, 1)
-    last = gpu == chunks.gpus - 1
-    for local in _locals(build):
-        if gpu:
-            build.arrivals(local, 1, 0, False)
-        read, gated = (DOWN if gpu else 0), gpu > 0
-        if last:
-            build.step(local, [read], RESULT, gated=gated)
-        else:
-            build.step(local, [read], build.peer(1) + DOWN, gated=gated, also=(RESULT, 0))
+def broadcast(output: np.ndarray, buffer: Chunks, gpu: int, topology: AnyTopology, *, pieces: Pieces) -> Plan:
+    """A broadcast of one GPU, from GPU 0 along the ring. buffer: a `WholeBuffer`."""
+    build = Builder(output, buffer, gpu, topology, pieces.count, 1)
+    if gpu:
+        build.arrivals(gpu, 1, 0, False)
+    read, gated = (DOWN if gpu else 0), gpu > 0
+    if gpu == buffer.gpus - 1:
+        build.step(gpu, [read], RESULT, gated=gated)
+    else:
+        build.step(gpu, [read], build.peer(1) + DOWN, gated=gated, also=(RESULT, 0))
     build.steps = in_rounds(build.steps, pieces)
     return build.plan()

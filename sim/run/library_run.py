@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sim.collective import nvls, tree
-from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.chunks import Chunks, WholeBuffer, even_chunks
 from sim.collective.kernel import BAND_BYTES, Pieces
 from sim.collective.library import DIRECT, LINE_BYTES, NVLS, NVLS_WORKGROUPS, RING, TREE, Choice, row_of, topology_of
 from sim.collective.plans import Plan
@@ -80,7 +80,7 @@ class LibraryRun(Run):
     @property
     def alike(self) -> bool:
         """Do all GPUs do the same?"""
-        return self.choice.algorithm != TREE and self.kind != "broadcast" and self.choice.nodes == 1
+        return not self.is_whole and self.choice.nodes == 1
 
     def simulated_gpus(self) -> int:
         return 1 if self.alike else self.gpus
@@ -90,11 +90,20 @@ class LibraryRun(Run):
         """In a direct algorithm a message has its share of the channels, in others a chunk has all of them."""
         channels = self.choice.channels
         shared = max(1, channels // self.gpus) if self.choice.algorithm == DIRECT else channels
-        return flat_buffer(self.data_bytes, self.gpus, shared, None if self.slice_ps is None else self.pieces.count)
+        chunks = 1 if self.is_whole else self.gpus
+        tiles = flat_buffer(self.data_bytes, chunks, shared, None if self.slice_ps is None else self.pieces.count)
+        return tiles, WholeBuffer(len(tiles), self.gpus) if self.is_whole else even_chunks(len(tiles), self.gpus)
+
+    @property
+    def is_whole(self) -> bool:
+        """Does every GPU send the whole buffer?"""
+        return self.choice.algorithm == TREE or self.kind == "broadcast"
 
     @property
     def pieces(self) -> Pieces:
-        """How a chunk is cut."""
+        """How a chunk, or the whole buffer, is cut."""
+        if self.is_whole:
+            return self.choice.whole_pieces(self.data_bytes)
         return self.choice.pieces(self.gpus, self.data_bytes // self.gpus)
 
     @property
@@ -102,7 +111,8 @@ class LibraryRun(Run):
         """Software of a channel before each slice of a step; None: NVLS, whose channels are many short workgroups."""
         if self.choice.algorithm == NVLS:
             return None
-        return self.preset.machine.collective.step_ps // self.pieces.slices
+        slices = 1 if self.choice.algorithm == DIRECT else self.choice.figures.slices
+        return self.preset.machine.collective.step_ps // slices
 
     @property
     def padded_bytes(self) -> int:
@@ -286,23 +296,24 @@ class BesideRun(LibraryRun):
         return Run.signed(self, result)
 
 
-def flat_buffer(data_bytes: int, gpus: int, channels: int, parts: int | None = None) -> tuple[np.ndarray, Chunks]:
-    """OUTPUT_TILE records of a buffer without gaps, and its chunks.
+def flat_buffer(data_bytes: int, chunks: int, channels: int, parts: int | None = None) -> np.ndarray:
+    """OUTPUT_TILE records of a buffer without gaps.
 
     A chunk has whole lines. Its tiles are equal. If there are enough lines, each channel has the same number of tiles.
 
     Args:
+        chunks: their number.
         parts: tiles of a channel in a chunk. None: as many as their size of at most BAND_BYTES asks for.
     """
-    lines = -(-data_bytes // (gpus * LINE_BYTES))
+    lines = -(-data_bytes // (chunks * LINE_BYTES))
     if parts is None:
         parts = -(-lines * LINE_BYTES // (channels * BAND_BYTES))
     turns = max(1, min(parts, lines // channels))
     tile_lines = -(-lines // (channels * turns))
-    tiles = np.zeros(gpus * -(-lines // tile_lines), OUTPUT_TILE)
+    tiles = np.zeros(chunks * -(-lines // tile_lines), OUTPUT_TILE)
     tiles["address"] = np.arange(len(tiles)) * tile_lines * LINE_BYTES
     tiles["runs"], tiles["run_bytes"], tiles["pitch_bytes"] = tile_lines, LINE_BYTES, LINE_BYTES
-    return tiles, even_chunks(len(tiles), gpus)
+    return tiles
 
 
 def library_preset(preset: Preset, choice: Choice) -> Preset:

@@ -156,6 +156,11 @@ def test_a_workgroup_is_a_band_of_rows_of_tiles_side_by_side():
     assert loads["work"].tolist() == [tile for _ in range(2) for tile in range(4) for _ in range(8)]
 
 
+def test_tiles_of_a_buffer_without_gaps_are_no_row():
+    """Each is the work of a channel, also if it is one line long."""
+    assert segments(tiles_of([(128 * k, 1, 128, 128) for k in range(3)]), range(3)) == [(0, 1), (1, 1), (2, 1)]
+
+
 def test_a_workgroup_of_a_channel_is_a_whole_tile_after_the_software():
     tiles = tiles_of([(0, 1000, 128, 128), (128_000, 1000, 128, 128)])
     bands, whole = (make_kernel(tiles, [Step(range(2), (0,), REMOTE)], software_clk=clk) for clk in (None, 70))

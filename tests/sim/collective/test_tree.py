@@ -1,5 +1,7 @@
 """Trees and chains: every byte comes once, over the links that the tree has, also from node to node."""
 
+from itertools import pairwise
+
 import pytest
 
 from sim.collective.library import Choice, choose, estimate_us, row_of
@@ -35,11 +37,9 @@ def test_all_gpus_are_in_one_tree(gpus, per_node):
 def test_a_tree_sends_each_byte_up_and_down_each_edge(gpus, nodes):
     """Means over all GPUs: GPUs - 1 edges, each up and down; a GPU reads its own data and what has come."""
     result = run_of("all_reduce", "tree", gpus, nodes)
-    padded = result.link_bytes * gpus // (2 * (gpus - 1))
     assert result.exactly_once, result.wrong
     assert result.figures["simulated_gpus"] == gpus
-    assert SIZE <= padded <= 2 * SIZE
-    assert result.link_bytes == 2 * (gpus - 1) * padded // gpus
+    assert result.link_bytes == 2 * (gpus - 1) * SIZE // gpus
 
 
 @pytest.mark.parametrize("gpus", [2, 4])
@@ -48,6 +48,30 @@ def test_a_broadcast_passes_each_byte_on_once(gpus):
     assert result.exactly_once, result.wrong
     assert result.link_bytes == (gpus - 1) * SIZE // gpus
     assert result.dram_bytes[2:].tolist() == [SIZE, SIZE + (gpus - 1) * SIZE // gpus]
+
+
+@pytest.mark.parametrize(("kind", "algorithm", "workgroups"), [("all_reduce", "tree", 1 + 2), ("broadcast", "ring", 1)])
+def test_a_small_buffer_is_one_slice_on_each_way(kind, algorithm, workgroups):
+    """Not one for each GPU. The first GPU of the second node has one child: it sends up, and down, and keeps a copy."""
+    choice = Choice("nccl_a100", algorithm, "ll", 1, 2)
+    preset = library_preset(load_preset("a100_80g"), choice)
+    run = LibraryRun(preset=preset, kind=kind, gpus=16, data_bytes=2048, choice=choice)
+    launches = run.launches(run.plans()[8])
+    assert sum(launch.source.info.workgroups for launch in launches) == workgroups
+
+
+@pytest.mark.parametrize(("kind", "algorithm"), [("all_reduce", "tree"), ("broadcast", "ring")])
+def test_a_larger_buffer_does_not_take_less_time(kind, algorithm):
+    times_ns = [run_of(kind, algorithm, 6, 3, size).time_ps / 1000 for size in (1, 2048, 8192, 32768)]
+    assert all(small <= 1.02 * large for small, large in pairwise(times_ns)), times_ns
+    assert times_ns[0] < 15_000, times_ns
+
+
+@pytest.mark.parametrize(("protocol", "passed_bytes"), [("ll", 4096), ("ll128", 30720), ("simple", 512 << 10)])
+def test_a_tree_passes_on_what_a_channel_handles_at_once(protocol, passed_bytes):
+    tree = Choice("nccl_a100", "tree", protocol, 16, 2)
+    found = [tree.whole_pieces(size) for size in (1, 16 * passed_bytes, 16 * passed_bytes + 1)]
+    assert [pieces.count for pieces in found] == [1, 1, 2] and found[2].slices == 1
 
 
 def test_nccl_takes_trees_between_nodes_for_small_sizes_and_rings_for_large_ones():
