@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GpuFacts, architecture
-from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel
+from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel, on_machine
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.adam import Adam
@@ -170,7 +170,7 @@ def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSou
 
 
 def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, Any]:
-    """The fields with the width of the machine's warps.
+    """The fields with the width of the machine's warps, and the rate of a data type.
 
     Raises:
         UserError: a data type that the machine lacks.
@@ -183,7 +183,10 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
             raise UserError(
                 f"kernel {name}: {field}: found {found}, which the machine lacks; allowed are {', '.join(types)}"
             )
-    return given if KERNELS[name].per_machine or "lanes" not in fields else {"lanes": gpu.lanes} | given
+    if KERNELS[name].per_machine:
+        return given
+    dtype = given.get("dtype", fields["dtype"][1] if "dtype" in fields else DataType.FP16)
+    return {field: value for field, value in on_machine(gpu, dtype).items() if field in fields} | given
 
 
 def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

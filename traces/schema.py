@@ -120,7 +120,7 @@ class Pipe(IntEnum):
     FMA = 1  # fp32 and packed fp16
     FP64 = 2
     SFU = 3  # transcendental
-    TENSOR = 4  # matrix unit; work = multiply-accumulates of the warp
+    TENSOR = 4  # matrix unit; work = multiply-accumulates of fp16 that take as long; row_stride = real number, 0 = work
     BRANCH = 5
     UNIFORM = 6  # scalar / uniform data path, constant loads
 
@@ -144,10 +144,10 @@ EVENT = np.dtype(
         (
             "work",
             "u4",
-        ),  # TENSOR: multiply-accumulates of the warp; BARRIER: threads expected, see above; BULK: rows
+        ),  # TENSOR: multiply-accumulates of the warp, see Pipe; BARRIER: threads expected, see above; BULK: rows
         ("pc", "u4"),  # program counter of the first instruction
         ("pad", "u4"),
-        ("row_stride", "i8"),  # bytes between rows of a two-level pattern
+        ("row_stride", "i8"),  # bytes between rows of a two-level pattern; TENSOR: see Pipe
         ("base", "u8"),  # address of the first active lane, or index into `addresses`
         ("mask", "u8"),  # active lanes
         ("wait", "u8"),  # slots that must be empty before this event issues

@@ -32,8 +32,7 @@ class Chunks:
     edges: tuple[int, ...]
 
     def __post_init__(self):
-        if not 2 <= self.gpus <= MAX_GPUS:
-            raise UserError(f"gpus: found {self.gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+        check_gpus(self.gpus)
         if len(self.edges) != self.gpus + 1 or self.edges[0] != 0 or (np.diff(self.edges) < 1).any():
             raise UserError(
                 f"chunks: found {self.edges[-1]} tiles with edges {list(self.edges)} for {self.gpus} GPUs; allowed are "
@@ -67,6 +66,12 @@ class Chunks:
         return self.gpus - 1 - local
 
 
+def check_gpus(gpus: int) -> None:
+    """Refuse a number of GPUs that no collective has."""
+    if not 2 <= gpus <= MAX_GPUS:
+        raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+
+
 class WholeBuffer(Chunks):
     """No chunks: every GPU handles the whole output, its local chunk number `gpu`. Nobody owns a part."""
 
@@ -87,8 +92,7 @@ def even_chunks(tiles: int, gpus: int, together: int = 1) -> Chunks:
     Raises:
         UserError: one GPU, too many GPUs, or fewer tiles (clusters) than GPUs.
     """
-    if gpus < 2 or gpus > MAX_GPUS:
-        raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+    check_gpus(gpus)
     if tiles < gpus * together:
         least = "one tile per GPU" if together == 1 else f"a cluster of {together} tiles per GPU"
         raise UserError(f"gpus: found {gpus} for an output of {tiles} tiles; allowed is {least} at least")

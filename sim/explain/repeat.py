@@ -27,7 +27,7 @@ class Answer:
     speedup: float | None = None
 
 
-OTHER_KERNELS = ("piece_kernel", "fused_kernel")
+OTHER_KERNELS = ("piece_kernel", "fused_kernel", "alone_kernel")
 """Fields of a scenario; its input has them, too."""
 Repeat = Callable[[Preset], Answer]
 """Simulate on a machine."""

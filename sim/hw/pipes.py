@@ -31,11 +31,11 @@ def book_issue(cu, scheduler, event, now_ps):
 def compute(cu, scheduler, event, now_ps):
     """Book the pipe of a run of arithmetic. Returns when the warp may continue. Reads: event. Writes: cu."""
     pipe = event.pipe
-    if pipe == Pipe.TENSOR and event.work > 0:
+    if pipe == Pipe.TENSOR and event.work > 0:  # in multiply-accumulates of fp16
         rate = cu.tensor_macs_per_clk
         busy_ps = quotient(event.work * cu.period_ps + rate - 1, rate)
         cu.tensor_busy_ps += busy_ps
-        cu.tensor_macs += event.work
+        cu.tensor_macs += event.row_stride if event.row_stride > 0 else event.work
     else:
         busy_ps = event.count * cu.pipe_ps[pipe]
         _count_busy(cu, pipe, busy_ps)

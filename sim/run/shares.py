@@ -26,9 +26,20 @@ def time_of_kernels_ps(run: RunResult) -> int:
 
 
 def tera_flop_per_s(run: RunResult) -> float | None:
-    """Rate of the matrix pipes in TFLOP/s; None = the run has no matrix operations."""
+    """Rate of a GEMM in TFLOP/s, without what pads its tiles; else that of the matrix pipes. None = no matrix work."""
     macs, time_ps = run.totals.get("cu.tensor_macs", 0), time_of_kernels_ps(run)
-    return FLOP_PER_MAC * macs * PS_PER_S / time_ps / TERA if macs and time_ps else None
+    if not (macs and time_ps):
+        return None
+    problem, several = run.input.get("problem"), run.input.get("parameters", {})
+    if problem:
+        rows = sum(several["groups"]) if "groups" in several else problem["m"] * several.get("batch", 1)
+        macs = rows * problem["n"] * problem["k"]
+    return FLOP_PER_MAC * macs * PS_PER_S / time_ps / TERA
+
+
+def peak_tera_flop_per_s(run: RunResult) -> float:
+    """Peak of the matrix pipes in TFLOP/s, for the data type of a GEMM; else fp16."""
+    return run.preset.peaks().tensor_flop_per_s / TERA / (run.input.get("kernel") or {}).get("mac_cost", 1)
 
 
 def shares(run: RunResult) -> dict[str, float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.collective.chunks import Chunks, even_chunks
+from sim.collective.chunks import Chunks, check_gpus, even_chunks
 from sim.collective.library import PLAIN, choice_on
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
@@ -73,6 +73,7 @@ class Scenario:
         piece_kernel: kernel of the GEMMs of Decomposed, each of which makes a chunk; None = `kernel`.
         fused_kernel: kernel of the GEMMs that send each tile as it is made (T3, FLUX, T3-NVLS), with the same tiles;
             None = `kernel`.
+        alone_kernel: kernel of the GEMM that runs by itself (Sequential), which can split K; None = `kernel`.
     """
 
     preset: Preset
@@ -86,6 +87,10 @@ class Scenario:
     policy: str = ""
     piece_kernel: GemmKernel | None = None
     fused_kernel: GemmKernel | None = None
+    alone_kernel: GemmKernel | None = None
+
+    def __post_init__(self):
+        check_gpus(self.gpus)
 
     @classmethod
     def of_library(cls, preset: Preset, problem: GemmProblem, gpus: int, dtype: DataType | None = None) -> "Scenario":
@@ -100,9 +105,14 @@ class Scenario:
     def with_library(self, dtype: DataType | None = None) -> "Scenario":
         """The scenario with the further kernels that the library chooses, where it has chosen `kernel`.
 
+        With split-K it stays the kernel of the GEMM alone.
+
         Raises:
             UserError: as `choose_kernel`.
         """
+        if self.kernel.split_k > 1:
+            whole = choose_kernel(self.problem, gpu_facts(self.preset.machine), dtype, splits=(1,))
+            return replace(self, kernel=whole, alone_kernel=self.kernel).with_library(dtype)
         gpu, machine, together = gpu_facts(self.preset.machine), self.preset.machine, self.kernel.cluster
         fused = self.kernel
         # an output with too few tiles is refused where it is cut
@@ -113,6 +123,10 @@ class Scenario:
 
     def source(self) -> GemmSource:
         return GemmSource(self.problem, self.kernel)
+
+    def alone(self) -> GemmSource:
+        """The GEMM that runs by itself."""
+        return GemmSource(self.problem, self.alone_kernel or self.kernel)
 
     def fused(self) -> GemmSource:
         """The GEMM that sends each tile as it is made."""
@@ -153,6 +167,8 @@ class Scenario:
             plan["piece_kernel"] = gemm_input(self.pieces()[0])
         if self.fused_kernel is not None:
             plan["fused_kernel"] = gemm_input(self.fused())
+        if self.alone_kernel is not None:
+            plan["alone_kernel"] = gemm_input(self.alone())
         return gemm_input(self.source()) | {"gpus": self.gpus, "edges": list(self.cut().edges)} | plan
 
     def options(self) -> dict[str, Any]:
@@ -167,7 +183,7 @@ class Scenario:
         K.
         """
         if name == "gemm":
-            return gemm_run(self.preset, self.source(), self.interval_ps, self.policy)
+            return gemm_run(self.preset, self.alone(), self.interval_ps, self.policy)
         common: dict[str, Any] = {
             "preset": self.preset,
             "interval_ps": self.interval_ps,

@@ -9,7 +9,7 @@ from sim.counters import unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.run.result import AT_ONCE
-from sim.run.shares import bounded_by, shares, tera_flop_per_s
+from sim.run.shares import bounded_by, peak_tera_flop_per_s, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN, is_scenario
 from sim.view.command_text import again
 from sim.view.counter_names import NAMES, TITLES, formula
@@ -20,7 +20,7 @@ from tracer.elf.names import short_name
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
-from traces.units import TERA, ps_to_ns, time_text
+from traces.units import ps_to_ns, time_text
 
 COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
@@ -201,7 +201,7 @@ def show_results(results: RunResult) -> None:
     print_text("")
     print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
     print_text(
-        (f"{rate:,.4g} TFLOP/s of {results.preset.peaks().tensor_flop_per_s / TERA:,.4g}; " if rate else "")
+        (f"{rate:,.4g} TFLOP/s of {peak_tera_flop_per_s(results):,.4g}; " if rate else "")
         + f"bounded by {bounded_by(results)}"
     )
     if len(results.kernels) > 1:

@@ -5,7 +5,7 @@ from shlex import quote
 
 import click
 
-from sim.collective.chunks import Chunks, chunks_of, even_chunks
+from sim.collective.chunks import Chunks, chunks_of
 from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
@@ -123,6 +123,7 @@ def t3(
     own = None if plan_file is None else load_plan(plan_file)
     scenario = Scenario(machine, gemm.source.problem, gemm.source.kernel, count, cut, explicit, interval_ps, own)
     scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
+    scenario.cut()
     if only_estimate:
         show_estimates({name: scenario.run(name) for name in runs_of(configurations)}, as_json)
         return
@@ -202,11 +203,6 @@ def _gemm(
         raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
     if gemm.gpus == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
-    if gpus is not None:
-        try:
-            even_chunks(len(gemm.source.output_tiles()), gpus, gemm.source.kernel.cluster)
-        except UserError as mistake:
-            raise UserError(f"--{mistake}") from None
     return gemm, gemm.gpus or int(gpus or 0)
 
 

@@ -83,7 +83,12 @@ COLUMNS = {
             "time, us", "time of all that the row holds", "kernels/*: end_ps, or figures: CONFIGURATION.time_ns", True
         ),
         Column("speed-up", "time of Sequential / time", "figures: CONFIGURATION.speedup", True),
-        Column("TFLOP/s", "2 x multiply-accumulates / time of the kernels", "kernels/*/totals: cu.tensor_macs", True),
+        Column(
+            "TFLOP/s",
+            "2 x multiply-accumulates / time of the kernels",
+            "input, or kernels/*/totals: cu.tensor_macs",
+            True,
+        ),
         Column(
             "DRAM, MB", "reads and writes of DRAM, per GPU", "kernels/*/totals: hbm, or figures: dram_*_bytes", True
         ),

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GpuFacts
+from tracer.gemm.architecture import GpuFacts, architecture
 from tracer.gemm.batched import BatchedGemm, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
-from tracer.gemm.library import choose_kernel
+from tracer.gemm.library import choose_kernel, type_of_bytes
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
@@ -69,11 +69,17 @@ def gemm_of(
         at_once = len(groups) - groups.count(0) if groups else batch
         kernel = choose_kernel(mean, gpu, given.get("dtype"), at_once, rows_alike=not groups)
     else:
-        lanes = {} if gpu is None else {"lanes": gpu.lanes}
-        kernel = GemmKernel(**lanes | named)
+        kernel = GemmKernel(**on_machine(gpu, given.get("dtype") or type_of_bytes(problem.a_bytes)) | named)
     if groups:
         return GroupedGemm(problem, kernel, groups)
     return GemmSource(problem, kernel) if batch == 1 else strided_batch(problem, kernel, batch)
+
+
+def on_machine(gpu: GpuFacts | None, dtype: DataType) -> dict[str, Any]:
+    """Fields of a kernel that the machine gives, whoever chooses the others: lanes, and the rate of the type."""
+    if gpu is None:
+        return {}
+    return {"lanes": gpu.lanes, "mac_cost": architecture(gpu.library).types.get(dtype, 1.0)}
 
 
 def names_kernel(given: Mapping[str, Any]) -> bool:

@@ -47,7 +47,7 @@ def choose_kernel(
         UserError: the machine lacks the type, or no kernel of the table can run the shape.
     """
     table = architecture(gpu.library)
-    dtype = dtype or {1: DataType.INT8, 2: DataType.FP16, 4: DataType.FP32, 8: DataType.FP64}[problem.a_bytes]
+    dtype = dtype or type_of_bytes(problem.a_bytes)
     if dtype not in table.types:
         raise UserError(f"gemm: dtype = {dtype}: {table.name} has {', '.join(table.types)}")
     refused: list[UserError] = []
@@ -61,6 +61,11 @@ def choose_kernel(
         raise UserError(f"gemm: no kernel of {table.name} can run it: {reason}")
     _, kernel, split = best
     return replace(kernel, split_k=split)
+
+
+def type_of_bytes(size: int) -> DataType:
+    """The type of elements of which only the size is known."""
+    return {1: DataType.INT8, 2: DataType.FP16, 4: DataType.FP32, 8: DataType.FP64}[size]
 
 
 def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype: DataType | None = None) -> GemmKernel:

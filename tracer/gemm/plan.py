@@ -177,6 +177,9 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         save = event(Kind.BULK, slot=Slot.COPIED, wait=1 << Slot.FRAGMENTS)
         save["space"] = Bulk.STORE if kernel.split_k == 1 else Bulk.REDUCE
         save["cache"] = kernel.store_cache
+    multiply = compute(Pipe.TENSOR, -(-macs // TENSOR_INSTRUCTION_MACS), TENSOR_LATENCY_CLK, wait=1 << Slot.FRAGMENTS)
+    multiply["work"] = max(1, round(macs * kernel.mac_cost))
+    multiply["row_stride"] = macs if kernel.mac_cost != 1 else 0
     return {
         Site.SETUP: compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
         Site.LOAD_A: access(load, lanes=lanes, cache=kernel.load_cache),
@@ -184,13 +187,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.SHARE: _shared(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
         Site.STAGE_BARRIER: event(Kind.BARRIER, slot=0),
         Site.FRAGMENTS: _shared(Kind.LOAD, lanes, fragment_bytes(problem, kernel, piece_k), slot=Slot.FRAGMENTS),
-        Site.TENSOR: compute(
-            Pipe.TENSOR,
-            -(-macs // TENSOR_INSTRUCTION_MACS),
-            TENSOR_LATENCY_CLK,
-            work=max(1, round(macs * kernel.mac_cost)),
-            wait=1 << Slot.FRAGMENTS,
-        ),
+        Site.TENSOR: multiply,
         Site.REUSE_BARRIER: event(Kind.BARRIER, slot=0),
         Site.LOAD_SOURCE: access(Kind.LOAD, lanes=lanes, cache=kernel.load_cache, slot=Slot.SOURCE),
         Site.STAGE_OUT: stage_out,

@@ -31,6 +31,7 @@ class Attention(Operator):
     Attributes:
         kv_heads: heads of k and v; 0 = as many as heads.
         seq: keys. queries: 0 = seq.
+        mac_cost: of its GEMMs (`tracer.gemm.kernel`).
 
     Raises:
         UserError: a field has an impossible value.
@@ -44,6 +45,7 @@ class Attention(Operator):
     head_dim: int = 128
     kv_heads: int = 0
     queries: int = 0
+    mac_cost: float = 1.0
 
     def check(self) -> None:
         self.check_sizes("batch", "heads", "seq", "head_dim")
@@ -73,7 +75,8 @@ class Attention(Operator):
             m, n, k, a_bytes=b, b_bytes=b, c_bytes=b, b_layout=Layout.COLUMN if column else Layout.ROW,
             a_address=a_address, b_address=b_address, c_address=c_address, c_source_address=c_address,
         )  # fmt: skip
-        kernel = GemmKernel(tile_n=SMALL_TILE if n <= SMALL_TILE else GemmKernel.tile_n, lanes=self.lanes)
+        tile_n = SMALL_TILE if n <= SMALL_TILE else GemmKernel.tile_n
+        kernel = GemmKernel(tile_n=tile_n, lanes=self.lanes, mac_cost=self.mac_cost)
         strides_bytes = m * k * b, k * n * b, m * n * b
         shared = self.heads // (self.kv_heads or self.heads)
         return BatchedGemm(problem, kernel, batch, strides_bytes, shared, f"{name}_{m}x{n}x{k}")

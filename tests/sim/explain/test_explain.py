@@ -148,7 +148,8 @@ def test_a_scenario_is_explained_by_its_fused_run(own_kernels, tmp_path):
     kernel = GemmKernel(64, 64, 32, 2, 2)
     case = Scenario(small_preset("link.topology=switch"), aligned_problem(256, 256, 64), kernel, 4)
     if own_kernels:
-        case = replace(case, fused_kernel=replace(kernel, order=TileOrder.COLUMN), piece_kernel=kernel)
+        others = {"piece_kernel": kernel, "alone_kernel": replace(kernel, split_k=2)}
+        case = replace(case, fused_kernel=replace(kernel, order=TileOrder.COLUMN), **others)
     whole = simulate_scenario(case, ["Sequential", "T3"])
     write_scenario(tmp_path / "a.h5", whole)
     found = invoke(tmp_path / "a.h5", "--checks", 1, "--assumed", 1)

@@ -3,10 +3,12 @@
 import pytest
 
 from sim.explain.changes import FASTER
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.kernel_figures import busy_shares
 from sim.run.one_gpu import simulate
-from sim.run.shares import bounded_by, shares, tera_flop_per_s
+from sim.run.run import KernelRun
+from sim.run.shares import bounded_by, peak_tera_flop_per_s, shares, tera_flop_per_s
 from tests.support.programs import (
     bulk,
     cluster_arrive,
@@ -19,7 +21,7 @@ from tests.support.programs import (
     wait,
 )
 from tests.support.result_samples import sample_results
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernel, make_kernels
 from tracer.sequence import CommandSequence
 from traces.schema import Kind, Pipe
 
@@ -104,6 +106,34 @@ def test_data_between_halves_of_l2_pass_no_port_of_a_cu():
     total, header = result.totals, result.preset.machine.noc.header_bytes
     assert total["copies.copy_miss_sectors"] > 20_000
     assert total["noc.cu_bytes"] == total["noc.answer_bytes"] == 2097152 + total["noc.answer_packets"] * header
+
+
+@pytest.mark.parametrize(
+    ("text", "macs"),
+    [
+        ("gemm:m=1,n=512,k=256", 512 * 256),
+        ("gemm:m=65,n=65,k=65,batch=3", 3 * 65**3),
+        ("gemm:groups=7x65,n=64,k=64", 72 * 64 * 64),
+        ("gemm:m=256,n=256,k=64,dtype=fp8", 256 * 256 * 64),
+    ],
+)
+def test_the_rate_of_a_gemm_has_no_padding_and_its_type(text, macs):
+    preset = load_preset("h100_sxm", HOPPER)
+    result = KernelRun(preset=preset, source=CommandSequence(make_kernels(text, gpu_facts(preset.machine)))).execute()
+    assert tera_flop_per_s(result) == pytest.approx(2 * macs / result.kernels[0].time_ps)
+    cost = 0.5 if "fp8" in text else 1
+    assert peak_tera_flop_per_s(result) == pytest.approx(preset.peaks().tensor_flop_per_s / 1e12 / cost)
+    assert result.totals["cu.tensor_macs"] >= macs
+
+
+def test_the_pipes_count_what_they_multiply_whatever_it_costs():
+    preset = load_preset("v100", ["cu.count=4"])
+    slow, fast = (
+        simulate(CommandSequence([make_kernel(f"gemm:m=128,n=128,k=64,tile=128x128x32,mac_cost={cost}")]), preset)
+        for cost in (8, 1)
+    )
+    assert slow.totals["cu.tensor_macs"] == fast.totals["cu.tensor_macs"] == 128 * 128 * 64
+    assert slow.totals["cu.tensor_busy_ps"] == pytest.approx(8 * fast.totals["cu.tensor_busy_ps"], rel=0.02)
 
 
 def test_a_chase_has_too_few_workgroups():

@@ -25,7 +25,7 @@ D = 256 * 256 * 2
 
 def run_json(capsys, *arguments):
     capsys.readouterr()
-    assert main(["t3", *map(str, arguments), *MACHINE, "--json"]) == 0
+    assert main(["t3", *MACHINE, *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -122,6 +122,19 @@ def test_the_library_chooses_the_kernel_of_the_pieces_too(capsys):
     kernel, pieces = found["input"]["kernel"], found["input"]["piece_kernel"]["kernel"]
     assert pieces["order"] == "grouped" and pieces != kernel and "fused_kernel" not in found["input"]
     assert found["command"].startswith("t3sim t3 --kernel gemm:m=512,n=256,k=32 --gpus 4 --configuration Decomposed")
+    assert main([*shlex.split(found["command"])[1:], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["configurations"] == found["configurations"]
+
+
+def test_a_gemm_for_which_the_library_splits_k_has_a_whole_kernel_in_fused_runs(capsys):
+    """Sequential has the split one; the printed command and `explain` make the same again."""
+    wide = ("--gpus", "2", "--set", "cu.count=32", "--configuration", "T3")
+    found = run_json(capsys, "--kernel", "gemm:m=256,n=256,k=2048", "--configuration", "Sequential", *wide)
+    whole, alone = found["input"]["kernel"], found["input"]["alone_kernel"]["kernel"]
+    assert whole["split_k"] == 1 < alone["split_k"]
+    assert found["configurations"]["T3"]["ledger"]["exactly_once"]
+    own = run_json(capsys, "--kernel", "gemm:m=256,n=256,k=2048,split_k=1", *wide)
+    assert "alone_kernel" not in own["input"]
     assert main([*shlex.split(found["command"])[1:], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["configurations"] == found["configurations"]
 
@@ -223,10 +236,10 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([], ["--kernel gemm:... and --gpus, or --model, --layer and --tp"]),
         (FREE, ["--gpus"]),
         ([*FREE, "--gpus", "4", *MODEL, "--tp", "8"], ["or --model"]),
-        ([*FREE, "--gpus", "1"], ["--gpus", "found 1", "2"]),
-        ([*FREE, "--gpus", "0"], ["--gpus", "found 0"]),
-        ([*FREE, "--gpus", "65"], ["--gpus", "found 65", "64"]),
-        ([*FREE, "--gpus", "8"], ["--gpus", "found 8", "4 tiles"]),
+        ([*FREE, "--gpus", "1"], ["gpus: ", "found 1", "2"]),
+        ([*FREE, "--gpus", "0"], ["gpus: ", "found 0"]),
+        ([*FREE, "--gpus", "65"], ["gpus: ", "found 65", "64"]),
+        ([*FREE, "--gpus", "8"], ["gpus: ", "found 8", "4 tiles"]),
         ([*MODEL, "--tp", "1"], ["--tp 1", "2 and more"]),
         (MODEL, ["or --model, --layer and --tp"]),
         ([*MODEL, "--tp", "8", "--gpus", "8"], ["--gpus", "its own"]),

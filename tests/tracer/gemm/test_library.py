@@ -18,7 +18,7 @@ from tracer.gemm.order import in_turn
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmSource
-from tracer.kernels import make_gemm, make_kernel
+from tracer.kernels import make_gemm, make_kernel, make_kernels
 from tracer.workloads import aligned_problem
 from traces.errors import UserError
 from traces.schema import Kind, Pipe
@@ -206,3 +206,16 @@ def test_tiles_of_all_chunks_in_turn_get_the_bands_with_which_waves_read_least(m
     counted = {group: read_bytes(group) for group in (1, 2, 4, 8, 16)}
     assert counted[found.group] == min(counted.values()) < 0.8 * max(counted.values())
     assert in_turn(replace(kernel, order=TileOrder.ROW), problem, gpu, positions).order == TileOrder.ROW
+
+
+def test_the_rate_of_a_type_is_the_machine_s_whoever_chooses_the_kernel():
+    """V100 has no matrix unit for fp32: 8 times as long (`library.toml`). Without a machine all types are alike."""
+    gpu = _gpu("v100")
+    for text in ("gemm:m=512,n=512,k=64,dtype=fp32", "gemm:m=512,n=512,k=64,dtype=fp32,tile=128x128x32"):
+        assert make_kernel(text, gpu).kernel.mac_cost == 8
+    assert make_kernel("gemm:m=512,n=512,k=64,a_bytes=4,b_bytes=4,tile=64x64x32", gpu).kernel.mac_cost == 8
+    assert make_kernel("gemm:m=512,n=512,k=64,dtype=fp32,mac_cost=2", gpu).kernel.mac_cost == 2
+    assert make_kernel("gemm:m=512,n=512,k=64,dtype=fp32,tile=64x64x32").kernel.mac_cost == 1
+    attention = "attention:batch=1,heads=1,seq=128,dtype="
+    costs = [[part.kernel.mac_cost for part in make_kernels(attention + name, gpu)[::2]] for name in ("fp32", "fp16")]
+    assert costs == [[8, 8], [1, 1]]
