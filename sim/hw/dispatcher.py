@@ -66,11 +66,14 @@ def free_places(dispatches, queue, cus, now_ps):
 
 @compiled
 def choose_cu(dispatches, queue, cus):
-    """CU for the next workgroup of a queue, -1 if none has room. Breadth-first: the CU with the fewest taken places."""
+    """CU for the next workgroup of a queue, -1 if none has room. Breadth-first: the CU with the fewest taken places.
+
+    Slices of a collective's channel are workgroups here. They wait for no partition, as the channel stays on its CU.
+    """
     dispatch = dispatches[queue]
     best = -1
     first, step = dispatch.first_cu, np.int64(1)
-    if dispatch.order == WorkgroupOrder.BY_PARTITION:
+    if dispatch.order == WorkgroupOrder.BY_PARTITION and (dispatch.comm == 0 or dispatch.keeps > 0):
         step = dispatch.partitions
         first += ((dispatch.kept if dispatch.keeps > 0 else dispatch.taken) - first) % step
     for c in range(first, dispatch.last_cu, step):
