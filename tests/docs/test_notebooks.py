@@ -1,6 +1,7 @@
 """The notebooks of docs/notebooks: stored with their outputs, and they still run and show the same."""
 
 import os
+import re
 
 import nbformat
 import pytest
@@ -9,6 +10,8 @@ from nbclient import NotebookClient
 from tests.support.doc_blocks import DOCS
 from tests.support.paths import ROOT
 
+ESCAPES = re.compile(r"\x1b\[[?0-9;]*[a-zA-Z]")
+OF_THE_HOST = re.compile(r"\b\d[\d.]* s\b|━|compil|/s\b| MB\b")
 NOTEBOOKS = sorted(path.name for path in (DOCS / "notebooks").glob("*.ipynb"))
 
 
@@ -22,6 +25,14 @@ def shown(notebook):
     found = [output["data"] for output in results if output.output_type == "execute_result"]
     texts = [data.get("text/html") or data.get("text/plain", "") for data in found]  # plain text names the code
     return [text for text in texts if "object at 0x" not in text and "Figure" not in text]
+
+
+def printed(notebook):
+    """Printed lines in order, without those of progress bars and those with times of the host."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    texts = "".join(output["text"] for output in outputs if output.output_type == "stream" and output.name == "stdout")
+    lines = [ESCAPES.sub("", line).strip() for line in texts.splitlines()]
+    return [line for line in lines if line and not OF_THE_HOST.search(line)]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -40,3 +51,4 @@ def test_it_runs_and_shows_the_same(name, tmp_path, monkeypatch):
     fresh = read(name)
     NotebookClient(fresh, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert shown(fresh) == shown(read(name))
+    assert printed(fresh) == printed(read(name))
