@@ -11,7 +11,9 @@ pass chunks along the ring of distance 1.
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from math import gcd
@@ -79,7 +81,8 @@ class OwnPlan:
 
     def _called(self, function: str, *arguments: Any) -> Any:
         try:
-            return self.functions[function](*arguments)
+            with redirect_stdout(sys.stderr):
+                return self.functions[function](*arguments)
         except UserError:
             raise
         except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
@@ -100,7 +103,8 @@ def load_plan(path: str | Path) -> OwnPlan:
         raise UserError(f"{path}: a plan is a Python file whose name ends in .py")
     module = module_from_spec(specification)
     try:
-        specification.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # standard output is the answer of the command, for example JSON
+            specification.loader.exec_module(module)
     except BaseException as error:
         raise error_in_file(path, str(path), error, "cannot be read") from None
     missing = [name for name in FUNCTIONS if not callable(getattr(module, name, None))]

@@ -9,6 +9,7 @@ policy. The file runs with the rights of the user, so use only files that you tr
 import importlib.util
 import os
 import sys
+from contextlib import redirect_stdout
 
 from sim.hw.stream_heads import oldest_head
 from tracer.compile.jit import compiled
@@ -29,7 +30,8 @@ def bound_policy(path):
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[MODULE] = module  # a compiled function from the disk cache looks up its module by name
     try:
-        module_spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # standard output is the answer of the command, for example JSON
+            module_spec.loader.exec_module(module)
     except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
         raise error_in_file(path, f"{VARIABLE}: {path}", error) from error
     function = getattr(module, "pick", None)

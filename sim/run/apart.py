@@ -1,7 +1,7 @@
 """Simulate a run in a separate process. The import of the machine binds a user's arbiter, so each needs a process.
 
-The child reads the run from its standard input. It writes the result, or why it failed, to its standard output. It ends
-when its parent ends, because that closes its standard input.
+The child reads the run from its standard input. It writes the result, or why it failed, to its standard output; what a
+policy prints goes to its standard error instead. It ends when its parent ends, because that closes its standard input.
 """
 
 import os
@@ -18,14 +18,17 @@ from sim.run.run import Run
 from traces.errors import UserError
 
 CHILD = """
-import pickle, sys
+import os, pickle, sys
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)
 try:
     from sim.run.apart import serve
     answer = serve()
 except BaseException as error:
     from sim.run.reason import reason_of
     answer = reason_of(error)
-sys.stdout.buffer.write(pickle.dumps(answer))
+with answers:
+    pickle.dump(answer, answers)
 """
 
 

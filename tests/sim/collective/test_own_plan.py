@@ -97,6 +97,12 @@ def test_collectives_on_cus_take_its_ring(plan_of):
         run_collective(*settings, own=plan_of(TORUS.replace("(1, ROW)", "(2, 3)")))
 
 
+def test_what_it_prints_is_not_on_standard_output(plan_of, capsys):
+    text = TORUS.replace("return (1, ROW)", "print('called')\n    return (1, ROW)")
+    assert plan_of("print('read')\n" + text).distances(4) == (1, 2)
+    assert capsys.readouterr() == ("", "read\ncalled\n")
+
+
 def test_an_update_that_is_forgotten_is_found(plan_of):
     plan, chunks = plan_of(TORUS), even_chunks(16, 4)
     for gpu in range(4):

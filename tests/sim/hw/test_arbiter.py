@@ -221,13 +221,14 @@ def test_a_users_policy_from_a_file(tmp_path):
         assert answer.stdout.split() == [first, "0"]
 
 
-def test_a_policy_that_is_not_there(tmp_path):
+def test_a_policy_that_is_not_there(tmp_path, capsys):
     with pytest.raises(UserError, match="no file"):
         bound_policy(str(tmp_path / "none.py"))
     empty = tmp_path / "empty.py"
-    empty.write_text("x = 1\n")
+    empty.write_text("print('found')\n")
     with pytest.raises(UserError, match="no function pick"):
         bound_policy(str(empty))
+    assert capsys.readouterr() == ("", "found\n"), "standard output is the answer of a command"
     broken = tmp_path / "broken.py"
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):

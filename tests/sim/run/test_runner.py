@@ -159,7 +159,7 @@ def test_a_store_that_cannot_be_written_is_replaced(tmp_path, log):
 
 def test_a_policy_has_a_process_of_its_own(tmp_path):
     """A mistake in it fails its run alone. The runs that read no arbiter are the same with and without it."""
-    (tmp_path / "bad.py").write_text("x = 1\n")
+    (tmp_path / "bad.py").write_text("print('not the answer of the process')\nx = 1\n")
     source = GemmSource(fp16_problem(64, 64, 32), TILE)
     user, other = small_preset("hbm.arbiter=user"), small_preset()
     bad = KernelRun(preset=user, source=CommandSequence([source]), policy=str(tmp_path / "bad.py"))
