@@ -1,8 +1,12 @@
 """Errors that a user can cause. The command line prints each on one line and exits with status 2."""
 
 import os
+import re
 import traceback
 from pathlib import Path
+
+REASON_CHARACTERS = 500
+"""Length at which the text of an error is cut."""
 
 
 class UserError(Exception):
@@ -31,3 +35,31 @@ def line_in_file(path: str | Path, error: BaseException) -> int:
         return error.lineno or 0
     frames = traceback.walk_tb(error.__traceback__)
     return next((line for frame, line in reversed([*frames]) if frame.f_code.co_filename == path), 0)
+
+
+def error_of_policy(path: str, error: BaseException) -> UserError | None:
+    """What stopped a run with a user's policy, as a mistake in that file; None if it came from elsewhere.
+
+    Args:
+        path: of the file, which numba compiles; "" = the run has none.
+        error: what was raised.
+    """
+    if line_in_file(path, error):
+        return error_in_file(path, path, error)
+    if not path or not _raised_in_compiler(error):
+        return None
+    line = re.search(rf'File "[^"]*{re.escape(os.path.basename(path))}", line (\d+)', str(error))
+    place = f"{path}:{line[1]}" if line else path
+    return UserError(f"{place}: cannot be compiled: {type(error).__name__}: {_compilers_reason(str(error))}")
+
+
+def _compilers_reason(text: str) -> str:
+    """The reason in a message of numba, without the stages that failed before it and the candidates behind it."""
+    text = re.sub(r"Failed in nopython mode pipeline \(step: [^)]*\)", "", text)
+    reason = re.split(r'There are \d+ candidate|File "|During: ', text)[0] or text
+    return " ".join(reason.split())[:REASON_CHARACTERS]
+
+
+def _raised_in_compiler(error: BaseException) -> bool:
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)

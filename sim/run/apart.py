@@ -17,7 +17,7 @@ from sim.run.result import RunResult
 from sim.run.run import Run
 from traces.errors import UserError
 
-CHILD = """
+CHILD = f"""
 import os, pickle, sys
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
@@ -26,7 +26,8 @@ try:
     answer = serve()
 except BaseException as error:
     from sim.run.reason import reason_of
-    answer = reason_of(error)
+    from traces.errors import error_of_policy
+    answer = reason_of(error_of_policy(os.environ["{VARIABLE}"], error) or error)
 with answers:
     pickle.dump(answer, answers)
 """

@@ -1,8 +1,6 @@
 """The reason of a failure, on one line."""
 
-from traces.errors import UserError
-
-REASON_CHARACTERS = 500
+from traces.errors import REASON_CHARACTERS, UserError
 
 
 def reason_of(error: BaseException) -> str:

@@ -8,12 +8,11 @@ import os
 import signal
 import sys
 import threading
-import traceback
 
 import click
 
 from traces.command.verbs import VerbGroup
-from traces.errors import UserError, error_in_file, line_in_file
+from traces.errors import UserError, error_of_policy
 from traces.plain_text import shown
 from traces.version import VERSION
 
@@ -23,8 +22,6 @@ DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 POLICY_OPTION = "--policy"
 """Option of the verbs that simulate. The file must be known before the verb is imported (sim.hw.policy)."""
 POLICY_VARIABLE = "T3SIM_POLICY"
-REASON_CHARACTERS = 500
-"""Length at which a compiler's message is cut."""
 
 
 def _announce_policy(arguments: list[str]) -> None:
@@ -70,18 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
         print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BaseException as error:
-        policy = os.environ.get(POLICY_VARIABLE, "")
-        if line_in_file(policy, error):
-            return _mistake(str(error_in_file(policy, policy, error)))
-        if not policy or not _raised_in_compiler(error):
+        mistake_in_policy = error_of_policy(os.environ.get(POLICY_VARIABLE, ""), error)
+        if mistake_in_policy is None:
             raise
-        return _mistake(f"{policy}: cannot be compiled: {type(error).__name__}: {str(error)[:REASON_CHARACTERS]}")
+        return _mistake(str(mistake_in_policy))
     return status if isinstance(status, int) else DONE  # the status that a verb gave to ctx.exit
-
-
-def _raised_in_compiler(error: BaseException) -> bool:
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_globals.get("__name__", "").startswith("numba.core.") for frame, _ in frames)
 
 
 def _mistake(message: str, ctx: click.Context | None = None) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,29 @@ def test_a_policy_has_a_process_of_its_own(tmp_path):
     outcomes = run_all([bad, plain], Store(tmp_path / "store"), workers=0)
     assert list(outcomes.failed) == [bad.key] and "no function pick" in outcomes.failed[bad.key]
     assert outcomes.result(plain).time_ps > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("return plain(now_ps)", r":6: cannot be compiled: TypingError: Untyped global name 'plain'"),
+        (
+            "return channel.queued + 'a'",
+            r":6: cannot be compiled: TypingError: No implementation .*add\(nestedarray.*\)$",
+        ),
+        ("return channel.colour", r": cannot be compiled: KeyError: 'colour'$"),
+        ("if now_ps >= 0:\n        raise ValueError('late')\n    return -1", r":7: ValueError: late$"),
+    ],
+)
+def test_what_fails_in_a_policy_has_its_line(line, words, tmp_path):
+    """As on the command line, though it happens in another process."""
+    path = tmp_path / "bad.py"
+    path.write_text(f"def plain(now_ps):\n    return -1\n\n\ndef pick(channel, now_ps):\n    {line}\n")
+    source = CommandSequence([GemmSource(fp16_problem(64, 64, 32), TILE)])
+    run = KernelRun(preset=small_preset("hbm.arbiter=user"), source=source, policy=str(path))
+    (reason,) = run_all([run], Store(tmp_path / "store"), workers=0).failed.values()
+    assert re.match(re.escape(str(path)) + words, reason), reason
 
 
 KILLED = """
