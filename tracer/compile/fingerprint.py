@@ -7,6 +7,7 @@ A compiled function contains the code of the functions that it calls and the val
 
 import hashlib
 import os
+import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
@@ -46,27 +47,35 @@ def import_closure(module_name, path):
     """Project modules that a module imports, directly or indirectly, and the module itself.
 
     Modules of the four rooms are searched in the folder of this package. For a module outside the rooms (a test, a
-    user's script or policy), modules of its own top-level package or folder count too. Libraries do not count: their
-    versions are in the cache key.
+    user's script or policy), modules of its own top-level package, of its folder and of Python's path count too.
+    Libraries do not count: their versions are in the cache key.
 
     Returns:
         dict of dotted module name -> Path.
     """
     own_top, *inner = module_name.split(".")
     own_root = path.parents[len(inner) + (path.name == "__init__.py")]
-    places = {own_top: own_root} | dict.fromkeys(ROOMS, ROOT)
-    elsewhere = None if own_root in (ROOT, LIBRARIES) else own_root  # a script may import any module of its folder
+    places = {own_top: (own_root,)} | dict.fromkeys(ROOMS, (ROOT,))
+    elsewhere = () if own_root in (ROOT, LIBRARIES) else (*_path_of_users(tuple(sys.path)), own_root)
     closure = {module_name: path}
     pending = [module_name]
     while pending:
         name = pending.pop()
         for imported in source_facts(closure[name], name).imports - closure.keys():
-            root = places.get(imported.partition(".")[0], elsewhere)
-            source = _find(imported, root) if root else None
+            roots = places.get(imported.partition(".")[0], elsewhere)
+            source = next(filter(None, (_find(imported, root) for root in roots)), None)
             if source is not None:
                 closure[imported] = source
                 pending.append(imported)
     return closure
+
+
+@cache
+def _path_of_users(path):
+    """Folders of Python's path that hold neither the project, nor the standard library, nor installed packages."""
+    folders = (Path(entry).resolve() for entry in path)
+    known = {ROOT, LIBRARIES, *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))}
+    return tuple(one for one in folders if one not in known and one.name not in ("site-packages", "dist-packages"))
 
 
 @cache

@@ -340,6 +340,19 @@ def test_closure_follows_every_form_of_import(tmp_path):
     assert set(closure) == {"pack", "pack.a", "pack.b", "pack.c", "pack.d"}
 
 
+def test_closure_of_a_script_has_what_it_imports_from_elsewhere(tmp_path, monkeypatch):
+    script, far = tmp_path / "own" / "script.py", tmp_path / "far"
+    for folder in (far, script.parent):
+        folder.mkdir()
+    script.write_text("import random\nimport numpy\nfrom sim.hw.request import NEVER\nfrom order import FIRST\n")
+    (far / "order.py").write_text("from order_of import FIRST\n")
+    (far / "order_of.py").write_text("FIRST = 1\n")
+    monkeypatch.syspath_prepend(str(far))
+    closure = import_closure("script", script)
+    assert closure["order"] == far / "order.py" and {"script", "order_of", "sim.hw.request"} <= set(closure)
+    assert not {"random", "numpy"} & set(closure)
+
+
 def test_closure_of_a_room_module():
     closure = import_closure("sim.hw.fifo", ROOT / "sim" / "hw" / "fifo.py")
     assert {
