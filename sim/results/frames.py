@@ -96,7 +96,7 @@ class Frames:
         """The numbers of `runs_frame` and the total of every counter as an xarray dataset; attribute `units`.
 
         If the runs fill the grid of the swept fields, these fields are the dimensions. Else there is one dimension
-        `run`, and the fields are coordinates. A point that failed is NaN.
+        `run`, and the fields are coordinates; lists are texts ("T3,T3-MCA"). A point that failed is NaN.
         """
         import xarray
 
@@ -107,14 +107,15 @@ class Frames:
         fields = list(dict.fromkeys(name for run in self.runs for name in run.point))
         columns = {name: numbers[name].to_numpy() for name in numbers if name not in fields}
         columns |= {name: [totals.get(k, {}).get(name, math.nan) for k in frame.index] for name in names}
-        axes = {name: list(dict.fromkeys(frame[name])) for name in fields}
-        whole = axes and [*itertools.product(*axes.values())] == [*zip(*(frame[name] for name in fields), strict=True)]
+        swept = {name: [_coordinate(value) for value in frame[name]] for name in fields}
+        axes = {name: list(dict.fromkeys(values)) for name, values in swept.items()}
+        whole = axes and [*itertools.product(*axes.values())] == [*zip(*swept.values(), strict=True)]
         if whole:
             shape, dimensions = tuple(map(len, axes.values())), tuple(axes)
             coordinates: dict[str, Any] = dict(axes)
         else:
             shape, dimensions = (len(frame),), ("run",)
-            coordinates = {"run": list(frame.index)} | {name: ("run", list(frame[name])) for name in fields}
+            coordinates = {"run": list(frame.index)} | {name: ("run", values) for name, values in swept.items()}
         variables = {
             name: (dimensions, np.asarray(values).reshape(shape), {"units": unit_of_measure(name)})
             for name, values in columns.items()
@@ -127,6 +128,10 @@ def _run_row(run):
         return {**run.point, "failure": run.reason}
     figures = {**run.headline(), **run.ratios()} if run.kernels else {}
     return {**run.point, "failure": "", "preset": run.preset.name, **figures, **run.figures}
+
+
+def _coordinate(value):
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _repeated(point, rows):

@@ -64,6 +64,14 @@ def test_listed_points_are_one_dimension():
     assert data["time_ns"].dims == ("run",) and list(data[WAYS].values) == [8, 16]
 
 
+def test_lists_become_texts():
+    name = "t3.configurations"
+    whole = archive([{name: names, WAYS: ways} for names in (["T3"], ["T3", "T3-MCA"]) for ways in (8, 16)]).dataset()
+    assert list(whole[name].values) == ["T3", "T3,T3-MCA"] and whole["time_ns"].dims == (name, WAYS)
+    listed = archive([{"t3.chunks": [4, 8]}, {WAYS: 16}]).dataset()
+    assert listed["t3.chunks"].values[0] == "4,8" and listed["time_ns"].dims == ("run",)
+
+
 def test_questions_without_an_answer(grid):
     with pytest.raises(ResultsError, match="'l9': allowed are bulk, copies, cu, dma, far, hbm, l1"):
         grid.instances_frame("l9")
