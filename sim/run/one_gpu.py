@@ -48,7 +48,7 @@ def simulate(
         UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
-    options: dict[str, Any] = {"kernels": None if kernels is None else sorted(kernels), "flush_l2": flush_l2}
+    options: dict[str, Any] = {"kernels": None if kernels is None else sorted(set(kernels)), "flush_l2": flush_l2}
     options |= {"accuracy": accuracy} if accuracy else {}
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []

@@ -225,7 +225,7 @@ class KernelRun(Run):
         return {name: value for name, value in self._input.items() if name != "text"}
 
     def own_options(self) -> dict[str, Any]:
-        kernels = None if self.kernels is None else sorted(self.kernels)
+        kernels = None if self.kernels is None else sorted(set(self.kernels))
         return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"accuracy": self.accuracy} if self.accuracy else {})
 
     def modules(self) -> tuple[str, ...]:

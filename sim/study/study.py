@@ -147,7 +147,7 @@ def _axes(path: Path, table: Any) -> dict[str, list]:
             raise StudyError(f"{where}: {name}: found {values!r}, allowed is a list of values")
         for value in values:
             checked_field(name, value, where)
-        if len({canonical_json(value) for value in values}) < len(values):
+        if len({tuple(value) if isinstance(value, list) else value for value in values}) < len(values):
             raise StudyError(f"{where}: {name}: found {values!r}, allowed is each value once")
     return axes
 

@@ -70,13 +70,14 @@ def test_launch_and_gap():
     assert second.end_ps - second.start_ps < first.end_ps - first.start_ps  # it hits in L2
 
 
-@pytest.mark.parametrize("chosen", [[0], [1], [0, 2], [2, 1]])
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 2], [2, 1], [1, 1]])
 def test_chosen_kernels_run_as_if_the_others_were_not_there(chosen):
     kernels = [READ, WRITE, kernel([[[load(A)]]], name="other")]
     found = simulate(CommandSequence(kernels), small_preset(), kernels=chosen)
-    assert [result.name for result in found.kernels] == [kernels[k].info.name for k in sorted(chosen)]
-    alone = simulate(CommandSequence([kernels[k] for k in sorted(chosen)]), small_preset())
+    assert [result.name for result in found.kernels] == [kernels[k].info.name for k in sorted(set(chosen))]
+    alone = simulate(CommandSequence([kernels[k] for k in sorted(set(chosen))]), small_preset())
     assert [r.totals for r in found.kernels] == [r.totals for r in alone.kernels]
+    assert found.options["kernels"] == sorted(set(chosen))
 
 
 def test_a_kernel_that_is_not_there():

@@ -205,6 +205,10 @@ def test_runs_travel_to_other_processes(tmp_path):
         assert (again.key, again.title, again.cost) == (run.key, run.title, run.cost)
 
 
+def test_a_kernel_that_is_named_twice_is_one():
+    assert replace(RUNS["gemm"], kernels=(0, 0)).key == replace(RUNS["gemm"], kernels=(0,)).key
+
+
 def test_titles_and_costs():
     assert RUNS["gemm"].title == "gemm_96x96x32 on t3_2024"
     assert len({run.title for run in RUNS.values()}) == len(RUNS)

@@ -111,6 +111,8 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (BASE + "[axes]\nl2.mshrs = 5\n", ["l2.mshrs", "5", "list"]),
         (BASE + "[axes]\nl2.mshrs = []\n", ["l2.mshrs", "[]"]),
         (BASE + "[axes]\nl2.mshrs = [5, 5]\n", ["l2.mshrs", "each value once"]),
+        (BASE + "[axes]\nhbm.clock_MHz = [500, 500.0]\n", ["hbm.clock_MHz", "each value once"]),
+        ('run = "replay"\ntrace = "a.h5"\n[axes]\nkernels = [[0, 1], [0, 1]]\n', ["kernels", "each value once"]),
         (BASE + '[axes]\nl2.mshrs = [1, "many"]\n', ["l2.mshrs", "'many'", "int"]),
         (BASE + "[set]\nl2.mshrs = -1\n", ["l2.mshrs", "-1", "1 to 8,192: "]),
         (BASE + '[set]\nhbm.queue = "both"\n', ["hbm.queue", "'both'", "unified, split"]),
