@@ -129,7 +129,7 @@ class FlashAttention(Operator):
         shape, b = self.shape, self.dtype.bytes
         rows, d = shape.batch * shape.heads * shape.queries, shape.head_dim
         keys = shape.batch * shape.keys * shape.heads
-        free = stats + rows * STAT_BYTES + REGION_BYTES - stats % REGION_BYTES
+        free = -(-(stats + rows * STAT_BYTES) // REGION_BYTES) * REGION_BYTES
         do, dot, sums, dq, dk, dv, dk_shared, dv_shared = regions(
             free, (rows * d * b, rows * STAT_BYTES, rows * d * SUM_BYTES, rows * d * b, *[keys * d * b] * 4)
         )

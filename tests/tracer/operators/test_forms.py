@@ -122,6 +122,14 @@ def test_a_generation_step_requests_every_key_once(parts):
     assert sectors[Kind.STORE] == (2 * 8 * 256 // 32 if parts == 1 else queries * 512 // 32 + 2 * 2 * parts)
 
 
+def test_buffers_of_a_backward_pass_begin_at_2_mib_behind_statistics_of_any_size():
+    """129 queries: 516 bytes of statistics, no multiple of 16."""
+    _, main, _ = make_kernels("flash_attention:batch=1,heads=1,seq=129,head_dim=64,backward=1")
+    addresses = (*main.queries, *main.keys, *main.stats, main.sums, *main.out)
+    assert all(address % (2 << 20) == 0 for address in addresses)
+    assert main.queries[1] - main.stats[0] == 2 << 20  # the next region
+
+
 def test_places_after_sorting_are_a_permutation_and_its_inverse():
     to = Index(Spread.TO_EXPERTS, 50, 2, 8, 2).listed
     back = Index(Spread.FROM_EXPERTS, 50, 1, 8, 2).listed[:, 0]
