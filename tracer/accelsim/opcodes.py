@@ -162,9 +162,14 @@ def _memory(action: Action, space: int, tokens: list[str], address_regs: int) ->
 
 
 def _matrix_move(action: Action, tokens: list[str]) -> Opcode:
-    """LDSM or STSM: each active lane gives the address of a 16-byte matrix row. 1, 2 or 4 registers per lane."""
+    """LDSM or STSM of 1, 2 or 4 matrices of 128 bytes, one register of each lane per matrix.
+
+    Only 8 lanes per matrix give the address of a 16-byte row, though traces list all lanes. So the width is what a lane
+    gets: the bytes of the warp are right.
+    """
     matrices = next((int(token) for token in reversed(tokens) if token in ("2", "4")), 1)
-    return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, 16, matrices, (1, matrices), Latency.NONE, 0, True)
+    width, registers = 4 * matrices, (1, matrices)
+    return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, width, matrices, registers, Latency.NONE, 0, True)
 
 
 def _work(base: str, tokens: list[str]) -> Opcode:
@@ -202,6 +207,8 @@ def classify(text: str) -> Opcode:
         return copy._replace(src_regs=(1, 2), dst_regs=0)
     if base in _TMA:
         action, space = _TMA[base]
+        if base == "UBLKCP" and tokens[:1] == ["G"]:  # target, then source: G.S is shared -> global
+            action = Action.STORE
         return Opcode(action, space, Cache.DEFAULT, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
     opcode = _work(base, tokens)
     if base == "EXIT":

@@ -151,7 +151,10 @@ def test_copy_groups_and_their_waits(tmp_path):
         ("LDG.E.EF.64", Kind.LOAD, Space.GLOBAL, 8, Cache.STREAM),
         ("LDL.64", Kind.LOAD, Space.LOCAL, 8, Cache.DEFAULT),
         ("LDS.U.128", Kind.LOAD, Space.SHARED, 16, Cache.DEFAULT),
+        ("LDSM.16.M88", Kind.LOAD, Space.SHARED, 4, Cache.DEFAULT),  # 32 lanes get a matrix of 128 bytes
+        ("LDSM.16.M88.2", Kind.LOAD, Space.SHARED, 8, Cache.DEFAULT),
         ("LDSM.16.MT88.4", Kind.LOAD, Space.SHARED, 16, Cache.DEFAULT),
+        ("STSM.16.M88.2", Kind.STORE, Space.SHARED, 8, Cache.DEFAULT),
         ("ATOMG.E.ADD.64", Kind.ATOMIC, Space.GLOBAL, 8, Cache.DEFAULT),
         ("ATOMS.ADD", Kind.ATOMIC, Space.SHARED, 4, Cache.DEFAULT),
         ("STG.E.CS.U16", Kind.STORE, Space.GLOBAL, 2, Cache.STREAM),
@@ -299,3 +302,18 @@ def test_bulk_copies_of_tracer_6(tmp_path):
     assert list(copies["mask"]) == [0xFFFFFFFF] * 4
     assert events["work"].max() == 64 * 128 * 16 // 4
     assert events["count"].sum() == 4
+
+
+@pytest.mark.parametrize(("opcode", "kind"), [("UBLKCP.S.G", Kind.ASYNC_COPY), ("UBLKCP.G.S", Kind.STORE)])
+def test_a_bulk_copy_to_global_memory_is_a_store_and_comes_back(tmp_path, opcode, kind):
+    text = kernel_text([[
+        f"0000 00000001 0 {opcode} 1 UR8 4 0x400 0 512 0 3 1 0x7f4000000000 0 0 NoVal ",
+        "0030 ffffffff 0 EXIT 0 0 0 0 NoVal ",
+    ]], version=6, architecture=90)  # fmt: skip
+    source = open_accelsim(write(tmp_path, text))
+    export_accelsim(source, tmp_path / "out")
+    for trace in (source, open_accelsim(tmp_path / "out")):
+        (workgroup,) = next(trace.commands()).workgroups()
+        copy = workgroup.events[0]
+        found = (copy["kind"], copy["space"], copy["width_bytes"], copy["mask"])
+        assert found == (kind, Space.GLOBAL, 16, 0xFFFFFFFF)  # 512 bytes
