@@ -19,7 +19,7 @@ ACCELSIM_SOURCES = 4
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
-FORM_GMMA, FORM_BULK = 1, 2
+FORM_GMMA, FORM_BULK, FORM_LOCAL = 1, 2, 3
 BULK_LANES_MAX = 1 << 14
 """Most lanes of 16 bytes that one bulk copy moves."""
 
@@ -77,7 +77,7 @@ SCAN = np.dtype(
         ("opcode_hash", "i4", OPCODE_HASH_SLOTS),  # opcode number + 1, 0 = free
         ("opcode_first", "i8", OPCODES_MAX + 1),  # first byte of each opcode's text
         ("opcode_text", "u1", OPCODES_MAX * OPCODE_BYTES_MAX),
-        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA (an extra column), FORM_BULK (TMA) or 0
+        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA (an extra column), FORM_BULK (TMA), FORM_LOCAL or 0
         # errors and warnings
         ("error", "i8"),
         ("error_line", "i8"),

@@ -12,11 +12,13 @@ from tracer.accelsim.instruction import (
     ACCELSIM_SOURCES,
     FORM_BULK,
     FORM_GMMA,
+    FORM_LOCAL,
     NO_REGISTER,
     REPEAT,
     UNIFORM_BASE,
     Trouble,
 )
+from tracer.accelsim.local import spread_lanes
 from tracer.accelsim.opcode_column import read_opcode
 from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, read_place, skip_blanks, skip_word
 from tracer.compile.jit import compiled
@@ -182,7 +184,11 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
     if form == FORM_BULK:
         pos = read_bulk(data, pos, end, instruction, scan)
     else:
+        width_at = pos
         pos = read_addresses(data, pos, end, instruction, scan)
+        if form == FORM_LOCAL and pos >= 0:
+            width, _ = read_decimal(data, width_at, end)
+            spread_lanes(instruction, width, scan, warp_index)
     if pos < 0:
         return pos
     return read_tail(data, pos, end, instruction, scan)

@@ -20,6 +20,7 @@ The sum of `count` over the events of a warp is its number of instructions in th
 import numpy as np
 
 from tracer.accelsim.instruction import HELPER, REPEAT
+from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
 from tracer.accelsim.scoreboard import (
     SCOREBOARD,
@@ -55,8 +56,6 @@ BUILDER = np.dtype(
     ],
     align=True,
 )
-WINDOW_BYTES = 1 << 24
-"""Size of the windows of shared and of local memory in the generic address space."""
 LANES = 32
 ALL_LANES = (1 << LANES) - 1
 
