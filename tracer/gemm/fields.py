@@ -56,7 +56,8 @@ def gemm_of(
     the library chooses the kernel for the machine `gpu`, if there is one.
 
     Raises:
-        UserError: two fields give the same value, or the kernel cannot run the problem.
+        UserError: two fields give the same value, an address is given for one of several GEMMs, or the kernel cannot
+            run the problem.
     """
     groups = given.get("groups", ())
     if groups and batch > 1:
@@ -70,9 +71,15 @@ def gemm_of(
         kernel = choose_kernel(mean, gpu, given.get("dtype"), at_once, rows_alike=not groups)
     else:
         kernel = GemmKernel(**on_machine(gpu, given.get("dtype") or type_of_bytes(problem.a_bytes)) | named)
-    if groups:
-        return GroupedGemm(problem, kernel, groups)
-    return GemmSource(problem, kernel) if batch == 1 else strided_batch(problem, kernel, batch)
+    if not groups and batch == 1:
+        return GemmSource(problem, kernel)
+    several: BatchedGemm | GroupedGemm
+    several = GroupedGemm(problem, kernel, groups) if groups else strided_batch(problem, kernel, batch)
+    for name in ("a_address", "b_address", "c_address", "c_source_address"):
+        if values.get(name) not in (None, getattr(several.problem, name)):  # the description of a batch has its own
+            other = "groups" if groups else "batch"
+            raise UserError(f"kernel gemm: {name}: found with {other}, which places all matrices itself")
+    return several
 
 
 def on_machine(gpu: GpuFacts | None, dtype: DataType) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sim.run.run import KernelRun
 from tracer.gemm.batched import strided_batch
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.source import GemmSource
-from tracer.kernels import make_kernel
+from tracer.kernels import kernel_text, make_kernel
 from tracer.sequence import CommandSequence
 from tracer.workloads import aligned_problem
 from traces.errors import UserError
@@ -63,3 +63,11 @@ def test_a_batch_reads_and_writes_each_member_once():
 def test_an_impossible_batch_is_refused(batch):
     with pytest.raises(UserError, match=f"GEMM batch = {batch}: must be a whole number from 1"):
         make_kernel(f"gemm:m=64,n=64,k=64,batch={batch}")
+
+
+@pytest.mark.parametrize("name", ["a_address", "b_address", "c_address", "c_source_address"])
+def test_a_batch_refuses_addresses_but_its_own(name):
+    with pytest.raises(UserError, match=f"{name}: found with batch, which places all matrices itself"):
+        make_kernel(f"gemm:m=64,n=64,k=64,batch=2,{name}=4096")
+    source = make_kernel("gemm:m=64,n=64,k=64,batch=2")
+    assert make_kernel(kernel_text(source.info.attributes)) == source  # the description of a batch has addresses

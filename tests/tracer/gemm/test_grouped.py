@@ -65,6 +65,7 @@ def test_groups_by_name():
         ("n=8,k=8,groups=0x0", "at least one row"),
         ("m=8,n=8,k=8,groups=4x4", "another field that gives m"),
         ("n=8,k=8,groups=4x4,batch=2", "groups: found with batch"),
+        ("n=8,k=8,groups=4x4,c_address=4096", "c_address: found with groups, which places all matrices itself"),
         ("n=8,groups=4x4", "k: missing"),
         ("n=8,k=8,groups=4xa", "found 'a'"),
     ],
