@@ -144,12 +144,16 @@ def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> Name
     """A GEMM whose output a collective reduces.
 
     Raises:
-        UserError: as `make_kernel`, or a kernel that is no GEMM.
+        UserError: as `make_kernel`, or a kernel that is no GEMM or several.
     """
     name, given = read_kernel(text, changes)
     source = _source(name, given, gpu)
     if not isinstance(source, GemmSource):
-        raise UserError(f"kernel: found {name}, allowed is gemm: its output is what the collective reduces")
+        found, allowed = f"kernel: found {name}", "gemm"
+        if name == "gemm":
+            field = "groups" if "groups" in given else "batch"
+            found, allowed = f"kernel gemm: {field}: found {given[field]}", "one GEMM"
+        raise UserError(f"{found}, allowed is {allowed}: its output is what the collective reduces")
     gpus = named_sublayer(given["workload"])[1] if "workload" in given else 0
     return NamedGemm(source, gpus, gpu is not None and not names_kernel(given), given.get("dtype"))
 

@@ -333,7 +333,7 @@ def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
         if value != allowed:
             raise UserError(
                 f"kernel {field_} = {value}: this plan has {shares} workgroup{'s' * (shares > 1)} per tile, allowed is "
-                f"{allowed}"
+                f"{'a kernel without it' if allowed is None else allowed}"
             )
     rows_of_c = source.problem.c_layout == Layout.ROW
     name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)

@@ -136,6 +136,12 @@ def test_values_from_python_must_have_the_type_of_the_field(value):
 def test_a_collective_needs_a_gemm():
     with pytest.raises(UserError, match="found layernorm, allowed is gemm"):
         make_gemm("layernorm:rows=8,cols=8")
+    with pytest.raises(UserError, match="found attention, allowed is gemm"):
+        make_gemm("attention:batch=2,heads=1,seq=64,head_dim=64")
+    with pytest.raises(UserError, match="kernel gemm: batch: found 2, allowed is one GEMM"):
+        make_gemm("gemm:m=8,n=8,k=8,batch=2")
+    with pytest.raises(UserError, match=r"kernel gemm: groups: found \(8, 8\), allowed is one GEMM"):
+        make_gemm("gemm:n=8,k=8,groups=8x8")
 
 
 GOLDEN = [
