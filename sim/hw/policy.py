@@ -7,6 +7,7 @@ policy. The file runs with the rights of the user, so use only files that you tr
 """
 
 import importlib.util
+import inspect
 import os
 import sys
 from contextlib import redirect_stdout
@@ -35,8 +36,14 @@ def bound_policy(path):
     except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
         raise error_in_file(path, f"{VARIABLE}: {path}", error) from error
     function = getattr(module, "pick", None)
-    if not callable(function):
+    plain = getattr(function, "py_func", function)
+    if not inspect.isfunction(plain):
         raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")
+    signature = inspect.signature(plain)
+    try:
+        signature.bind("channel", "now_ps")
+    except TypeError:
+        raise UserError(f"{VARIABLE}: {path}: found pick{signature}, allowed is pick(channel, now_ps)") from None
     return function if hasattr(function, "py_func") else compiled(function)
 
 

@@ -229,6 +229,10 @@ def test_a_policy_that_is_not_there(tmp_path, capsys):
     with pytest.raises(UserError, match="no function pick"):
         bound_policy(str(empty))
     assert capsys.readouterr() == ("", "found\n"), "standard output is the answer of a command"
+    for parameters in ("channel", "channel, now_ps, more"):
+        empty.write_text(f"def pick({parameters}):\n    return -1\n")
+        with pytest.raises(UserError, match=rf"found pick\({parameters}\), allowed is pick\(channel, now_ps\)"):
+            bound_policy(str(empty))
     broken = tmp_path / "broken.py"
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):
