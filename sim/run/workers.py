@@ -7,6 +7,7 @@ launchers start the scheduler. Local workers end with this process, even if it i
 import logging
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -22,6 +23,7 @@ from traces.output import scratch_folder
 WORKERS_PER_RUN = 2
 """After a run has lost this many workers of the local cluster, it is lost. Most such runs need too much memory."""
 SCHEDULER_PATIENCE_S = 10
+"""Time in which a scheduler must answer. If no worker comes in it either, the user is told what is waited for."""
 LOOPBACK = "127.0.0.1"
 """Address of the local scheduler, workers and dashboard. Anybody who reaches a Dask scheduler can run code in its
 workers."""
@@ -109,6 +111,11 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
     except (OSError, ValueError) as problem:
         raise UserError(f"--scheduler {scheduler}: no Dask scheduler answers there ({reason_of(problem)})") from None
     with client:
+        try:
+            client.wait_for_workers(1, timeout=SCHEDULER_PATIENCE_S)
+        except TimeoutError:  # a batch system may start them in minutes
+            text = f"--scheduler {scheduler}: it has no workers yet; the runs start when one comes"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)  # of the `with` block
         yield client, distributed.as_completed
 
 

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -99,6 +100,18 @@ def test_a_scheduler_by_its_address(study, expected, tmp_path):
     assert outcome.archive.read_bytes() == expected.read_bytes()
     with pytest.raises(UserError, match="no Dask scheduler answers there"):
         run_study(study, tmp_path, scheduler="nonsense://x", fresh=True)
+
+
+@pytest.mark.slow
+def test_a_scheduler_whose_workers_come_later(study, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr("sim.run.workers.SCHEDULER_PATIENCE_S", 1)
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0") as cluster:
+        coming = threading.Timer(4, cluster.scale, [1])
+        coming.start()
+        with pytest.warns(RuntimeWarning, match="has no workers yet; the runs start when one comes"):
+            outcome = run_study(study, tmp_path, scheduler=cluster.scheduler_address)
+        coming.join()
+    assert outcome.archive.read_bytes() == expected.read_bytes()
 
 
 @pytest.mark.slow
