@@ -1,7 +1,7 @@
 """How long runs will take, and how much memory: before they start, within about a factor of two.
 
 The time is the estimated number of line requests (`Run.cost`) at the rate of a small GEMM, which is simulated first. If
-the functions of the machine are not compiled yet, the rate is that of a slow computer.
+the functions of the machine are not compiled yet, or if it takes much memory, the rate is that of a slow computer.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from sim.gemm_facts import gpu_facts
-from sim.host.gpu import Gpu
-from sim.host.state import named_arrays
 from sim.machine.engine import run_engine
+from sim.machine.memory import machine_bytes
 from sim.presets import Preset
 from sim.run.run import Run, gemm_run
 from sim.run.store import Store
@@ -25,6 +24,8 @@ COMPILE_S = 90.0
 """Time to compile the machine on a slow computer (assumed)."""
 PROCESS_BYTES = 250_000_000
 """Memory of Python and its libraries (assumed)."""
+PROBED_BYTES = 2_000_000_000
+"""Memory of the largest machine that is made to measure the rate; ours take below 0.5 GB."""
 LOADED = GemmProblem(64, 64, 32)
 PROBE = GemmProblem(1024, 1024, 128)
 
@@ -52,7 +53,7 @@ def estimates(runs: Mapping[str, Run], store: Store) -> list[RunEstimate]:
     """One estimate per run. runs: name -> run, all on one machine."""
     preset = next(iter(runs.values())).preset
     per_s = requests_per_s(preset)
-    gpu_bytes = sum(array.nbytes for array in named_arrays(Gpu(preset.machine).node).values())
+    gpu_bytes = sum(machine_bytes(preset.machine).values())
     found = []
     for name, run in runs.items():
         gpus = run.simulated_gpus()
@@ -65,7 +66,7 @@ def estimates(runs: Mapping[str, Run], store: Store) -> list[RunEstimate]:
 
 def requests_per_s(preset: Preset) -> float:
     """Line requests that this computer simulates in a second: of a small GEMM on the machine."""
-    if not is_compiled(run_engine):
+    if not is_compiled(run_engine) or sum(machine_bytes(preset.machine).values()) > PROBED_BYTES:
         return SLOW_PER_S
     kernel = GemmKernel(lanes=gpu_facts(preset.machine).lanes)
     gemm_run(preset, GemmSource(LOADED, kernel)).execute()  # loads the compiled functions

@@ -49,6 +49,16 @@ def test_the_rate_is_that_of_a_gemm_which_the_machine_can_run(name, monkeypatch)
     assert estimate.requests_per_s(load_preset(name)) > 0
 
 
+def test_a_machine_of_much_memory_is_not_made(monkeypatch, capsys):
+    def made(*_):
+        raise AssertionError("a machine was made")
+
+    monkeypatch.setattr("sim.host.gpu.build", made)
+    monkeypatch.setattr(estimate, "is_compiled", lambda function: True)
+    found = printed_json(capsys, "run", "--gemm", "64x64x32", "--preset", "t3_2024", "--set", "l2.bytes=68719476736")
+    assert 1.5e10 < found["memory_bytes"] < 4e10
+
+
 @pytest.mark.slow
 def test_the_rate_of_a_small_gemm_and_the_table(capsys):
     assert main(["run", "--gemm", "256x256x64", "--estimate"]) == 0
