@@ -1,6 +1,7 @@
 """Open an Accel-Sim trace: a kernelslist.g, or the trace of one kernel."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from traces.errors import UserError
 from traces.source import KernelSource, Prefill, check_copy
 
 GROUPED, UNGROUPED = (".traceg", ".traceg.xz"), (".trace", ".trace.xz")
+_COPY = re.compile(r"MemcpyHtoD\s*,\s*(-?(?:0x)?[0-9a-fA-F]{1,32})\s*,\s*(-?[0-9]{1,32})\s*(?:,.*)?")
 
 
 def is_trace_name(name: str) -> bool:
@@ -20,12 +22,13 @@ def is_trace_name(name: str) -> bool:
 
 def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
     """Read `MemcpyHtoD,0x<address>,<bytes>[,...]`. None if the line is broken and the reader is lenient."""
-    fields, where = [field.strip() for field in line.split(",")], f"{path}:{number}"
-    try:
-        copy = Prefill(int(fields[1], 16), int(fields[2], 10))
-        check_copy(copy, where)
-    except (IndexError, ValueError):
+    fields, where = _COPY.fullmatch(line), f"{path}:{number}"
+    if fields is None:
         problems.damage("MEMCPY", where, f"found {line[:80]!r}, expected MemcpyHtoD,<hex address>,<bytes>")
+        return None
+    try:
+        copy = Prefill(int(fields[1], 16), int(fields[2]))
+        check_copy(copy, where)
     except UserError as refused:
         problems.damage("MEMCPY", where, str(refused).removeprefix(f"{where}: "))
     else:
@@ -48,7 +51,8 @@ def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
     commands: list[Path | Prefill] = []
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
-        if line.startswith("MemcpyHtoD"):
+        word = line.split(",")[0].strip()
+        if word == "MemcpyHtoD":
             prefill = parse_memcpy(path, number, line, problems)
             if prefill is not None:
                 commands.append(prefill)
@@ -59,8 +63,7 @@ def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
             else:
                 problems.damage("MISSING_FILE", f"{path}:{number}", f"no such file: {line[:200]!r}")
         elif line:
-            word = line.split(",")[0][:40]
-            problems.warn(f"list {word}", f"{path}:{number}", f"unknown command {word!r}, ignored")
+            problems.warn(f"list {word[:40]}", f"{path}:{number}", f"unknown command {word[:40]!r}, ignored")
     return commands
 
 

@@ -250,17 +250,19 @@ def test_what_comes_before_a_damage_of_xz_data_is_read(tmp_path, monkeypatch):
 
 def test_lists(tmp_path):
     write(tmp_path, GOOD)
-    write(
-        tmp_path, "MemcpyHtoD,0x00007f0000000000,4096\nMemcpyDtoH,1,2\nMemcpyDtoH,3,4\n\nkernel-1.traceg\nfoo\n", "l.g"
-    )
+    lines = ["MemcpyHtoD,0x00007f0000000000,4096", "MemcpyDtoH,1,2", "MemcpyDtoH,3,4", "", "kernel-1.traceg"]
+    write(tmp_path, "\n".join([*lines, "MemcpyHtoDAsync,0x1,4\n"]), "l.g")
     workgroups, problems = read(tmp_path / "l.g")
     assert len(workgroups) == 1
-    assert len(problems) == 2
+    assert len(problems) == 2 and "unknown command 'MemcpyHtoDAsync', ignored" in problems[1]
     assert "unknown command 'MemcpyDtoH', ignored (2 times)" in problems[0]
     for text, message in (
         ("kernel-9.traceg\n", "l.g:1: no such file: 'kernel-9.traceg'"),
         ("MemcpyHtoD,0x7f\n", "l.g:1: found 'MemcpyHtoD,0x7f', expected"),
         ("MemcpyHtoD,zz,12\n", "expected MemcpyHtoD"),
+        ("MemcpyHtoD,0x7f0000000000,1_000\n", "expected MemcpyHtoD"),
+        ("MemcpyHtoD,0x7f_00,1000\n", "expected MemcpyHtoD"),
+        (f"MemcpyHtoD,0x1,{'9' * 5000}\n", "expected MemcpyHtoD"),
         ("\nMemcpyHtoD,-0x10,12\n", "l.g:2: address of a copy: found -0x10, allowed 0 to 2^63 - 1"),
         (f"MemcpyHtoD,{1 << 64:#x},12\n", "l.g:1: address of a copy: found 0x10000000000000000, allowed"),
         (f"MemcpyHtoD,0x1,{(1 << 63) - 1}\n", f"l.g:1: bytes of a copy: found {(1 << 63) - 1}, allowed"),
