@@ -51,7 +51,9 @@ class Counterpart:
         return int(scaled) if scaled == int(scaled) else scaled
 
 
-IN_FLIGHT = "a sector in flight counts as l1.read_merged_sectors here; its count there is not known"
+LOCAL = "with local memory"
+IN_FLIGHT = LOCAL + "; a sector in flight counts as l1.read_merged_sectors here; its count there is not known"
+WITHOUT_ATOMICS = LOCAL + "; without atomics, which are reads there"
 FLUSH = "ours includes the flush of L2 after the kernel, except with --keep-l2"
 WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
 READS = ("l2.read_sectors", "l2.uncached_read_sectors")
@@ -63,12 +65,12 @@ NSIGHT = (
     Counterpart("sm__cycles_elapsed.max", "clock", ("time_ps",), "clock", "profile with --clock-control base"),
     Counterpart("smsp__inst_executed.sum", "warp instruction", ("cu.warp_instructions",)),
     Counterpart("sm__ctas_launched.sum", "workgroup", ("cu.workgroups",)),
-    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sector", ("l1.read_sectors",)),
+    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sector", ("l1.read_sectors",), 1, LOCAL),
     Counterpart(
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum", "sector", ("l1.read_hit_sectors",), 1, IN_FLIGHT
     ),
     Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_miss.sum", "sector", L1_MISSES, 1, IN_FLIGHT),
-    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "sector", ("l1.write_sectors",)),
+    Counterpart("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "sector", ("l1.write_sectors",), 1, LOCAL),
     Counterpart("l1tex__m_xbar2l1tex_read_bytes.sum", "byte", ("noc.cu_bytes",), 1, "with noc.header_bytes"),
     Counterpart("lts__t_sectors_srcunit_tex_op_read.sum", "sector", READS),
     Counterpart(
@@ -95,14 +97,24 @@ ACCELSIM = (
     Counterpart("gpu_sim_cycle", "clock", ("time_ps",), "clock", "includes the launch latency there"),
     Counterpart("gpgpu_n_tot_w_icount", "warp instruction", ("cu.warp_instructions",), 1, "a total over kernels there"),
     Counterpart("gpu_tot_issued_cta", "workgroup", ("cu.workgroups",), 1, "a total over kernels there"),
-    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", ("l1.read_sectors",)),
-    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l1.read_hit_sectors",)),
-    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l1.read_merged_sectors",)),
-    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", ("l1.write_sectors",)),
-    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", READS),
-    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l2.read_hit_sectors",)),
-    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l2.read_merged_sectors",)),
-    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", WRITES),
+    Counterpart(
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", ("l1.read_sectors",), 1, LOCAL
+    ),
+    Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l1.read_hit_sectors",), 1, LOCAL),
+    Counterpart(
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l1.read_merged_sectors",), 1, LOCAL
+    ),
+    Counterpart(
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", ("l1.write_sectors",), 1, LOCAL
+    ),
+    Counterpart(
+        "L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", (*READS, "l2.atomic_sectors"), 1, LOCAL
+    ),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l2.read_hit_sectors",), 1, WITHOUT_ATOMICS),
+    Counterpart(
+        "L2_cache_stats_breakdown[GLOBAL_ACC_R][MSHR_HIT]", "sector", ("l2.read_merged_sectors",), 1, WITHOUT_ATOMICS
+    ),
+    Counterpart("L2_cache_stats_breakdown[GLOBAL_ACC_W][TOTAL_ACCESS]", "sector", WRITES, 1, LOCAL),
     Counterpart("total dram reads", "sector", ("hbm.read_columns",), 1, "a total over kernels there"),
     Counterpart("total dram writes", "sector", DRAM_WRITES, 1, FLUSH),
 )

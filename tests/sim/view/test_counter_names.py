@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,23 @@ def test_values_are_in_their_units():
     )
     hits, misses = (value[f"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_{what}.sum"] for what in ("hit", "miss"))
     assert hits + misses + kernel.totals["l1.read_merged_sectors"] == kernel.totals["l1.read_sectors"]
+
+
+def test_accelsim_counts_atomics_as_reads_of_l2():
+    totals = {"l2.read_sectors": 5, "l2.uncached_read_sectors": 2, "l2.atomic_sectors": 3}
+    kernel = replace(sample_results().kernels[0], totals=totals)
+    (reads,) = [
+        each for each in NAMES["accelsim"] if each.name == "L2_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]"
+    ]
+    assert reads.value(kernel, sample_results().preset.machine) == 10
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_global_counts_say_that_they_have_local_memory(names):
+    """Both tools count local memory apart in L1, and Accel-Sim also in L2."""
+    for counterpart in NAMES[names]:
+        if "global" in counterpart.name.lower():
+            assert counterpart.remark.startswith("with local memory"), counterpart.name
 
 
 @pytest.mark.slow
