@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sim.scenario.timeline import StepTime, Timeline
-from tracer.models.schedule import Block, Lane, OperatorClass, Schedule, Step
+from tracer.models.schedule import Block, OperatorClass, Schedule, Step
 
 Times = dict[tuple[str, str], StepTime]
 """(name of the block, name of the step) -> its time."""
@@ -35,7 +35,7 @@ def play(schedule: Schedule, times: Times) -> ConfigurationTime:
     def time_of(block: Block, step: Step) -> StepTime:
         return times[block.name, step.name]
 
-    blocks = _without(schedule.forward + schedule.backward, Lane.DATA)
+    blocks = _earlier(schedule.forward + schedule.backward)
     plain, layers, last = Timeline(), Timeline(), Timeline()
     plain.play(blocks, time_of)
     layers.play([block for block in blocks if not block.outer], time_of)
@@ -54,10 +54,6 @@ def play(schedule: Schedule, times: Times) -> ConfigurationTime:
     return ConfigurationTime(time_ps, classes, exposed_ps, bubble_ps, last)
 
 
-def _without(blocks: Iterable[Block], lane: Lane) -> list[Block]:
-    """The blocks without the steps of a lane."""
-    kept = []
-    for block in blocks:
-        steps = tuple(step for step in block.steps if step.lane != lane)
-        kept.append(replace(block, steps=steps))
-    return kept
+def _earlier(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks of a micro-batch before the last."""
+    return [replace(block, steps=tuple(step for step in block.steps if not step.once)) for block in blocks]

@@ -220,13 +220,13 @@ class ModelResult:
                 pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
                 if pair and T3 not in pair.refused:
                     both_ps = self.figures[gemm.work].time_ps + self.figures[str(gemm.work), step.work].time_ps
-                    total_ps += self.count(block) * both_ps
+                    total_ps += self.count(block, step) * both_ps
         return total_ps
 
-    def count(self, block: Block) -> int:
-        """How often a block runs in an iteration."""
+    def count(self, block: Block, step: Step) -> int:
+        """How often a step of a block runs in an iteration."""
         schedule = self.scenario.schedule
-        return block.repeats * (1 if block in schedule.finish else schedule.micro_batches)
+        return block.repeats * (1 if step.once or block in schedule.finish else schedule.micro_batches)
 
     def operators(self) -> list[dict]:
         """Every step with its count in an iteration, as plain values."""
@@ -237,7 +237,7 @@ class ModelResult:
                 {
                     "name": f"{block.name}/{step.name}",
                     "class": str(step.operator_class),
-                    "count": self.count(block),
+                    "count": self.count(block, step),
                     "time_ns": figures.time_ps / PS_PER_NS,
                     "beside_exchanges_ns": max(figures.beside_ps, figures.time_ps) / PS_PER_NS,
                     "dram_bytes": figures.dram_bytes,

@@ -9,7 +9,7 @@ the input is gathered again for that GEMM.
 
 from dataclasses import dataclass, field, replace
 
-from tracer.models.deployment import Deployment, Recompute
+from tracer.models.deployment import Deployment, ModelPhase, Recompute
 from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -133,26 +133,32 @@ def _projections(model: ModelShape, how: Deployment) -> dict[str, tuple[int, int
         return {"qkv": (sum(widths), model.hidden)}
     rank, heads = model.latent, model.heads // how.tp
     down = {"q_down": (rank.query_rank, model.hidden)} if rank.query_rank else {}
-    return down | {
+    found = down | {
         "q_up": (heads * rank.key_dim, rank.query_rank or model.hidden),
         "kv_down": (rank.kv_rank + rank.rotary_dim, model.hidden),
-        "kv_up": (heads * (rank.plain_dim + rank.value_dim), rank.kv_rank),
     }
+    if how.phase == ModelPhase.GENERATE:  # `KernelTexts.attention` has it
+        return found
+    return found | {"kv_up": (heads * (rank.plain_dim + rank.value_dim), rank.kv_rank)}
 
 
-def _mlp_forward(steps: Steps, intermediate: int, name: str) -> None:
+def _mlp_forward(steps: Steps, intermediate: int, name: str, gathered: bool = False) -> None:
+    """gathered: its input is whole already."""
     width, how = intermediate // steps.how.tp, steps.how
-    steps.gathered(f"{name}_gather")
+    if not gathered:
+        steps.gathered(f"{name}_gather")
     steps.matrix(f"{name}_up", how.tokens, width * (2 if steps.model.gated else 1), steps.model.hidden)
     steps.add(f"{name}_activation", NORM, *steps.texts.activation(how.tokens, width))
     gemm = steps.matrix(f"{name}_down", how.tokens, steps.model.hidden, width)
     steps.reduced(f"{name}_reduce", gemm)
 
 
-def _mlp_backward(steps: Steps, intermediate: int, name: str) -> None:
+def _mlp_backward(steps: Steps, intermediate: int, name: str, gathered: bool = False) -> None:
+    """gathered: the gradient of its output is whole already."""
     width, how, hidden = intermediate // steps.how.tp, steps.how, steps.model.hidden
     up = width * (2 if steps.model.gated else 1)
-    steps.gathered(f"{name}_gather_back")
+    if not gathered:
+        steps.gathered(f"{name}_gather_back")
     steps.matrix(f"{name}_down_input", how.tokens, width, hidden)
     steps.matrix(f"{name}_down_weight", width, hidden, how.tokens)
     steps.add(f"{name}_activation_back", NORM, *steps.texts.activation(how.tokens, width, backward=True))
@@ -205,10 +211,16 @@ def _wait_for(steps: Steps, name: str, others: list[str]) -> None:
 
 
 def _experts_forward(steps: Steps) -> None:
-    """Router, dispatch, the local experts, combine; then the shared experts as an ordinary MLP."""
+    """Router, dispatch, the local experts, combine; then the shared experts as an ordinary MLP.
+
+    The GPUs that share an expert have partial sums. If these are all tensor-parallel ones, the exchange behind the
+    shared experts adds them up too.
+    """
     texts, experts, model = steps.texts, steps.model.mixture, steps.model
     tokens, rows, local = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
+    together = experts.shared > 0 and steps.how.expert_cut == steps.how.tp
+    _gather_rows(steps, "expert_gather", tokens)
     steps.matrix("router", tokens, experts.count, model.hidden)
     steps.add("route", NORM, *texts.route(tokens))
     steps.add("permute", NORM, texts.permute(tokens))
@@ -219,8 +231,10 @@ def _experts_forward(steps: Steps) -> None:
     steps.add("expert_down", MATRIX, texts.grouped(local, rows, model.hidden, width))
     steps.exchange("combine", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
     steps.add("unpermute", NORM, texts.permute(tokens, back=True))
+    if not together:
+        _sum_rows(steps, "expert_reduce", tokens)
     if experts.shared:
-        _mlp_forward(steps, experts.shared * experts.intermediate, "shared")
+        _mlp_forward(steps, experts.shared * experts.intermediate, "shared", together)
 
 
 def _experts_backward(steps: Steps) -> None:
@@ -228,8 +242,8 @@ def _experts_backward(steps: Steps) -> None:
     tokens, rows, local = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
     up = width * (2 if model.gated else 1)
-    if experts.shared:
-        _mlp_backward(steps, experts.shared * experts.intermediate, "shared")
+    together = experts.shared > 0 and steps.how.expert_cut == steps.how.tp
+    _gather_rows(steps, "expert_gather_back", tokens)
     steps.add("unpermute_back", NORM, texts.permute(tokens))
     steps.exchange("combine_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
     steps.add("expert_down_input", MATRIX, texts.grouped(local, rows, width, model.hidden))
@@ -241,13 +255,37 @@ def _experts_backward(steps: Steps) -> None:
     steps.add("permute_back", NORM, texts.permute(tokens, back=True))
     steps.matrix("router_input", tokens, model.hidden, experts.count)
     steps.matrix("router_weight", model.hidden, experts.count, tokens)
+    if not together:
+        _sum_rows(steps, "expert_reduce_back", tokens)
+    if experts.shared:
+        _mlp_backward(steps, experts.shared * experts.intermediate, "shared", together)
+
+
+def _gather_rows(steps: Steps, name: str, tokens: int) -> None:
+    """With sequence parallelism, the GPUs that share an expert need the tokens of each other."""
+    if steps.how.sequence_parallel:
+        steps.exchange(name, "all_gather", tokens * steps.row_bytes // steps.how.tokens, steps.how.expert_cut)
+
+
+def _sum_rows(steps: Steps, name: str, tokens: int) -> None:
+    """Add up the partial sums of an expert's parts. Without sequence parallelism every GPU then gets all tokens."""
+    how, data_bytes = steps.how, tokens * steps.row_bytes // steps.how.tokens
+    if how.sequence_parallel:
+        steps.exchange(name, "reduce_scatter", data_bytes, how.expert_cut)
+        return
+    steps.exchange(name, "all_reduce", data_bytes, how.expert_cut)
+    steps.exchange(f"{name}_gather", "all_gather", steps.row_bytes, how.tp // how.expert_cut)
 
 
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
-    """Tokens that this GPU routes, rows of each local expert if the load is balanced (assumed), local experts."""
+    """Tokens that this GPU routes, rows of each local expert that gets any, and their number.
+
+    The load is balanced (assumed): a GPU gets as many rows as it sends. Few tokens reach few experts.
+    """
     tokens = max(1, how.tokens * how.expert_cut // how.tp)
-    rows = max(1, tokens * model.mixture.per_token * how.ep // model.mixture.count)
-    return tokens, rows, model.mixture.count // how.ep
+    chosen = tokens * model.mixture.per_token
+    local = min(model.mixture.count // how.ep, chosen)
+    return tokens, -(-chosen // local), local
 
 
 def _dispatch_bytes(steps: Steps, tokens: int) -> int:

@@ -48,6 +48,7 @@ class Step:
         work: a kernel's text (`tracer.kernels`) or an Exchange.
         after: names of steps of the block that must have ended; () = the step before it in the block.
         reduces: the GEMM of the block whose output this exchange reduces: T3 can fuse the two. "" = none.
+        once: only in the last micro-batch.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Step:
     after: tuple[str, ...] = ()
     lane: Lane = Lane.COMPUTE
     reduces: str = ""
+    once: bool = False
 
 
 @dataclass(frozen=True)

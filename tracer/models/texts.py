@@ -164,6 +164,8 @@ class KernelTexts:
 
     def attention(self) -> list[tuple[str, OperatorClass, str]]:
         """(name, class, kernel) of the attention core."""
+        if self.model.latent and self.how.phase == ModelPhase.GENERATE:
+            return self._latent_attention()
         if self.how.flash:
             return [("attention", ATTENTION, self._flash())]
         batch, rows = self.products, self.products * self.queries
@@ -178,6 +180,22 @@ class KernelTexts:
             steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
         steps.append(("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch)))
         return [*steps, *([] if self.fused else self._context_copy("context_copy"))]
+
+    def _latent_attention(self) -> list[tuple[str, OperatorClass, str]]:
+        """Of a new token over a latent cache, of which all heads read the same row for each older token.
+
+        The projections of keys and values are applied to queries and outputs instead (DeepSeek-V2, arXiv 2405.04434,
+        section 2.1.2). Scores and values are kernels of their own, so the cache is read twice.
+        """
+        rank, batch = self.model.latent, self.how.micro_batch
+        assert rank is not None
+        return [
+            ("query_latent", ATTENTION, self.matrix(batch, rank.kv_rank, rank.plain_dim, self.heads)),
+            ("scores", ATTENTION, self.matrix(self.heads, self.keys, rank.kv_rank + rank.rotary_dim, batch)),
+            ("softmax", ATTENTION, self.softmax(self.products)),
+            ("values", ATTENTION, self.matrix(self.heads, rank.kv_rank, self.keys, batch)),
+            ("value_up", ATTENTION, self.matrix(batch, rank.value_dim, rank.kv_rank, self.heads)),
+        ]
 
     def _context_copy(self, name: str) -> list[tuple[str, OperatorClass, str]]:
         """The copy of the attention's output to the order of the tokens, or of its gradient back."""

@@ -45,7 +45,8 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     for kind, number in reversed(kinds):
         if number:
             block = _block("backward", backward_steps(model, how, kind), number, kind)
-            backward.append(_with_gradients(how, block, _gradients(model, how, block)))
+            whole = _with_weights(model, how, block) if how.zero == 3 else block
+            backward.append(_with_gradients(how, whole, _gradients(model, how, block)))
     last = Block("embedding backward", _embedding_backward(model, how), outer=True)
     backward.append(_with_gradients(how, last, {"gradients": (_outer_weights(model, how), how.dp)}))
     return Schedule(
@@ -151,7 +152,7 @@ def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, 
         work = f"residual:rows={parts},cols={size},dtype={DataType.FP16 if half else DataType.FP32}"
         steps.append(Step("gradient_sum", NORM, work))
     exchanges = [
-        Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA)
+        Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA, once=how.zero < 2)
         for name, (weights, gpus) in groups.items()
         if gpus > 1
     ]
@@ -160,14 +161,21 @@ def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, 
 
 
 def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
-    """A forward block that gathers its weights first (ZeRO 3). The gather runs beside the block before it."""
-    if how.dp == 1 or "layer" not in block.name:
+    """A block of a layer that gathers its weights first (ZeRO 3). The gather runs beside the block before it."""
+    if block.outer:
         return block
-    work = Exchange("all_gather", _layer_weights(model, how, block) * how.dtype.bytes, how.dp)
     first, *others = block.steps
-    step = Step("next_weights", COMMUNICATION, work, (first.name,), Lane.DATA)
-    others[0] = replace(others[0], after=others[0].after or (first.name,))
-    return replace(block, steps=(first, step, *others))
+    gathers = [
+        Step(
+            name.replace("gradients", "next_weights"),
+            *(COMMUNICATION, Exchange("all_gather", weights * how.dtype.bytes, gpus), (first.name,), Lane.DATA),
+        )
+        for name, (weights, gpus) in _gradients(model, how, block).items()
+        if gpus > 1
+    ]
+    if gathers:
+        others[0] = replace(others[0], after=others[0].after or (first.name,))
+    return replace(block, steps=(first, *gathers, *others))
 
 
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:

@@ -1,5 +1,6 @@
 """Schedules of whole models: which kernels each software runs, heads, sums of gradients, what is exchanged."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from tracer.data_type import DataType
 from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
+from tracer.models.layer import expert_rows
 from tracer.models.schedule import Exchange, Lane
 from tracer.models.whole import make_schedule
 
@@ -94,3 +96,89 @@ def test_all_weights_are_exchanged_once():
         if isinstance(step.work, Exchange) and step.lane == Lane.DATA
     )
     assert moved == 4 * (BERT.weights + BERT.hidden**2)
+
+
+def exchanges(model, how):
+    """Block -> names, kinds, KiB and GPUs of its exchanges."""
+    return {
+        block.name: [(step.name, step.work.kind, step.work.bytes >> 10, step.work.gpus)
+                     for step in block.steps if isinstance(step.work, Exchange)]
+        for block in make_schedule(load_model(model), how).blocks()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "forward", "backward"),
+    [
+        ({"tp": 8}, [("expert_reduce", "all_reduce", 32768, 8)], [("expert_reduce_back", "all_reduce", 32768, 8)]),
+        (
+            {"tp": 8, "sequence_parallel": True},
+            [("expert_gather", "all_gather", 32768, 8), ("expert_reduce", "reduce_scatter", 32768, 8)],
+            [("expert_gather_back", "all_gather", 32768, 8), ("expert_reduce_back", "reduce_scatter", 32768, 8)],
+        ),
+        (
+            {"tp": 8, "ep": 8},
+            [("expert_reduce_gather", "all_gather", 32768, 8)],
+            [("expert_reduce_back_gather", "all_gather", 32768, 8)],
+        ),
+        (
+            {"tp": 8, "ep": 4, "sequence_parallel": True},  # two GPUs share an expert and route a quarter of the tokens
+            [("expert_gather", "all_gather", 8192, 2), ("expert_reduce", "reduce_scatter", 8192, 2)],
+            [("expert_gather_back", "all_gather", 8192, 2), ("expert_reduce_back", "reduce_scatter", 8192, 2)],
+        ),
+    ],
+)
+def test_parts_of_experts_are_added_up_and_tokens_come_back(options, forward, backward):
+    """Mixtral: 4096 tokens of 4096 values in two bytes are 32 MiB."""
+    found = exchanges("mixtral-8x7b", Deployment(phase=ModelPhase.TRAIN, sequence=4096, **options))
+    for block, expected in (("expert layer", forward), ("expert backward", backward)):
+        assert [each for each in found[block] if each[0].startswith("expert_")] == expected
+
+
+def test_one_exchange_adds_up_routed_and_shared_experts():
+    found = exchanges("deepseek-v3", Deployment(tp=8, sequence=1024))["expert layer"]
+    assert [name for name, *_ in found] == ["attention_reduce", "shared_reduce"]
+    apart = exchanges("deepseek-v3", Deployment(tp=8, ep=8, sequence=1024))["expert layer"]
+    assert [name for name, kind, *_ in apart if kind != "all_to_all"] == [
+        *("attention_reduce", "expert_reduce_gather", "shared_reduce")
+    ]
+
+
+@pytest.mark.parametrize(("tokens", "rows", "experts"), [(1, 1, 2), (3, 1, 6), (7, 2, 8), (4096, 1024, 8)])
+def test_few_tokens_reach_few_experts(tokens, rows, experts):
+    """Mixtral: two of eight experts for each token."""
+    assert expert_rows(load_model("mixtral-8x7b"), Deployment(sequence=tokens)) == (tokens, rows, experts)
+
+
+def test_a_latent_cache_is_read_as_it_is():
+    """DeepSeek-V3 on 8 GPUs: 16 heads read 4096 rows of 512 + 64 values for each of 64 sequences, twice."""
+    how = Deployment(phase=ModelPhase.GENERATE, tp=8, kv_length=4095, micro_batch=64)
+    layer = steps(how, load_model("deepseek-v3"))["expert layer"]
+    assert layer["scores"] == "gemm:m=16,n=4096,k=576,batch=64,dtype=bf16"
+    assert layer["values"] == "gemm:m=16,n=512,k=4096,batch=64,dtype=bf16"
+    assert layer["query_latent"] == "gemm:m=64,n=512,k=128,batch=16,dtype=bf16"
+    assert "kv_up" not in layer and "kv_up" in steps(Deployment(tp=8), load_model("deepseek-v3"))["expert layer"]
+
+
+@pytest.mark.parametrize(
+    ("zero", "gathers", "reductions"), [(0, 0, 32 + 1), (1, 0, 32 + 1), (2, 0, 4 * 33), (3, 4 * 64, 4 * 33)]
+)
+def test_zero_exchanges_in_every_micro_batch_what_it_does_not_keep(zero, gathers, reductions):
+    """Llama-3-8B, four micro-batches: 32 layers, the embedding. Stage 3 gathers in both passes (arXiv 1910.02054)."""
+    how = Deployment(phase=ModelPhase.TRAIN, dp=8, zero=zero, sequence=1024, micro_batches=4)
+    schedule = make_schedule(load_model("llama-3-8b"), how)
+    counts = Counter()
+    for block in schedule.forward + schedule.backward:
+        for step in block.steps:
+            if isinstance(step.work, Exchange):
+                counts[step.work.kind] += block.repeats * (1 if step.once else 4)
+    assert counts["all_gather"] == gathers
+    assert counts["reduce_scatter" if zero else "all_reduce"] == reductions
+
+
+def test_zero_3_gathers_experts_among_their_copies():
+    found = exchanges("mixtral-8x7b", Deployment(phase=ModelPhase.TRAIN, dp=8, zero=3, sequence=1024))
+    (own,) = (kib for name, _, kib, gpus in found["expert layer"] if name == "expert_next_weights" and gpus == 8)
+    assert own == 8 * 3 * 4096 * 14336 * 2 >> 10
+    ep = exchanges("mixtral-8x7b", Deployment(phase=ModelPhase.TRAIN, dp=8, ep=8, zero=3, sequence=1024))
+    assert "expert_next_weights" not in [name for name, *_ in ep["expert layer"]]
