@@ -100,10 +100,10 @@ class Cluster:
             set_links(port, self.machine, leaves, arrives)
         set_lanes(ports, self.machine, far)
 
-    def watch_first_stage(self, workgroups: int, start_ps: int = 0) -> None:
-        """MCA chooses its threshold when this many workgroups of queue 0 have finished."""
-        for gpu in self.gpus:
-            watch_first_stage(gpu.node.mca, workgroups, start_ps)
+    def watch_first_stage(self, workgroups: Sequence[int], start_ps: int = 0) -> None:
+        """MCA chooses its threshold when this many workgroups of queue 0 of each GPU have finished."""
+        for gpu, number in zip(self.gpus, workgroups, strict=True):
+            watch_first_stage(gpu.node.mca, number, start_ps)
 
     def run(
         self,

@@ -72,10 +72,10 @@ def watch_first_stage(mca, workgroups, start_ps):
     mca["stage_workgroups"], mca["stage_from_ps"] = workgroups, start_ps
 
 
-def mca_facts(mca):
-    """By name: the chosen limit (entries, None = no limit) and the measured mean (entries queued per channel)."""
-    chosen = int(mca[0]["chosen"])
-    return {"mca_threshold": None if chosen == NEVER else chosen, "mca_occupancy": float(mca[0]["occupancy"])}
+def mca_facts(mca, channels):
+    """By name: the limit in force (entries, None = no limit) and the measured mean (entries queued per channel)."""
+    limit = int(channels[0]["mca"]["limit"])
+    return {"mca_threshold": None if limit == NEVER else limit, "mca_occupancy": float(mca[0]["occupancy"])}
 
 
 @compiled(inline=True)

@@ -103,7 +103,7 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "tracker_stalls": int(tracker["stalls"]),
         "tracker_spilled": int(tracker["spilled"]),
         "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
-        **mca_facts(node.mca),
+        **mca_facts(node.mca, node.channels),
         "link_busy_ps": _link_busy_ps(cluster),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),

@@ -49,6 +49,12 @@ def takes_turns(topology: AnyTopology | AddingSwitch, dispatch: Dispatch) -> boo
     return straight and dispatch.chunks == ChunkOrder.IN_TURN
 
 
+def first_stage(plan: Plan, dispatch: Dispatch) -> int:
+    """Workgroups of a GPU's first stage: its first chunk; if tiles of all chunks take turns, an equal share."""
+    chunks = plan.chunks
+    return chunks.tiles // chunks.gpus if takes_turns(plan.topology, dispatch) else len(chunks.span(plan.gpu, 0))
+
+
 def scattering_launch(source: GemmSource, plan: Plan, dispatch: Dispatch) -> Launch:
     """The GEMM of one GPU that sends each tile to the owner of its chunk as soon as it is made.
 

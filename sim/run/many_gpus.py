@@ -36,7 +36,7 @@ from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import QUEUES
 from sim.machine.memory import check_plan_memory
 from sim.run.cluster_result import cluster_result
-from sim.run.launches import scattering_launch
+from sim.run.launches import first_stage, scattering_launch
 from sim.run.result import RunResult
 from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
 from tracer.gemm.source import Epilogue, GemmSource, Layout
@@ -279,7 +279,7 @@ def fused_cluster(
         interval_ps=interval_ps,
         stands_for_all=stands_for_all,
     )
-    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.watch_first_stage([first_stage(plan, machine.dispatch) for plan in cluster.plans], start_ps)
     return cluster, launches
 
 

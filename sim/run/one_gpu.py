@@ -69,6 +69,8 @@ def simulate(
         number += 1
     _check_numbers(kernels, number)
     result = RunResult(preset, {"trace": source.fingerprint()}, options, done, figures=figures_of(parts))
+    if done and not accuracy:
+        result.kernel_ps = int(gpu.node.cus["last_exit_ps"].max())
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
     if interval_ps:
         result.interval_ps = interval_ps

@@ -5,6 +5,7 @@ runs of each configuration.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +13,16 @@ from sim.collective.chunks import Chunks, check_gpus, even_chunks
 from sim.collective.library import PLAIN, choice_on
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
+from sim.collective.plans import fused_regions
 from sim.collective.software import DECOMPOSED, FLUX, OVERLAPS
 from sim.gemm_facts import gpu_facts
-from sim.presets import Preset
+from sim.hw.request import Op
+from sim.presets import Preset, load_preset
+from sim.presets.preset import OVERRIDE
 from sim.run.inputs import gemm_input
 from sim.run.launches import takes_turns
 from sim.run.library_run import LibraryRun, library_preset
-from sim.run.many_gpus import fused_plans
+from sim.run.many_gpus import fused_plans, replace_unit
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
 from sim.run.software import AG_COPIES, SoftwareRun, check_software
@@ -55,6 +59,10 @@ COLLECTIVES = {
 """Run -> collective on CUs."""
 Progress = Callable[[str, int, int], None]
 """Called with (run, workgroups done, workgroups)."""
+
+
+VARIANTS = (Arbiter.MCA_FIXED, Arbiter.COMPUTE_FIRST, Arbiter.USER)
+"""Arbiters that T3-MCA can have in place of MCA."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +184,17 @@ class Scenario:
         policy = self.run("t3_mca").options.get("policy_sha256")
         return {"explicit": self.explicit} | ({"policy_sha256": policy} if policy else {})
 
+    @property
+    def plain(self) -> Preset:
+        """The machine without an arbiter that the user has chosen in place of MCA: that of all runs but T3-MCA's."""
+        preset = self.preset
+        if preset.machine.hbm.arbiter not in VARIANTS or preset.sources["hbm.arbiter"].kind != OVERRIDE:
+            return preset
+        arbiter = Arbiter.ROUND_ROBIN
+        with suppress(UserError):  # the user's file is not here
+            arbiter = load_preset(preset.name).machine.hbm.arbiter
+        return replace(preset, machine=replace_unit(preset.machine, hbm={"arbiter": arbiter}))
+
     def run(self, name: str) -> Run:
         """The description of a run. name: one of RUNS.
 
@@ -183,9 +202,9 @@ class Scenario:
         K.
         """
         if name == "gemm":
-            return gemm_run(self.preset, self.alone(), self.interval_ps, self.policy)
+            return gemm_run(self.plain, self.alone(), self.interval_ps, self.policy)
         common: dict[str, Any] = {
-            "preset": self.preset,
+            "preset": self.plain,
             "interval_ps": self.interval_ps,
             "policy": self.policy,
             "chunks": self.cut(),
@@ -224,7 +243,7 @@ class Scenario:
         choice = choice_on(self.preset.machine, "all_reduce", self.gpus, size)
         values: dict[str, Any] = {"interval_ps": self.interval_ps, "policy": self.policy, "gpus": self.gpus}
         return LibraryRun(
-            preset=library_preset(self.preset, choice), kind="all_reduce", data_bytes=size, choice=choice, **values
+            preset=library_preset(self.plain, choice), kind="all_reduce", data_bytes=size, choice=choice, **values
         )
 
     def _shortest_source(self) -> GemmSource:
@@ -236,7 +255,7 @@ class Scenario:
 
 def _mca_of(arbiter: Arbiter) -> Arbiter:
     """The arbiter of T3-MCA: MCA, or the variant of MCA that the preset (or --set hbm.arbiter) selects."""
-    return arbiter if arbiter in (Arbiter.MCA_FIXED, Arbiter.COMPUTE_FIRST, Arbiter.USER) else Arbiter.MCA
+    return arbiter if arbiter in VARIANTS else Arbiter.MCA
 
 
 def runs_of(configurations: Sequence[str]) -> list[str]:
@@ -313,12 +332,13 @@ def assemble(
     scenario: Scenario, runs: Mapping[str, RunResult], configurations: Sequence[str] = CONFIGURATIONS
 ) -> ScenarioResult:
     """Compute the configurations from finished runs. runs: RUNS name -> result."""
-    chunks, tiles = scenario.cut(), scenario.source().output_tiles()
+    tiles, topology = scenario.source().output_tiles(), scenario.own or scenario.preset.machine.link.topology
     tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
-    d = int(tile_bytes.sum())
-    first = int(tile_bytes[chunks.span(0, 0).start : chunks.span(0, 0).stop].sum())
+    updated = [each for each in fused_regions(scenario.cut(), 0, topology) if each.stays and each.op == Op.UPDATE]
+    zeroing = sum(int(tile_bytes[region.first : region.end].sum()) for region in updated)
     whole = ScenarioResult(
-        *(scenario.preset, scenario.problem, scenario.kernel, scenario.gpus, dict(runs), d, d - first),
+        *(scenario.preset, scenario.problem, scenario.kernel, scenario.gpus, dict(runs)),
+        *(int(tile_bytes.sum()), zeroing),
         interval_ps=scenario.interval_ps,
         plan_sha256=scenario.own.digest if scenario.own else "",
         input=scenario.input(),

@@ -80,6 +80,9 @@ def _counters(lane: Levels, process: int) -> Iterator[Event]:
     for k, start_ps in enumerate(lane.start_ps.tolist()):
         values = {label: round(float(column[k]), 3) for label, column in lane.columns.items()}
         yield {"ph": "C", "name": name, "pid": process, "tid": 0, "ts": start_ps / PS_PER_US, "args": values}
+    if len(lane.end_ps):  # a counter keeps its value
+        end_us, values = int(lane.end_ps[-1]) / PS_PER_US, dict.fromkeys(lane.columns, 0.0)
+        yield {"ph": "C", "name": name, "pid": process, "tid": 0, "ts": end_us, "args": values}
 
 
 def _arrow_events(arrow: Arrow, flow: int, section: Section, processes: dict[tuple[int, str], int]) -> Iterator[Event]:

@@ -90,7 +90,7 @@ def _alone(runs: Runs, value: Callable[[RunResult], str]) -> str:
 def _longer(run: RunResult, runs: Runs) -> str:
     if "gemm" not in runs:
         return "-"
-    alone_ps = runs["gemm"].time_ps
+    alone_ps = _kernel_ps(runs["gemm"])
     return f"{time_text(_kernel_ps(run) - alone_ps)} ({_kernel_ps(run) / alone_ps - 1:+.1%})"
 
 

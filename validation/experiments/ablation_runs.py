@@ -28,7 +28,7 @@ from sim.host.gpu import Gpu
 from sim.host.window import Launch
 from sim.hw.request import Op, Stream
 from sim.run.cluster_result import moved_bytes
-from sim.run.launches import staggered_launch
+from sim.run.launches import first_stage, staggered_launch
 from sim.run.many_gpus import replace_unit
 from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter, Topology
@@ -127,7 +127,7 @@ def simulate_ring(scenario: Scenario, ring: Sequence[Variant | None]) -> dict[st
         for gpu, role in enumerate(roles)
     ]
     cluster = Cluster(machine, plans)
-    cluster.watch_first_stage(chunks.tiles // chunks.gpus, start_ps)
+    cluster.watch_first_stage([first_stage(plan, machine.dispatch) for plan in plans], start_ps)
     cluster.run([_launches(scenario, plan, role, start_ps) for plan, role in zip(plans, roles, strict=True)])
     names = {variant: name for name, variant in VARIANTS.items()}
     return {names[role]: _figures(gpu) for role, gpu in zip(roles, cluster.gpus, strict=True) if role}

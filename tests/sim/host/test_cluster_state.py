@@ -31,7 +31,8 @@ def prepared(case, part):
 
     def fresh():
         cluster = Cluster(seen.machine, seen.plans, symmetric=seen.symmetric)
-        cluster.watch_first_stage(int(stage["stage_workgroups"]), int(stage["stage_from_ps"]))
+        stages = [int(gpu.node.mca["stage_workgroups"][0]) for gpu in seen.gpus]
+        cluster.watch_first_stage(stages, int(stage["stage_from_ps"]))
         return cluster
 
     return fresh, launches

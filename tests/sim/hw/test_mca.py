@@ -50,7 +50,7 @@ def close(found, finished=4):
 def test_the_fuller_the_queues_the_stricter_the_limit(entries, limit):
     found = parts(entries=entries)
     close(found)
-    assert mca_facts(found.mca) == {"mca_threshold": limit, "mca_occupancy": float(entries)}
+    assert mca_facts(found.mca, found.channels) == {"mca_threshold": limit, "mca_occupancy": float(entries)}
     assert set(found.channels["mca"]["limit"]) == {limit or NEVER}
     assert set(found.channel_wake_ps) == {END_PS}
 
@@ -58,16 +58,16 @@ def test_the_fuller_the_queues_the_stricter_the_limit(entries, limit):
 def test_nothing_is_chosen_before_the_stage_is_over_nor_twice():
     found = parts(entries=64)
     close(found, finished=3)
-    assert mca_facts(found.mca)["mca_threshold"] is None and set(found.channel_wake_ps) == {NEVER}
+    assert mca_facts(found.mca, found.channels)["mca_threshold"] is None and set(found.channel_wake_ps) == {NEVER}
     close(found)
     found.channels["queued_stream"] = 0
     found.channels["occupancy"] = 0
     close(found, finished=8)
-    assert mca_facts(found.mca)["mca_threshold"] == 5
+    assert mca_facts(found.mca, found.channels)["mca_threshold"] == 5
 
 
 def test_other_arbiters_keep_their_limits():
     found = parts("mca_fixed", entries=64)
     close(found)
-    assert mca_facts(found.mca)["mca_threshold"] == 5
+    assert mca_facts(found.mca, found.channels)["mca_threshold"] == 10
     assert set(found.channels["mca"]["limit"]) == {10} and set(found.channel_wake_ps) == {NEVER}

@@ -9,7 +9,8 @@ from sim.collective import nvls
 from sim.collective.plans import fused
 from sim.collective.topology import adding_switch
 from sim.run.launches import scattering_launch
-from sim.spec import Topology
+from sim.run.many_gpus import fused_cluster
+from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
 from tests.support.t3_cases import T3Case
 from tracer.gemm.source import Copy
@@ -55,3 +56,15 @@ def test_workgroups_of_a_cluster_stay_together():
     plan = fused(case.source.output_tiles(), case.chunks, 0, Topology.SWITCH)
     order = scattering_launch(case.source, plan, small_preset("dispatch.chunks=in_turn").machine.dispatch).tags.tolist()
     assert order == [0, 1, 4, 5, 6, 7, 2, 3, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("settings", "stages"),
+    [((), [5, 1, 1, 1]), (("link.topology=fully_connected",), [2, 2, 2, 2])],
+)
+def test_the_first_stage_is_the_first_chunk_of_each_gpu(settings, stages):
+    """GPU 0 makes global chunk 0 first. Without a ring, tiles of all chunks take turns: a quarter of eight tiles."""
+    case = T3Case(64, 128, 32, 4, sizes=(5, 1, 1, 1), settings=settings)
+    cluster, _ = fused_cluster(case.machine, case.source, case.chunks, Arbiter.MCA, explicit=True)
+    found = [int(gpu.node.mca["stage_workgroups"][0]) for gpu in cluster.gpus]
+    assert found == stages

@@ -116,6 +116,20 @@ def test_output_and_zeroing_bytes_count_whole_sectors():
     assert found.output_bytes == 96 * 80 * 2 and found.zeroing_bytes == found.output_bytes * 2 // 3
 
 
+def test_without_a_ring_only_the_own_chunk_is_cleared():
+    """The stores add to it in place; all others leave."""
+    straight = replace(CASE, preset=small_preset(LIBRARY_ROW, "link.topology=fully_connected"))
+    found = assemble(straight, MADE)
+    assert found.zeroing_bytes == found.output_bytes // 3
+
+
+@pytest.mark.parametrize("arbiter", ["mca_fixed", "compute_first"])
+def test_an_arbiter_in_place_of_mca_is_that_of_t3_mca_only(arbiter):
+    other = replace(CASE, preset=small_preset(LIBRARY_ROW, f"hbm.arbiter={arbiter}"))
+    changed = [name for name in RUNS if CASE.run(name).key != other.run(name).key]
+    assert changed == ["t3_mca"] and other.run("t3_mca").arbiter().name.lower() == arbiter
+
+
 @pytest.mark.parametrize(
     ("change", "same"),
     [
