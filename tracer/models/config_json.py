@@ -9,7 +9,7 @@ from traces.errors import UserError
 
 NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed"),
     "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
     "heads": ("num_attention_heads", "n_head"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num"),
@@ -27,6 +27,10 @@ GATED = ("silu", "swiglu", "swigluoai", "swish", "geglu")
 """Activations whose MLP has a second projection, in families that do not say otherwise."""
 GATED_FAMILIES = ("gemma", "chatglm")
 """Beginnings of families whose MLP has it with any activation."""
+FIRST_QWEN = "qwen"
+"""Qwen-1.8B to Qwen-72B. The MLP is gated (SiLU, no field says so), each projection has half of intermediate_size, and
+the norms are RMSNorm although their field is layer_norm_epsilon (QWenMLP and QWenBlock of Alibaba's modeling_qwen.py;
+alibaba/MNN has copies in transformers/llm/export/llm_models, commit 7cad2ee8)."""
 ACTIVATIONS = (
     *GATED, "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "quick_gelu", "relu",
     "relu2", "relu6", "tanh",
@@ -45,6 +49,18 @@ ADDED_POSITIONS = (
     "albert", "distilbert",
 )  # fmt: skip
 """Families whose positions are added to the embedding."""
+TIED = (
+    "biogpt", "bloom", "cohere", "cohere2", "cohere2_moe", "cpmant", "ctrl", "ernie4_5", "ernie4_5_moe", "falcon",
+    "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gpt2",
+    "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "granite_swa", "jetmoe", "lfm2", "lfm2_moe", "lfm3", "minicpm3",
+    "modernbert-decoder", "mpt", "openai-gpt", "opt", "smollm3", "starcoder2", "vaultgemma", "xglm", "youtu",
+    *ENCODERS,
+)  # fmt: skip
+"""Families whose embeddings are tied if their file does not say: a file leaves out what is the default of its
+configuration class in Transformers. Read in huggingface/transformers v5.23.0, models/*/configuration_*.py. v4.57.1 has
+the same defaults for the families that it knows: there a class that names none has the True of PretrainedConfig. All
+other families are untied, as Llama, Mistral, Qwen, Phi and GPT-NeoX, which name False. Of a nested text_config the
+family is that of the text."""
 OTHER_LAYERS = (
     "layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period", "index_topk",
     "attention_chunk_size", "state_size", "is_encoder_decoder", "encoder_layers",
@@ -87,6 +103,9 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
             )
     family = str(raw.get("model_type", "")).lower()
     plain = family in PLAIN_MLP or family in ENCODERS
+    first_qwen = family == FIRST_QWEN
+    if first_qwen and given["intermediate"]:
+        given["intermediate"] //= 2
     sizes = {field: value or 0 for field, value in given.items()}
     hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
     activation = _activation(raw, where)
@@ -100,12 +119,12 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
         vocab=sizes["vocab"],
         max_positions=given["max_positions"] or 2048,
-        gated=not plain and (activation in GATED or family.startswith(GATED_FAMILIES)),
+        gated=not plain and (activation in GATED or first_qwen or family.startswith(GATED_FAMILIES)),
         causal=family not in ENCODERS,
-        norm=Norm.LAYERNORM if plain or "layer_norm_epsilon" in raw else Norm.RMSNORM,
+        norm=Norm.LAYERNORM if plain or ("layer_norm_epsilon" in raw and not first_qwen) else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS,
         bias=plain,
-        tied=bool(raw.get("tie_word_embeddings", family in ADDED_POSITIONS)),
+        tied=bool(raw.get("tie_word_embeddings", family in TIED)),
         latent=latent,
         experts=_experts(raw, given, where),
     )

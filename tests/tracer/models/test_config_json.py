@@ -208,7 +208,7 @@ ERNIE_MOE = {
     [
         (ERNIE_MOE, 21.5, 4, True, Norm.RMSNORM, True),
         (FALCON_40B, 41.3, 8, False, Norm.LAYERNORM, True),
-        (STARCODER2, 7.4, 4, False, Norm.LAYERNORM, True),
+        (STARCODER2, 7.17, 4, False, Norm.LAYERNORM, True),
         (SANTACODER, 1.1, 1, False, Norm.LAYERNORM, False),
         (CHATGLM, 6.2, 2, True, Norm.RMSNORM, True),
         (QWEN_MOE, 14.3, 16, True, Norm.RMSNORM, True),
@@ -220,6 +220,114 @@ def test_families_with_fields_of_their_own(raw, billion, kv_heads, gated, norm, 
     model = shape_of(raw, "own", "config")
     assert model.weights / 1e9 == pytest.approx(billion, rel=0.03)
     assert (model.kv_heads, model.gated, model.norm, model.rotary) == (kv_heads, gated, norm, rotary)
+
+
+GEMMA_2B = {
+    "model_type": "gemma",
+    "hidden_act": "gelu",
+    "head_dim": 256,
+    "hidden_size": 2048,
+    "intermediate_size": 16384,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 18,
+    "num_key_value_heads": 1,
+    "vocab_size": 256000,
+}
+BLOOM = {"model_type": "bloom", "n_embed": 14336, "n_layer": 70, "num_attention_heads": 112, "vocab_size": 250880}
+FALCON_7B = {
+    "model_type": "falcon",
+    "hidden_size": 4544,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 71,
+    "multi_query": True,
+    "new_decoder_architecture": False,
+    "vocab_size": 65024,
+}
+COMMAND_R = {
+    "model_type": "cohere",
+    "hidden_act": "silu",
+    "hidden_size": 8192,
+    "intermediate_size": 22528,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 64,
+    "vocab_size": 256000,
+}
+SMOLLM3 = {
+    "model_type": "smollm3",
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "intermediate_size": 11008,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 4,
+    "vocab_size": 128256,
+}
+QWEN_7B = {
+    "model_type": "qwen",
+    "hidden_size": 4096,
+    "intermediate_size": 22016,
+    "kv_channels": 128,
+    "layer_norm_epsilon": 1e-6,
+    "max_position_embeddings": 8192,
+    "no_bias": True,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "seq_length": 2048,
+    "tie_word_embeddings": False,
+    "vocab_size": 151936,
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "billion"),
+    [
+        (GEMMA_2B, 2.51),
+        (BLOOM, 176.2),
+        (FALCON_7B, 6.92),
+        (FALCON_40B, 41.3),
+        (STARCODER2, 7.17),
+        (COMMAND_R, 35.0),
+        (SMOLLM3, 3.08),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+)
+def test_a_family_that_ties_by_default_is_tied_if_the_file_does_not_say(raw, billion):
+    """Numbers of weights of the published checkpoints. Untied, each has vocab x hidden more."""
+    model = shape_of(raw, "own", "config")
+    assert model.tied
+    assert model.weights / 1e9 == pytest.approx(billion, rel=0.003)
+    untied = shape_of(raw | {"tie_word_embeddings": False}, "own", "config")
+    assert untied.weights - model.weights == model.vocab * model.hidden
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "phi", "phi3", "gpt_neox", "gptj", "codegen"],
+)
+def test_a_family_that_does_not_tie_by_default_is_untied_if_the_file_does_not_say(family):
+    raw = {name: value for name, value in LLAMA.items() if name != "tie_word_embeddings"} | {"model_type": family}
+    assert not shape_of(raw, "own", "config").tied
+    assert shape_of(raw | {"tie_word_embeddings": True}, "own", "config").tied
+
+
+def test_the_family_of_a_nested_text_config_says_whether_it_is_tied(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "paligemma", "text_config": GEMMA_2B}))
+    assert read_config(tmp_path / "config.json").tied
+
+
+@pytest.mark.parametrize(("missing", "instead"), [((), {}), (("intermediate_size",), {"ffn_hidden_size": 22016})])
+def test_the_first_qwen_has_a_gated_mlp_of_half_the_width(missing, instead):
+    raw = {name: value for name, value in QWEN_7B.items() if name not in missing} | instead
+    model = shape_of(raw, "own", "config")
+    assert (model.gated, model.intermediate, model.norm, model.rotary) == (True, 11008, Norm.RMSNORM, True)
+    assert (model.bias, model.tied, model.kv_heads, model.head_dim) == (False, False, 32, 128)
+    assert model.weights / 1e9 == pytest.approx(7.72, rel=0.001)  # Qwen-7B has 7,721 million parameters
+
+
+def test_later_qwens_have_the_width_of_their_file():
+    model = shape_of(LLAMA | {"model_type": "qwen2"}, "own", "config")
+    assert (model.gated, model.intermediate) == (True, 28672)
 
 
 def test_a_shared_expert_counts_as_experts():
