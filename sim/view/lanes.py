@@ -149,7 +149,7 @@ def section(name: str, runs: Sequence[tuple[str, RunResult]]) -> Section:
     arrows: list[Arrow] = []
     for gpu in range(gpus):
         own = [part._replace(run=part.run.on_gpu(gpu)) for part in parts]
-        at, triggers = _spans(own), _triggers(own)
+        at, triggers = _spans(own, gpu), _triggers(own)
         groups += [group._replace(gpu=gpu) for group in _groups(own, at, triggers, gpu) if group.lanes]
         arrows += _arrows(gpu, at, triggers)
     ends = [int(lane.end_ps.max()) for group in groups for lane in group.lanes if isinstance(lane, Levels)]
@@ -197,17 +197,29 @@ def places(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return place_of
 
 
-def _spans(parts: list[Part]) -> np.ndarray:
+def _chunks(run: RunResult, tags: np.ndarray, gpu: int) -> np.ndarray:
+    """The local chunk of each tag of a GPU (`sim.collective.chunks`), or NO_CHUNK.
+
+    Runs of a GEMM whose tiles are sent as they are made have chunks. A user's plan has its own, which triggers name.
+    """
+    given = run.input
+    if "plan_sha256" in given or not (given.get("fused") or "software" in given):
+        chunk_of = dict(run.triggers[:, [0, 2]].tolist())
+        untracked = 0 if chunk_of else NO_CHUNK  # stores leave at once
+        return np.array([chunk_of.get(tag, untracked) for tag in tags.tolist()], np.int64)
+    chunk = np.searchsorted(given["edges"], tags, side="right") - 1
+    return np.where(tags < given["edges"][-1], (chunk + gpu) % given["gpus"], NO_CHUNK)
+
+
+def _spans(parts: list[Part], gpu: int) -> np.ndarray:
     """All spans of a section, AT, ordered by start."""
     found = [np.zeros(0, AT)]
     for phase, part in enumerate(parts):
-        spans, triggers = part.run.spans, part.run.triggers
+        spans = part.run.spans
         at = np.zeros(len(spans), AT)
         at["start_ps"], at["end_ps"] = spans["start_ps"] + part.start_ps, spans["end_ps"] + part.start_ps
         at["tag"], at["unit"], at["kind"], at["phase"] = spans["tag"], spans["unit"], spans["kind"], phase
-        chunk_of = dict(triggers[:, [0, 2]].tolist())
-        untracked = 0 if chunk_of else NO_CHUNK  # the first chunk goes to another GPU at once
-        at["chunk"] = [chunk_of.get(tag, untracked) for tag in at["tag"].tolist()]
+        at["chunk"] = _chunks(part.run, at["tag"], gpu)
         found.append(at)
     return _ordered(np.concatenate(found))
 

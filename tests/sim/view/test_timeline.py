@@ -9,7 +9,7 @@ from sim.results import write_results
 from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
-from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
+from sim.scenario.result import DECOMPOSED, FLUX, SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.lanes import WAITS, Levels, places, section
 from sim.view.perfetto import trace_events
@@ -82,6 +82,18 @@ def test_every_workgroup_transfer_and_trigger_is_there(fused, runs):
     for lane in lanes(fused, "CUs"):
         assert (lane.at["end_ps"] <= fused.time_ps).all()
     assert fused.time_ps == runs["t3"].time_ps + runs["ag"].time_ps
+
+
+def test_stages_are_chunks_without_a_ring_too():
+    """Where tiles leave for their owner at once, only the own chunk triggers. Decomposed makes chunk after chunk."""
+    kernel, straight = GemmKernel(64, 64, 32, 2, 2), small_preset("link.topology=fully_connected")
+    case = Scenario(straight, aligned_problem(256, 256, 64), kernel, GPUS, interval_ps=1_000_000)
+    found = simulate_scenario(case, [T3, FLUX, DECOMPOSED]).runs
+    for name in ("t3", "flux", "decomposed"):
+        stages = lanes(section(name, [(name, found[name])]), "kernels")[1].at
+        assert sorted(stages["chunk"]) == list(range(GPUS)), name
+        if name == "decomposed":
+            assert (np.diff(stages[np.argsort(stages["chunk"])]["start_ps"]) > 0).all()
 
 
 def test_an_arrow_goes_from_the_trigger_to_the_transfer(fused):
