@@ -1,6 +1,6 @@
 """`t3sim model`: time of a whole model on a machine, and what overlap would buy."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def model(
     if figure:
         check_figure(output_path(figure))
     shape = load_model(name)
-    shape = replace(shape, layers=layers) if layers else shape
+    shape = shape.with_layers(layers) if layers else shape
     how = _deployment(given, gpus, tokens)
     machine = load_preset(preset, overrides)
     scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine))

@@ -123,6 +123,20 @@ LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
 
 
+def expert_stage(model: ModelShape, how: Deployment) -> tuple[int, int]:
+    """Layers with an ordinary MLP, and with experts, of the pipeline stage that has most layers with experts."""
+    layers = -(-model.layers // how.pp)
+    experts = min(layers, model.layers - model.dense_layers)
+    return layers - experts, experts
+
+
+def first_stage(model: ModelShape, how: Deployment) -> tuple[int, int]:
+    """The same of the first stage, which has the layers with an ordinary MLP."""
+    layers = -(-model.layers // how.pp)
+    dense = min(layers, model.dense_layers)
+    return dense, layers - dense
+
+
 def check_deployment(model: ModelShape, how: Deployment) -> None:
     """Refuse a deployment that the model cannot have.
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tracer.models.deployment import Deployment, ModelPhase, Recompute
+from tracer.models.deployment import Deployment, ModelPhase, Recompute, expert_stage, first_stage
 from tracer.models.shape import ModelShape
 from traces.errors import UserError
 from traces.units import GIB
@@ -29,46 +29,54 @@ class MemoryNeed:
         return self.weights + self.gradients + self.optimizer + self.activations + self.kv_cache
 
 
-def local_weights(model: ModelShape, how: Deployment) -> int:
-    """Weights on one GPU of the first pipeline stage.
+def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | None = None) -> int:
+    """Weights on one GPU of a pipeline stage with the embedding (the output layer of the last stage is as large).
 
     Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves.
+
+    stage: layers with an ordinary MLP, and with experts; None = of the stage with most experts.
     """
-    layers = -(-model.layers // how.pp)
-    dense = min(layers, model.dense_layers)
-    total = layers * model.attention_weights // how.tp
+    dense, sparse = stage or expert_stage(model, how)
+    total = (dense + sparse) * model.attention_weights // how.tp
     total += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
     if how.pp == 1 and not model.tied:
         total += model.vocab * model.hidden // how.tp
     if model.experts:
         each = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
         each += model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count
-        total += (layers - dense) * each
+        total += sparse * each
     return total
 
 
 def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
-    """What the first pipeline stage needs on each of its GPUs.
+    """What a GPU needs of the first pipeline stage, or of the one with most experts: the larger.
+
+    Both have the embedding (see `local_weights`) and the micro-batches of the first stage, which holds most.
 
     Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5). Activations: arXiv 2205.05198,
     equations 1 to 6 for a plain layer, with the gated width and the grouped heads of this model put in.
     """
-    weights = local_weights(model, how)
+    needs = [_stage_need(model, how, find(model, how)) for find in (first_stage, expert_stage)]
+    return max(needs, key=lambda need: need.total)
+
+
+def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> MemoryNeed:
+    weights, layers = local_weights(model, how, stage), sum(stage)
     if how.phase != ModelPhase.TRAIN:
         length = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
         width = model.kv_width if model.latent else -(-model.kv_width // min(how.tp, model.kv_heads))
-        cache = how.micro_batch * length * width * how.dtype.bytes * -(-model.layers // how.pp)
+        cache = how.micro_batch * length * width * how.dtype.bytes * layers
         working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp) * how.dtype.bytes
         return MemoryNeed(weights * how.dtype.bytes, 0, 0, working, cache if model.causal else 0)
     mixed = how.dtype.bytes < MASTER_BYTES
     state = MOMENT_BYTES + (MASTER_BYTES if mixed else 0)
-    share = [how.dp if how.zero >= stage else 1 for stage in (1, 2, 3)]
+    share = [how.dp if how.zero >= zero else 1 for zero in (1, 2, 3)]
     held = min(how.pp, how.micro_batches)
     return MemoryNeed(
         weights * how.dtype.bytes // share[2],
         weights * GRADIENT_BYTES // share[1],
         weights * state // share[0],
-        held * -(-model.layers // how.pp) * _layer_activation_bytes(model, how),
+        held * layers * _layer_activation_bytes(model, how),
         0,
     )
 

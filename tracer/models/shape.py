@@ -1,6 +1,6 @@
 """The shape of a Transformer: everything that decides which operators a layer has, and how large they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from traces.errors import UserError
@@ -128,7 +128,14 @@ class ModelShape:
     @property
     def dense_layers(self) -> int:
         """Layers with an ordinary MLP."""
-        return self.experts.dense_layers if self.experts else self.layers
+        return min(self.layers, self.experts.dense_layers) if self.experts else self.layers
+
+    def with_layers(self, layers: int) -> "ModelShape":
+        """This model with another number of layers. Layers with an ordinary MLP go first: nearly all have experts."""
+        if self.experts is None:
+            return replace(self, layers=layers)
+        dense = min(self.dense_layers, max(0, layers - (self.layers - self.dense_layers)))
+        return replace(self, layers=layers, experts=replace(self.experts, dense_layers=dense))
 
     @property
     def attention_weights(self) -> int:

@@ -8,7 +8,7 @@ arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn 
 from dataclasses import replace
 
 from tracer.data_type import DataType
-from tracer.models.deployment import Deployment, ModelPhase, Software, check_deployment
+from tracer.models.deployment import Deployment, ModelPhase, Software, check_deployment, expert_stage
 from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import GRADIENT_BYTES, local_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
@@ -23,16 +23,14 @@ what the one before it has left)."""
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
-    """The schedule of one iteration on the GPU with most work: the pipeline's first stage has the embedding, and
-    the output layer is counted to the same stage (with one stage both are there).
+    """The schedule of one iteration on the GPU with most work: the pipeline stage with most layers of experts. The
+    embedding and the output layer are counted to the same stage (with one stage both are there).
 
     Raises:
         UserError: the model cannot run like this (see `check_deployment`).
     """
     check_deployment(model, how)
-    layers = -(-model.layers // how.pp)
-    dense = min(layers, model.dense_layers)
-    kinds = ((True, dense), (False, layers - dense))
+    kinds = tuple(zip((True, False), expert_stage(model, how), strict=True))
     forward = [Block("embedding", _embedding(model, how), outer=True)]
     forward += [_block("layer", forward_steps(model, how, kind), number, kind) for kind, number in kinds if number]
     forward.append(Block("output", _output(model, how), outer=True))

@@ -76,6 +76,23 @@ def test_all_gpus_together_hold_all_weights():
         assert 8 * local_weights(model, Deployment(tp=8)) == pytest.approx(model.weights, rel=0.001)
 
 
+def test_a_stage_of_experts_needs_more_than_the_first_stage():
+    """61 layers on 16 stages of 4: the first has 3 ordinary MLPs. An expert has 3 x 7168 x 2048 weights, and a layer
+    of the 61 has 256 and a shared one; 4 layers have 45.3 billion in experts, so they need 84.3 GiB in bf16."""
+    model, how = load_model("deepseek-v3"), Deployment(pp=16, sequence=1024)
+    others = 4 * (model.attention_weights + 7168 * 256) + 129_280 * 7168
+    assert memory_need(model, how).weights == 2 * (4 * 257 * 3 * 7168 * 2048 + others)
+    with pytest.raises(UserError, match=r"needs 8\d\.\d GiB on each GPU"):
+        check_memory(model, how, 80 * GIB)
+
+
+def test_the_first_stage_needs_most_if_expert_parallelism_divides_the_experts():
+    """An ordinary MLP is 18432 wide, what a GPU has of 256 experts of 2048 (4 and a shared one) 10240."""
+    model, how = load_model("deepseek-v3"), Deployment(pp=16, dp=64, ep=64, sequence=1024)
+    others = 4 * model.attention_weights + 7168 * 256 + 129_280 * 7168
+    assert memory_need(model, how).weights == 2 * (3 * 7168 * (3 * 18432 + 10240) + others)
+
+
 def test_the_kv_cache_of_llama_70b():
     """80 layers x 2 x 8 heads x 128 x 2 bytes = 327,680 bytes a token."""
     how = Deployment(phase=ModelPhase.GENERATE, tp=8, micro_batch=16, kv_length=4095)

@@ -182,3 +182,27 @@ def test_zero_3_gathers_experts_among_their_copies():
     assert own == 8 * 3 * 4096 * 14336 * 2 >> 10
     ep = exchanges("mixtral-8x7b", Deployment(phase=ModelPhase.TRAIN, dp=8, ep=8, zero=3, sequence=1024))
     assert "expert_next_weights" not in [name for name, *_ in ep["expert layer"]]
+
+
+@pytest.mark.parametrize(
+    ("pp", "layers", "found"),
+    [
+        (1, 61, {"layer": 3, "expert layer": 58}),
+        (1, 60, {"layer": 2, "expert layer": 58}),
+        (1, 1, {"expert layer": 1}),
+        (2, 61, {"expert layer": 31}),
+        (16, 61, {"expert layer": 4}),
+        (21, 61, {"expert layer": 3}),
+    ],
+)
+def test_the_stage_with_most_experts_is_simulated(pp, layers, found):
+    """3 of 61 layers have an ordinary MLP; a stage has 61 / pp layers, rounded up."""
+    schedule = make_schedule(load_model("deepseek-v3").with_layers(layers), Deployment(pp=pp, sequence=128))
+    assert {block.name: block.repeats for block in schedule.forward if not block.outer} == found
+
+
+def test_fewer_layers_of_a_model_have_their_own_weights():
+    model = load_model("deepseek-v3")
+    one, two = model.with_layers(1), model.with_layers(2)
+    assert two.weights - one.weights == model.attention_weights + 257 * model.expert_weights + 7168 * 256
+    assert load_model("llama-3-8b").with_layers(2).layers == 2
