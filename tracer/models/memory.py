@@ -29,7 +29,23 @@ class MemoryNeed:
         return self.weights + self.gradients + self.optimizer + self.activations + self.kv_cache
 
 
-def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | None = None) -> int:
+@dataclass(frozen=True)
+class LocalWeights:
+    """Weights on one GPU: of its experts, which `expert_copies` GPUs have, and the others, which all of `dp` have."""
+
+    others: int
+    experts: int
+
+    @property
+    def total(self) -> int:
+        return self.others + self.experts
+
+    def divided(self, how: Deployment) -> int:
+        """What one GPU has if each weight is divided over the GPUs that have it (ZeRO), rounded up."""
+        return -(-self.others // how.dp) + -(-self.experts // how.expert_copies)
+
+
+def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | None = None) -> LocalWeights:
     """Weights on one GPU of a pipeline stage with the embedding (the output layer of the last stage is as large).
 
     Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves.
@@ -37,15 +53,14 @@ def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | N
     stage: layers with an ordinary MLP, and with experts; None = of the stage with most experts.
     """
     dense, sparse = stage or expert_stage(model, how)
-    total = (dense + sparse) * model.attention_weights // how.tp
-    total += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
+    others = (dense + sparse) * model.attention_weights // how.tp
+    others += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
     if how.pp == 1 and not model.tied:
-        total += model.vocab * model.hidden // how.tp
-    if model.experts:
-        each = model.experts.count * model.expert_weights // (how.ep * how.expert_cut)
-        each += model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count
-        total += sparse * each
-    return total
+        others += model.vocab * model.hidden // how.tp
+    if model.experts is None:
+        return LocalWeights(others, 0)
+    others += sparse * (model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count)
+    return LocalWeights(others, sparse * (model.experts.count * model.expert_weights // (how.ep * how.expert_cut)))
 
 
 def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
@@ -53,8 +68,9 @@ def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
 
     Both have the embedding (see `local_weights`) and the micro-batches of the first stage, which holds most.
 
-    Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5). Activations: arXiv 2205.05198,
-    equations 1 to 6 for a plain layer, with the gated width and the grouped heads of this model put in.
+    Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over
+    the GPUs that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width and
+    the grouped heads of this model put in.
     """
     needs = [_stage_need(model, how, find(model, how)) for find in (first_stage, expert_stage)]
     return max(needs, key=lambda need: need.total)
@@ -67,15 +83,15 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> M
         width = model.kv_width if model.latent else -(-model.kv_width // min(how.tp, model.kv_heads))
         cache = how.micro_batch * length * width * how.dtype.bytes * layers
         working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp) * how.dtype.bytes
-        return MemoryNeed(weights * how.dtype.bytes, 0, 0, working, cache if model.causal else 0)
+        return MemoryNeed(weights.total * how.dtype.bytes, 0, 0, working, cache if model.causal else 0)
     mixed = how.dtype.bytes < MASTER_BYTES
     state = MOMENT_BYTES + (MASTER_BYTES if mixed else 0)
-    share = [how.dp if how.zero >= zero else 1 for zero in (1, 2, 3)]
+    kept = [weights.divided(how) if how.zero >= zero else weights.total for zero in (1, 2, 3)]
     held = min(how.pp, how.micro_batches)
     return MemoryNeed(
-        weights * how.dtype.bytes // share[2],
-        weights * GRADIENT_BYTES // share[1],
-        weights * state // share[0],
+        kept[2] * how.dtype.bytes,
+        kept[1] * GRADIENT_BYTES,
+        kept[0] * state,
         held * layers * _layer_activation_bytes(model, how),
         0,
     )

@@ -179,12 +179,15 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
-    parts, size = _cut(-(-weights // how.dp) if how.zero else weights)
+    parts, size = _cut(weights.divided(how) if how.zero else weights.total)
     steps, gather = Steps(model, how), Steps(model, how)
     for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     if how.zero in (1, 2):
-        gather.exchange("new_weights", "all_gather", weights * how.dtype.bytes, how.dp, lane=Lane.DATA)
+        gather.exchange("new_weights", "all_gather", weights.others * how.dtype.bytes, how.dp, lane=Lane.DATA)
+        if weights.experts:
+            size = weights.experts * how.dtype.bytes
+            gather.exchange("new_expert_weights", "all_gather", size, how.expert_copies, lane=Lane.DATA)
     found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
     return tuple(block for block in found if block.steps)
 

@@ -65,15 +65,36 @@ def test_activations_are_those_of_megatron():
 def test_zero_divides_state_gradients_and_weights_in_turn():
     model, how = load_model("llama-3-8b"), Deployment(phase=ModelPhase.TRAIN, dp=4)
     none, one, two, three = (memory_need(model, replace(how, zero=stage)) for stage in range(4))
-    assert none.optimizer == 4 * one.optimizer == 12 * local_weights(model, how)
-    assert one.gradients == 4 * two.gradients == 4 * local_weights(model, how)
-    assert two.weights == 4 * three.weights == 2 * local_weights(model, how)
+    assert none.optimizer == 4 * one.optimizer == 12 * local_weights(model, how).total
+    assert one.gradients == 4 * two.gradients == 4 * local_weights(model, how).total
+    assert two.weights == 4 * three.weights == 2 * local_weights(model, how).total
+
+
+@pytest.mark.parametrize(("ep", "copies"), [(8, 1), (4, 2)])
+def test_zero_divides_experts_over_their_copies(ep, copies):
+    """Of 8 GPUs with ep = 4 two have the same experts, with ep = 8 none. An expert has 3 x 4096 x 14336 weights in
+    each of 32 layers; the rest is attention, the router of 8 experts, embedding and output layer."""
+    model = load_model("mixtral-8x7b")
+    how = Deployment(phase=ModelPhase.TRAIN, dp=8, ep=ep, zero=3, sequence=1024)
+    experts = 8 // ep * 32 * 3 * 4096 * 14336
+    others = 32 * (4096 * (2 * 4096 + 2 * 1024) + 4096 * 8) + 2 * 32000 * 4096
+    need = memory_need(model, how)
+    assert need.optimizer == 12 * (experts // copies + others // 8)
+    assert need.gradients == 4 * (experts // copies + others // 8)
+    assert need.weights == 2 * (experts // copies + others // 8)
+
+
+def test_state_of_experts_without_copies_does_not_fit():
+    """12 x 5.64e9 + 12 x 1.61e9 / 8 bytes = 65.2 GiB."""
+    how = Deployment(phase=ModelPhase.TRAIN, dp=8, ep=8, zero=1, sequence=1024)
+    with pytest.raises(UserError, match=r"optimizer 65\.2"):
+        check_memory(load_model("mixtral-8x7b"), how, 80 * GIB)
 
 
 def test_all_gpus_together_hold_all_weights():
     for name in ("llama-3-70b", "mixtral-8x7b"):
         model = load_model(name)
-        assert 8 * local_weights(model, Deployment(tp=8)) == pytest.approx(model.weights, rel=0.001)
+        assert 8 * local_weights(model, Deployment(tp=8)).total == pytest.approx(model.weights, rel=0.001)
 
 
 def test_a_stage_of_experts_needs_more_than_the_first_stage():
