@@ -1,6 +1,6 @@
 """How a model runs: phase, batch, precision, degrees of parallelism, recomputation. Checked against the model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tracer.data_type import DataType
@@ -184,6 +184,18 @@ def _check_experts(model: ModelShape, how: Deployment) -> None:
     _check_divides("ep", how.ep, "experts", model.experts.count)
     group = how.tp * how.dp
     _check(group % how.ep == 0, "ep", how.ep, f"a divisor of tp * dp = {group}")
+    right = [ep for ep in range(1, model.experts.count + 1) if _fits_experts(model.experts.count, replace(how, ep=ep))]
+    reason = f"(tp * dp = {group} must be a multiple of ep times the GPUs that share one expert, here {how.expert_cut})"
+    allowed = f"{' or '.join(str(ep) for ep in right)} with tp = {how.tp} and dp = {how.dp} {reason}"
+    _check(how.ep in right, "ep", how.ep, allowed)
+
+
+def _fits_experts(count: int, how: Deployment) -> bool:
+    """Equal pieces of `count` experts, the same number of copies of each, fill the GPUs of tensor and data parallelism.
+
+    Else the number of GPUs that hold the same piece would be a fraction.
+    """
+    return count % how.ep == 0 and how.tp * how.dp % (how.ep * how.expert_cut) == 0
 
 
 def _check_divides(field: str, degree: int, what: str, size: int, exact: bool = True) -> None:

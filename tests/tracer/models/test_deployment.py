@@ -23,6 +23,14 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
         ("llama-3-70b", {"ep": 2}, "ep = 2: allowed is 1: llama-3-70b has no experts"),
         ("mixtral-8x7b", {"tp": 4, "ep": 3}, "ep = 3: allowed is a divisor of experts = 8"),
         ("mixtral-8x7b", {"tp": 1, "dp": 2, "ep": 4}, "ep = 4: allowed is a divisor of tp \\* dp = 2"),
+        (
+            *("mixtral-8x7b", {"phase": ModelPhase.TRAIN, "tp": 2, "dp": 12, "ep": 8}),
+            r"ep = 8: allowed is 1 or 2 or 4 with tp = 2 and dp = 12 \(tp \* dp = 24 .* here 2\)",
+        ),
+        (
+            *("mixtral-8x7b", {"phase": ModelPhase.TRAIN, "tp": 8, "dp": 3, "ep": 4}),
+            r"ep = 4: allowed is 1 with tp = 8 and dp = 3 \(tp \* dp = 24 .* here 8\)",
+        ),
         ("gpt-22b", {"sequence": 4096}, "sequence = 4096: allowed is 1 to max_positions = 2048"),
         ("bert-large", {"phase": ModelPhase.GENERATE, "sequence": 128}, "phase = generate: allowed is train or prompt"),
         ("llama-3-70b", {"zero": 1}, "zero = 1: allowed is 0 without training"),
@@ -44,6 +52,18 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
 def test_what_a_model_cannot_have_is_refused(model, change, message):
     with pytest.raises(UserError, match=message):
         check_deployment(load_model(model), replace(Deployment(), **change))
+
+
+@pytest.mark.parametrize(
+    ("tp", "dp", "ep", "cut", "copies"),
+    [(2, 12, 4, 2, 3), (2, 4, 8, 1, 1), (4, 2, 2, 4, 1), (4, 2, 4, 2, 1), (1, 8, 2, 1, 4)],
+)
+def test_pieces_of_experts_fill_the_gpus(tp, dp, ep, cut, copies):
+    """ep groups of experts x GPUs that share one expert x copies = tp * dp."""
+    how = Deployment(tp=tp, dp=dp, ep=ep)
+    check_deployment(load_model("mixtral-8x7b"), how)
+    assert (how.expert_cut, how.expert_copies) == (cut, copies)
+    assert ep * cut * copies == tp * dp
 
 
 def test_activations_are_those_of_megatron():
