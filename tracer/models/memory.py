@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, expert_stage, first_stage
+from tracer.models.layer import expert_rows
 from tracer.models.shape import ModelShape
 from traces.errors import UserError
 from traces.units import GIB
@@ -68,9 +69,9 @@ def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
 
     Both have the embedding (see `local_weights`) and the micro-batches of the first stage, which holds most.
 
-    Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over
-    the GPUs that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width and
-    the grouped heads of this model put in.
+    Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over the GPUs
+    that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width, the grouped
+    heads and the experts of this model put in.
     """
     needs = [_stage_need(model, how, find(model, how)) for find in (first_stage, expert_stage)]
     return max(needs, key=lambda need: need.total)
@@ -92,13 +93,19 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> M
         kept[2] * how.dtype.bytes,
         kept[1] * GRADIENT_BYTES,
         kept[0] * state,
-        held * layers * _layer_activation_bytes(model, how),
+        held * _activation_bytes(model, how, stage),
         0,
     )
 
 
-def _layer_activation_bytes(model: ModelShape, how: Deployment) -> int:
-    """Activations of one layer that the backward pass needs, for one micro-batch on one GPU."""
+def _activation_bytes(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> int:
+    """Activations of the layers of a stage that the backward pass needs, for one micro-batch on one GPU."""
+    kinds = zip((True, False), stage, strict=True)
+    return sum(number * _layer_activation_bytes(model, how, dense) for dense, number in kinds if number)
+
+
+def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> int:
+    """The same of one layer. dense: False = its MLP consists of experts."""
     element, whole = how.dtype.bytes, how.tp if how.sequence_parallel else 1
     row = how.tokens * model.hidden
     if how.recompute == Recompute.FULL:
@@ -106,8 +113,13 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment) -> int:
     masks = 2 * row if how.dropout else 0
     outside = (4 * row * element + masks) // whole  # inputs of two norms and of two linear layers, dropout masks
     width = model.query_width + model.kv_width + model.value_width
-    width += (3 if model.gated else 2) * model.intermediate
+    parts = 3 if model.gated else 2  # inputs of the activation and of the last linear layer
+    width += parts * (model.intermediate if dense else model.mixture.shared * model.mixture.intermediate)
     inside = how.tokens * width * element // how.tp
+    if not dense:
+        _, rows, local = expert_rows(model, how)
+        # each row: the copy of its token that is the expert's input, and what an MLP of the expert's width keeps
+        inside += local * rows * (model.hidden + parts * model.mixture.intermediate // how.expert_cut) * element
     scores = 0
     if not how.flash and how.recompute == Recompute.NONE:
         elements = how.micro_batch * model.heads // how.tp * how.sequence**2

@@ -82,6 +82,26 @@ def test_activations_are_those_of_megatron():
         assert memory_need(model, how).activations == pytest.approx(model.layers * layer_bytes, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("tp", "dp", "ep", "cut"), [(1, 1, 1, 1), (1, 8, 8, 1), (4, 1, 1, 4), (4, 1, 4, 1), (4, 2, 4, 2)]
+)
+def test_each_token_has_activations_in_all_its_experts(tp, dp, ep, cut):
+    """Mixtral keeps for a token, in bf16: 4 x 4096 elements outside; 4096 + 2 x 1024 + 4096 of the attention, and in
+    2 experts 3 x 14336, divided over tp; 2 copies of its 4096 inputs, divided over tp / cut GPUs that route."""
+    model, how = load_model("mixtral-8x7b"), Deployment(phase=ModelPhase.TRAIN, tp=tp, dp=dp, ep=ep, sequence=1024)
+    elements = 4 * 4096 + (10240 + 2 * 3 * 14336) // tp + 2 * 4096 * cut // tp
+    assert memory_need(model, how).activations == 32 * 1024 * 2 * elements
+
+
+def test_a_stage_keeps_activations_of_plain_layers_and_of_experts():
+    """DeepSeek-V3 has 3 layers with an MLP of 18432, then 8 of 256 experts of 2048 for each token, and a shared one.
+    Its 128 heads have queries of 192 and values of 128, its tokens 576 of keys and values."""
+    how = Deployment(phase=ModelPhase.TRAIN, sequence=1024)
+    others = 4 * 7168 + 128 * 192 + 576 + 128 * 128
+    plain, experts = others + 3 * 18432, others + 3 * 9 * 2048 + 8 * 7168
+    assert memory_need(load_model("deepseek-v3"), how).activations == 1024 * 2 * (3 * plain + 58 * experts)
+
+
 def test_zero_divides_state_gradients_and_weights_in_turn():
     model, how = load_model("llama-3-8b"), Deployment(phase=ModelPhase.TRAIN, dp=4)
     none, one, two, three = (memory_need(model, replace(how, zero=stage)) for stage in range(4))
