@@ -14,6 +14,7 @@ import numpy as np
 from sim.host.gpu import MAX_SPANS
 from sim.hw.spans import SpanKind
 from sim.results import RunResult
+from sim.run.library_run import BARE_PS
 from sim.spec import Topology
 from tracer.elf.names import short_name
 from traces.errors import UserError
@@ -129,6 +130,11 @@ class Part(NamedTuple):
     start_ps: int
     last: bool
 
+    @property
+    def inner_ps(self) -> int:
+        """Begin of its spans and series: those of a library's collective have no launch (`LibraryRun.signed`)."""
+        return self.start_ps + self.run.time_ps - int(self.run.figures.get(BARE_PS) or self.run.time_ps)
+
 
 def section(name: str, runs: Sequence[tuple[str, RunResult]]) -> Section:
     """The lanes of runs that follow each other. runs: (name, run).
@@ -217,7 +223,7 @@ def _spans(parts: list[Part], gpu: int) -> np.ndarray:
     for phase, part in enumerate(parts):
         spans = part.run.spans
         at = np.zeros(len(spans), AT)
-        at["start_ps"], at["end_ps"] = spans["start_ps"] + part.start_ps, spans["end_ps"] + part.start_ps
+        at["start_ps"], at["end_ps"] = spans["start_ps"] + part.inner_ps, spans["end_ps"] + part.inner_ps
         at["tag"], at["unit"], at["kind"], at["phase"] = spans["tag"], spans["unit"], spans["kind"], phase
         at["chunk"] = _chunks(part.run, at["tag"], gpu)
         found.append(at)
@@ -230,7 +236,7 @@ def _triggers(parts: list[Part]) -> np.ndarray:
     for phase, part in enumerate(parts):
         at = np.zeros(len(part.run.triggers), AT)
         tag, time_ps, chunk = part.run.triggers.T
-        at["start_ps"] = at["end_ps"] = time_ps + part.start_ps
+        at["start_ps"] = at["end_ps"] = time_ps + part.inner_ps
         at["tag"], at["chunk"], at["phase"] = tag, chunk, phase
         found.append(at)
     return _ordered(np.concatenate(found))
@@ -278,9 +284,9 @@ def _intervals(parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
     for part in parts:
         end_ps = part.run.times_ps()
         if not part.last:
-            end_ps = np.minimum(end_ps, part.run.time_ps)
-        starts.append(part.run.times_ps() - part.run.interval_ps + part.start_ps)
-        ends.append(end_ps + part.start_ps)
+            end_ps = np.minimum(end_ps, part.run.time_ps - (part.inner_ps - part.start_ps))
+        starts.append(part.run.times_ps() - part.run.interval_ps + part.inner_ps)
+        ends.append(end_ps + part.inner_ps)
     return np.concatenate(starts), np.concatenate(ends)
 
 

@@ -9,7 +9,7 @@ from sim.results import write_results
 from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
-from sim.scenario.result import DECOMPOSED, FLUX, SEQUENTIAL, T3, T3_MCA
+from sim.scenario.result import DECOMPOSED, FLUX, LIBRARY, SEQUENTIAL, T3, T3_MCA
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.lanes import WAITS, Levels, places, section
 from sim.view.perfetto import trace_events
@@ -301,3 +301,16 @@ def test_lanes_are_unfolded_with_keys_only(page):
         assert shown.locator(":focus").get_attribute("data-group") == name  # the focus stays on it
         shown.keyboard.press("+")
         assert float(shown.locator("#view").get_attribute("data-from")) > 0
+
+
+@pytest.mark.slow
+def test_bars_of_a_library_begin_after_its_launch():
+    preset = small_preset("collective.library=nccl_v100", "cu.count=16")
+    case = Scenario(preset, aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), GPUS, interval_ps=1_000_000)
+    run = simulate_scenario(case, [LIBRARY]).runs["ar_library"]
+    launch_ps = run.preset.machine.collective.launch_ps
+    part = section(LIBRARY, [("ar_library", run)])
+    bars = np.concatenate([lane.at for lane in lanes(part, "CUs")])
+    assert launch_ps > 1_000_000 and launch_ps <= bars["start_ps"].min() and bars["end_ps"].max() <= part.time_ps
+    traffic = lanes(part, "DRAM")[0]
+    assert traffic.start_ps[0] == launch_ps and abs(int(traffic.end_ps[-1]) - part.time_ps) <= 2_000_000
