@@ -1,4 +1,4 @@
-"""Trees and chains: every byte comes once, over the links that the tree has, also from node to node."""
+"""Trees, chains and slices: every byte comes once, over the links that the tree has, also from node to node."""
 
 from itertools import pairwise
 
@@ -72,6 +72,17 @@ def test_a_tree_passes_on_what_a_channel_handles_at_once(protocol, passed_bytes)
     tree = Choice("nccl_a100", "tree", protocol, 16, 2)
     found = [tree.whole_pieces(size) for size in (1, 16 * passed_bytes, 16 * passed_bytes + 1)]
     assert [pieces.count for pieces in found] == [1, 1, 2] and found[2].slices == 1
+
+
+def test_slices_wait_for_no_die():
+    """Eight dies and 12 channels: a slice runs where a channel is free, so more channels take no more time."""
+    eight, twelve = (
+        simulate_collective(
+            Collective(load_preset("mi300x"), "all_reduce", 8, 1 << 18, protocol="simple", channels=channels)
+        )
+        for channels in (8, 12)
+    )
+    assert twelve.time_ns < 1.02 * eight.time_ns
 
 
 def test_nccl_takes_trees_between_nodes_for_small_sizes_and_rings_for_large_ones():
