@@ -51,4 +51,5 @@ def test_it_runs_and_shows_the_same(name, tmp_path, monkeypatch):
     fresh = read(name)
     NotebookClient(fresh, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert shown(fresh) == shown(read(name))
-    assert printed(fresh) == printed(read(name))
+    lines = iter(printed(fresh))  # on a slow computer with lines of progress between them
+    assert [line for line in printed(read(name)) if line not in lines] == []
