@@ -267,6 +267,11 @@ def test_a_lost_worker_costs_its_point_only(tmp_path, store):
     assert [entry.key for entry in store.entries()] == [study.points[0].runs[0].key]
 
 
+def _text(path):
+    """Of a file that another process may not have written yet."""
+    return path.read_text() if path.exists() else ""
+
+
 @contextmanager
 def dask_processes(folder):
     """A scheduler and a worker as processes of their own: (address, scheduler)."""
@@ -284,9 +289,9 @@ def dask_processes(folder):
         scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
         start("dask_worker", "--nworkers", "1", "--nthreads", "1", "--no-nanny", "--death-timeout", "60")
         until = time.monotonic() + 60
-        while not found.exists() and scheduler.poll() is None and time.monotonic() < until:
+        while not (text := _text(found)) and scheduler.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        yield json.loads(found.read_text())["address"], scheduler
+        yield json.loads(text)["address"], scheduler
     finally:
         for process in started:
             process.kill()

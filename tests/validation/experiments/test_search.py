@@ -165,7 +165,7 @@ def test_a_machine_with_each_level_of_another_factor():
 
 def test_a_factor_that_only_t3_mca_has():
     """Runs of other configurations are those of the machine as it is, so they are simulated once."""
-    arbiters = factor("arbiter", "hbm.arbiter=compute_first")
+    arbiters = factor("arbiter", "mca.age_limit_ps=200000")
     plain = search(chosen=(3,))
     all_runs = [run.key for run in search(chosen=(3,), across=arbiters).runs()]
     keys = [run.key for run in search(chosen=(3,), across=arbiters, only_mca=True).runs()]
