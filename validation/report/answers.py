@@ -47,7 +47,7 @@ def answer_claims(
     """Run the quick experiments, or with `full` all, or the experiments named in `only`; then compare the claims.
 
     Runs whose results are in the store are not simulated again. Other experiments have answers too if the store has all
-    results of their runs, or some that are enough (`Experiment.partial`).
+    results of their runs; chosen ones also if some are enough (`Experiment.partial`).
 
     Args:
         store: finished runs.
@@ -71,7 +71,7 @@ def answer_claims(
         for name, each in experiments.items():
             why = [reason for run in runs[name] if (reason := _trouble(run, outcomes))]
             complete = _complete(runs[name], findings.results, writable, partial=each.partial)
-            if complete or each.partial:
+            if complete or (each.partial and name in chosen):
                 findings.answers |= {name: found} if (found := each.answers(findings.results)) else {}
             if why and name not in findings.answers:
                 findings.failed[name] = why[0]

@@ -71,9 +71,12 @@ def _draw(name: str, found: Findings, folder: Path) -> Iterator[Picture]:
             yield picture
         case Search():
             found_machines = surface(experiment, answers)
-            picture, path = _picture(name, "front", "Machines within the bounds and what the paper published", folder)
-            pareto.draw(found_machines, path)
-            yield picture
+            if {*found_machines.errors.columns} >= pareto.AXES:  # a search may have targets of its own
+                picture, path = _picture(
+                    name, "front", "Machines within the bounds and what the paper published", folder
+                )
+                pareto.draw(found_machines, path)
+                yield picture
             if experiment.across is None and found_machines.tried.sum() >= BLOCK:
                 picture, path = _picture(name, "effects", "Effect of each factor on each aggregate", folder)
                 effects.draw(found_machines, path)

@@ -15,6 +15,7 @@ from validation.report.surface import Surface
 ACROSS = "paper-fc-loses-without-mca"
 UP = ("paper-nmc-scatter-tp16", "paper-op-reaches-the-ideal", "paper-gemm-reads", "paper-mca-over-t3-geomean")
 """Claims on the axes of the panels; the last panel has the time of the reduce-scatter, which no claim gives."""
+AXES = frozenset((ACROSS, *UP))
 BAND = COLOURS[2]
 WINDOW = 10
 """Tolerances around what is published that a panel shows at most."""
