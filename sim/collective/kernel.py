@@ -253,7 +253,7 @@ def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
 
 
 def _side_by_side(tile: np.void, other: np.void) -> bool:
-    """Does the second tile's row begin where the first one's ends? Tiles without gaps follow each other: no rows."""
+    """Does the second tile's row begin where the first one's ends? Tiles without gaps are not a row."""
     same = tile["runs"] == other["runs"] and tile["pitch_bytes"] == other["pitch_bytes"] > tile["run_bytes"]
     return bool(same and tile["address"] + tile["run_bytes"] == other["address"])
 

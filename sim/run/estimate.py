@@ -25,7 +25,7 @@ COMPILE_S = 90.0
 PROCESS_BYTES = 250_000_000
 """Memory of Python and its libraries (assumed)."""
 PROBED_BYTES = 2_000_000_000
-"""Memory of the largest machine that is made to measure the rate; ours take below 0.5 GB."""
+"""Memory of the largest machine that is made to measure the rate (assumed); ours take below 0.5 GB."""
 LOADED = GemmProblem(64, 64, 32)
 PROBE = GemmProblem(1024, 1024, 128)
 

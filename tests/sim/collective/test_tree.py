@@ -50,6 +50,21 @@ def test_a_broadcast_passes_each_byte_on_once(gpus):
     assert result.dram_bytes[2:].tolist() == [SIZE, SIZE + (gpus - 1) * SIZE // gpus]
 
 
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "waits"),
+    [
+        ("all_reduce", "tree", [[True, True], [True, True, True], [True, True, True], [False, True]]),
+        ("broadcast", "ring", [[False], [True], [True], [True]]),
+    ],
+)
+def test_a_gpu_sends_on_only_what_has_come(kind, algorithm, waits):
+    """Four GPUs in a chain. Up: all but the last wait for a sum. Down: to the next GPU and the result."""
+    choice = Choice("nccl_a100", algorithm, "ll", 1)
+    preset = library_preset(load_preset("a100_80g"), choice)
+    run = LibraryRun(preset=preset, kind=kind, gpus=4, data_bytes=2048, choice=choice)
+    assert [[min(step.gates, default=-1) >= 0 for step in plan.steps] for plan in run.plans()] == waits
+
+
 @pytest.mark.parametrize(("kind", "algorithm", "workgroups"), [("all_reduce", "tree", 1 + 2), ("broadcast", "ring", 1)])
 def test_a_small_buffer_is_one_slice_on_each_way(kind, algorithm, workgroups):
     """Not one for each GPU. The first GPU of the second node has one child: it sends up, and down, and keeps a copy."""
